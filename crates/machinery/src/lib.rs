@@ -1,0 +1,10 @@
+//! What both sides of list-watch agree on: names, revisions, selectors, `Status` errors, encodings and framing.
+//!
+//! This crate knows no async and no I/O. Everything here is a value or a function from values to values, so that the
+//! store, the cache, the server and the tests can all use it without pulling each other in.
+
+pub mod gvk;
+pub mod revision;
+
+pub use gvk::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
+pub use revision::Revision;

@@ -1,0 +1,132 @@
+//! One served kind, as data. Built-in kinds ship with the binary; a CustomResourceDefinition adds one at run time.
+
+use machinery::{GroupResource, GroupVersion, GroupVersionKind};
+
+/// A resource in one version: everything the generic code needs to serve it.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    pub gvk: GroupVersionKind,
+    pub list_kind: String,
+    /// The name in paths: `pods`.
+    pub plural: String,
+    pub singular: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+    pub namespaced: bool,
+    /// As discovery lists them, sorted.
+    pub verbs: Vec<String>,
+    pub subresources: Vec<Subresource>,
+    /// Where its objects live in the store: `apps/deployments`. Versions of one resource share it.
+    pub collection: String,
+    /// The version its objects are stored in. Equal to `gvk.version` (and group) for all but a few.
+    pub storage: GroupVersion,
+    /// Custom resources show kind and apiVersion in list items, are never strategic-merged, and speak no protobuf.
+    pub custom: bool,
+    pub fields: Vec<SelectableField>,
+    pub unknown_field: UnknownField,
+    pub rules: Rules,
+}
+
+/// A subresource as discovery shows it.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    /// `status`, `scale`, `binding`, …
+    pub name: String,
+    /// The kind it speaks: the parent's own, or another one such as `autoscaling/v1` Scale.
+    pub gvk: GroupVersionKind,
+    pub verbs: Vec<String>,
+}
+
+/// A field that `fieldSelector` may name.
+#[derive(Clone, Debug)]
+pub struct SelectableField {
+    /// `status.phase`
+    pub label: String,
+    /// Where its value stands in the stored object; several are tried in order until one is there and not empty.
+    pub paths: Vec<Vec<String>>,
+    /// What it is when no path gives a value: `""`, `"false"`, …
+    pub absent: String,
+}
+
+/// How the refusal of an unknown field selector reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownField {
+    /// `"<k>" is not a known field selector: only "metadata.name", "metadata.namespace"`
+    NotKnown,
+    /// `field label not supported: <k>`
+    NotSupported,
+    /// `field label "<k>" not supported for <Kind>`
+    NotSupportedForKind,
+    /// `field label not supported for <gvk>: <k>`
+    NotSupportedForGvk,
+}
+
+/// What generic code must know beyond the shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub name: NameRule,
+    /// PUT without a resourceVersion means "last write wins"; otherwise 422.
+    pub unconditional_update: bool,
+    /// PUT of a missing object creates it.
+    pub create_on_update: bool,
+    /// metadata.generation starts at 1 and rises with the spec.
+    pub generation: bool,
+    /// Has a status that only the status subresource may write.
+    pub status: bool,
+    /// DELETE answers with the object instead of a Status.
+    pub delete_returns_object: bool,
+    /// Deleted with a grace period (pods).
+    pub graceful: bool,
+    pub propagation: Propagation,
+}
+
+/// What a name must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    Dns1123Subdomain,
+    Dns1123Label,
+    /// Only what a path segment needs.
+    PathSegment,
+    /// A subdomain of at most 52 characters at creation (CronJob).
+    CronJob,
+    /// Checked by the kind's own validation.
+    Own,
+}
+
+/// What happens to dependents when a delete does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    Background,
+    Orphan,
+    /// The kind takes no part in garbage collection (Event).
+    Unsupported,
+}
+
+impl Kind {
+    #[must_use]
+    pub fn group_version(&self) -> GroupVersion {
+        self.gvk.group_version()
+    }
+
+    /// `pods`, `deployments.apps`: how messages name it.
+    #[must_use]
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource::new(&*self.gvk.group, &*self.plural)
+    }
+
+    /// `Pod`, `Deployment.apps`: how Invalid messages name it.
+    #[must_use]
+    pub fn group_kind(&self) -> GroupResource {
+        GroupResource::new(&*self.gvk.group, &*self.gvk.kind)
+    }
+
+    #[must_use]
+    pub fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|v| v == verb)
+    }
+
+    #[must_use]
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|s| s.name == name)
+    }
+}

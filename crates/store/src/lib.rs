@@ -1,0 +1,22 @@
+//! The versioned log of objects: one contract, three engines, one behaviour suite.
+//!
+//! - [`contract`]: the [`Store`] trait and what each call promises
+//! - [`key`], [`entry`], [`error`]: the nouns of the contract
+//! - [`retention`]: how much history an engine keeps
+//! - `memory`, `embedded` (SQLite), `etcd`: the engines, each behind a feature of the same name
+//! - `suite`: the behaviour suite, one named check for each promise, run against every engine
+//!
+//! The store knows nothing of Kubernetes: keys are paths, values are bytes.
+
+pub mod contract;
+pub mod entry;
+pub mod error;
+pub mod key;
+pub mod retention;
+
+pub use contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture};
+pub use entry::{Change, Entry, Snapshot};
+pub use error::{ReadError, WatchError, WriteError};
+pub use key::{Key, Prefix};
+pub use machinery::Revision;
+pub use retention::Retention;
