@@ -1,6 +1,9 @@
 //! One served kind, as data. Built-in kinds ship with the binary; a CustomResourceDefinition adds one at run time.
 
+use std::borrow::Cow;
+
 use machinery::{GroupResource, GroupVersion, GroupVersionKind};
+use serde_json::Value;
 
 /// A resource in one version: everything the generic code needs to serve it.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub struct Kind {
     pub collection: String,
     /// The version its objects are stored in. Equal to `gvk.version` (and group) for all but a few.
     pub storage: GroupVersion,
+    /// The version that discovery's `storageVersionHash` speaks of, where it is not `storage`.
+    pub storage_hash: Option<GroupVersion>,
     /// Custom resources show kind and apiVersion in list items, are never strategic-merged, and speak no protobuf.
     pub custom: bool,
     pub fields: Vec<SelectableField>,
@@ -102,6 +107,48 @@ pub enum Propagation {
     Unsupported,
 }
 
+impl Rules {
+    /// What holds for a kind of which nothing special is known.
+    pub const PLAIN: Rules = Rules {
+        name: NameRule::Dns1123Subdomain,
+        unconditional_update: true,
+        create_on_update: false,
+        generation: false,
+        status: false,
+        delete_returns_object: false,
+        graceful: false,
+        propagation: Propagation::Background,
+    };
+}
+
+impl SelectableField {
+    /// A field whose label is also its path.
+    #[must_use]
+    pub fn plain(label: &str) -> Self {
+        let path = label.split('.').map(str::to_owned).collect();
+        SelectableField { label: label.to_owned(), paths: vec![path], absent: String::new() }
+    }
+
+    /// What selectors compare with, read from a stored object. Numbers and booleans read as JSON writes them.
+    #[must_use]
+    pub fn value<'a>(&'a self, object: &'a Value) -> Cow<'a, str> {
+        for path in &self.paths {
+            let found = path.iter().try_fold(object, |at, segment| match at {
+                Value::Object(map) => map.get(segment),
+                Value::Array(items) => items.get(segment.parse::<usize>().ok()?),
+                _ => None,
+            });
+            match found {
+                Some(Value::String(text)) if !text.is_empty() => return Cow::Borrowed(text),
+                Some(Value::Bool(truth)) => return Cow::Borrowed(if *truth { "true" } else { "false" }),
+                Some(Value::Number(number)) => return Cow::Owned(number.to_string()),
+                _ => {}
+            }
+        }
+        Cow::Borrowed(&self.absent)
+    }
+}
+
 impl Kind {
     #[must_use]
     pub fn group_version(&self) -> GroupVersion {
@@ -123,6 +170,17 @@ impl Kind {
     #[must_use]
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| v == verb)
+    }
+
+    /// Whether objects of it are kept: reviews and bindings are only ever created.
+    #[must_use]
+    pub fn stored(&self) -> bool {
+        self.allows("create") && self.allows("get")
+    }
+
+    #[must_use]
+    pub fn selectable(&self, label: &str) -> Option<&SelectableField> {
+        self.fields.iter().find(|field| field.label == label)
     }
 
     #[must_use]
