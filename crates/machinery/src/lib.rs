@@ -3,8 +3,13 @@
 //! This crate knows no async and no I/O. Everything here is a value or a function from values to values, so that the
 //! store, the cache, the server and the tests can all use it without pulling each other in.
 
+pub mod field_error;
+pub mod go_text;
 pub mod gvk;
 pub mod revision;
+pub mod status;
 
+pub use field_error::{FieldError, Path};
 pub use gvk::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use revision::Revision;
+pub use status::Status;

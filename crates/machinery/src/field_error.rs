@@ -1,0 +1,404 @@
+//! One wrong field of an object: where it is, what is wrong, and how that reads in a 422 answer (spec 02 §1.3).
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::go_text;
+
+/// Where a field is: `spec.containers[0].name`, `metadata.labels[app]`.
+///
+/// A path is a chain of borrowed steps on the stack, so that walking an object costs nothing until something is wrong.
+/// A name may hold several steps at once (`path.child("spec.template.spec")`).
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Name(&'a str),
+    Index(usize),
+    Key(&'a str),
+}
+
+impl<'a> Path<'a> {
+    /// The start of a path. An empty name is the object itself.
+    #[must_use]
+    pub const fn new(name: &'a str) -> Self {
+        Path { parent: None, step: Step::Name(name) }
+    }
+
+    /// The object itself; its children have no leading dot.
+    #[must_use]
+    pub const fn root() -> Self {
+        Path::new("")
+    }
+
+    #[must_use]
+    pub fn child<'b>(&'b self, name: &'b str) -> Path<'b> {
+        Path { parent: Some(self), step: Step::Name(name) }
+    }
+
+    #[must_use]
+    pub fn index(&self, index: usize) -> Path<'_> {
+        Path { parent: Some(self), step: Step::Index(index) }
+    }
+
+    /// An entry of a map, shown as `[key]`.
+    #[must_use]
+    pub fn key<'b>(&'b self, key: &'b str) -> Path<'b> {
+        Path { parent: Some(self), step: Step::Key(key) }
+    }
+
+    fn is_root(&self) -> bool {
+        self.parent.is_none() && matches!(self.step, Step::Name(""))
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            Step::Name(name) => {
+                if self.parent.is_some_and(|parent| !parent.is_root()) {
+                    f.write_str(".")?;
+                }
+                f.write_str(name)
+            }
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Key(key) => write!(f, "[{key}]"),
+        }
+    }
+}
+
+impl From<Path<'_>> for String {
+    fn from(path: Path<'_>) -> String {
+        path.to_string()
+    }
+}
+
+impl From<&Path<'_>> for String {
+    fn from(path: &Path<'_>) -> String {
+        path.to_string()
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FieldErrorKind {
+    Required,
+    Invalid,
+    TypeInvalid,
+    NotSupported,
+    Duplicate,
+    Forbidden,
+    NotFound,
+    TooLong,
+    TooShort,
+    TooMany,
+    TooFew,
+    Internal,
+}
+
+impl FieldErrorKind {
+    /// The `reason` of the cause.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            FieldErrorKind::Required => "FieldValueRequired",
+            FieldErrorKind::Invalid => "FieldValueInvalid",
+            FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+            FieldErrorKind::NotSupported => "FieldValueNotSupported",
+            FieldErrorKind::Duplicate => "FieldValueDuplicate",
+            FieldErrorKind::Forbidden => "FieldValueForbidden",
+            FieldErrorKind::NotFound => "FieldValueNotFound",
+            FieldErrorKind::TooLong => "FieldValueTooLong",
+            FieldErrorKind::TooShort => "FieldValueTooShort",
+            FieldErrorKind::TooMany => "FieldValueTooMany",
+            FieldErrorKind::TooFew => "FieldValueTooFew",
+            FieldErrorKind::Internal => "InternalError",
+        }
+    }
+
+    /// The words a message begins with.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            FieldErrorKind::Required => "Required value",
+            FieldErrorKind::Invalid | FieldErrorKind::TypeInvalid => "Invalid value",
+            FieldErrorKind::NotSupported => "Unsupported value",
+            FieldErrorKind::Duplicate => "Duplicate value",
+            FieldErrorKind::Forbidden => "Forbidden",
+            FieldErrorKind::NotFound => "Not found",
+            FieldErrorKind::TooLong => "Too long",
+            FieldErrorKind::TooShort => "Too short",
+            FieldErrorKind::TooMany => "Too many",
+            FieldErrorKind::TooFew => "Too few",
+            FieldErrorKind::Internal => "Internal error",
+        }
+    }
+
+    const fn shows_value(self) -> bool {
+        !matches!(
+            self,
+            FieldErrorKind::Required
+                | FieldErrorKind::Forbidden
+                | FieldErrorKind::TooLong
+                | FieldErrorKind::TooShort
+                | FieldErrorKind::Internal
+        )
+    }
+}
+
+/// The value a message complains of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BadValue {
+    /// Nothing is shown.
+    Omitted,
+    /// Strings are quoted, scalars bare, the rest is JSON.
+    Shown(Value),
+    /// Shown as it is.
+    Text(String),
+}
+
+impl BadValue {
+    /// A value that the caller has already formed.
+    pub fn text(text: impl Into<String>) -> Self {
+        BadValue::Text(text.into())
+    }
+}
+
+impl From<Value> for BadValue {
+    fn from(value: Value) -> Self {
+        BadValue::Shown(value)
+    }
+}
+
+impl From<&Value> for BadValue {
+    fn from(value: &Value) -> Self {
+        BadValue::Shown(value.clone())
+    }
+}
+
+impl From<&str> for BadValue {
+    fn from(value: &str) -> Self {
+        BadValue::Shown(Value::from(value))
+    }
+}
+
+impl From<String> for BadValue {
+    fn from(value: String) -> Self {
+        BadValue::Shown(Value::from(value))
+    }
+}
+
+impl From<&String> for BadValue {
+    fn from(value: &String) -> Self {
+        BadValue::Shown(Value::from(value.as_str()))
+    }
+}
+
+impl From<i64> for BadValue {
+    fn from(value: i64) -> Self {
+        BadValue::Shown(Value::from(value))
+    }
+}
+
+impl From<bool> for BadValue {
+    fn from(value: bool) -> Self {
+        BadValue::Shown(Value::from(value))
+    }
+}
+
+/// One wrong field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    pub kind: FieldErrorKind,
+    pub field: String,
+    pub bad_value: BadValue,
+    pub detail: String,
+}
+
+impl FieldError {
+    pub fn new(
+        kind: FieldErrorKind,
+        field: impl Into<String>,
+        bad_value: impl Into<BadValue>,
+        detail: impl Into<String>,
+    ) -> Self {
+        FieldError { kind, field: field.into(), bad_value: bad_value.into(), detail: detail.into() }
+    }
+
+    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Required, field, BadValue::Omitted, detail)
+    }
+
+    pub fn invalid(field: impl Into<String>, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, value, detail)
+    }
+
+    pub fn type_invalid(field: impl Into<String>, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, field, value, detail)
+    }
+
+    /// The detail lists what would have been accepted, in the order given.
+    pub fn not_supported<S: AsRef<str>>(
+        field: impl Into<String>,
+        value: impl Into<BadValue>,
+        supported: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let quoted: Vec<String> = supported.into_iter().map(|value| go_text::quote(value.as_ref())).collect();
+        let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
+        Self::new(FieldErrorKind::NotSupported, field, value, detail)
+    }
+
+    pub fn duplicate(field: impl Into<String>, value: impl Into<BadValue>) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, value, "")
+    }
+
+    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Forbidden, field, BadValue::Omitted, detail)
+    }
+
+    pub fn not_found(field: impl Into<String>, value: impl Into<BadValue>) -> Self {
+        Self::new(FieldErrorKind::NotFound, field, value, "")
+    }
+
+    pub fn too_long(field: impl Into<String>, max_bytes: usize) -> Self {
+        let unit = if max_bytes == 1 { "byte" } else { "bytes" };
+        Self::new(FieldErrorKind::TooLong, field, BadValue::Omitted, format!("may not be more than {max_bytes} {unit}"))
+    }
+
+    pub fn too_short(field: impl Into<String>, min_characters: usize) -> Self {
+        let unit = if min_characters == 1 { "character" } else { "characters" };
+        let detail = format!("must be at least {min_characters} {unit}");
+        Self::new(FieldErrorKind::TooShort, field, BadValue::Omitted, detail)
+    }
+
+    pub fn too_many(field: impl Into<String>, count: usize, max: usize) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {max} {unit}");
+        Self::new(FieldErrorKind::TooMany, field, BadValue::Shown(count.into()), detail)
+    }
+
+    pub fn too_few(field: impl Into<String>, count: usize, min: usize) -> Self {
+        let unit = if min == 1 { "item" } else { "items" };
+        let detail = format!("must have at least {min} {unit}");
+        Self::new(FieldErrorKind::TooFew, field, BadValue::Shown(count.into()), detail)
+    }
+
+    pub fn internal(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Internal, field, BadValue::Omitted, why)
+    }
+
+    /// The text without the path: the `message` of the cause.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let mut text = self.kind.text().to_owned();
+        if self.kind.shows_value() {
+            let value = match &self.bad_value {
+                BadValue::Omitted => None,
+                BadValue::Text(text) => Some(text.clone()),
+                BadValue::Shown(Value::String(s)) => Some(go_text::quote(s)),
+                BadValue::Shown(Value::Number(n)) => Some(go_text::number(n)),
+                BadValue::Shown(value) => Some(go_text::json(value)),
+            };
+            if let Some(value) = value {
+                text.push_str(": ");
+                text.push_str(&value);
+            }
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+/// Several errors as one text: alone as it is, more as `[a, b]`; a text that was already said is not repeated.
+#[must_use]
+pub fn join(errors: &[FieldError]) -> String {
+    let mut said: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = error.to_string();
+        if !said.contains(&text) {
+            said.push(text);
+        }
+    }
+    match said.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_show_names_indexes_and_keys() {
+        let spec = Path::new("spec");
+        let containers = spec.child("containers");
+        assert_eq!(containers.index(0).child("name").to_string(), "spec.containers[0].name");
+        let labels = Path::root();
+        let labels = labels.child("metadata.labels");
+        assert_eq!(labels.key("a/b").to_string(), "metadata.labels[a/b]");
+        assert_eq!(Path::root().to_string(), "");
+        assert_eq!(Path::root().child("metadata").to_string(), "metadata");
+    }
+
+    #[test]
+    fn each_kind_reads_as_the_table_says() {
+        for (error, want) in [
+            (FieldError::required("a", ""), "a: Required value"),
+            (FieldError::required("a", "why"), "a: Required value: why"),
+            (FieldError::invalid("a", "x\"y", "why"), r#"a: Invalid value: "x\"y": why"#),
+            (FieldError::invalid("a", -1, "why"), "a: Invalid value: -1: why"),
+            (FieldError::invalid("a", json!(null), "why"), "a: Invalid value: null: why"),
+            (FieldError::invalid("a", json!({"b": ["<"]}), ""), r#"a: Invalid value: {"b":["\u003c"]}"#),
+            (FieldError::invalid("a", BadValue::text("core.Thing{}"), "why"), "a: Invalid value: core.Thing{}: why"),
+            (FieldError::type_invalid("a", true, "why"), "a: Invalid value: true: why"),
+            (
+                FieldError::not_supported("a", "z", ["x", "y"]),
+                r#"a: Unsupported value: "z": supported values: "x", "y""#,
+            ),
+            (
+                FieldError::not_supported("dryRun", json!(["x"]), ["All"]),
+                r#"dryRun: Unsupported value: ["x"]: supported values: "All""#,
+            ),
+            (FieldError::duplicate("a", "x"), r#"a: Duplicate value: "x""#),
+            (FieldError::forbidden("a", "no"), "a: Forbidden: no"),
+            (FieldError::not_found("a", "x"), r#"a: Not found: "x""#),
+            (FieldError::too_long("a", 63), "a: Too long: may not be more than 63 bytes"),
+            (FieldError::too_short("a", 1), "a: Too short: must be at least 1 character"),
+            (FieldError::too_many("a", 9, 8), "a: Too many: 9: must have at most 8 items"),
+            (FieldError::too_few("a", 0, 1), "a: Too few: 0: must have at least 1 item"),
+            (FieldError::internal("a", "boom"), "a: Internal error: boom"),
+        ] {
+            assert_eq!(error.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn several_are_bracketed_and_duplicates_collapse() {
+        let a = FieldError::required("a", "");
+        let b = FieldError::forbidden("b", "no");
+        assert_eq!(join(std::slice::from_ref(&a)), "a: Required value");
+        assert_eq!(join(&[a.clone(), a.clone()]), "a: Required value");
+        assert_eq!(join(&[a.clone(), b, a]), "[a: Required value, b: Forbidden: no]");
+    }
+}
