@@ -55,6 +55,7 @@ pub struct SelectableField {
 
 /// How the refusal of an unknown field selector reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::enum_variant_names, reason = "each is named after the words of its message")]
 pub enum UnknownField {
     /// `"<k>" is not a known field selector: only "metadata.name", "metadata.namespace"`
     NotKnown,
@@ -176,6 +177,21 @@ impl Kind {
     #[must_use]
     pub fn stored(&self) -> bool {
         self.allows("create") && self.allows("get")
+    }
+
+    /// The refusal of a field selector that names a field it may not.
+    #[must_use]
+    pub fn unknown_field_message(&self, label: &str) -> String {
+        match self.unknown_field {
+            UnknownField::NotKnown => {
+                format!(r#""{label}" is not a known field selector: only "metadata.name", "metadata.namespace""#)
+            }
+            UnknownField::NotSupported => format!("field label not supported: {label}"),
+            UnknownField::NotSupportedForKind => {
+                format!(r#"field label "{label}" not supported for {}"#, self.gvk.kind)
+            }
+            UnknownField::NotSupportedForGvk => format!("field label not supported for {}: {label}", self.gvk),
+        }
     }
 
     #[must_use]

@@ -1,7 +1,9 @@
 //! What the kinds look like, as data: names, scope, verbs, fields, defaults, columns; and what follows from it.
 //!
 //! - [`kind`]: one served kind
+//! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 
+pub mod discovery;
 pub mod kind;
 pub mod kinds;

@@ -1,0 +1,31 @@
+//! Compares with recordings of a genuine server, where a checkout has them beside it (or `DOGWATCH_RECORDINGS` names the folder).
+//! Without recordings these tests say so and pass: the tests beside the code stand on their own.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+#[path = "recordings/discovery.rs"]
+mod discovery;
+
+/// The scenarios of one file, or nothing.
+fn scenarios(file: &str) -> Vec<Value> {
+    let folder = std::env::var_os("DOGWATCH_RECORDINGS")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings"));
+    match std::fs::read(folder.join(file)) {
+        Ok(bytes) => serde_json::from_slice(&bytes).expect("a recording is a JSON array"),
+        Err(_) => {
+            eprintln!("no recordings: nothing compared");
+            Vec::new()
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn steps(scenario: &Value) -> &[Value] {
+    scenario["steps"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
