@@ -4,6 +4,7 @@
 //! *collection*: history is kept and forgotten collection by collection, so that busy leases never push the history of
 //! quiet pods out.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +16,13 @@ pub const KEY_BYTES_MAX: usize = 1024;
 /// A checked key: one to [`KEY_BYTES_MAX`] bytes, at least three segments, none empty, no NUL. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
+
+/// A key orders and hashes as its text does, so maps of keys can be asked with text.
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 
 impl Key {
     /// Checks a key. The message of the error is meant for people.
@@ -100,6 +108,14 @@ impl Prefix {
         slashes.nth(1).map(|end| &self.0[..end])
     }
 
+    /// Whether keys of this collection (`core/pods`) can have the prefix.
+    #[must_use]
+    pub fn may_hold(&self, collection: &str) -> bool {
+        let (prefix, name) = (self.0.as_bytes(), collection.as_bytes());
+        let shared = prefix.len().min(name.len());
+        prefix[..shared] == name[..shared] && prefix.get(shared).is_none_or(|next| *next == b'/')
+    }
+
     /// The smallest string greater than every key with this prefix, or none if there is none (the prefix is empty).
     #[must_use]
     pub fn end(&self) -> Option<String> {
@@ -131,6 +147,23 @@ mod tests {
         assert!(matches!(Key::new("core//pods/a"), Err(KeyError::Malformed { .. })));
         assert!(matches!(Key::new(format!("core/pods/{}", "x".repeat(1024))), Err(KeyError::TooLong { .. })));
         assert!(Key::new(format!("core/pods/{}", "x".repeat(1014))).is_ok());
+    }
+
+    #[test]
+    fn a_prefix_knows_the_collections_it_may_hold() {
+        for (prefix, collection, expected) in [
+            ("", "core/pods", true),
+            ("core/", "core/pods", true),
+            ("core/pod", "core/pods", true),
+            ("core/pods", "core/pods", true),
+            ("core/pods/", "core/pods", true),
+            ("core/pods/default/", "core/pods", true),
+            ("core/podst", "core/pods", false),
+            ("core/pods/", "core/podtemplates", false),
+            ("apps/", "core/pods", false),
+        ] {
+            assert_eq!(Prefix::new(prefix).may_hold(collection), expected, "{prefix:?} and {collection:?}");
+        }
     }
 
     #[test]

@@ -14,6 +14,12 @@ pub mod error;
 pub mod key;
 pub mod retention;
 
+#[cfg(feature = "memory")]
+pub mod memory;
+
+#[cfg(any(feature = "memory", feature = "embedded"))]
+mod feed;
+
 pub use contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture};
 pub use entry::{Change, Entry, Snapshot};
 pub use error::{ReadError, WatchError, WriteError};

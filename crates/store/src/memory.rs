@@ -1,0 +1,169 @@
+//! The engine for tests that want nothing on disk: every promise of the contract but durability.
+//!
+//! One lock guards the whole state; no call holds it for longer than one list. Values are shared by reference, so a
+//! change in the log costs its key and a few words.
+
+mod state;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use machinery::Revision;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use crate::contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture, VALUE_BYTES_MAX};
+use crate::entry::{Entry, Snapshot};
+use crate::error::{EngineError, ReadError, WatchError, WriteError};
+use crate::feed::{self, Announced, Log};
+use crate::key::{Key, Prefix};
+use crate::retention::Retention;
+
+use state::State;
+
+/// How many changes one hold of the lock may forget.
+const COMPACTION_STEP: usize = 1024;
+
+/// A store that lives as long as its process.
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+    value_bytes_max: usize,
+}
+
+struct Shared {
+    state: RwLock<State>,
+    announced: watch::Sender<Announced>,
+}
+
+impl MemoryStore {
+    #[must_use]
+    pub fn new(retention: Retention) -> Self {
+        MemoryStore {
+            shared: Arc::new(Shared {
+                state: RwLock::new(State::new(retention)),
+                announced: watch::Sender::new(Announced::default()),
+            }),
+            value_bytes_max: VALUE_BYTES_MAX,
+        }
+    }
+
+    #[must_use]
+    pub fn with_value_bytes_max(mut self, bytes: usize) -> Self {
+        self.value_bytes_max = bytes;
+        self
+    }
+
+    fn open(&self) -> Result<(), EngineError> {
+        if self.shared.announced.borrow().closed { Err(EngineError::new("the store is closed")) } else { Ok(()) }
+    }
+
+    fn write(&self, key: Key, value: Option<Bytes>, expected: Option<Revision>) -> Result<Revision, WriteError> {
+        self.open()?;
+        if let Some(bytes) = value.as_ref().map(Bytes::len).filter(|bytes| *bytes > self.value_bytes_max) {
+            return Err(WriteError::TooLarge { bytes, max: self.value_bytes_max });
+        }
+        let mut state = self.shared.state.write();
+        let revision = state.write(key, value, expected)?;
+        // Under the lock, so that announcements keep the order of the writes.
+        self.shared.announced.send_modify(|announced| announced.revision = revision);
+        Ok(revision)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new(Retention::default())
+    }
+}
+
+impl Store for MemoryStore {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Result<Option<Entry>, ReadError>> {
+        Box::pin(async move {
+            self.open()?;
+            Ok(self.shared.state.read().get(key))
+        })
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<Snapshot, ReadError>> {
+        Box::pin(async move {
+            self.open()?;
+            self.shared.state.read().list(&query)
+        })
+    }
+
+    fn create(&self, key: Key, value: Bytes) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(async move { self.write(key, Some(value), None) })
+    }
+
+    fn update(&self, key: Key, value: Bytes, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(async move { self.write(key, Some(value), Some(expected)) })
+    }
+
+    fn delete(&self, key: Key, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(async move { self.write(key, None, Some(expected)) })
+    }
+
+    fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>> {
+        Box::pin(async move {
+            self.open()?;
+            let state = self.shared.state.read();
+            if after > state.revision() {
+                return Err(WatchError::Future { asked: after, current: state.revision() });
+            }
+            let oldest = state.floor(&prefix);
+            if after < oldest {
+                return Err(WatchError::Compacted { asked: after, oldest });
+            }
+            Ok(feed::changes(self.shared.clone(), self.shared.announced.subscribe(), prefix, after))
+        })
+    }
+
+    fn compact(&self, at: Revision) -> StoreFuture<'_, Result<(), ReadError>> {
+        Box::pin(async move {
+            self.open()?;
+            self.shared.state.write().raise_floor(at)?;
+            while self.shared.state.write().forget_below_floor(COMPACTION_STEP) {
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        })
+    }
+
+    fn current_revision(&self) -> StoreFuture<'_, Result<Revision, ReadError>> {
+        Box::pin(async move {
+            self.open()?;
+            Ok(self.shared.state.read().revision())
+        })
+    }
+
+    fn oldest_revision<'a>(&'a self, prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>> {
+        Box::pin(async move {
+            self.open()?;
+            Ok(self.shared.state.read().floor(prefix))
+        })
+    }
+
+    fn backup<'a>(&'a self, _to: &'a Path) -> StoreFuture<'a, Result<(), EngineError>> {
+        Box::pin(
+            async move { Err(EngineError::new("a store in memory has no backup: nothing of it outlives the process")) },
+        )
+    }
+
+    fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>> {
+        Box::pin(async move {
+            self.open()?;
+            Ok(self.shared.state.read().stats())
+        })
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.shared.announced.send_modify(|announced| announced.closed = true) })
+    }
+}
+
+impl Log for Shared {
+    async fn read(&self, prefix: &Prefix, after: Revision) -> Result<Batch, WatchError> {
+        self.state.read().changes(prefix, after)
+    }
+}
