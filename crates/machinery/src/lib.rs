@@ -3,9 +3,11 @@
 //! This crate knows no async and no I/O. Everything here is a value or a function from values to values, so that the
 //! store, the cache, the server and the tests can all use it without pulling each other in.
 
+pub mod encoded;
 pub mod field_error;
 pub mod go_text;
 pub mod gvk;
+pub mod peek;
 pub mod revision;
 pub mod status;
 

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -104,6 +105,11 @@ impl Changes {
     /// The next batch; `None` once the store is closed.
     pub async fn next(&mut self) -> Option<Result<Batch, WatchError>> {
         self.0.next().await
+    }
+
+    /// As [`Changes::next`], for callers that poll.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Batch, WatchError>>> {
+        self.0.as_mut().poll_next(cx)
     }
 }
 
