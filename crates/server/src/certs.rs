@@ -1,0 +1,360 @@
+//! The server's own certificate authority, its serving certificate, and the administrator's client certificate.
+//!
+//! Made once and kept below the directory the caller gives (0600, directory 0700):
+//!
+//! | file | what | renewed |
+//! |---|---|---|
+//! | `ca.crt`, `ca.key` | ECDSA P-256, ten years | never: clients hold it |
+//! | `server.crt`, `server.key` | for the names and addresses the server is reached by | when a name is missing in it, it comes from another CA, or less than 30 days are left |
+//! | `admin.crt`, `admin.key` | CN `kubernetes-admin`, O `system:masters` | as above |
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use jiff::{Timestamp, ToSpan as _, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType, date_time_ymd,
+};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer as _, GeneralName, ParsedExtension, X509Certificate};
+
+use crate::error::CertError;
+
+const CA_YEARS: i16 = 10;
+const LEAF_DAYS: i32 = 365;
+const RENEW_DAYS: i64 = 30;
+
+/// The administrator of a fresh server: who the written kubeconfig speaks as.
+pub const ADMIN_USER: &str = "kubernetes-admin";
+/// Members may do everything.
+pub const ADMIN_GROUP: &str = "system:masters";
+
+/// Everything TLS needs, in memory.
+#[derive(Debug)]
+pub struct Pki {
+    pub ca_pem: String,
+    pub serving: Leaf,
+    pub admin: Leaf,
+}
+
+/// A certificate and its key, as PEM.
+#[derive(Clone)]
+pub struct Leaf {
+    pub cert_pem: String,
+    pub key_pem: String,
+}
+
+impl std::fmt::Debug for Leaf {
+    /// Keys stay out of logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leaf").field("cert_pem", &self.cert_pem).finish_non_exhaustive()
+    }
+}
+
+/// What the serving certificate is for, beside what the caller adds.
+#[must_use]
+pub fn default_names() -> Vec<String> {
+    let mut names: Vec<String> = [
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "10.96.0.1",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    if let Ok(hostname) = fs::read_to_string("/proc/sys/kernel/hostname") {
+        let hostname = hostname.trim().to_ascii_lowercase();
+        if !hostname.is_empty() {
+            names.push(hostname);
+        }
+    }
+    names
+}
+
+impl Pki {
+    /// Reads what is in the directory and makes what is missing, out of date, or too narrow.
+    pub fn open(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<Pki, CertError> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| CertError::file(dir, e))?;
+        let ca = match read_leaf(dir, "ca")? {
+            Some(ca) => ca,
+            None => write_leaf(dir, "ca", make_ca(now)?)?,
+        };
+        let issuer = issuer(&ca)?;
+        let names = wanted_names(extra_names);
+        let serving = match read_leaf(dir, "server")? {
+            Some(leaf) if usable(&leaf, &ca, now) && covers(&leaf, &names) => leaf,
+            _ => write_leaf(dir, "server", make_serving(&issuer, &names, now)?)?,
+        };
+        let admin = match read_leaf(dir, "admin")? {
+            Some(leaf) if usable(&leaf, &ca, now) => leaf,
+            _ => write_leaf(dir, "admin", make_client(&issuer, ADMIN_USER, &[ADMIN_GROUP], now)?)?,
+        };
+        Ok(Pki { ca_pem: ca.cert_pem, serving, admin })
+    }
+
+    /// The same with nothing on disk, for tests.
+    pub fn in_memory(extra_names: &[String], now: Timestamp) -> Result<Pki, CertError> {
+        let ca = make_ca(now)?;
+        let issuer = issuer(&ca)?;
+        Ok(Pki {
+            serving: make_serving(&issuer, &wanted_names(extra_names), now)?,
+            admin: make_client(&issuer, ADMIN_USER, &[ADMIN_GROUP], now)?,
+            ca_pem: ca.cert_pem,
+        })
+    }
+}
+
+impl Leaf {
+    pub fn chain(&self) -> Result<Vec<CertificateDer<'static>>, CertError> {
+        CertificateDer::pem_slice_iter(self.cert_pem.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|e| CertError::Unreadable(e.to_string()))
+    }
+
+    pub fn key(&self) -> Result<PrivateKeyDer<'static>, CertError> {
+        PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).map_err(|e| CertError::Unreadable(e.to_string()))
+    }
+}
+
+/// A client certificate signed by the authority in this directory: for tests, and for people who add a user.
+pub fn issue_client(dir: &Path, user: &str, groups: &[&str], now: Timestamp) -> Result<Leaf, CertError> {
+    let ca = read_leaf(dir, "ca")?
+        .ok_or_else(|| CertError::Unreadable(format!("there is no certificate authority in {}", dir.display())))?;
+    make_client(&issuer(&ca)?, user, groups, now)
+}
+
+fn wanted_names(extra: &[String]) -> BTreeSet<String> {
+    default_names().into_iter().chain(extra.iter().map(|name| name.to_ascii_lowercase())).collect()
+}
+
+fn params(now: Timestamp, until: Timestamp) -> CertificateParams {
+    // A day earlier than now, so that a client whose clock is behind accepts it.
+    let day = |at: Timestamp| {
+        let date = at.to_zoned(TimeZone::UTC).date();
+        date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    let mut params = CertificateParams::default();
+    params.not_before = day(now.saturating_sub(24.hours()).unwrap_or(now));
+    params.not_after = day(until);
+    params.distinguished_name = DistinguishedName::new();
+    params.use_authority_key_identifier_extension = true;
+    params
+}
+
+fn days_later(now: Timestamp, days: i32) -> Timestamp {
+    now.saturating_add((i64::from(days) * 24).hours()).unwrap_or(Timestamp::MAX)
+}
+
+fn make_ca(now: Timestamp) -> Result<Leaf, CertError> {
+    let mut params = params(now, days_later(now, i32::from(CA_YEARS) * 365));
+    params.distinguished_name.push(DnType::CommonName, "dogwatch-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    Ok(Leaf { cert_pem: params.self_signed(&key)?.pem(), key_pem: key.serialize_pem() })
+}
+
+fn issuer(ca: &Leaf) -> Result<Issuer<'static, KeyPair>, CertError> {
+    Ok(Issuer::from_ca_cert_pem(&ca.cert_pem, KeyPair::from_pem(&ca.key_pem)?)?)
+}
+
+fn make_serving(
+    issuer: &Issuer<'static, KeyPair>,
+    names: &BTreeSet<String>,
+    now: Timestamp,
+) -> Result<Leaf, CertError> {
+    let mut params = params(now, days_later(now, LEAF_DAYS));
+    params.distinguished_name.push(DnType::CommonName, "dogwatch");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.subject_alt_names = names
+        .iter()
+        .map(|name| match name.parse::<IpAddr>() {
+            Ok(address) => Ok(SanType::IpAddress(address)),
+            Err(_) => name
+                .as_str()
+                .try_into()
+                .map(SanType::DnsName)
+                .map_err(|_| CertError::Unreadable(format!("{name:?} is neither a host name nor an address"))),
+        })
+        .collect::<Result<_, _>>()?;
+    sign(&params, issuer)
+}
+
+fn make_client(
+    issuer: &Issuer<'static, KeyPair>,
+    user: &str,
+    groups: &[&str],
+    now: Timestamp,
+) -> Result<Leaf, CertError> {
+    let mut params = params(now, days_later(now, LEAF_DAYS));
+    params.distinguished_name.push(DnType::CommonName, user);
+    for group in groups {
+        params.distinguished_name.push(DnType::OrganizationName, *group);
+    }
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    sign(&params, issuer)
+}
+
+fn sign(params: &CertificateParams, issuer: &Issuer<'static, KeyPair>) -> Result<Leaf, CertError> {
+    let key = KeyPair::generate()?;
+    Ok(Leaf { cert_pem: params.signed_by(&key, issuer)?.pem(), key_pem: key.serialize_pem() })
+}
+
+/// Signed by this authority, and for a while yet.
+fn usable(leaf: &Leaf, ca: &Leaf, now: Timestamp) -> bool {
+    let (Ok(chain), Ok(ca_chain)) = (leaf.chain(), ca.chain()) else { return false };
+    let (Some(der), Some(ca_der)) = (chain.first(), ca_chain.first()) else { return false };
+    let (Ok((_, cert)), Ok((_, ca_cert))) = (X509Certificate::from_der(der), X509Certificate::from_der(ca_der)) else {
+        return false;
+    };
+    let seconds_left = cert.validity().not_after.timestamp() - now.as_second();
+    // Every authority of ours has the same subject: only the key tells two apart.
+    let signed_with = cert.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|key| key.0),
+        _ => None,
+    });
+    let ca_key = ca_cert.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+        _ => None,
+    });
+    signed_with.is_some() && signed_with == ca_key && seconds_left > RENEW_DAYS * 86_400
+}
+
+fn covers(leaf: &Leaf, names: &BTreeSet<String>) -> bool {
+    let Ok(chain) = leaf.chain() else { return false };
+    let Some((_, cert)) = chain.first().and_then(|der| X509Certificate::from_der(der).ok()) else { return false };
+    let Ok(Some(san)) = cert.subject_alternative_name() else { return false };
+    let held: BTreeSet<String> = san
+        .value
+        .general_names
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            GeneralName::IPAddress(octets) => match octets.len() {
+                4 => <[u8; 4]>::try_from(*octets).ok().map(|octets| IpAddr::from(octets).to_string()),
+                _ => <[u8; 16]>::try_from(*octets).ok().map(|octets| IpAddr::from(octets).to_string()),
+            },
+            _ => None,
+        })
+        .collect();
+    let canonical = |name: &String| name.parse::<IpAddr>().map_or_else(|_| name.clone(), |ip| ip.to_string());
+    names.iter().all(|name| held.contains(&canonical(name)))
+}
+
+fn read_leaf(dir: &Path, name: &str) -> Result<Option<Leaf>, CertError> {
+    let read = |suffix: &str| {
+        let path = dir.join(format!("{name}.{suffix}"));
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(CertError::file(&path, e)),
+        }
+    };
+    Ok(match (read("crt")?, read("key")?) {
+        (Some(cert_pem), Some(key_pem)) => Some(Leaf { cert_pem, key_pem }),
+        // Half a pair is what a crash between the two renames leaves: as good as none.
+        _ => None,
+    })
+}
+
+fn write_leaf(dir: &Path, name: &str, leaf: Leaf) -> Result<Leaf, CertError> {
+    write_private(&dir.join(format!("{name}.key")), leaf.key_pem.as_bytes())?;
+    write_private(&dir.join(format!("{name}.crt")), leaf.cert_pem.as_bytes())?;
+    Ok(leaf)
+}
+
+/// Writes a file that only its owner may read; a reader sees the old content or the new, never half of it.
+pub fn write_private(path: &Path, content: &[u8]) -> Result<(), CertError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = Path::new(&temporary);
+    let _ = fs::remove_file(temporary);
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(temporary, path)
+    };
+    write().map_err(|e| CertError::file(path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn now() -> Timestamp {
+        Timestamp::now()
+    }
+
+    #[test]
+    fn made_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki_dir = dir.path().join("pki");
+        let first = Pki::open(&pki_dir, &[], now()).unwrap();
+        let second = Pki::open(&pki_dir, &[], now()).unwrap();
+        assert_eq!(first.ca_pem, second.ca_pem);
+        assert_eq!(first.serving.cert_pem, second.serving.cert_pem);
+        assert_eq!(first.admin.cert_pem, second.admin.cert_pem);
+        for entry in fs::read_dir(&pki_dir).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::metadata(&pki_dir).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_new_name_renews_only_the_serving_certificate() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Pki::open(dir.path(), &[], now()).unwrap();
+        let names = ["Dogwatch.Example.org".to_owned(), "192.0.2.7".to_owned(), "2001:db8:0::1".to_owned()];
+        let second = Pki::open(dir.path(), &names, now()).unwrap();
+        assert_eq!(first.ca_pem, second.ca_pem);
+        assert_ne!(first.serving.cert_pem, second.serving.cert_pem);
+        assert_eq!(first.admin.cert_pem, second.admin.cert_pem);
+        let third = Pki::open(dir.path(), &names, now()).unwrap();
+        assert_eq!(second.serving.cert_pem, third.serving.cert_pem);
+        // Fewer names than it has are no reason for a new one.
+        let fourth = Pki::open(dir.path(), &[], now()).unwrap();
+        assert_eq!(third.serving.cert_pem, fourth.serving.cert_pem);
+    }
+
+    #[test]
+    fn leaves_near_their_end_are_renewed() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Pki::open(dir.path(), &[], now()).unwrap();
+        let later = days_later(now(), LEAF_DAYS - 20);
+        let second = Pki::open(dir.path(), &[], later).unwrap();
+        assert_eq!(first.ca_pem, second.ca_pem);
+        assert_ne!(first.serving.cert_pem, second.serving.cert_pem);
+        assert_ne!(first.admin.cert_pem, second.admin.cert_pem);
+    }
+
+    #[test]
+    fn leaves_of_another_authority_are_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Pki::open(dir.path(), &[], now()).unwrap();
+        fs::remove_file(dir.path().join("ca.key")).unwrap();
+        let second = Pki::open(dir.path(), &[], now()).unwrap();
+        assert_ne!(first.ca_pem, second.ca_pem);
+        assert_ne!(first.serving.cert_pem, second.serving.cert_pem);
+        assert_ne!(first.admin.cert_pem, second.admin.cert_pem);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Pki::open(dir.path(), &["bücher.example".to_owned()], now()).is_err());
+    }
+}

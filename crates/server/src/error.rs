@@ -1,0 +1,32 @@
+//! What can go wrong before a server serves.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Certificates could not be made, read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum CertError {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("certificate: {0}")]
+    Made(#[from] rcgen::Error),
+    #[error("certificate: {0}")]
+    Unreadable(String),
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl CertError {
+    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+        CertError::File { path: path.to_owned(), source }
+    }
+}
+
+/// A token file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("{path}, line {line}: {why}")]
+    Line { path: PathBuf, line: usize, why: &'static str },
+}

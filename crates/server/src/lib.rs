@@ -1,0 +1,10 @@
+//! The HTTP side of list-watch: listeners, TLS, who asks, what for, in which form; and bodies that stream.
+//!
+//! - [`certs`]: the certificate authority and what it signs; [`kubeconfig`]: the file clients read
+//! - [`limits`]: every bound by name; [`shutdown`]: how the server is told to stop
+
+pub mod certs;
+pub mod error;
+pub mod kubeconfig;
+pub mod limits;
+pub mod shutdown;
