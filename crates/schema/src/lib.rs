@@ -1,9 +1,11 @@
 //! What the kinds look like, as data: names, scope, verbs, fields, defaults, columns; and what follows from it.
 //!
+//! - [`facts`]: the fields of the kinds: order, types, how they merge
 //! - [`kind`]: one served kind
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 
 pub mod discovery;
+pub mod facts;
 pub mod kind;
 pub mod kinds;

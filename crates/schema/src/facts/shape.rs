@@ -1,0 +1,228 @@
+//! The shape of an object as a graph of nodes: objects, lists, scalars.
+//!
+//! Nodes are numbered, because types refer to themselves (a JSON schema holds JSON schemas). One graph holds all built-in
+//! kinds; a custom kind has a small graph of its own. Decoding, ownership and patches only ever see nodes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// The number of a node in its [`Shapes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId(pub(crate) u32);
+
+/// A graph of nodes.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// One type, as it stands in one or more places.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What decoding errors call it: `v1.Container`, `[]string`.
+    pub name: Cow<'static, str>,
+    pub form: Form,
+}
+
+/// What a value of the type looks like.
+#[derive(Clone, Debug)]
+pub enum Form {
+    Scalar(Scalar),
+    List(List),
+    Object(Object),
+    /// An object of any content, kept as it came (`RawExtension`).
+    Raw,
+    /// Any JSON. Below an atomic one nobody owns parts.
+    Any {
+        atomic: bool,
+    },
+    /// An object or, in short, something else: only inside JSON schemas.
+    Either(Either),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    Float64,
+    /// base64 in JSON
+    Bytes,
+    /// whole seconds, UTC
+    Time,
+    /// six digits of a second, UTC
+    MicroTime,
+    Duration,
+    Quantity,
+    IntOrString,
+    /// Any number: of a schema that does not say more.
+    Number,
+    /// A string, a number or a bool.
+    Untyped,
+}
+
+#[derive(Clone, Debug)]
+pub struct List {
+    pub item: NodeId,
+    pub listing: Listing,
+}
+
+/// How a list merges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// As one value.
+    Atomic,
+    /// Item by item, where an item is its value.
+    Set,
+    /// Item by item, where an item is known by these fields.
+    Map(Vec<Cow<'static, str>>),
+}
+
+/// A struct (fields only), a map (`rest` only), or both.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    /// In the order of the wire.
+    pub fields: Vec<Field>,
+    /// The type of what is not among the fields; none refuses it.
+    pub rest: Option<NodeId>,
+    /// Owned as one value.
+    pub atomic: bool,
+    /// Indices of `fields` in the order of their names, for lookup.
+    pub(crate) by_name: Vec<u16>,
+    /// Indices of the fields that are shown also when nobody sent them.
+    pub(crate) always: Vec<u16>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub name: Cow<'static, str>,
+    pub node: NodeId,
+    /// Absent and zero are different.
+    pub pointer: bool,
+    /// Left out when empty.
+    pub omit_empty: bool,
+    /// Left out when zero, structs included.
+    pub omit_zero: bool,
+    /// The field's number; behind the number of the message it is embedded in, if it is. Empty: not in the message.
+    pub protobuf: Vec<u32>,
+    pub strategy: Strategy,
+    /// What the field is when an item of a list leaves this key out.
+    pub preset: Option<Value>,
+}
+
+/// What strategic merge does with a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strategy {
+    /// Lists merge item by item.
+    pub merge: bool,
+    pub replace: bool,
+    /// `$retainKeys` says which keys stay.
+    pub retain_keys: bool,
+    pub merge_key: Option<Cow<'static, str>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Either {
+    pub object: NodeId,
+    pub other: Other,
+}
+
+/// The short form of an [`Either`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    Bool,
+    Objects,
+    Strings,
+}
+
+impl Shapes {
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    pub(crate) fn add(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(u32::try_from(self.nodes.len() - 1).expect("a schema has far fewer nodes than 4 thousand million"))
+    }
+}
+
+impl Object {
+    /// Sorts the lookup tables out; called once all fields are there.
+    pub(crate) fn index(&mut self, is_shown: impl Fn(&Field) -> bool) {
+        let count = u16::try_from(self.fields.len()).expect("an object has fewer than 65536 declared fields");
+        self.by_name = (0..count).collect();
+        self.by_name.sort_by(|a, b| self.fields[*a as usize].name.cmp(&self.fields[*b as usize].name));
+        self.always = (0..count).filter(|at| is_shown(&self.fields[*at as usize])).collect();
+    }
+
+    /// Where a field stands, by its name.
+    #[must_use]
+    pub fn position(&self, name: &str) -> Option<usize> {
+        let at = self.by_name.binary_search_by(|at| (*self.fields[*at as usize].name).cmp(name)).ok()?;
+        Some(self.by_name[at] as usize)
+    }
+
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.position(name).map(|at| &self.fields[at])
+    }
+
+    /// The node of a field or, for any other key, of the rest.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Option<NodeId> {
+        self.field(name).map(|f| f.node).or(self.rest)
+    }
+}
+
+/// A node with its graph: what the rest of the program holds.
+#[derive(Clone, Debug)]
+pub struct Type {
+    shapes: Arc<Shapes>,
+    root: NodeId,
+    stored_as_json: bool,
+}
+
+impl Type {
+    pub(crate) fn new(shapes: Arc<Shapes>, root: NodeId, stored_as_json: bool) -> Self {
+        Type { shapes, root, stored_as_json }
+    }
+
+    #[must_use]
+    pub fn shapes(&self) -> &Shapes {
+        &self.shapes
+    }
+
+    #[must_use]
+    pub fn root(&self) -> NodeId {
+        self.root
+    }
+
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        self.shapes.node(self.root)
+    }
+
+    /// Empty lists that are always shown stay empty lists; elsewhere they become null.
+    #[must_use]
+    pub fn stored_as_json(&self) -> bool {
+        self.stored_as_json
+    }
+
+    /// The type of a field, or of any other key of a map.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<Type> {
+        let Form::Object(object) = &self.node().form else { return None };
+        Some(Type { root: object.child(name)?, ..self.clone() })
+    }
+
+    /// The type of a list's items.
+    #[must_use]
+    pub fn item(&self) -> Option<Type> {
+        let Form::List(list) = &self.node().form else { return None };
+        Some(Type { root: list.item, ..self.clone() })
+    }
+}

@@ -1,0 +1,198 @@
+//! Makes a shape of a CustomResourceDefinition's structural schema, so that apply works on custom kinds as on built-in ones.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Types;
+use super::shape::{Field, Form, List, Listing, Node, NodeId, Object, Scalar, Shapes, Strategy, Type};
+
+/// Deeper schemas are cut off: what lies below merges as one value.
+const DEPTH_MAX: usize = 64;
+
+impl Type {
+    /// The type of a custom kind from its `openAPIV3Schema`; without one, everything is allowed and granular.
+    #[must_use]
+    pub fn of_schema(schema: Option<&Value>) -> Type {
+        let mut graph = Graph { shapes: Shapes::default(), meta: None };
+        let root = match schema {
+            Some(schema) => graph.object(schema, false, true, 0),
+            None => graph.object(&Value::Null, true, true, 0),
+        };
+        Type::new(Arc::new(graph.shapes), root, true)
+    }
+}
+
+struct Graph {
+    shapes: Shapes,
+    /// `metadata`, once copied in.
+    meta: Option<NodeId>,
+}
+
+impl Graph {
+    fn add(&mut self, form: Form) -> NodeId {
+        self.shapes.add(Node { name: Cow::Borrowed(""), form })
+    }
+
+    fn node(&mut self, schema: &Value, preserve: bool, depth: usize) -> NodeId {
+        if depth > DEPTH_MAX {
+            return self.add(Form::Any { atomic: true });
+        }
+        let preserve = preserve || is_set(schema, "x-kubernetes-preserve-unknown-fields");
+        let scalar = match schema.get("type").and_then(Value::as_str) {
+            Some("object") => {
+                let embedded = is_set(schema, "x-kubernetes-embedded-resource");
+                return self.object(schema, preserve, embedded, depth);
+            }
+            Some("array") => return self.list(schema, preserve, depth),
+            Some("integer" | "number") => Scalar::Number,
+            Some("boolean") => Scalar::Bool,
+            Some("string") => match schema.get("format").and_then(Value::as_str) {
+                None | Some("" | "byte") => Scalar::String,
+                Some(_) => Scalar::Untyped,
+            },
+            _ if schema.get("properties").is_some() => return self.object(schema, preserve, false, depth),
+            _ if is_set(schema, "x-kubernetes-int-or-string") => Scalar::Untyped,
+            _ => return self.add(Form::Any { atomic: false }),
+        };
+        self.add(Form::Scalar(scalar))
+    }
+
+    fn object(&mut self, schema: &Value, preserve: bool, resource: bool, depth: usize) -> NodeId {
+        let mut fields = Vec::new();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (name, property) in properties.into_iter().flatten() {
+            if resource && name == "metadata" {
+                continue;
+            }
+            let node = self.node(property, preserve, depth + 1);
+            fields.push(field(name.clone(), node, property.get("default").cloned()));
+        }
+        if resource {
+            let meta = self.meta();
+            fields.push(field("metadata".to_owned(), meta, None));
+            for name in ["apiVersion", "kind"] {
+                if !fields.iter().any(|f| f.name == name) {
+                    let node = self.add(Form::Scalar(Scalar::String));
+                    fields.push(field(name.to_owned(), node, None));
+                }
+            }
+        }
+        fields.sort_by(|a, b| a.name.cmp(&b.name));
+        let rest = match schema.get("additionalProperties") {
+            Some(Value::Bool(false)) => None,
+            Some(Value::Bool(true)) => Some(self.add(Form::Any { atomic: false })),
+            Some(values) => Some(self.node(values, preserve, depth + 1)),
+            None if preserve || properties.is_none_or(serde_json::Map::is_empty) => {
+                Some(self.add(Form::Any { atomic: false }))
+            }
+            None => None,
+        };
+        let atomic = schema.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");
+        let mut object = Object { fields, rest, atomic, ..Object::default() };
+        object.index(|_| false);
+        self.add(Form::Object(object))
+    }
+
+    fn list(&mut self, schema: &Value, preserve: bool, depth: usize) -> NodeId {
+        let item = match schema.get("items") {
+            Some(items) => self.node(items, preserve, depth + 1),
+            None => self.add(Form::Any { atomic: true }),
+        };
+        let listing = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+            Some("set") => Listing::Set,
+            Some("map") => {
+                let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+                let keys = keys.into_iter().flatten().filter_map(Value::as_str);
+                Listing::Map(keys.map(|key| Cow::Owned(key.to_owned())).collect())
+            }
+            _ => Listing::Atomic,
+        };
+        self.add(Form::List(List { item, listing }))
+    }
+
+    /// Copies the type of `metadata` from the built-in kinds.
+    fn meta(&mut self) -> NodeId {
+        if let Some(meta) = self.meta {
+            return meta;
+        }
+        let meta = Types::get().object_meta();
+        let copy = self.copy(meta.shapes(), meta.root(), &mut HashMap::new());
+        self.meta = Some(copy);
+        copy
+    }
+
+    fn copy(&mut self, from: &Shapes, id: NodeId, done: &mut HashMap<NodeId, NodeId>) -> NodeId {
+        if let Some(copied) = done.get(&id) {
+            return *copied;
+        }
+        let at = self.shapes.add(from.node(id).clone());
+        done.insert(id, at);
+        let mut node = from.node(id).clone();
+        match &mut node.form {
+            Form::List(list) => list.item = self.copy(from, list.item, done),
+            Form::Object(object) => {
+                for field in &mut object.fields {
+                    field.node = self.copy(from, field.node, done);
+                }
+                object.rest = object.rest.map(|rest| self.copy(from, rest, done));
+            }
+            _ => {}
+        }
+        self.shapes.nodes[at.0 as usize] = node;
+        at
+    }
+}
+
+fn is_set(schema: &Value, name: &str) -> bool {
+    schema.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+fn field(name: String, node: NodeId, preset: Option<Value>) -> Field {
+    Field {
+        name: Cow::Owned(name),
+        node,
+        pointer: true,
+        omit_empty: false,
+        omit_zero: false,
+        protobuf: Vec::new(),
+        strategy: Strategy::default(),
+        preset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_maps_and_free_parts() {
+        let thing = Type::of_schema(Some(
+            &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+                "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "p"],
+                        "items": {"type": "object", "properties": {"k": {"type": "string"}, "p": {"type": "string", "default": "d"}}}},
+                "one": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "port": {"x-kubernetes-int-or-string": true},
+            }}}}),
+        ));
+        let spec = thing.field("spec").unwrap();
+        let Form::List(list) = &spec.field("map").unwrap().node().form.clone() else { panic!("a list") };
+        assert_eq!(list.listing, Listing::Map(vec!["k".into(), "p".into()]));
+        let Form::Object(item) = &spec.field("map").unwrap().item().unwrap().node().form.clone() else {
+            panic!("object")
+        };
+        assert_eq!(item.field("p").unwrap().preset, Some(json!("d")));
+        let Form::Object(one) = &spec.field("one").unwrap().node().form.clone() else { panic!("an object") };
+        assert!(one.atomic);
+        assert!(spec.field("free").unwrap().field("anything").is_some());
+        assert!(spec.field("nope").is_none());
+        assert!(matches!(spec.field("port").unwrap().node().form, Form::Scalar(Scalar::Untyped)));
+        assert!(thing.field("metadata").unwrap().field("ownerReferences").is_some());
+    }
+}

@@ -1,0 +1,124 @@
+// Command facts prints what the published Kubernetes modules say about the served kinds: JSON fields in order, their
+// types, what is left out when empty, protobuf numbers, list and map relations, merge keys. Names and numbers only.
+//
+//	go run . > ../../crates/schema/src/facts/types.tsv
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"reflect"
+	"sort"
+	"strings"
+
+	admission "k8s.io/api/admission/v1"
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// served is every group and version that a v1.36 server answers for with its default settings.
+var served = []schema.GroupVersion{
+	{Version: "v1"},
+	{Group: "admissionregistration.k8s.io", Version: "v1"},
+	{Group: "apiextensions.k8s.io", Version: "v1"},
+	{Group: "apiregistration.k8s.io", Version: "v1"},
+	{Group: "apps", Version: "v1"},
+	{Group: "authentication.k8s.io", Version: "v1"},
+	{Group: "authorization.k8s.io", Version: "v1"},
+	{Group: "autoscaling", Version: "v1"},
+	{Group: "autoscaling", Version: "v2"},
+	{Group: "batch", Version: "v1"},
+	{Group: "certificates.k8s.io", Version: "v1"},
+	{Group: "coordination.k8s.io", Version: "v1"},
+	{Group: "discovery.k8s.io", Version: "v1"},
+	{Group: "events.k8s.io", Version: "v1"},
+	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"},
+	{Group: "networking.k8s.io", Version: "v1"},
+	{Group: "node.k8s.io", Version: "v1"},
+	{Group: "policy", Version: "v1"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1"},
+	{Group: "resource.k8s.io", Version: "v1"},
+	{Group: "scheduling.k8s.io", Version: "v1"},
+	{Group: "storage.k8s.io", Version: "v1"},
+}
+
+// spoken are kinds that travel on the wire without being a resource of their own.
+var spoken = map[schema.GroupVersionKind]any{
+	{Group: "admission.k8s.io", Version: "v1", Kind: "AdmissionReview"}:          admission.AdmissionReview{},
+	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "ConversionReview"}:     apiextensions.ConversionReview{},
+	{Group: "apidiscovery.k8s.io", Version: "v2", Kind: "APIGroupDiscoveryList"}: apidiscovery.APIGroupDiscoveryList{},
+	{Group: "meta.k8s.io", Version: "v1", Kind: "CreateOptions"}:                 meta.CreateOptions{},
+	{Group: "meta.k8s.io", Version: "v1", Kind: "DeleteOptions"}:                 meta.DeleteOptions{},
+	{Group: "meta.k8s.io", Version: "v1", Kind: "PatchOptions"}:                  meta.PatchOptions{},
+	{Group: "meta.k8s.io", Version: "v1", Kind: "UpdateOptions"}:                 meta.UpdateOptions{},
+	{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}:         meta.PartialObjectMetadata{},
+	{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadataList"}:     meta.PartialObjectMetadataList{},
+	{Group: "meta.k8s.io", Version: "v1", Kind: "Table"}:                         meta.Table{},
+	{Version: "v1", Kind: "APIGroup"}:                                            meta.APIGroup{},
+	{Version: "v1", Kind: "APIGroupList"}:                                        meta.APIGroupList{},
+	{Version: "v1", Kind: "APIResourceList"}:                                     meta.APIResourceList{},
+	{Version: "v1", Kind: "APIVersions"}:                                         meta.APIVersions{},
+	{Version: "v1", Kind: "DeleteOptions"}:                                       meta.DeleteOptions{},
+	{Version: "v1", Kind: "Status"}:                                              meta.Status{},
+}
+
+// optionKinds are registered into every group by the scheme, but travel only in queries.
+var optionKinds = map[string]bool{
+	"WatchEvent": true, "ListOptions": true, "GetOptions": true, "DeleteOptions": true, "CreateOptions": true,
+	"UpdateOptions": true, "PatchOptions": true, "ExportOptions": true, "PodLogOptions": true, "PodExecOptions": true,
+	"PodAttachOptions": true, "PodPortForwardOptions": true, "PodProxyOptions": true, "NodeProxyOptions": true,
+	"ServiceProxyOptions": true, "InternalEvent": true, "SerializedReference": true, "RangeAllocation": true,
+	"PodStatusResult": true,
+}
+
+func main() {
+	scheme := runtime.NewScheme()
+	must(clientscheme.AddToScheme(scheme))
+	must(apiextensions.AddToScheme(scheme))
+	must(apiregistration.AddToScheme(scheme))
+
+	kinds := map[schema.GroupVersionKind]reflect.Type{}
+	for _, gv := range served {
+		for kind, t := range scheme.KnownTypes(gv) {
+			if !optionKinds[kind] && t.PkgPath() != "k8s.io/apimachinery/pkg/apis/meta/internalversion" {
+				kinds[gv.WithKind(kind)] = t
+			}
+		}
+	}
+	for gvk, value := range spoken {
+		kinds[gvk] = reflect.TypeOf(value)
+	}
+
+	order := make([]schema.GroupVersionKind, 0, len(kinds))
+	for gvk := range kinds {
+		order = append(order, gvk)
+	}
+	sort.Slice(order, func(i, j int) bool { return order[i].String() < order[j].String() })
+
+	table := newTable(relations())
+	ids := map[schema.GroupVersionKind]int{}
+	for _, gvk := range order {
+		ids[gvk] = table.object(kinds[gvk])
+	}
+
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	fmt.Fprintln(out, "# Made by `cargo xtask facts` from the published modules; do not edit. The form is explained in table.rs.")
+	table.print(out)
+	for _, gvk := range order {
+		fmt.Fprintf(out, "K\t%s\t%s\t%s\t%d\n", gvk.Group, gvk.Version, gvk.Kind, ids[gvk])
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "facts:", strings.TrimSpace(err.Error()))
+		os.Exit(1)
+	}
+}
