@@ -17,6 +17,9 @@ pub mod retention;
 #[cfg(feature = "memory")]
 pub mod memory;
 
+#[cfg(feature = "suite")]
+pub mod suite;
+
 #[cfg(any(feature = "memory", feature = "embedded"))]
 mod feed;
 
