@@ -5,8 +5,12 @@
 
 pub mod encoded;
 pub mod field_error;
+pub mod fields;
 pub mod go_text;
 pub mod gvk;
+pub mod label_selector;
+pub mod labels;
+pub mod names;
 pub mod peek;
 pub mod revision;
 pub mod status;

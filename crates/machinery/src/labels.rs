@@ -1,0 +1,312 @@
+//! Label selectors: the text a client sends, what it requires, and whether an object's labels meet it (spec 01 §3).
+
+use std::fmt;
+
+use crate::field_error::{self, FieldError, Path};
+use crate::names;
+
+mod grammar;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    Equals,
+    /// `==`: as [`Operator::Equals`], kept apart only to be printed as it came.
+    DoubleEquals,
+    NotEquals,
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    GreaterThan,
+    LessThan,
+}
+
+/// One condition on one label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Requirement {
+    key: String,
+    operator: Operator,
+    /// Sorted, without duplicates.
+    values: Vec<String>,
+    /// What `>` and `<` compare with; zero for the others.
+    bound: i64,
+}
+
+impl Requirement {
+    /// Checks key, values and their number; the error is the text a client sees.
+    pub fn new(key: impl Into<String>, operator: Operator, values: Vec<String>) -> Result<Self, String> {
+        let key = key.into();
+        let mut values = values;
+        values.sort_unstable();
+        values.dedup();
+        let mut errors = Vec::new();
+        let objections = names::qualified_name(&key);
+        if !objections.is_empty() {
+            errors.push(FieldError::invalid("key", &key, objections.join("; ")));
+        }
+        let path = Path::new("values");
+        let wrong_number = match operator {
+            Operator::In | Operator::NotIn => {
+                values.is_empty().then_some("for 'in', 'notin' operators, values set can't be empty")
+            }
+            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals => {
+                (values.len() != 1).then_some("exact-match compatibility requires one single value")
+            }
+            Operator::Exists | Operator::DoesNotExist => {
+                (!values.is_empty()).then_some("values set must be empty for exists and does not exist")
+            }
+            Operator::GreaterThan | Operator::LessThan => {
+                (values.len() != 1).then_some("for 'Gt', 'Lt' operators, exactly one value is required")
+            }
+        };
+        if let Some(detail) = wrong_number {
+            let shown = if values.is_empty() { serde_json::Value::Null } else { values.clone().into() };
+            errors.push(FieldError::invalid(path, shown, detail));
+        }
+        let mut bound = 0;
+        if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+            for (i, value) in values.iter().enumerate() {
+                match value.parse() {
+                    Ok(number) => bound = number,
+                    Err(_) => errors.push(FieldError::invalid(
+                        path.index(i),
+                        value,
+                        "for 'Gt', 'Lt' operators, the value must be an integer",
+                    )),
+                }
+            }
+        }
+        for (i, value) in values.iter().enumerate() {
+            let objections = names::label_value(value);
+            if !objections.is_empty() {
+                errors.push(FieldError::invalid(path.index(i).key(&key), value, objections.join("; ")));
+            }
+        }
+        if errors.is_empty() {
+            Ok(Requirement { key, operator, values, bound })
+        } else {
+            Err(field_error::join(&errors))
+        }
+    }
+
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    #[must_use]
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    #[must_use]
+    pub fn values(&self) -> &[String] {
+        &self.values
+    }
+
+    /// The one value the label must have, if there is only one.
+    #[must_use]
+    pub fn exact(&self) -> Option<&str> {
+        match (self.operator, self.values.as_slice()) {
+            (Operator::Equals | Operator::DoubleEquals | Operator::In, [only]) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Whether a label with this value, or its absence, meets the requirement.
+    #[must_use]
+    pub fn accepts(&self, label: Option<&str>) -> bool {
+        let listed = |label: &str| self.values.iter().any(|value| value == label);
+        match self.operator {
+            Operator::Equals | Operator::DoubleEquals | Operator::In => label.is_some_and(listed),
+            Operator::NotEquals | Operator::NotIn => !label.is_some_and(listed),
+            Operator::Exists => label.is_some(),
+            Operator::DoesNotExist => label.is_none(),
+            Operator::GreaterThan | Operator::LessThan => {
+                let Some(number) = label.and_then(|label| label.parse::<i64>().ok()) else { return false };
+                if self.operator == Operator::GreaterThan { number > self.bound } else { number < self.bound }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, values) = (&self.key, self.values.join(","));
+        match self.operator {
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Exists => f.write_str(key),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+        }
+    }
+}
+
+/// All requirements must be met. The default one has none and so selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Selector {
+    /// By key; equal keys in the order they came.
+    requirements: Vec<Requirement>,
+    /// A selector that was not given in a place where that means "none".
+    nothing: bool,
+}
+
+impl Selector {
+    #[must_use]
+    pub fn everything() -> Self {
+        Selector::default()
+    }
+
+    #[must_use]
+    pub fn nothing() -> Self {
+        Selector { requirements: Vec::new(), nothing: true }
+    }
+
+    #[must_use]
+    pub fn new(mut requirements: Vec<Requirement>) -> Self {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Selector { requirements, nothing: false }
+    }
+
+    /// Reads the text form. The error is the message of the 400 answer.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        grammar::parse(text).map(Selector::new)
+    }
+
+    /// No requirements: every object is selected.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.requirements.is_empty() && !self.nothing
+    }
+
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.nothing
+    }
+
+    #[must_use]
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// The labels an object must have with one certain value; by them watchers are found without asking each.
+    pub fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.requirements.iter().filter_map(|requirement| Some((requirement.key(), requirement.exact()?)))
+    }
+
+    /// Asks for each label by its key.
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        !self.nothing && self.requirements.iter().all(|requirement| requirement.accepts(label(&requirement.key)))
+    }
+
+    /// Labels as pairs sorted by key.
+    pub fn matches_sorted<K: AsRef<str>, V: AsRef<str>>(&self, labels: &[(K, V)]) -> bool {
+        self.matches(|key| {
+            let found = labels.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
+            Some(labels[found].1.as_ref())
+        })
+    }
+
+    /// Labels as the JSON object `metadata.labels`.
+    #[must_use]
+    pub fn matches_value(&self, labels: &serde_json::Value) -> bool {
+        self.matches(|key| labels.get(key)?.as_str())
+    }
+}
+
+/// The canonical text: by key, values sorted.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, requirement) in self.requirements.iter().enumerate() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            requirement.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selects(text: &str, labels: &[(&str, &str)]) -> bool {
+        Selector::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).matches_sorted(labels)
+    }
+
+    #[test]
+    fn each_form_and_an_absent_key() {
+        for (text, labels, want) in [
+            ("k=v", &[("k", "v")][..], true),
+            ("k=v", &[("k", "w")], false),
+            ("k=v", &[], false),
+            ("k==v", &[("k", "v")], true),
+            ("k!=v", &[("k", "v")], false),
+            ("k!=v", &[("k", "w")], true),
+            ("k!=v", &[], true),
+            ("k in (a,b)", &[("k", "b")], true),
+            ("k in (a,b)", &[], false),
+            ("k notin (a,b)", &[("k", "b")], false),
+            ("k notin (a,b)", &[], true),
+            ("k", &[("k", "")], true),
+            ("k", &[], false),
+            ("!k", &[], true),
+            ("!k", &[("k", "")], false),
+            ("k>5", &[("k", "6")], true),
+            ("k>5", &[("k", "5")], false),
+            ("k<5", &[("k", "4")], true),
+            ("k<5", &[("k", "x")], false),
+            ("k<5", &[], false),
+            ("", &[], true),
+            (" \t\r\n", &[], true),
+            ("k=", &[("k", "")], true),
+            ("k=", &[], false),
+            ("k in ()", &[("k", "")], true),
+            ("k in (a,)", &[("k", "")], true),
+            ("k in (,a)", &[("k", "")], true),
+            ("k in (a,,b)", &[("k", "")], true),
+            ("in=notin", &[("in", "notin")], true),
+            ("notin in (in)", &[("notin", "in")], true),
+            ("in", &[("in", "")], true),
+            ("!notin", &[("notin", "")], false),
+            ("a=1,b!=2 , c", &[("a", "1"), ("c", "")], true),
+            ("a=1,a!=1", &[("a", "1")], false),
+            ("example.com/x=y", &[("example.com/x", "y")], true),
+        ] {
+            assert_eq!(selects(text, labels), want, "{text} on {labels:?}");
+        }
+    }
+
+    #[test]
+    fn canonical_text_sorts_keys_and_values() {
+        for (text, want) in [
+            ("b=2,a==1", "a==1,b=2"),
+            ("x notin (c,a,b) , !y,z", "x notin (a,b,c),!y,z"),
+            ("a in (b , b)", "a in (b)"),
+            ("k>1,k<9", "k>1,k<9"),
+            ("", ""),
+        ] {
+            let selector = Selector::parse(text).unwrap_or_default();
+            assert_eq!(selector.to_string(), want);
+            assert_eq!(Selector::parse(want), Ok(selector), "reading the canonical text gives the same");
+        }
+    }
+
+    #[test]
+    fn equalities_are_what_one_value_must_have() {
+        let selector = Selector::parse("a=1,b in (2),c in (3,4),d!=5,e").unwrap_or_default();
+        assert_eq!(selector.equalities().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
+    }
+
+    #[test]
+    fn nothing_selects_nothing() {
+        assert!(!Selector::nothing().matches(|_| None));
+        assert!(!Selector::nothing().is_everything());
+    }
+}
