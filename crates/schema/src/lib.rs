@@ -2,10 +2,14 @@
 //!
 //! - [`facts`]: the fields of the kinds: order, types, how they merge
 //! - [`kind`]: one served kind
+//! - [`columns`]: how a table shows them
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 
+pub mod columns;
 pub mod discovery;
 pub mod facts;
 pub mod kind;
 pub mod kinds;
+
+mod walk;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+#[path = "recordings/columns.rs"]
+mod columns;
 #[path = "recordings/discovery.rs"]
 mod discovery;
 
