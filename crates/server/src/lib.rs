@@ -3,8 +3,14 @@
 //! - [`certs`]: the certificate authority and what it signs; [`kubeconfig`]: the file clients read
 //! - [`limits`]: every bound by name; [`shutdown`]: how the server is told to stop
 
+pub mod authentication;
+pub mod authorization;
 pub mod certs;
 pub mod error;
+pub mod identity;
 pub mod kubeconfig;
 pub mod limits;
+pub mod peer;
+pub mod request_info;
 pub mod shutdown;
+pub mod websocket;

@@ -1,0 +1,198 @@
+//! Whether a user may do what it asks: the one seam ([`Authorizer`]) and the authorizer a server starts with.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use machinery::GroupResource;
+use machinery::go_text::quote;
+use machinery::status::Status;
+
+use crate::identity::{AUTHENTICATED, User};
+
+/// What is asked, by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a> {
+    pub user: &'a User,
+    /// `get`, `list`, …; the lower-case method for paths that are no resource; empty for methods without a meaning.
+    pub verb: &'a str,
+    pub what: What<'a>,
+}
+
+/// The thing a request is about.
+#[derive(Clone, Copy, Debug)]
+pub enum What<'a> {
+    Resource(ResourceAttributes<'a>),
+    Path(&'a str),
+}
+
+/// A resource, as far as a rule can name it. Absent parts are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResourceAttributes<'a> {
+    pub group: &'a str,
+    pub version: &'a str,
+    pub resource: &'a str,
+    pub subresource: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+}
+
+/// An authorizer's answer. Without an opinion the request is refused, too; a review tells the two apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub allowed: bool,
+    pub denied: bool,
+    /// Shown in reviews and at the end of a refusal; may be empty.
+    pub reason: String,
+}
+
+impl Decision {
+    #[must_use]
+    pub fn allow(reason: impl Into<String>) -> Self {
+        Decision { allowed: true, denied: false, reason: reason.into() }
+    }
+
+    #[must_use]
+    pub fn no_opinion() -> Self {
+        Decision { allowed: false, denied: false, reason: String::new() }
+    }
+
+    #[must_use]
+    pub fn deny(reason: impl Into<String>) -> Self {
+        Decision { allowed: false, denied: true, reason: reason.into() }
+    }
+}
+
+/// A decision that is there, or one that has to be waited for. Most are there: no allocation for them.
+pub enum Verdict<'a> {
+    Now(Decision),
+    Later(Pin<Box<dyn Future<Output = Decision> + Send + 'a>>),
+}
+
+impl Verdict<'_> {
+    pub async fn get(self) -> Decision {
+        match self {
+            Verdict::Now(decision) => decision,
+            Verdict::Later(decision) => decision.await,
+        }
+    }
+}
+
+/// Judges requests. `server` asks it once a request, before it looks at anything the request names.
+pub trait Authorizer: Send + Sync + 'static {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a>;
+}
+
+/// Everything for everybody who is known; health and version for the rest.
+#[derive(Debug, Default)]
+pub struct AuthenticatedOnly;
+
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+
+impl Authorizer for AuthenticatedOnly {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        let user = attributes.user;
+        let open = match attributes.what {
+            What::Path(path) => is_open(path) && matches!(attributes.verb, "get" | "head"),
+            What::Resource(_) => false,
+        };
+        let allowed = open || user.is_master() || user.in_group(AUTHENTICATED);
+        Verdict::Now(if allowed { Decision::allow("") } else { Decision::no_opinion() })
+    }
+}
+
+fn is_open(path: &str) -> bool {
+    OPEN_PATHS.iter().any(|open| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// The refusal, as clients print it.
+#[must_use]
+pub fn forbidden(attributes: &Attributes<'_>, decision: &Decision) -> Status {
+    let user = quote(&attributes.user.name);
+    let (gr, name, mut why) = match attributes.what {
+        What::Path(path) => {
+            (GroupResource::default(), "", format!("User {user} cannot {} path {}", attributes.verb, quote(path)))
+        }
+        What::Resource(about) => {
+            let full = if about.subresource.is_empty() {
+                about.resource.to_owned()
+            } else {
+                format!("{}/{}", about.resource, about.subresource)
+            };
+            let place = if about.namespace.is_empty() {
+                "at the cluster scope".to_owned()
+            } else {
+                format!("in the namespace {}", quote(about.namespace))
+            };
+            let why = format!(
+                "User {user} cannot {} resource {} in API group {} {place}",
+                attributes.verb,
+                quote(&full),
+                quote(about.group),
+            );
+            (GroupResource::new(about.group, about.resource), about.name, why)
+        }
+    };
+    if !decision.reason.is_empty() {
+        why = format!("{why}: {}", decision.reason);
+    }
+    // Browsers may show this text; it must not become markup.
+    let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    Status::forbidden(&gr, name, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(user: &User, verb: &str, what: What<'_>) -> Result<(), String> {
+        let attributes = Attributes { user, verb, what };
+        let decision = AuthenticatedOnly.authorize(&attributes).get().await;
+        if decision.allowed { Ok(()) } else { Err(forbidden(&attributes, &decision).message) }
+    }
+
+    #[tokio::test]
+    async fn health_and_version_are_open_to_all() {
+        let nobody = User::anonymous();
+        for path in ["/healthz", "/livez/ping", "/readyz", "/version"] {
+            assert_eq!(ask(&nobody, "get", What::Path(path)).await, Ok(()), "{path}");
+        }
+        assert_eq!(
+            ask(&nobody, "get", What::Path("/healthzz")).await,
+            Err("forbidden: User \"system:anonymous\" cannot get path \"/healthzz\"".to_owned())
+        );
+        assert!(ask(&nobody, "post", What::Path("/healthz")).await.is_err());
+        assert_eq!(
+            ask(&nobody, "get", What::Path("/<b>&")).await,
+            Err("forbidden: User \"system:anonymous\" cannot get path \"/&lt;b&gt;&amp;\"".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn resources_are_for_the_known() {
+        let nobody = User::anonymous();
+        let nodes = What::Resource(ResourceAttributes { resource: "nodes", ..ResourceAttributes::default() });
+        assert_eq!(
+            ask(&nobody, "list", nodes).await.unwrap_err(),
+            "nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the \
+             cluster scope"
+        );
+        let status = What::Resource(ResourceAttributes {
+            group: "apps",
+            resource: "deployments",
+            subresource: "status",
+            namespace: "ns",
+            name: "d",
+            ..ResourceAttributes::default()
+        });
+        assert_eq!(
+            ask(&nobody, "get", status).await.unwrap_err(),
+            "deployments.apps \"d\" is forbidden: User \"system:anonymous\" cannot get resource \
+             \"deployments/status\" in API group \"apps\" in the namespace \"ns\""
+        );
+        let alice = User { name: "alice".to_owned(), ..User::default() };
+        assert!(ask(&alice, "list", nodes).await.is_err());
+        assert_eq!(ask(&alice.authenticated(), "list", nodes).await, Ok(()));
+        let master = User { name: "m".to_owned(), groups: vec!["system:masters".to_owned()], ..User::default() };
+        assert_eq!(ask(&master, "list", nodes).await, Ok(()));
+    }
+}
