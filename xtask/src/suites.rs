@@ -1,0 +1,124 @@
+//! `cargo xtask test`: installs what the tests need, builds once, runs every suite, and ends with one line of sums.
+
+use std::thread;
+
+use crate::progress::{self, Outcome, Step, say};
+use crate::tools::{self, Tool};
+use crate::workspace::Workspace;
+
+/// A black-box suite: a module of tests/blackbox/tests/clients, and what it needs.
+struct Suite {
+    name: &'static str,
+    /// libtest runs the tests whose path starts with this.
+    module: &'static str,
+    tools: &'static [Tool],
+}
+
+const SUITES: [Suite; 6] = [
+    Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
+    Suite { name: "go", module: "go::", tools: &[Tool::Go] },
+    Suite { name: "python", module: "python::", tools: &[Tool::Python] },
+    Suite { name: "js", module: "js::", tools: &[Tool::Js] },
+    Suite { name: "curl", module: "curl::", tools: &[Tool::Curl, Tool::Kubectl] },
+    Suite { name: "kube-rs", module: "kube_rs::", tools: &[] },
+];
+
+/// What every run selects. One selection means one set of features, so nothing is compiled twice.
+const SELECTION: [&str; 2] = ["--workspace", "--all-features"];
+
+pub(crate) fn test(workspace: &Workspace, args: &[&str]) -> Outcome {
+    let only = match args {
+        [] => None,
+        ["--only", name] => Some(SUITES.iter().find(|suite| suite.name == *name).ok_or_else(|| {
+            let names: Vec<_> = SUITES.iter().map(|suite| suite.name).collect();
+            format!("no suite is called {name:?}; there are {}", names.join(", "))
+        })?),
+        _ => return Err("usage: cargo xtask test [--only NAME]".into()),
+    };
+    prepare(workspace, only.map_or(&Tool::ALL, |suite| suite.tools))?;
+    let sums = run(workspace, only)?;
+    for name in &sums.failures {
+        println!("failed: {name}");
+    }
+    println!("{} passed, {} failed", sums.passed, sums.failed);
+    if sums.failed == 0 { Ok(()) } else { Err("not all tests passed".into()) }
+}
+
+/// Downloads run beside the build, compilers after it: two cores are soon busy.
+fn prepare(workspace: &Workspace, needed: &[Tool]) -> Outcome {
+    let (heavy, light): (Vec<Tool>, Vec<Tool>) = needed.iter().partition(|tool| tool.is_heavy());
+    let (installed, built) = thread::scope(|scope| {
+        let installing = scope.spawn(|| tools::install(workspace, &light));
+        let mut build = workspace.cargo(&["build"]);
+        let built = Step::new("build").run(build.args(SELECTION).args(["--lib", "--bins", "--tests"]));
+        (installing.join().unwrap_or_else(|_| Err("installing the tools panicked".into())), built)
+    });
+    installed?;
+    built?;
+    tools::install(workspace, &heavy)
+}
+
+#[derive(Default)]
+struct Sums {
+    passed: u64,
+    failed: u64,
+    failures: Vec<String>,
+}
+
+impl Sums {
+    /// Reads one line of libtest's output.
+    fn take(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.to_owned());
+        }
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        for part in result.split(['.', ';']) {
+            match part.trim().split_once(' ') {
+                Some((number, "passed")) => self.passed += number.parse::<u64>().unwrap_or(0),
+                Some((number, "failed")) => self.failed += number.parse::<u64>().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn run(workspace: &Workspace, only: Option<&Suite>) -> Result<Sums, progress::Failure> {
+    let mut command = workspace.cargo(&["test", "--no-fail-fast"]);
+    command.args(SELECTION);
+    command.env("DOGWATCH_BIN", workspace.target_dir()?.join("debug/dogwatch"));
+    if let Some(suite) = only {
+        command.args(["--test", "clients", "--", suite.module]);
+    }
+    let mut sums = Sums::default();
+    let step = Step::new("test");
+    let success = step.run_lines(&mut command, |line| {
+        println!("{line}");
+        sums.take(line);
+    })?;
+    if !success && sums.failed == 0 {
+        // A suite that does not compile or that dies has no line of results.
+        say("a suite ended without its results: it counts as one failure");
+        sums.failed = 1;
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sums;
+
+    #[test]
+    fn sums_add_up_over_suites_and_name_the_failures() {
+        let mut sums = Sums::default();
+        for line in [
+            "test kubectl::get ... ok",
+            "test kubectl::watch ... FAILED",
+            "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 1.25s",
+            "test result: ok. 40 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+        ] {
+            sums.take(line);
+        }
+        assert_eq!((sums.passed, sums.failed), (41, 1));
+        assert_eq!(sums.failures, ["kubectl::watch"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! Which crate may use which: the folders show the loop, and this proves it.
+
+use serde_json::Value;
+
+use crate::workspace::Workspace;
+
+/// A crate, by its folder, and the crates of the workspace it may use.
+///
+/// Dev-dependencies are free: a test may start more of the loop than the code below test knows.
+const ORDER: [(&str, &[&str]); 14] = [
+    ("machinery", &[]),
+    ("schema", &["machinery"]),
+    ("store", &["machinery"]),
+    ("cache", &["machinery", "store"]),
+    ("registry", &["machinery", "schema", "store", "cache"]),
+    ("server", &["machinery", "registry"]),
+    // The client runtime meets the server over the wire only.
+    ("client", &[]),
+    ("controllers", &["client"]),
+    ("console", &[]),
+    // The load generator meets the server over the wire; the store it also measures alone.
+    ("bench", &["machinery", "store"]),
+    ("testkit", &["machinery", "schema", "store", "cache", "registry", "server", "client", "dogwatch"]),
+    (
+        "dogwatch",
+        &["machinery", "schema", "store", "cache", "registry", "server", "client", "controllers", "console", "bench"],
+    ),
+    // Black box: it knows the binary, not the crates.
+    ("blackbox", &[]),
+    ("xtask", &[]),
+];
+
+pub(super) fn check(workspace: &Workspace, metadata: &Value) -> Vec<String> {
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut complaints = Vec::new();
+    for package in packages {
+        complaints.extend(edges(package));
+        if let Some(manifest) = package["manifest_path"].as_str() {
+            let text = std::fs::read_to_string(manifest).unwrap_or_default();
+            let shown = manifest.strip_prefix(&*workspace.root.to_string_lossy()).unwrap_or(manifest);
+            complaints.extend(single_source(shown.trim_start_matches('/'), &text));
+        }
+    }
+    complaints
+}
+
+/// The crate's folder name: packages are called `dogwatch-store`, folders `store`.
+pub(super) fn folder(package: &str) -> &str {
+    package.strip_prefix("dogwatch-").unwrap_or(package)
+}
+
+fn edges(package: &Value) -> Vec<String> {
+    let name = folder(package["name"].as_str().unwrap_or_default());
+    let Some((_, allowed)) = ORDER.iter().find(|(known, _)| *known == name) else {
+        return vec![format!("crate {name} has no place in the order of crates (xtask/src/tidy/crates.rs)")];
+    };
+    let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+    dependencies
+        .iter()
+        // Only ours have a path; the kind is null for what ends up in the program.
+        .filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev")
+        .map(|dependency| folder(dependency["name"].as_str().unwrap_or_default()))
+        .filter(|dependency| !allowed.contains(dependency))
+        .map(|dependency| format!("crate {name} must not use {dependency}"))
+        .collect()
+}
+
+/// A crate's manifest takes versions and lints from the workspace.
+fn single_source(shown: &str, manifest: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut section = "";
+    let mut lints = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if section == "[lints]" && line == "workspace = true" {
+            lints = true;
+        } else if section.contains("dependencies") {
+            let Some((name, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { continue };
+            let value = value.trim();
+            if value.starts_with('"') || value.contains("version") || value.contains("path") {
+                let name = name.trim();
+                complaints.push(format!("{shown}: the version of {name} belongs in the workspace manifest"));
+            }
+        }
+    }
+    if !lints {
+        complaints.push(format!("{shown}: no `[lints] workspace = true`"));
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{edges, single_source};
+
+    #[test]
+    fn a_crate_may_not_reach_up_the_loop() {
+        let up = json!({"name": "dogwatch-store", "dependencies": [
+            {"name": "dogwatch-machinery", "path": "/x", "kind": null},
+            {"name": "dogwatch-cache", "path": "/x", "kind": null},
+            {"name": "dogwatch-testkit", "path": "/x", "kind": "dev"},
+            {"name": "bytes", "kind": null},
+        ]});
+        assert_eq!(edges(&up), ["crate store must not use cache"]);
+    }
+
+    #[test]
+    fn an_unknown_crate_is_named() {
+        assert_eq!(edges(&json!({"name": "dogwatch-new", "dependencies": []})).len(), 1);
+    }
+
+    #[test]
+    fn versions_and_lints_come_from_the_workspace() {
+        let good = "[dependencies]\nbytes.workspace = true\nkube = { workspace = true, features = [\"ws\"] }\n[lints]\nworkspace = true\n";
+        assert!(single_source("m", good).is_empty());
+        let bad = "[package]\nversion = \"1\"\n[dev-dependencies]\nbytes = \"1\"\nkube = { version = \"5\" }\n";
+        assert_eq!(single_source("m", bad).len(), 3);
+    }
+}

