@@ -63,6 +63,19 @@ impl Encoded {
         Ok(Encoded { json: json.into(), metadata_at: u32::try_from(metadata_at).map_err(|_| Malformed)? })
     }
 
+    /// Takes an object that already carries its revision, such as a converted one.
+    pub fn from_whole(json: Bytes) -> Result<Self, Malformed> {
+        let (metadata_at, _) = layout(&json)?;
+        Ok(Encoded { json, metadata_at: u32::try_from(metadata_at).map_err(|_| Malformed)? })
+    }
+
+    /// The metadata object alone, `{…}`.
+    pub fn metadata(&self) -> Result<Bytes, Malformed> {
+        let from = self.metadata_at as usize + b"\"metadata\":".len();
+        let to = object_end(&self.json, from)?;
+        Ok(self.json.slice(from..to))
+    }
+
     /// The same object at another revision.
     #[must_use]
     pub fn with_revision(&self, revision: Revision) -> Self {
@@ -129,6 +142,28 @@ fn string_end(text: &[u8], at: usize) -> Result<usize, Malformed> {
             return Ok(at + 1);
         }
         at += 2;
+    }
+}
+
+/// The index behind the JSON object that begins at `at`.
+fn object_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
+    let mut depth = 0_usize;
+    loop {
+        at += memchr::memchr3(b'"', b'{', b'}', text.get(at..).ok_or(Malformed)?).ok_or(Malformed)?;
+        match text[at] {
+            b'"' => at = string_end(text, at)?,
+            b'{' => {
+                depth += 1;
+                at += 1;
+            }
+            _ => {
+                depth = depth.checked_sub(1).ok_or(Malformed)?;
+                at += 1;
+                if depth == 0 {
+                    return Ok(at);
+                }
+            }
+        }
     }
 }
 
@@ -272,6 +307,17 @@ mod tests {
             &json!({"kind":"K","apiVersion":"v1","metadata":{"name":"a\"b\\"}}),
             r#"{"kind":"K","apiVersion":"v1","metadata":{"name":"a\"b\\","resourceVersion":"17"}}"#,
         );
+    }
+
+    #[test]
+    fn metadata_alone_is_a_slice() {
+        let object =
+            json!({"kind":"K","apiVersion":"v1","metadata":{"name":"n","labels":{"a":"}\\\"{"}},"data":{"b":"}"}});
+        let encoded = Encoded::from_stored(&stored(&object), Revision(9)).unwrap();
+        let metadata: Value = serde_json::from_slice(&encoded.metadata().unwrap()).unwrap();
+        assert_eq!(metadata, json!({"name":"n","resourceVersion":"9","labels":{"a":"}\\\"{"}}));
+        let again = Encoded::from_whole(encoded.whole().clone()).unwrap();
+        assert_eq!(again.from_metadata(), encoded.from_metadata());
     }
 
     #[test]

@@ -1,0 +1,189 @@
+//! The cache as a whole: its collections, how far it has come, and how fresh a read must be.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use machinery::Revision;
+use parking_lot::RwLock;
+use store::Store;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::collection::{Collection, ExactError, Snapshot};
+use crate::feed;
+use crate::filter::Filter;
+use crate::history::HistoryLimits;
+use crate::spec::Spec;
+use crate::watcher::{Start, Watcher};
+
+/// How the cache behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How long a read waits for a revision that has not arrived.
+    pub wait_max: Duration,
+    pub history: HistoryLimits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { wait_max: Duration::from_secs(3), history: HistoryLimits::default() }
+    }
+}
+
+/// The store could not be read.
+#[derive(Clone, Debug, Error)]
+#[error("{0}")]
+pub struct CacheError(pub String);
+
+/// A revision did not arrive in time.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("revision {asked} has not arrived; the current one is {current}")]
+pub struct TooFarAhead {
+    pub asked: Revision,
+    pub current: Revision,
+}
+
+/// Why a read cannot be fresh.
+#[derive(Clone, Debug, Error)]
+pub enum FreshError {
+    #[error(transparent)]
+    Behind(#[from] TooFarAhead),
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Everything the store holds, in memory, following its log.
+pub struct Cache {
+    pub(crate) shared: Arc<Shared>,
+    feed: JoinHandle<()>,
+}
+
+/// What the feed and the readers have in common.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) config: Config,
+    pub(crate) collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
+    /// Every change up to here is visible. Written by the feed alone.
+    pub(crate) reached: watch::Sender<Revision>,
+}
+
+impl Cache {
+    /// Loads what is there and follows what comes. The collections named here get their selectable fields; others are
+    /// kept too, without any.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        specs: impl IntoIterator<Item = (String, Spec)>,
+        config: Config,
+    ) -> Result<Self, CacheError> {
+        let collections = specs
+            .into_iter()
+            .map(|(name, spec)| {
+                let collection = Collection::new(&name, spec, Revision::ZERO, config.history);
+                (name.into_boxed_str(), Arc::new(collection))
+            })
+            .collect();
+        let shared = Arc::new(Shared {
+            store,
+            config,
+            collections: RwLock::new(collections),
+            reached: watch::Sender::new(Revision::ZERO),
+        });
+        let revision = feed::load(&shared).await?;
+        shared.reached.send_replace(revision);
+        let feed = tokio::spawn(feed::follow(Arc::clone(&shared), revision));
+        Ok(Cache { shared, feed })
+    }
+
+    /// The collection of that name; an unknown one begins empty.
+    #[must_use]
+    pub fn collection(&self, name: &str) -> Arc<Collection> {
+        self.shared.collection(name)
+    }
+
+    #[must_use]
+    pub fn collections(&self) -> Vec<Arc<Collection>> {
+        self.shared.collections.read().values().cloned().collect()
+    }
+
+    /// Says what can be selected on in a collection. Watches of it end if that changes.
+    pub fn specify(&self, name: &str, spec: Spec) {
+        self.shared.collection(name).respecify(spec);
+    }
+
+    /// The revision up to which everything is visible.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        *self.shared.reached.borrow()
+    }
+
+    /// Waits until every write acknowledged before this call, by whatever server, is visible.
+    pub async fn fresh(&self) -> Result<Revision, FreshError> {
+        let current =
+            self.shared.store.current_revision().await.map_err(|error| FreshError::Unavailable(error.to_string()))?;
+        Ok(self.reach(current).await?)
+    }
+
+    /// Waits until `revision` is visible, at most as long as the configuration says.
+    pub async fn reach(&self, revision: Revision) -> Result<Revision, TooFarAhead> {
+        let reached = self.revision();
+        if reached >= revision {
+            return Ok(reached);
+        }
+        let mut changes = self.shared.reached.subscribe();
+        let arrived = changes.wait_for(|reached| *reached >= revision);
+        match tokio::time::timeout(self.shared.config.wait_max, arrived).await {
+            Ok(Ok(reached)) => Ok(*reached),
+            _ => Err(TooFarAhead { asked: revision, current: self.revision() }),
+        }
+    }
+
+    /// A collection as it is now.
+    #[must_use]
+    pub fn snapshot(&self, collection: &Collection) -> Snapshot {
+        collection.snapshot(self.revision())
+    }
+
+    /// A collection at exactly `revision`, as long as memory or the store remembers it. Waits for a revision that is
+    /// about to arrive.
+    pub async fn snapshot_at(&self, collection: &Collection, revision: Revision) -> Result<Snapshot, ExactError> {
+        if let Err(TooFarAhead { asked, current }) = self.reach(revision).await {
+            return Err(ExactError::Future { asked, current });
+        }
+        match collection.at(revision) {
+            Some(snapshot) => Ok(snapshot),
+            None => collection.at_from(&*self.shared.store, revision).await,
+        }
+    }
+
+    /// Opens a watch. Freshness is the caller's to ask for first.
+    #[must_use]
+    pub fn watch(&self, collection: &Arc<Collection>, filter: Filter, start: Start) -> Watcher {
+        let store = Arc::clone(&self.shared.store);
+        Watcher::open(Arc::clone(collection), store, filter, start, self.revision())
+    }
+
+    /// Ends every watch, for a server that stops.
+    pub fn end_watches(&self) {
+        self.collections().iter().for_each(|collection| collection.end_watches());
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.feed.abort();
+    }
+}
+
+impl Shared {
+    pub(crate) fn collection(&self, name: &str) -> Arc<Collection> {
+        if let Some(collection) = self.collections.read().get(name) {
+            return Arc::clone(collection);
+        }
+        let floor = *self.reached.borrow();
+        let mut collections = self.collections.write();
+        let fresh = || Arc::new(Collection::new(name, Spec::default(), floor, self.config.history));
+        Arc::clone(collections.entry(name.into()).or_insert_with(fresh))
+    }
+}

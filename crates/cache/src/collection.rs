@@ -1,0 +1,319 @@
+//! The objects of one resource: the snapshot readers clone, and the one place where a change becomes visible.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::task::Waker;
+
+use arc_swap::ArcSwap;
+use imbl::OrdMap;
+use machinery::Revision;
+use parking_lot::Mutex;
+use store::{Change, Entry, Key, ListQuery, Prefix, ReadError, Store};
+use thiserror::Error;
+
+use crate::event::Event;
+use crate::filter::Filter;
+use crate::history::{History, HistoryLimits};
+use crate::item::Item;
+use crate::routing::Routes;
+use crate::spec::Spec;
+use crate::watcher::Mailbox;
+
+pub(crate) type Items = OrdMap<Key, Arc<Item>>;
+
+/// One resource's objects, history and watchers.
+pub struct Collection {
+    name: Box<str>,
+    spec: ArcSwap<Spec>,
+    /// Held for as long as it takes to insert into a tree and push references; never while encoding or writing.
+    pub(crate) state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) items: Items,
+    pub(crate) history: History,
+    pub(crate) routes: Routes,
+    /// The last revision that changed this collection.
+    pub(crate) changed: Revision,
+}
+
+/// The collection as it was at one revision. Costs nothing to hold but what changed since.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub revision: Revision,
+    items: Items,
+}
+
+/// Why an exact revision cannot be shown.
+#[derive(Debug, Error)]
+pub enum ExactError {
+    #[error("revision {asked} is compacted; the oldest is {oldest}")]
+    Compacted { asked: Revision, oldest: Revision },
+    #[error("revision {asked} has not happened yet; the current one is {current}")]
+    Future { asked: Revision, current: Revision },
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl Collection {
+    pub(crate) fn new(name: &str, spec: Spec, floor: Revision, limits: HistoryLimits) -> Self {
+        let state = State {
+            items: OrdMap::new(),
+            history: History::new(floor, limits),
+            routes: Routes::default(),
+            changed: Revision::ZERO,
+        };
+        Collection { name: name.into(), spec: ArcSwap::from_pointee(spec), state: Mutex::new(state) }
+    }
+
+    /// `core/pods`
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[must_use]
+    pub fn spec(&self) -> Arc<Spec> {
+        self.spec.load_full()
+    }
+
+    /// Everything in the store that belongs to this collection.
+    #[must_use]
+    pub fn prefix(&self) -> Prefix {
+        Prefix::new(format!("{}/", self.name))
+    }
+
+    /// Where an object of this collection lives. A name that cannot be a key segment is nowhere.
+    #[must_use]
+    pub fn key(&self, namespace: Option<&str>, name: &str) -> Option<Key> {
+        if name.contains('/') || namespace.is_some_and(|namespace| namespace.contains('/')) {
+            return None;
+        }
+        match namespace {
+            Some(namespace) => Key::new(format!("{}/{namespace}/{name}", self.name)).ok(),
+            None => Key::new(format!("{}/{name}", self.name)).ok(),
+        }
+    }
+
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Arc<Item>> {
+        self.state.lock().items.get(key).cloned()
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.state.lock().items.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[must_use]
+    pub fn watchers(&self) -> usize {
+        self.state.lock().routes.len()
+    }
+
+    /// `reached` is the revision the whole cache has reached; read before the lock, it can only be older than the truth.
+    pub(crate) fn snapshot(&self, reached: Revision) -> Snapshot {
+        let state = self.state.lock();
+        Snapshot { revision: reached.max(state.changed), items: state.items.clone() }
+    }
+
+    /// The collection at exactly `revision`, from memory if history reaches back that far: the present with later
+    /// changes undone.
+    pub(crate) fn at(&self, revision: Revision) -> Option<Snapshot> {
+        let (mut items, undo) = {
+            let state = self.state.lock();
+            if revision < state.history.floor() {
+                return None;
+            }
+            (state.items.clone(), state.history.back_to(revision).cloned().collect::<Vec<_>>())
+        };
+        for event in undo {
+            match (event.previous(), event.current()) {
+                (Some(previous), _) => {
+                    items.insert(previous.key().clone(), Arc::clone(previous));
+                }
+                (None, Some(created)) => {
+                    items.remove(created.key());
+                }
+                (None, None) => {}
+            }
+        }
+        Some(Snapshot { revision, items })
+    }
+
+    /// The collection at exactly `revision` from the store's own history.
+    pub(crate) async fn at_from(&self, store: &dyn Store, revision: Revision) -> Result<Snapshot, ExactError> {
+        let query = ListQuery { at: Some(revision), ..ListQuery::prefix(self.prefix()) };
+        let listed = store.list(query).await.map_err(|error| match error {
+            ReadError::Compacted { asked, oldest } => ExactError::Compacted { asked, oldest },
+            ReadError::Future { asked, current } => ExactError::Future { asked, current },
+            error => ExactError::Unavailable(error.to_string()),
+        })?;
+        let spec = self.spec();
+        let items =
+            listed.entries.iter().filter_map(|entry| item(entry, &spec)).map(|i| (i.key().clone(), i)).collect();
+        Ok(Snapshot { revision, items })
+    }
+
+    /// Takes the objects found at start. No watcher is there yet.
+    pub(crate) fn load(&self, entries: &[Entry]) {
+        let spec = self.spec();
+        let items: Vec<_> = entries.iter().filter_map(|entry| item(entry, &spec)).collect();
+        let mut state = self.state.lock();
+        for item in items {
+            state.changed = state.changed.max(item.revision());
+            state.items.insert(item.key().clone(), item);
+        }
+    }
+
+    /// Everything up to `revision` is loaded; history begins behind it.
+    pub(crate) fn begin_history(&self, revision: Revision, limits: HistoryLimits) {
+        self.state.lock().history = History::new(revision, limits);
+    }
+
+    /// Makes one change visible: to reads, to history, and to the watchers it concerns. The wakers are the caller's to
+    /// wake once everything that arrived together is in.
+    pub(crate) fn apply(&self, change: &Change, wakers: &mut Vec<Waker>) {
+        let current = match &change.value {
+            Some(value) => match Item::new(change.key.clone(), change.revision, value, &self.spec.load()) {
+                Ok(item) => Some(Arc::new(item)),
+                Err(error) => {
+                    tracing::error!(key = %change.key, revision = %change.revision, %error, "left out of the cache");
+                    None
+                }
+            },
+            None => None,
+        };
+        let mut state = self.state.lock();
+        if change.revision <= state.changed {
+            return;
+        }
+        state.changed = change.revision;
+        let previous = match &current {
+            Some(item) => state.items.insert(change.key.clone(), Arc::clone(item)),
+            None => state.items.remove(&change.key),
+        };
+        if current.is_none() && previous.is_none() {
+            return;
+        }
+        let event = Arc::new(Event::new(change.revision, current, previous));
+        state.history.push(Arc::clone(&event));
+        state.routes.candidates(&event, |mailbox| wakers.extend(mailbox.offer(&event)));
+    }
+
+    /// Starts over from what the store holds now, after the feed was lost beyond resuming. Every watcher ends: what
+    /// happened in between is not known, and a client must list again.
+    pub(crate) fn reset(&self, entries: &[Entry], revision: Revision, limits: HistoryLimits) {
+        let watchers = {
+            let mut state = self.state.lock();
+            state.items = OrdMap::new();
+            state.history = History::new(revision, limits);
+            state.changed = Revision::ZERO;
+            state.routes.drain()
+        };
+        self.load(entries);
+        watchers.iter().for_each(|mailbox| mailbox.end());
+    }
+
+    /// Ends every watch of this collection: its shape changed, or it is no longer served.
+    pub fn end_watches(&self) {
+        let watchers = self.state.lock().routes.drain();
+        watchers.iter().for_each(|mailbox| mailbox.end());
+    }
+
+    /// Changes what can be selected on. Objects are read again; watches end, since their filters speak of old slots.
+    pub(crate) fn respecify(&self, spec: Spec) {
+        if **self.spec.load() == spec {
+            return;
+        }
+        let watchers = {
+            let mut state = self.state.lock();
+            let items: Items = state
+                .items
+                .iter()
+                .filter_map(|(key, old)| {
+                    let again = old.respecified(&spec)?;
+                    Some((key.clone(), Arc::new(again)))
+                })
+                .collect();
+            let (changed, limits) = (state.changed, state.history.limits());
+            state.items = items;
+            state.history = History::new(changed, limits);
+            self.spec.store(Arc::new(spec));
+            state.routes.drain()
+        };
+        watchers.iter().for_each(|mailbox| mailbox.end());
+    }
+
+    pub(crate) fn leave(&self, mailbox: &Arc<Mailbox>) {
+        self.state.lock().routes.remove(mailbox);
+    }
+
+    /// Figures for metrics: objects, events in memory, bytes they keep alive.
+    #[must_use]
+    pub fn figures(&self) -> (usize, usize, usize) {
+        let state = self.state.lock();
+        (state.items.len(), state.history.len(), state.history.bytes())
+    }
+}
+
+fn item(entry: &Entry, spec: &Spec) -> Option<Arc<Item>> {
+    match Item::new(entry.key.clone(), entry.revision, &entry.value, spec) {
+        Ok(item) => Some(Arc::new(item)),
+        Err(error) => {
+            tracing::error!(key = %entry.key, revision = %entry.revision, %error, "left out of the cache");
+            None
+        }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(revision: Revision, items: Items) -> Self {
+        Snapshot { revision, items }
+    }
+
+    /// Objects behind `after` (a key, whether it exists or not) that lie in the filter's namespace, in key order. The
+    /// rest of the filter is not applied.
+    pub fn scan<'a>(
+        &'a self,
+        collection: &str,
+        namespace: Option<&str>,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'a Arc<Item>> + use<'a> {
+        let prefix = match namespace {
+            Some(namespace) => format!("{collection}/{namespace}/"),
+            None => format!("{collection}/"),
+        };
+        let start = match after {
+            Some(after) if after >= prefix.as_str() => Bound::Excluded(after.to_owned()),
+            _ => Bound::Included(prefix.clone()),
+        };
+        let start: Bound<&str> = start.as_ref().map(String::as_str);
+        let items = self.items.range::<_, str>((start, Bound::Unbounded));
+        items.take_while(move |(key, _)| key.as_str().starts_with(&prefix)).map(|(_, item)| item)
+    }
+
+    /// Objects the filter admits, in key order.
+    pub fn select<'a>(&'a self, collection: &str, filter: &'a Filter) -> impl Iterator<Item = &'a Arc<Item>> {
+        self.scan(collection, filter.namespace(), None).filter(|item| filter.admits(item))
+    }
+
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<&Arc<Item>> {
+        self.items.get(key)
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+}

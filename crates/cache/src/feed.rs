@@ -1,0 +1,107 @@
+//! Follows the store's log and makes each change visible, in order. The one writer of the cache.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use machinery::Revision;
+use store::{Batch, Entry, ListQuery, Prefix, WatchError};
+
+use crate::cache::{CacheError, Shared};
+
+/// Objects read from the store in one piece.
+const PAGE: usize = 5000;
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Reads everything there is, page by page at one revision.
+pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
+    let mut revision = None;
+    let mut start_after = None;
+    loop {
+        let query = ListQuery { prefix: Prefix::everything(), start_after, limit: PAGE, at: revision };
+        let page = shared.store.list(query).await.map_err(|error| CacheError(error.to_string()))?;
+        revision = Some(page.revision);
+        for chunk in page.entries.chunk_by(|a, b| a.key.collection() == b.key.collection()) {
+            shared.collection(chunk[0].key.collection()).load(chunk);
+        }
+        match page.entries.last() {
+            Some(last) if page.remaining > 0 => start_after = Some(last.key.as_str().to_owned()),
+            _ => break,
+        }
+    }
+    let revision = revision.unwrap_or_default();
+    for collection in shared.collections.read().values() {
+        collection.begin_history(revision, shared.config.history);
+    }
+    Ok(revision)
+}
+
+/// Follows the log from `revision` on, for as long as the store is open.
+pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
+    let mut pause = RETRY_MIN;
+    loop {
+        let error = match shared.store.watch(Prefix::everything(), revision).await {
+            Err(error) => error,
+            Ok(mut changes) => loop {
+                match changes.next().await {
+                    Some(Ok(batch)) => {
+                        pause = RETRY_MIN;
+                        revision = batch.revision.max(revision);
+                        apply(&shared, &batch);
+                    }
+                    Some(Err(error)) => break error,
+                    None => return,
+                }
+            },
+        };
+        tracing::warn!(%error, %revision, "the cache lost the store's log");
+        if let WatchError::Compacted { .. } = error {
+            match reload(&shared).await {
+                Ok(reloaded) => {
+                    revision = reloaded;
+                    continue;
+                }
+                Err(error) => tracing::warn!(%error, "the cache could not be reloaded"),
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+}
+
+fn apply(shared: &Shared, batch: &Batch) {
+    let mut wakers: Vec<Waker> = Vec::new();
+    for change in &batch.changes {
+        shared.collection(change.key.collection()).apply(change, &mut wakers);
+    }
+    // Readers that wait for a revision may only see it once everything up to it is visible; watchers are woken last so
+    // that a bookmark they compute says as much as possible.
+    shared.reached.send_if_modified(|reached| {
+        let newer = batch.revision > *reached;
+        *reached = batch.revision.max(*reached);
+        newer
+    });
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+/// The log no longer reaches back to where we were: take what is there now.
+async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
+    let everything = ListQuery::prefix(Prefix::everything());
+    let listed = shared.store.list(everything).await.map_err(|error| CacheError(error.to_string()))?;
+    let mut found: HashMap<&str, &[Entry]> = HashMap::new();
+    for chunk in listed.entries.chunk_by(|a, b| a.key.collection() == b.key.collection()) {
+        found.insert(chunk[0].key.collection(), chunk);
+    }
+    for name in found.keys() {
+        shared.collection(name);
+    }
+    let collections: Vec<_> = shared.collections.read().values().cloned().collect();
+    for collection in collections {
+        let entries = found.get(collection.name()).copied().unwrap_or_default();
+        collection.reset(entries, listed.revision, shared.config.history);
+    }
+    shared.reached.send_replace(listed.revision);
+    Ok(listed.revision)
+}

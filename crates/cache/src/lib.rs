@@ -1,0 +1,33 @@
+//! One feed in; snapshots, history and thousands of watchers out.
+//!
+//! The cache follows the store's single log and keeps, for each collection (`core/pods`), three things:
+//!
+//! - an immutable ordered [snapshot](collection) that a reader clones in constant time;
+//! - a [history](history) of shared [events](event), which watchers walk at their own pace;
+//! - a [routing table](routing) that finds the watchers an event concerns without asking the others.
+//!
+//! Map of the files, in the order an object passes through them: [`feed`] takes changes from the store, [`item`] is an
+//! object as the cache holds it, [`event`] a change to one, [`collection`] applies it, [`history`] remembers it,
+//! [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what of an object can be
+//! selected on; [`cache`] is the whole and answers how fresh it is.
+//!
+//! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
+
+pub mod cache;
+pub mod collection;
+pub mod event;
+mod feed;
+pub mod filter;
+pub mod history;
+pub mod item;
+pub mod routing;
+pub mod spec;
+pub mod watcher;
+
+pub use cache::{Cache, CacheError, Config, TooFarAhead};
+pub use collection::{Collection, ExactError, Snapshot};
+pub use event::{Event, EventKind};
+pub use filter::{Filter, Term};
+pub use item::Item;
+pub use spec::{FieldSpec, Spec};
+pub use watcher::{Delivery, Output, Start, WatchEnd, Watcher};

@@ -1,0 +1,365 @@
+//! One open watch: where it stands, and what it gets next.
+//!
+//! A watcher is a cursor. While it keeps up, changes that concern it arrive as references in its small mailbox. When it
+//! does not, the mailbox is emptied and the watcher walks shared history from its cursor instead, in large steps, until
+//! it has caught up; if memory no longer reaches back that far, it walks the store's history. Nobody waits for it.
+//!
+//! ```text
+//!            start with initial events            start after N: how far back is N?
+//!                     │                     now │          in memory │        older │
+//!                     ▼                         ▼                    ▼              ▼
+//!                 Initial ──────────────────► Live ◄───────────── Behind ◄────── Archive ──► Expired (410)
+//!                                               └──── mailbox full ────►│ └─ history left ─►│
+//! ```
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use machinery::Revision;
+use parking_lot::Mutex;
+use store::{Changes, Store, WatchError};
+
+use crate::collection::{Collection, Snapshot};
+use crate::event::{Event, EventKind};
+use crate::filter::Filter;
+use crate::item::Item;
+
+/// References a mailbox holds before its owner counts as behind.
+const MAILBOX_MAX: usize = 1024;
+/// Events or objects looked at in one step, so that one watcher never holds a thread for long.
+const STEP_MAX: usize = 512;
+
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With what is there now, then what follows.
+    Initial,
+    /// With what follows now.
+    Now,
+    /// With what follows this revision, past or future.
+    After(Revision),
+}
+
+/// What a watch hands out.
+#[derive(Debug)]
+pub enum Output {
+    /// Objects of the initial state, in key order.
+    Initial(Vec<Arc<Item>>),
+    /// The initial state is complete as of this revision.
+    InitialEnd(Revision),
+    /// Changes, in order of revision.
+    Live(Vec<Delivery>),
+}
+
+/// One change as this watch sees it.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub kind: EventKind,
+    /// The object to show: the new one, or for a deletion the last one at the revision of the change.
+    pub item: Arc<Item>,
+}
+
+/// Why a watch is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEnd {
+    /// History has left it behind: `oldest` can still be watched from.
+    Expired { asked: Revision, oldest: Revision },
+    /// The collection was redefined or reloaded; the client may watch again.
+    Ended,
+    /// The store's history could not be read.
+    Failed(String),
+}
+
+/// Where the collection leaves what concerns a watcher.
+#[derive(Debug)]
+pub struct Mailbox {
+    filter: Filter,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    pending: VecDeque<(Arc<Event>, EventKind)>,
+    /// The owner walks history itself; nothing is left here until it has caught up.
+    behind: bool,
+    ended: bool,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    pub(crate) fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// Leaves a reference if the event concerns the owner; gives back whom to wake.
+    pub(crate) fn offer(&self, event: &Arc<Event>) -> Option<Waker> {
+        let kind = event.seen_through(&self.filter)?;
+        let mut slot = self.slot.lock();
+        if slot.behind {
+            return None;
+        }
+        if slot.pending.len() >= MAILBOX_MAX {
+            slot.pending = VecDeque::new();
+            slot.behind = true;
+        } else {
+            slot.pending.push_back((Arc::clone(event), kind));
+        }
+        slot.waker.take()
+    }
+
+    pub(crate) fn end(&self) {
+        let waker = {
+            let mut slot = self.slot.lock();
+            slot.ended = true;
+            slot.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// One open watch. Dropping it ends it.
+pub struct Watcher {
+    collection: Arc<Collection>,
+    store: Arc<dyn Store>,
+    mailbox: Arc<Mailbox>,
+    /// Everything up to here that concerns this watch has been handed out.
+    cursor: Revision,
+    phase: Phase,
+}
+
+enum Phase {
+    /// Handing out the initial state; `last` is the key handed out last.
+    Initial { snapshot: Snapshot, last: Option<String> },
+    /// Reading the mailbox.
+    Live,
+    /// Walking history in memory.
+    Behind,
+    /// Waiting for the store's history to open.
+    Opening(Opening),
+    /// Walking the store's history.
+    Archive(Changes),
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Changes, WatchError>> + Send>>;
+
+impl Watcher {
+    pub(crate) fn open(
+        collection: Arc<Collection>,
+        store: Arc<dyn Store>,
+        filter: Filter,
+        start: Start,
+        reached: Revision,
+    ) -> Self {
+        let slot = Slot { behind: matches!(start, Start::After(_)), ..Slot::default() };
+        let mailbox = Arc::new(Mailbox { filter, slot: Mutex::new(slot) });
+        let mut state = collection.state.lock();
+        let now = reached.max(state.changed);
+        let (cursor, phase) = match start {
+            Start::Initial => (now, Phase::Initial { snapshot: Snapshot::new(now, state.items.clone()), last: None }),
+            Start::Now => (now, Phase::Live),
+            Start::After(revision) => (revision, Phase::Behind),
+        };
+        state.routes.insert(Arc::clone(&mailbox));
+        drop(state);
+        Watcher { collection, store, mailbox, cursor, phase }
+    }
+
+    #[must_use]
+    pub fn collection(&self) -> &Arc<Collection> {
+        &self.collection
+    }
+
+    /// If nothing is waiting for this watch, everything up to `reached` has been handed out: a bookmark may say so.
+    /// `reached` must have been read from the cache before the call.
+    #[must_use]
+    pub fn bookmark(&self, reached: Revision) -> Option<Revision> {
+        let slot = self.mailbox.slot.lock();
+        let idle = matches!(self.phase, Phase::Live) && !slot.behind && slot.pending.is_empty();
+        idle.then(|| reached.max(self.cursor))
+    }
+
+    /// What comes next; pending until there is something.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Output, WatchEnd>> {
+        loop {
+            let step = match &mut self.phase {
+                Phase::Initial { snapshot, last } => {
+                    match next_initial(snapshot, last, &self.collection, &self.mailbox.filter) {
+                        Initial::Some(items) => Poll::Ready(Ok(Some(Output::Initial(items)))),
+                        Initial::Nothing => {
+                            // A long stretch without a match: let others run.
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                        Initial::End => {
+                            let revision = snapshot.revision;
+                            self.phase = Phase::Live;
+                            Poll::Ready(Ok(Some(Output::InitialEnd(revision))))
+                        }
+                    }
+                }
+                Phase::Live => self.poll_mailbox(cx).map(Ok),
+                Phase::Behind => Poll::Ready(self.walk_history()),
+                Phase::Opening(opening) => opening.as_mut().poll(cx).map(|opened| match opened {
+                    Ok(changes) => {
+                        self.phase = Phase::Archive(changes);
+                        Ok(None)
+                    }
+                    Err(error) => Err(self.over(error)),
+                }),
+                Phase::Archive(changes) => match changes.poll_next(cx) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(Some(Ok(batch))) => Poll::Ready(Ok(self.take_archived(batch))),
+                    Poll::Ready(Some(Err(error))) => Poll::Ready(Err(self.over(error))),
+                    Poll::Ready(None) => Poll::Ready(Err(WatchEnd::Ended)),
+                },
+            };
+            match step {
+                Poll::Ready(Ok(Some(output))) => return Poll::Ready(Ok(output)),
+                Poll::Ready(Ok(None)) if self.mailbox.slot.lock().ended => return Poll::Ready(Err(WatchEnd::Ended)),
+                Poll::Ready(Ok(None)) => {}
+                Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// What comes next, for callers that await.
+    pub async fn next(&mut self) -> Result<Output, WatchEnd> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_mailbox(&mut self, cx: &mut Context<'_>) -> Poll<Option<Output>> {
+        let mut slot = self.mailbox.slot.lock();
+        if !slot.pending.is_empty() {
+            // An idle watch holds no buffer: take it away instead of draining it.
+            let pending = std::mem::take(&mut slot.pending);
+            drop(slot);
+            let cursor = self.cursor;
+            let deliveries: Vec<_> =
+                pending.iter().filter(|(event, _)| event.revision() > cursor).filter_map(deliver).collect();
+            if let Some((last, _)) = pending.back() {
+                self.cursor = cursor.max(last.revision());
+            }
+            return Poll::Ready((!deliveries.is_empty()).then_some(Output::Live(deliveries)));
+        }
+        if slot.behind {
+            self.phase = Phase::Behind;
+            return Poll::Ready(None);
+        }
+        if slot.ended {
+            return Poll::Ready(None);
+        }
+        slot.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn walk_history(&mut self) -> Result<Option<Output>, WatchEnd> {
+        let state = self.collection.state.lock();
+        if self.cursor < state.history.floor() {
+            drop(state);
+            let (store, prefix, after) = (Arc::clone(&self.store), self.collection.prefix(), self.cursor);
+            self.phase = Phase::Opening(Box::pin(async move { store.watch(prefix, after).await }));
+            return Ok(None);
+        }
+        let events: Vec<_> = state.history.after(self.cursor, STEP_MAX).cloned().collect();
+        if events.is_empty() {
+            // Under the collection's lock nothing can happen in between: from here on the mailbox has everything.
+            self.mailbox.slot.lock().behind = false;
+            self.phase = Phase::Live;
+            return Ok(None);
+        }
+        drop(state);
+        Ok(self.hand_out(&events))
+    }
+
+    fn take_archived(&mut self, batch: store::Batch) -> Option<Output> {
+        let spec = self.collection.spec();
+        let read = |key: &store::Key, revision, value: &[u8]| {
+            Item::new(key.clone(), revision, value, &spec)
+                .inspect_err(|error| tracing::error!(%key, %revision, %error, "left out of a watch"))
+                .ok()
+                .map(Arc::new)
+        };
+        let events: Vec<_> = batch
+            .changes
+            .iter()
+            .filter(|change| change.revision > self.cursor)
+            .map(|change| {
+                let current = change.value.as_ref().and_then(|value| read(&change.key, change.revision, value));
+                let previous =
+                    change.previous.as_ref().and_then(|entry| read(&entry.key, entry.revision, &entry.value));
+                Arc::new(Event::new(change.revision, current, previous))
+            })
+            .collect();
+        let output = self.hand_out(&events);
+        self.cursor = self.cursor.max(batch.revision);
+        if self.cursor >= self.collection.state.lock().history.floor() {
+            self.phase = Phase::Behind;
+        }
+        output
+    }
+
+    fn hand_out(&mut self, events: &[Arc<Event>]) -> Option<Output> {
+        if let Some(last) = events.last() {
+            self.cursor = self.cursor.max(last.revision());
+        }
+        let filter = &self.mailbox.filter;
+        let deliveries: Vec<_> = events
+            .iter()
+            .filter_map(|event| Some((Arc::clone(event), event.seen_through(filter)?)))
+            .filter_map(|seen| deliver(&seen))
+            .collect();
+        (!deliveries.is_empty()).then_some(Output::Live(deliveries))
+    }
+
+    fn over(&self, error: WatchError) -> WatchEnd {
+        match error {
+            WatchError::Compacted { oldest, .. } => WatchEnd::Expired { asked: self.cursor, oldest },
+            error => WatchEnd::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.collection.leave(&self.mailbox);
+    }
+}
+
+fn deliver((event, kind): &(Arc<Event>, EventKind)) -> Option<Delivery> {
+    Some(Delivery { kind: *kind, item: Arc::clone(event.item(*kind)?) })
+}
+
+enum Initial {
+    Some(Vec<Arc<Item>>),
+    /// Many objects were looked at and none matched.
+    Nothing,
+    End,
+}
+
+fn next_initial(snapshot: &Snapshot, last: &mut Option<String>, collection: &Collection, filter: &Filter) -> Initial {
+    let mut looked_at = 0;
+    let mut matching = Vec::new();
+    let mut newest = None;
+    for item in snapshot.scan(collection.name(), filter.namespace(), last.as_deref()).take(STEP_MAX) {
+        looked_at += 1;
+        newest = Some(item.key());
+        if filter.admits(item) {
+            matching.push(Arc::clone(item));
+        }
+    }
+    if let Some(key) = newest {
+        *last = Some(key.as_str().to_owned());
+    }
+    match (matching.is_empty(), looked_at) {
+        (false, _) => Initial::Some(matching),
+        (true, 0) => Initial::End,
+        (true, n) if n < STEP_MAX => Initial::End,
+        (true, _) => Initial::Nothing,
+    }
+}
