@@ -3,10 +3,12 @@
 //! - [`facts`]: the fields of the kinds: order, types, how they merge
 //! - [`kind`]: one served kind
 //! - [`columns`]: how a table shows them
+//! - [`defaults`]: what is filled in
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 
 pub mod columns;
+pub mod defaults;
 pub mod discovery;
 pub mod facts;
 pub mod kind;

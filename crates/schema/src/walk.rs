@@ -49,3 +49,79 @@ impl Walk for Value {
         at
     }
 }
+
+/// The fields of one object.
+pub(crate) type Fields = Map<String, Value>;
+
+/// Fills what a client left out.
+pub(crate) trait Fill {
+    /// Sets a field that is absent or null.
+    fn fill(&mut self, name: &str, value: impl Into<Value>);
+
+    /// Sets a field that is absent, null, an empty string, zero, or an empty list or object.
+    fn fill_empty(&mut self, name: &str, value: impl Into<Value>);
+
+    /// The object in a field.
+    fn child(&mut self, name: &str) -> Option<&mut Fields>;
+
+    /// The object in a field, made if it is absent. None when something else stands there.
+    fn child_or_new(&mut self, name: &str) -> Option<&mut Fields>;
+
+    /// The objects of a list in a field.
+    fn items(&mut self, name: &str) -> impl Iterator<Item = &mut Fields>;
+
+    /// A string; empty when it is not there.
+    fn word(&self, name: &str) -> &str;
+
+    /// The field is there and not null.
+    fn given(&self, name: &str) -> bool;
+}
+
+impl Fill for Fields {
+    fn fill(&mut self, name: &str, value: impl Into<Value>) {
+        if !self.given(name) {
+            self.insert(name.to_owned(), value.into());
+        }
+    }
+
+    fn fill_empty(&mut self, name: &str, value: impl Into<Value>) {
+        if is_empty(self.get(name)) {
+            self.insert(name.to_owned(), value.into());
+        }
+    }
+
+    fn child(&mut self, name: &str) -> Option<&mut Fields> {
+        self.get_mut(name).and_then(Value::as_object_mut)
+    }
+
+    fn child_or_new(&mut self, name: &str) -> Option<&mut Fields> {
+        if !self.given(name) {
+            self.insert(name.to_owned(), Value::Object(Map::new()));
+        }
+        self.child(name)
+    }
+
+    fn items(&mut self, name: &str) -> impl Iterator<Item = &mut Fields> {
+        self.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+    }
+
+    fn word(&self, name: &str) -> &str {
+        self.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn given(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| !value.is_null())
+    }
+}
+
+/// Absent, null, or the zero of its type.
+pub(crate) fn is_empty(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Bool(truth)) => !truth,
+        Some(Value::Number(number)) => number.as_i64() == Some(0),
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(map)) => map.is_empty(),
+    }
+}

@@ -1,0 +1,135 @@
+//! What the server fills in when a client leaves it out. Runs on a decoded object, before and after admission.
+//!
+//! - `pod.rs`: pods and pod templates; `volume.rs`: the sources of volumes
+//! - `workload.rs`, `core.rs`, `policy.rs`: the other kinds
+//!
+//! What depends on the state of the server is not here: the addresses, families and node ports of a service, the class of a
+//! claim, priorities by name.
+
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::walk::{Fields, Fill as _};
+
+mod core;
+mod pod;
+mod policy;
+mod volume;
+mod workload;
+
+/// Fills the defaults of a built-in kind. Custom resources get theirs from their schema.
+pub fn apply(kind: &Kind, object: &mut Value) {
+    if kind.custom {
+        return;
+    }
+    let Some(fields) = object.as_object_mut() else { return };
+    apply_to(&kind.gvk.group, &kind.gvk.version, &kind.gvk.kind, fields);
+}
+
+fn apply_to(group: &str, version: &str, kind: &str, object: &mut Fields) {
+    match group {
+        "" => core::apply(kind, object),
+        "apps" | "batch" => workload::apply(kind, object),
+        "autoscaling" => workload::autoscaler(version, object),
+        _ => policy::apply(group, kind, object),
+    }
+}
+
+/// The spec of an object, if it has one.
+fn spec(object: &mut Fields) -> Option<&mut Fields> {
+    object.child("spec")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin;
+    use serde_json::json;
+
+    fn defaulted(group: &str, version: &str, plural: &str, mut object: Value) -> Value {
+        apply(builtin().get(group, version, plural).unwrap(), &mut object);
+        object
+    }
+
+    #[test]
+    fn a_pod_with_only_what_is_required() {
+        let pod = defaulted("", "v1", "pods", json!({"spec": {"containers": [{"name": "c", "image": "nginx:1.27"}]}}));
+        assert_eq!(
+            pod,
+            json!({"spec": {
+                "containers": [{
+                    "name": "c", "image": "nginx:1.27", "imagePullPolicy": "IfNotPresent", "resources": {},
+                    "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+                }],
+                "dnsPolicy": "ClusterFirst", "enableServiceLinks": true, "restartPolicy": "Always",
+                "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30,
+            }})
+        );
+        assert_eq!(defaulted("", "v1", "pods", pod.clone()), pod, "a second time changes nothing");
+    }
+
+    #[test]
+    fn images_without_a_tag_are_always_pulled() {
+        let policy = |image: &str| {
+            let pod = defaulted("", "v1", "pods", json!({"spec": {"containers": [{"image": image}]}}));
+            pod["spec"]["containers"][0]["imagePullPolicy"].as_str().unwrap().to_owned()
+        };
+        for image in ["nginx", "nginx:latest", "reg:5000/nginx", "reg:5000/a/b:latest"] {
+            assert_eq!(policy(image), "Always", "{image}");
+        }
+        for image in ["nginx:1", "reg:5000/nginx:1", "nginx@sha256:0123", "", "UPPER"] {
+            assert_eq!(policy(image), "IfNotPresent", "{image}");
+        }
+    }
+
+    #[test]
+    fn requests_follow_limits_in_pods_but_not_in_templates() {
+        let container = json!({"image": "i:1", "resources": {"limits": {"cpu": "1"}}});
+        let pod = defaulted("", "v1", "pods", json!({"spec": {"containers": [container.clone()]}}));
+        assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"], json!({"cpu": "1"}));
+        let template = json!({"template": {"spec": {"containers": [container]}}});
+        let template = defaulted("", "v1", "podtemplates", template);
+        assert_eq!(template["template"]["spec"]["containers"][0]["resources"].get("requests"), None);
+    }
+
+    #[test]
+    fn a_deployment_rolls() {
+        let deployment = defaulted("apps", "v1", "deployments", json!({"spec": {"template": {"spec": {}}}}));
+        let spec = &deployment["spec"];
+        assert_eq!(
+            spec["strategy"],
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}})
+        );
+        assert_eq!((&spec["replicas"], &spec["template"]["spec"]["restartPolicy"]), (&json!(1), &json!("Always")));
+        let recreate = json!({"spec": {"strategy": {"type": "Recreate"}, "replicas": 0}});
+        let recreate = defaulted("apps", "v1", "deployments", recreate);
+        assert_eq!(
+            (&recreate["spec"]["replicas"], &recreate["spec"]["strategy"]),
+            (&json!(0), &json!({"type": "Recreate"}))
+        );
+    }
+
+    #[test]
+    fn a_service_without_type_is_internal() {
+        let service = defaulted("", "v1", "services", json!({"spec": {"ports": [{"port": 80}]}}));
+        assert_eq!(
+            service["spec"],
+            json!({"ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "sessionAffinity": "None",
+                   "type": "ClusterIP", "internalTrafficPolicy": "Cluster"})
+        );
+    }
+
+    #[test]
+    fn odd_objects_are_left_alone() {
+        for kind in builtin().iter() {
+            for mut object in [
+                json!(null),
+                json!([]),
+                json!({"spec": 3}),
+                json!({"spec": {"template": [], "ports": {}, "containers": "x"}}),
+            ] {
+                apply(kind, &mut object);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Pods and pod templates.
+
+use serde_json::{Map, Value, json};
+
+use super::volume;
+use crate::walk::{Fields, Fill as _, Walk as _};
+
+/// A pod itself: more is filled than in a template, so that templates stay as their owner wrote them.
+pub(super) fn pod(object: &mut Fields) {
+    let Some(spec) = object.child("spec") else { return };
+    pod_spec(spec);
+    for list in ["containers", "initContainers"] {
+        for container in spec.items(list) {
+            requests_from_limits(container);
+        }
+    }
+    pod_level_resources(spec);
+    spec.fill("enableServiceLinks", true);
+    if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
+        for list in ["containers", "initContainers"] {
+            for container in spec.items(list) {
+                for port in container.items("ports") {
+                    if let Some(number) = port.get("containerPort").cloned() {
+                        port.fill_empty("hostPort", number);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `{metadata, spec}` inside a workload.
+pub(super) fn template(template: &mut Fields) {
+    if let Some(spec) = template.child("spec") {
+        pod_spec(spec);
+    }
+}
+
+pub(super) fn pod_spec(spec: &mut Fields) {
+    for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for item in spec.items(list) {
+            container(item);
+        }
+    }
+    for item in spec.items("volumes") {
+        volume::pod_volume(item);
+    }
+    // The old name of a field is kept in step with the new one.
+    match (spec.word("serviceAccountName"), spec.word("serviceAccount")) {
+        ("", "") => {}
+        ("", old) => {
+            let old = old.to_owned();
+            spec.insert("serviceAccountName".into(), old.into());
+        }
+        (name, _) => {
+            let name = name.to_owned();
+            spec.insert("serviceAccount".into(), name.into());
+        }
+    }
+    spec.fill_empty("dnsPolicy", "ClusterFirst");
+    spec.fill_empty("restartPolicy", "Always");
+    spec.fill("securityContext", json!({}));
+    spec.fill("terminationGracePeriodSeconds", 30);
+    spec.fill_empty("schedulerName", "default-scheduler");
+}
+
+fn container(container: &mut Fields) {
+    for port in container.items("ports") {
+        port.fill_empty("protocol", "TCP");
+    }
+    for variable in container.items("env") {
+        let Some(source) = variable.child("valueFrom") else { continue };
+        if let Some(field) = source.child("fieldRef") {
+            field.fill_empty("apiVersion", "v1");
+        }
+        if let Some(file) = source.child("fileKeyRef") {
+            file.fill("optional", false);
+        }
+        if let Some(resource) = source.child("resourceFieldRef") {
+            resource.fill_empty("divisor", "0");
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = container.child(name) {
+            self::probe(probe);
+        }
+    }
+    if let Some(lifecycle) = container.child("lifecycle") {
+        for hook in ["postStart", "preStop"] {
+            if let Some(get) = lifecycle.child(hook).and_then(|hook| hook.child("httpGet")) {
+                http_get(get);
+            }
+        }
+    }
+    let image = container.word("image");
+    let policy = if always_pulled(image) { "Always" } else { "IfNotPresent" };
+    container.fill_empty("imagePullPolicy", policy);
+    container.fill("resources", json!({}));
+    container.fill_empty("terminationMessagePath", "/dev/termination-log");
+    container.fill_empty("terminationMessagePolicy", "File");
+    if let Some(context) = container.child("securityContext")
+        && context.contains_key("procMount")
+    {
+        context.fill_empty("procMount", "Default");
+    }
+}
+
+fn probe(probe: &mut Fields) {
+    if let Some(get) = probe.child("httpGet") {
+        http_get(get);
+    }
+    if let Some(grpc) = probe.child("grpc") {
+        grpc.fill("service", "");
+    }
+    probe.fill_empty("timeoutSeconds", 1);
+    probe.fill_empty("periodSeconds", 10);
+    probe.fill_empty("successThreshold", 1);
+    probe.fill_empty("failureThreshold", 3);
+}
+
+fn http_get(get: &mut Fields) {
+    get.fill_empty("path", "/");
+    get.fill_empty("scheme", "HTTP");
+}
+
+/// Whether an image has the tag `latest`, which it also has when it names neither tag nor digest. An image that is none has no tag.
+pub(super) fn always_pulled(image: &str) -> bool {
+    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
+    let (host, path) = match name.split_once('/') {
+        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => (host, path),
+        _ => ("", name),
+    };
+    let (path, tag) = path.rsplit_once(':').map_or((path, None), |(path, tag)| (path, Some(tag)));
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/".contains(c);
+    if path.is_empty() || !path.chars().all(legal) || host.contains('_') {
+        return false;
+    }
+    match tag {
+        Some(tag) => tag == "latest",
+        None => !digest,
+    }
+}
+
+fn requests_from_limits(container: &mut Fields) {
+    let Some(resources) = container.child("resources") else { return };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).filter(|limits| !limits.is_empty()) else {
+        return;
+    };
+    let limits = limits.clone();
+    if let Some(requests) = resources.child_or_new("requests") {
+        for (name, amount) in limits {
+            requests.fill(&name, amount);
+        }
+    }
+}
+
+/// Requests of the pod as a whole follow its limits, where containers say nothing.
+fn pod_level_resources(spec: &mut Fields) {
+    let Some(limits) = spec.get("resources").and_then(|resources| resources.map("limits")) else { return };
+    if limits.is_empty() {
+        return;
+    }
+    let limits: Map<String, Value> = limits.clone();
+    let asked = |name: &str| {
+        let containers =
+            ["containers", "initContainers"].into_iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
+        containers.filter_map(|container| container.map("resources.requests")?.get(name)).count()
+    };
+    // A sum over containers needs quantities; where one container asks, its amount is the sum.
+    let mut wanted = Map::new();
+    for (name, limit) in limits {
+        if asked(&name) == 0 {
+            wanted.insert(name, limit);
+        }
+    }
+    if let Some(requests) = spec.child("resources").and_then(|resources| resources.child_or_new("requests")) {
+        for (name, amount) in wanted {
+            requests.fill(&name, amount);
+        }
+    }
+}
