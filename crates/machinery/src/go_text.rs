@@ -46,7 +46,8 @@ pub fn quote(text: &str) -> String {
 ///
 /// The standard library keeps this table for its debug output. It is asked with a letter in front, because at the
 /// start of a string it would escape combining marks as well.
-fn is_printable(c: char) -> bool {
+#[must_use]
+pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
     }

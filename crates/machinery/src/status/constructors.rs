@@ -5,6 +5,8 @@ use super::*;
 /// What an update or delete that came too late is told.
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
+const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
 impl Status {
     fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Status {
@@ -174,6 +176,22 @@ impl Status {
     /// The revision of a continue token is no longer kept; `token` goes on from the same key at the latest one.
     pub fn expired_continue(message: impl Into<String>, token: impl Into<String>) -> Self {
         Status { continue_token: Some(token.into()), ..Self::expired(message) }
+    }
+
+    /// A list at a revision that is no longer kept.
+    #[must_use]
+    pub fn list_expired() -> Self {
+        Self::expired("The resourceVersion for the provided list is too old.")
+    }
+
+    /// A page of a list whose revision is no longer kept; `token` goes on from the same key at the latest one.
+    pub fn continue_expired(token: impl Into<String>) -> Self {
+        Self::expired_continue(CONTINUE_EXPIRED, token)
+    }
+
+    /// A watch from a revision that history no longer reaches; `oldest` is the oldest that works.
+    pub fn watch_expired(asked: impl fmt::Display, oldest: impl fmt::Display) -> Self {
+        Self::expired(format!("too old resource version: {asked} ({oldest})"))
     }
 
     /// `detail` is for instance `limit is 3145728`.
