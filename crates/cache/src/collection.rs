@@ -276,24 +276,19 @@ impl Snapshot {
         Snapshot { revision, items }
     }
 
-    /// Objects behind `after` (a key, whether it exists or not) that lie in the filter's namespace, in key order. The
-    /// rest of the filter is not applied.
+    /// Objects of a namespace (or of all) from the key `from` on, whether it exists or not, in key order.
     pub fn scan<'a>(
         &'a self,
         collection: &str,
         namespace: Option<&str>,
-        after: Option<&str>,
+        from: Option<&str>,
     ) -> impl Iterator<Item = &'a Arc<Item>> + use<'a> {
         let prefix = match namespace {
             Some(namespace) => format!("{collection}/{namespace}/"),
             None => format!("{collection}/"),
         };
-        let start = match after {
-            Some(after) if after >= prefix.as_str() => Bound::Excluded(after.to_owned()),
-            _ => Bound::Included(prefix.clone()),
-        };
-        let start: Bound<&str> = start.as_ref().map(String::as_str);
-        let items = self.items.range::<_, str>((start, Bound::Unbounded));
+        let start = from.filter(|from| *from >= prefix.as_str()).unwrap_or(&prefix);
+        let items = self.items.range::<_, str>((Bound::Included(start), Bound::Unbounded));
         items.take_while(move |(key, _)| key.as_str().starts_with(&prefix)).map(|(_, item)| item)
     }
 

@@ -133,8 +133,8 @@ pub struct Watcher {
 }
 
 enum Phase {
-    /// Handing out the initial state; `last` is the key handed out last.
-    Initial { snapshot: Snapshot, last: Option<String> },
+    /// Handing out the initial state; `from` is the key to go on from.
+    Initial { snapshot: Snapshot, from: Option<String> },
     /// Reading the mailbox.
     Live,
     /// Walking history in memory.
@@ -160,7 +160,7 @@ impl Watcher {
         let mut state = collection.state.lock();
         let now = reached.max(state.changed);
         let (cursor, phase) = match start {
-            Start::Initial => (now, Phase::Initial { snapshot: Snapshot::new(now, state.items.clone()), last: None }),
+            Start::Initial => (now, Phase::Initial { snapshot: Snapshot::new(now, state.items.clone()), from: None }),
             Start::Now => (now, Phase::Live),
             Start::After(revision) => (revision, Phase::Behind),
         };
@@ -187,8 +187,8 @@ impl Watcher {
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Output, WatchEnd>> {
         loop {
             let step = match &mut self.phase {
-                Phase::Initial { snapshot, last } => {
-                    match next_initial(snapshot, last, &self.collection, &self.mailbox.filter) {
+                Phase::Initial { snapshot, from } => {
+                    match next_initial(snapshot, from, &self.collection, &self.mailbox.filter) {
                         Initial::Some(items) => Poll::Ready(Ok(Some(Output::Initial(items)))),
                         Initial::Nothing => {
                             // A long stretch without a match: let others run.
@@ -342,11 +342,11 @@ enum Initial {
     End,
 }
 
-fn next_initial(snapshot: &Snapshot, last: &mut Option<String>, collection: &Collection, filter: &Filter) -> Initial {
+fn next_initial(snapshot: &Snapshot, from: &mut Option<String>, collection: &Collection, filter: &Filter) -> Initial {
     let mut looked_at = 0;
     let mut matching = Vec::new();
     let mut newest = None;
-    for item in snapshot.scan(collection.name(), filter.namespace(), last.as_deref()).take(STEP_MAX) {
+    for item in snapshot.scan(collection.name(), filter.namespace(), from.as_deref()).take(STEP_MAX) {
         looked_at += 1;
         newest = Some(item.key());
         if filter.admits(item) {
@@ -354,7 +354,8 @@ fn next_initial(snapshot: &Snapshot, last: &mut Option<String>, collection: &Col
         }
     }
     if let Some(key) = newest {
-        *last = Some(key.as_str().to_owned());
+        // The smallest key behind it.
+        *from = Some(format!("{key}\0"));
     }
     match (matching.is_empty(), looked_at) {
         (false, _) => Initial::Some(matching),

@@ -99,7 +99,7 @@ impl Encoded {
 
     /// Everything from `"metadata"` to the end: a list item without kind and apiVersion is `{` and this.
     #[must_use]
-    pub fn from_metadata(&self) -> Bytes {
+    pub fn tail(&self) -> Bytes {
         self.json.slice(self.metadata_at as usize..)
     }
 }
@@ -279,7 +279,7 @@ mod tests {
     fn check(object: &Value, want: &str) {
         let encoded = Encoded::from_stored(&stored(object), Revision(17)).unwrap();
         assert_eq!(std::str::from_utf8(encoded.whole()).unwrap(), want);
-        let item = [b"{", &encoded.from_metadata()[..]].concat();
+        let item = [b"{", &encoded.tail()[..]].concat();
         let mut whole: Value = serde_json::from_str(want).unwrap();
         whole.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
         assert_eq!(serde_json::from_slice::<Value>(&item).unwrap(), whole);
@@ -317,7 +317,7 @@ mod tests {
         let metadata: Value = serde_json::from_slice(&encoded.metadata().unwrap()).unwrap();
         assert_eq!(metadata, json!({"name":"n","resourceVersion":"9","labels":{"a":"}\\\"{"}}));
         let again = Encoded::from_whole(encoded.whole().clone()).unwrap();
-        assert_eq!(again.from_metadata(), encoded.from_metadata());
+        assert_eq!(again.tail(), encoded.tail());
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
         let stored = stored(&object);
         let again = Encoded::from_stored(&stored, Revision(9)).unwrap().with_revision(Revision(1234));
         assert_eq!(again.whole(), Encoded::from_stored(&stored, Revision(1234)).unwrap().whole());
-        assert_eq!(again.from_metadata(), Encoded::from_stored(&stored, Revision(1234)).unwrap().from_metadata());
+        assert_eq!(again.tail(), Encoded::from_stored(&stored, Revision(1234)).unwrap().tail());
     }
 
     #[test]
