@@ -1,0 +1,167 @@
+//! The distributed engine: a real etcd over its gRPC API, shared by any number of servers.
+//!
+//! - [`options`]: how to reach a cluster and what to keep in it
+//! - `cluster`: its members: connections, login, failover; `fault`: whether a failed call can have happened
+//! - `keyspace`: what lies where in etcd; `messages`: etcd's messages by field number
+//! - `read`, `write`, `watch`: the three thirds of the contract
+//! - [`compactor`]: forgetting history, by one server at a time
+//! - `backup`: a snapshot of etcd as a file
+//! - `testing`: real etcd processes for tests
+//!
+//! What differs from the other engines, because one etcd may serve many: its revision also counts changes outside the
+//! prefix, its history is forgotten for everything at once, and a write whose answer is lost is
+//! [`Unknown`](crate::WriteError::Unknown).
+
+mod backup;
+mod cluster;
+pub mod compactor;
+mod fault;
+mod keyspace;
+mod messages;
+pub mod options;
+mod read;
+#[cfg(feature = "suite")]
+pub mod testing;
+mod watch;
+mod write;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use machinery::Revision;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+pub use options::{EtcdCredentials, EtcdIdentity, EtcdOptions, EtcdTls};
+
+use crate::contract::{Changes, ListQuery, Stats, Store, StoreFuture};
+use crate::entry::{Entry, Snapshot};
+use crate::error::{EngineError, OpenError, ReadError, WatchError, WriteError};
+use crate::key::{Key, Prefix};
+use cluster::Cluster;
+use compactor::Compactor;
+use fault::Fault;
+use keyspace::{Keyspace, number};
+
+/// A store in an etcd cluster.
+pub struct EtcdStore {
+    cluster: Arc<Cluster>,
+    keyspace: Keyspace,
+    value_bytes_max: usize,
+    /// The highest compaction this process knows of. Others may have compacted further.
+    floor: Arc<AtomicU64>,
+    compactor: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl EtcdStore {
+    /// Logs in and makes sure that the cluster answers with a majority behind it.
+    pub async fn connect(options: EtcdOptions) -> Result<Self, OpenError> {
+        let cluster = Cluster::new(&options)?;
+        let store = EtcdStore {
+            cluster: cluster.clone(),
+            keyspace: Keyspace::new(options.key_prefix()),
+            value_bytes_max: options.value_bytes_max,
+            floor: Arc::default(),
+            compactor: Mutex::new(None),
+        };
+        store.first_contact().await.map_err(|fault| match fault {
+            Fault::Refused(reason) | Fault::Token(reason) => OpenError::Inaccessible { path: cluster.urls(), reason },
+            Fault::Corrupt(reason) => OpenError::Corrupt { path: cluster.urls(), reason },
+            fault => OpenError::Unreachable { endpoint: cluster.urls(), reason: fault.to_string() },
+        })?;
+        if options.compaction {
+            let compactor = Compactor::new(cluster, store.keyspace.clone(), options.retention, store.floor.clone());
+            *store.compactor.lock() = Some(tokio::spawn(compactor.run()));
+        }
+        Ok(store)
+    }
+
+    async fn first_contact(&self) -> Result<(), Fault> {
+        let key = self.keyspace.progress_record();
+        let request = messages::RangeRequest { key, count_only: true, ..Default::default() };
+        self.cluster.range(request).await.map(|_| ())
+    }
+}
+
+impl Drop for EtcdStore {
+    fn drop(&mut self) {
+        // The compactor and every watch end by themselves once the cluster is closed.
+        self.cluster.close();
+    }
+}
+
+impl Store for EtcdStore {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Result<Option<Entry>, ReadError>> {
+        Box::pin(self.read(key))
+    }
+
+    /// Pages of one revision. `remaining` is etcd's count of keys, so it includes what others put below the prefix.
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<Snapshot, ReadError>> {
+        Box::pin(self.read_list(query))
+    }
+
+    fn create(&self, key: Key, value: Bytes) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.write_new(key, value))
+    }
+
+    fn update(&self, key: Key, value: Bytes, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.write_over(key, value, expected))
+    }
+
+    fn delete(&self, key: Key, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.remove(key, expected))
+    }
+
+    fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>> {
+        Box::pin(self.start_watch(prefix, after))
+    }
+
+    fn compact(&self, at: Revision) -> StoreFuture<'_, Result<(), ReadError>> {
+        Box::pin(async move {
+            if at.is_zero() {
+                return Ok(());
+            }
+            match self.cluster.compact(number(at)).await {
+                Ok(()) => {
+                    self.floor.fetch_max(at.0, Ordering::Relaxed);
+                    Ok(())
+                }
+                Err(fault) => Err(self.read_error(fault, at).await),
+            }
+        })
+    }
+
+    fn current_revision(&self) -> StoreFuture<'_, Result<Revision, ReadError>> {
+        Box::pin(self.read_revision())
+    }
+
+    /// The same for every prefix: etcd forgets everything at once.
+    fn oldest_revision<'a>(&'a self, _prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>> {
+        Box::pin(self.read_oldest())
+    }
+
+    /// etcd's own snapshot of the whole cluster, as `etcdctl snapshot save` writes it; `etcdutl snapshot restore` reads it.
+    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, Result<(), EngineError>> {
+        Box::pin(self.save_snapshot(to))
+    }
+
+    /// etcd keeps no figures for a prefix. Exact: objects, revision, disk. `object_bytes` is measured on the first few
+    /// hundred objects and scaled up; `history` is the number of revisions kept, whoever made them; `history_bytes` is
+    /// what the database uses beyond the objects.
+    fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>> {
+        Box::pin(self.read_stats())
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.cluster.close();
+            let compactor = self.compactor.lock().take();
+            if let Some(compactor) = compactor {
+                // It ends at once; that it panicked would have been logged.
+                let _ = compactor.await;
+            }
+        })
+    }
+}

