@@ -6,6 +6,7 @@
 //! - [`defaults`]: what is filled in
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
+//! - [`strategy`]: what a kind does with an object on its way in
 
 pub mod columns;
 pub mod defaults;
@@ -13,5 +14,6 @@ pub mod discovery;
 pub mod facts;
 pub mod kind;
 pub mod kinds;
+pub mod strategy;
 
 mod walk;

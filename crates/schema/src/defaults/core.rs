@@ -15,7 +15,7 @@ pub(super) fn apply(kind: &str, object: &mut Fields) {
         }
         "ReplicationController" => workload::replication_controller(object),
         "Service" => service(object),
-        "Secret" => object.fill_empty("type", "Opaque"),
+        "Secret" => secret(object),
         "Namespace" => namespace(object),
         "Node" => node(object),
         "PersistentVolume" => {
@@ -47,6 +47,22 @@ pub(super) fn claim(object: &mut Fields) {
     }
     if let Some(spec) = spec(object) {
         spec.fill("volumeMode", "Filesystem");
+    }
+}
+
+/// `stringData` is a way to write `data`; it is never kept.
+fn secret(object: &mut Fields) {
+    use base64::Engine as _;
+    object.fill_empty("type", "Opaque");
+    let Some(Value::Object(texts)) = object.remove("stringData") else { return };
+    if texts.is_empty() {
+        return;
+    }
+    if let Some(data) = object.child_or_new("data") {
+        for (key, text) in texts {
+            let encoded = base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
+            data.insert(key, encoded.into());
+        }
     }
 }
 

@@ -105,10 +105,6 @@ fn stateful_set(object: &mut Fields) {
 }
 
 fn job(object: &mut Fields) {
-    let labels = object.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
-    if let (Some(labels), Some(metadata)) = (labels.filter(|l| !is_empty(Some(l))), object.child("metadata")) {
-        metadata.fill_empty("labels", labels);
-    }
     let Some(spec) = spec(object) else { return };
     if !spec.given("completions") && !spec.given("parallelism") {
         spec.insert("completions".into(), 1.into());

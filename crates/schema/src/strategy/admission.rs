@@ -1,0 +1,117 @@
+//! Built-in admission that needs nothing but the object. What looks at other objects (classes, limits, quotas, accounts)
+//! is the registry's.
+
+use serde_json::{Value, json};
+
+use crate::kind::Kind;
+use crate::walk::{Fields, Fill as _, Walk as _};
+
+/// Changes a new object as the default admission plugins do.
+pub fn admit_create(kind: &Kind, object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
+        ("", "Pod") => {
+            if let Some(spec) = fields.child("spec") {
+                tolerate_lost_nodes(spec);
+                priority(spec);
+            }
+        }
+        ("", "Node") => not_ready(fields),
+        ("", "PersistentVolumeClaim") => protect(fields, "kubernetes.io/pvc-protection"),
+        ("", "PersistentVolume") => protect(fields, "kubernetes.io/pv-protection"),
+        _ => {}
+    }
+}
+
+/// Changes an update as the default admission plugins do.
+pub fn admit_update(kind: &Kind, new: &mut Value, old: &Value) {
+    let Some(fields) = new.as_object_mut() else { return };
+    if kind.gvk.group.is_empty()
+        && kind.gvk.kind == "Pod"
+        && let Some(spec) = fields.child("spec")
+    {
+        tolerate_lost_nodes(spec);
+        for name in ["priority", "preemptionPolicy"] {
+            if let stored @ (Value::Number(_) | Value::String(_)) = old.at("spec").at(name) {
+                spec.fill(name, stored.clone());
+            }
+        }
+    }
+}
+
+/// A pod stays five minutes on a node that is not ready or not reachable, unless it says otherwise.
+fn tolerate_lost_nodes(spec: &mut Fields) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = spec.get("tolerations").and_then(Value::as_array).into_iter().flatten().any(|toleration| {
+            matches!(toleration.text("effect"), "NoExecute" | "")
+                && (toleration.text("key") == key || toleration.text("key").is_empty())
+        });
+        if tolerated {
+            continue;
+        }
+        spec.fill("tolerations", json!([]));
+        if let Some(list) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
+            list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+        }
+    }
+}
+
+/// The priorities that need no lookup: none named, or one of the two that every server has.
+fn priority(spec: &mut Fields) {
+    let value = match spec.word("priorityClassName") {
+        "" => 0,
+        "system-cluster-critical" => 2_000_000_000,
+        "system-node-critical" => 2_000_001_000,
+        _ => return,
+    };
+    spec.fill("priority", value);
+    spec.fill("preemptionPolicy", "PreemptLowerPriority");
+}
+
+/// A new node takes no pods until it says that it is ready.
+fn not_ready(node: &mut Fields) {
+    const KEY: &str = "node.kubernetes.io/not-ready";
+    let Some(spec) = node.child_or_new("spec") else { return };
+    spec.fill("taints", json!([]));
+    if let Some(taints) = spec.get_mut("taints").and_then(Value::as_array_mut)
+        && !taints.iter().any(|taint| taint.text("key") == KEY && taint.text("effect") == "NoSchedule")
+    {
+        taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
+    }
+}
+
+/// Volumes and claims in use are not removed.
+fn protect(object: &mut Fields, finalizer: &str) {
+    let Some(metadata) = object.child_or_new("metadata") else { return };
+    metadata.fill("finalizers", json!([]));
+    if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut)
+        && !finalizers.iter().any(|f| f == finalizer)
+    {
+        finalizers.push(finalizer.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin;
+
+    #[test]
+    fn a_toleration_for_everything_adds_none() {
+        let pods = builtin().get("", "v1", "pods").unwrap();
+        let mut pod = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
+        admit_create(pods, &mut pod);
+        assert_eq!(pod["spec"]["tolerations"].as_array().unwrap().len(), 1);
+        let mut pod = json!({"spec": {"priorityClassName": "system-node-critical"}});
+        admit_create(pods, &mut pod);
+        assert_eq!(pod["spec"]["tolerations"].as_array().unwrap().len(), 2);
+        assert_eq!(pod["spec"]["priority"], 2_000_001_000);
+    }
+
+    #[test]
+    fn an_unknown_priority_class_is_left_to_the_lookup() {
+        let mut pod = json!({"spec": {"priorityClassName": "mine"}});
+        admit_create(builtin().get("", "v1", "pods").unwrap(), &mut pod);
+        assert!(pod["spec"].get("priority").is_none());
+    }
+}

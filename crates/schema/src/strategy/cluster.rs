@@ -1,0 +1,185 @@
+//! Namespaces, volumes, certificates, leases, definitions.
+
+use serde_json::{Value, json};
+
+use super::keep;
+use crate::walk::{Fields, Fill as _, Walk as _};
+
+pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
+    match (group, kind) {
+        ("", "Namespace") => {
+            let Some(spec) = object.child_or_new("spec") else { return };
+            spec.fill("finalizers", json!([]));
+            if let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut)
+                && !finalizers.iter().any(|f| f == "kubernetes")
+            {
+                finalizers.push("kubernetes".into());
+            }
+        }
+        ("", "PersistentVolume") => {
+            let now = object.get("metadata").map_or(Value::Null, |metadata| metadata.at("creationTimestamp").clone());
+            object.insert("status".into(), json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+        }
+        ("", "PersistentVolumeClaim") => data_sources(object),
+        ("coordination.k8s.io", "Lease") => gated_lease_fields(object, &Value::Null),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            let versions = object.get("spec").map(|spec| spec.list("versions")).unwrap_or_default();
+            let stored = versions.iter().filter(|version| version.flag("storage") == Some(true));
+            let stored: Vec<Value> = stored.map(|version| version.at("name").clone()).collect();
+            let status =
+                json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
+            object.insert("status".into(), status);
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn update(group: &str, kind: &str, new: &mut Fields, old: &Value) {
+    match (group, kind) {
+        ("", "Namespace") => {
+            if let Some(spec) = new.child_or_new("spec") {
+                keep(spec, old.at("spec"), "finalizers");
+            }
+        }
+        ("", "PersistentVolumeClaim") => data_sources(new),
+        ("", "Secret") => {
+            if let kind @ Value::String(_) = old.at("type") {
+                new.fill_empty("type", kind.clone());
+            }
+        }
+        ("certificates.k8s.io", "CertificateSigningRequest") => keep(new, old, "spec"),
+        ("coordination.k8s.io", "Lease") => gated_lease_fields(new, old),
+        _ => {}
+    }
+}
+
+/// `dataSource` and `dataSourceRef` mirror each other where both can say it.
+fn data_sources(claim: &mut Fields) {
+    let Some(spec) = claim.child("spec") else { return };
+    let source = spec.get("dataSource").filter(|source| source.is_object()).cloned();
+    let reference = spec.get("dataSourceRef").filter(|source| source.is_object()).cloned();
+    let known = |source: &Value| {
+        matches!(
+            (source.text("apiGroup"), source.text("kind")),
+            ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+        )
+    };
+    match (source, reference) {
+        // The old field never held anything else: such a source is dropped without a word.
+        (Some(source), None) if !known(&source) => {
+            spec.shift_remove("dataSource");
+        }
+        (Some(source), None) => {
+            spec.insert("dataSourceRef".into(), source);
+        }
+        (None, Some(reference)) if known(&reference) && reference.text("namespace").is_empty() => {
+            spec.insert("dataSource".into(), reference);
+        }
+        _ => {}
+    }
+}
+
+/// Fields of a feature that is off stay only where they already were.
+fn gated_lease_fields(lease: &mut Fields, old: &Value) {
+    if let Some(spec) = lease.child("spec") {
+        for name in ["strategy", "preferredHolder"] {
+            if !old.at("spec").has(name) {
+                spec.shift_remove(name);
+            }
+        }
+    }
+}
+
+/// Remembers when the phase of a volume changed.
+pub(super) fn volume_phase(volume: &mut Fields, old: &Value, now: &str) {
+    let stored = old.at("status.lastPhaseTransitionTime");
+    let Some(status) = volume.child("status") else { return };
+    let changed = status.word("phase") != old.text("status.phase");
+    let sent = status.get("lastPhaseTransitionTime").filter(|time| !time.is_null());
+    if changed && sent.is_none_or(|sent| sent == stored) {
+        status.insert("lastPhaseTransitionTime".into(), now.into());
+    } else if !changed && sent.is_none() && !stored.is_null() {
+        status.insert("lastPhaseTransitionTime".into(), stored.clone());
+    }
+}
+
+/// Approval and denial are decided elsewhere: a status write can neither add nor drop them.
+pub(super) fn certificate_status(request: &mut Fields, old: &Value, now: &str) {
+    let decided = |condition: &Value| matches!(condition.text("type"), "Approved" | "Denied");
+    let stored: Vec<Value> = old.list("status.conditions").iter().filter(|c| decided(c)).cloned().collect();
+    let Some(status) = request.child("status") else { return };
+    let sent = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut conditions: Vec<Value> = Vec::new();
+    let mut stored = stored.into_iter();
+    for condition in sent {
+        if decided(&condition) {
+            conditions.extend(stored.next());
+        } else {
+            conditions.push(condition);
+        }
+    }
+    conditions.extend(stored);
+    if !conditions.is_empty() {
+        status.insert("conditions".into(), conditions.into());
+    }
+    condition_times(status, old, now);
+}
+
+/// Only the conditions of the sent status count.
+pub(super) fn approve_certificate(request: &mut Fields, old: &Value, now: &str) {
+    let conditions = request.get("status").map(|status| status.at("conditions").clone());
+    keep(request, old, "spec");
+    keep(request, old, "status");
+    let Some(status) = request.child_or_new("status") else { return };
+    match conditions {
+        Some(conditions @ Value::Array(_)) => status.insert("conditions".into(), conditions),
+        _ => status.shift_remove("conditions"),
+    };
+    condition_times(status, old, now);
+}
+
+fn condition_times(status: &mut Fields, old: &Value, now: &str) {
+    for condition in status.items("conditions") {
+        condition.fill_empty("lastUpdateTime", now);
+        if !condition.given("lastTransitionTime") {
+            let same = old.list("status.conditions").iter().find(|stored| {
+                stored.text("type") == condition.word("type") && stored.text("status") == condition.word("status")
+            });
+            let time = same.map(|stored| stored.at("lastTransitionTime").clone()).filter(|time| !time.is_null());
+            condition.insert("lastTransitionTime".into(), time.unwrap_or_else(|| now.into()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_of_a_claim_mirror_each_other() {
+        let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
+        let mut claim = json!({"spec": {"dataSourceRef": snapshot}});
+        data_sources(claim.as_object_mut().unwrap());
+        assert_eq!(claim["spec"]["dataSource"], snapshot);
+        let mut claim = json!({"spec": {"dataSource": {"apiGroup": "example.com", "kind": "Other", "name": "o"}}});
+        data_sources(claim.as_object_mut().unwrap());
+        assert_eq!(claim, json!({"spec": {}}));
+    }
+
+    #[test]
+    fn a_status_write_cannot_approve() {
+        let old = json!({"status": {"conditions": [{"type": "Denied", "status": "True", "lastTransitionTime": "t"}]}});
+        let mut new = json!({"status": {"conditions": [{"type": "Failed", "status": "True"}]}});
+        certificate_status(new.as_object_mut().unwrap(), &old, "now");
+        let kinds: Vec<_> = new["status"]["conditions"].as_array().unwrap().iter().map(|c| c["type"].clone()).collect();
+        assert_eq!(kinds, [json!("Failed"), json!("Denied")]);
+    }
+
+    #[test]
+    fn phases_remember_their_start() {
+        let old = json!({"status": {"phase": "Pending", "lastPhaseTransitionTime": "then"}});
+        let mut new = json!({"status": {"phase": "Bound", "lastPhaseTransitionTime": "then"}});
+        volume_phase(new.as_object_mut().unwrap(), &old, "now");
+        assert_eq!(new["status"]["lastPhaseTransitionTime"], "now");
+    }
+}
