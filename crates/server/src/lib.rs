@@ -5,12 +5,19 @@
 
 pub mod authentication;
 pub mod authorization;
+pub mod body;
 pub mod certs;
+pub mod chunk;
+pub mod connection;
+pub mod drain;
 pub mod error;
 pub mod identity;
 pub mod kubeconfig;
 pub mod limits;
+pub mod listener;
+pub mod metrics;
 pub mod peer;
 pub mod request_info;
 pub mod shutdown;
+pub mod tls;
 pub mod websocket;

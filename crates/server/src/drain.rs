@@ -1,0 +1,102 @@
+//! How open watches learn that the server is stopping: a flag, and whom to wake when it is raised.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+
+/// Raised once, when the server begins to stop.
+#[derive(Debug, Default)]
+pub struct Drain {
+    begun: AtomicBool,
+    next_id: AtomicU64,
+    /// One entry for each ticket that was polled. Touched when a watch opens, closes or moves to another task: not
+    /// when it sends.
+    waiting: Mutex<HashMap<u64, Waker>>,
+}
+
+impl Drain {
+    pub fn begin(&self) {
+        self.begun.store(true, Ordering::SeqCst);
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        for waker in waiting.into_values() {
+            waker.wake();
+        }
+    }
+
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    #[must_use]
+    pub fn ticket(self: &Arc<Self>) -> Ticket {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Ticket { drain: Arc::clone(self), id, registered: None }
+    }
+}
+
+/// One who wants to be woken when draining begins.
+#[derive(Debug)]
+pub struct Ticket {
+    drain: Arc<Drain>,
+    id: u64,
+    registered: Option<Waker>,
+}
+
+impl Ticket {
+    /// Whether draining has begun; if not, the task is woken when it does.
+    pub fn poll_begun(&mut self, cx: &Context<'_>) -> bool {
+        if self.drain.has_begun() {
+            return true;
+        }
+        if self.registered.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            self.drain.waiting.lock().insert(self.id, cx.waker().clone());
+            self.registered = Some(cx.waker().clone());
+            // Begun between the look and the registration: nobody would wake us.
+            return self.drain.has_begun();
+        }
+        false
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.registered.is_some() {
+            self.drain.waiting.lock().remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    #[tokio::test]
+    async fn a_waiting_ticket_is_woken() {
+        let drain = Arc::new(Drain::default());
+        let mut ticket = drain.ticket();
+        let waiting = tokio::spawn(async move {
+            poll_fn(|cx| if ticket.poll_begun(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        });
+        while drain.waiting.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drain.begin();
+        waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_dropped_ticket_leaves_nothing() {
+        let drain = Arc::new(Drain::default());
+        let mut ticket = drain.ticket();
+        poll_fn(|cx| Poll::Ready(ticket.poll_begun(cx))).await;
+        assert_eq!(drain.waiting.lock().len(), 1);
+        drop(ticket);
+        assert_eq!(drain.waiting.lock().len(), 0);
+    }
+}
