@@ -3,6 +3,7 @@
 //! This crate knows no async and no I/O. Everything here is a value or a function from values to values, so that the
 //! store, the cache, the server and the tests can all use it without pulling each other in.
 
+pub mod accept;
 pub mod continue_token;
 pub mod encoded;
 pub mod field_error;
@@ -12,7 +13,9 @@ pub mod go_text;
 pub mod gvk;
 pub mod label_selector;
 pub mod labels;
+pub mod media;
 pub mod names;
+pub mod object_meta;
 pub mod options;
 pub mod peek;
 pub mod query;
