@@ -1,0 +1,128 @@
+//! client-go as its users write it: the programs of tests/go, unmodified but for a log of their requests.
+
+use std::process::Command;
+
+use blackbox::{Process, Server, Writer, run, tools};
+
+fn program(server: &Server, name: &str) -> Command {
+    let mut command = server.command(tools::installed("bin/go-clients"));
+    command.arg(name);
+    command
+}
+
+#[test]
+fn list_watch_prints_names_then_events() {
+    let server = Server::start();
+    let writer = Writer::new(&server);
+    writer.create("one");
+    writer.create("two");
+    let mut go = Process::start(program(&server, "listwatch"));
+    go.expect(&["one", "two", "watching"]);
+    writer.create("three");
+    go.expect(&["ADDED : three"]);
+    writer.label("one", "app", "web");
+    go.expect(&["MODIFIED : one"]);
+    writer.delete("two");
+    go.expect(&["DELETED : two"]);
+    let (status, rest) = go.terminate();
+    assert!(status.success() && rest.is_empty(), "{status} {rest:?}");
+}
+
+/// The life of an informer's cache, whichever way it was filled.
+fn informer_follows(server: &Server, go: &mut Process) {
+    let writer = Writer::new(server);
+    writer.create("three");
+    go.expect(&["ADDED : three"]);
+    writer.label("one", "app", "web");
+    go.expect(&["MODIFIED : one app=web"]);
+    writer.delete("two");
+    go.expect(&["DELETED : two, 2 left, <nil>"]);
+}
+
+fn informer_starts(server: &Server, watch_list: bool) -> Process {
+    let writer = Writer::new(server);
+    writer.create("one");
+    writer.create("two");
+    let mut command = program(server, "informer");
+    command.env("KUBE_FEATURE_WatchListClient", watch_list.to_string());
+    let mut go = Process::start(command);
+    // The two handlers' lines and the synced line come from different goroutines: any order.
+    let mut first = [go.line(), go.line(), go.line()];
+    first.sort();
+    assert_eq!(first, ["INITIAL : one", "INITIAL : two", "synced with 2"]);
+    go
+}
+
+fn requests(go: &mut Process) -> Vec<String> {
+    go.complaints().iter().filter(|line| line.starts_with("request ")).cloned().collect()
+}
+
+#[test]
+fn shared_informer_with_watch_list() {
+    let server = Server::start();
+    let mut go = informer_starts(&server, true);
+    informer_follows(&server, &mut go);
+    let asked = requests(&mut go);
+    assert_eq!(asked.len(), 1, "one watch, no list, no falling back: {asked:?}");
+    assert!(asked[0].contains("sendInitialEvents=true") && asked[0].ends_with(": 200"), "{asked:?}");
+}
+
+#[test]
+fn shared_informer_with_list_and_watch() {
+    let server = Server::start();
+    let mut go = informer_starts(&server, false);
+    informer_follows(&server, &mut go);
+    let asked = requests(&mut go);
+    assert_eq!(asked.len(), 2, "one list, one watch: {asked:?}");
+    assert!(!asked[0].contains("watch=true") && asked[1].contains("watch=true"), "{asked:?}");
+}
+
+#[test]
+fn shared_informer_resumes_after_the_server_was_killed() {
+    let mut server = Server::start();
+    let mut go = informer_starts(&server, true);
+    server.kill_and_restart();
+    informer_follows(&server, &mut go);
+    let fills = requests(&mut go).iter().filter(|line| line.contains("sendInitialEvents")).count();
+    assert_eq!(fills, 1, "it goes on from where it was, with no second filling: {:?}", requests(&mut go));
+}
+
+#[test]
+fn typed_client_walks_an_objects_life() {
+    let server = Server::start();
+    let said = run(program(&server, "typed"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "created true true red",
+            "updated green true",
+            "stale update is a conflict true",
+            "patched green big",
+            "second create already exists true",
+            "bad name is invalid true",
+            "listed 1",
+            "deleted is not found true",
+            "server 1.36",
+        ]
+    );
+}
+
+#[test]
+fn dynamic_client_discovers_pages_and_reads_metadata() {
+    let server = Server::start();
+    let said = run(program(&server, "dynamic"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "mapped to apps/v1, Resource=deployments",
+            "item ConfigMap a",
+            "item ConfigMap b",
+            "page of 2",
+            "item ConfigMap c",
+            "page of 1",
+            "metadata of 3 PartialObjectMetadata",
+        ]
+    );
+}

@@ -1,0 +1,174 @@
+//! kubectl create, delete, label, annotate, patch, replace, scale: what is said, what is done, what is refused.
+
+use blackbox::Server;
+
+use super::{create_pods, pod, rows};
+
+fn names(server: &Server) -> String {
+    server.kubectl("get pods -o name").ok()
+}
+
+#[test]
+fn create_from_a_file_and_from_stdin() {
+    let server = Server::start();
+    let file = server.folder().join("pods.yaml");
+    std::fs::write(&file, format!("{}---\n{}", pod("one"), pod("two"))).expect("the folder can be written");
+    assert_eq!(server.kubectl("create -f pods.yaml").ok(), "pod/one created\npod/two created\n");
+    let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"made-"},"spec":{"containers":[{"name":"app","image":"app"}]}}"#;
+    let made = server.kubectl_with("create -f - -o name", json).ok();
+    assert!(made.starts_with("pod/made-") && made.trim_end().len() == "pod/made-".len() + 5, "{made}");
+    let dry = server.kubectl_with("create --dry-run=server -o name -f -", &pod("three")).ok();
+    assert_eq!(dry, "pod/three\n");
+    assert!(!names(&server).contains("three"), "a dry run leaves nothing");
+}
+
+#[test]
+fn create_by_generators() {
+    let server = Server::start();
+    for (line, said) in [
+        ("create namespace team", "namespace/team created\n"),
+        ("create configmap settings --from-literal=colour=red", "configmap/settings created\n"),
+        ("create secret generic key --from-literal=a=b", "secret/key created\n"),
+        ("create serviceaccount robot", "serviceaccount/robot created\n"),
+        ("create deployment web --image=app --replicas=2", "deployment.apps/web created\n"),
+        ("create service clusterip web --tcp=80:8080", "service/web created\n"),
+        ("create job once --image=app", "job.batch/once created\n"),
+        ("create cronjob often --image=app '--schedule=*/5 * * * *'", "cronjob.batch/often created\n"),
+        ("create role reader --verb=get --resource=pods", "role.rbac.authorization.k8s.io/reader created\n"),
+        ("create quota limits --hard=pods=3", "resourcequota/limits created\n"),
+    ] {
+        assert_eq!(server.kubectl(line).ok(), said, "{line}");
+    }
+    assert_eq!(server.kubectl("get configmap settings -o 'jsonpath={.data.colour}'").ok(), "red");
+    assert_eq!(server.kubectl("get secret key -o 'jsonpath={.data.a}'").ok(), "Yg==");
+    let deployments = server.kubectl("get deployments").ok();
+    assert_eq!(rows(&deployments)[0], ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
+    assert_eq!(rows(&deployments)[1][..4], ["web", "0/2", "0", "0"]);
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let server = Server::start();
+    create_pods(&server, &["one"]);
+    let twice = server.kubectl_with("create -f -", &pod("one")).refused();
+    assert_eq!(
+        twice,
+        "Error from server (AlreadyExists): error when creating \"STDIN\": pods \"one\" already exists\n"
+    );
+    let name = server.kubectl_with("create -f -", &pod("Not_A_Name")).refused();
+    assert!(name.starts_with(r#"The Pod "Not_A_Name" is invalid: metadata.name: Invalid value"#), "{name}");
+    let nowhere = server.kubectl_with("create -n nowhere -f -", &pod("two")).refused();
+    assert!(nowhere.contains(r#"namespaces "nowhere" not found"#), "{nowhere}");
+    let field = server.kubectl_with("create -f -", &pod("two").replace("spec: {", "spec: {bogus: 1, ")).refused();
+    assert!(field.contains(r#"unknown field "spec.bogus""#), "{field}");
+    let empty = server.kubectl_with("create -f -", "apiVersion: v1\nkind: Pod\nmetadata: {name: two}\n").refused();
+    assert!(empty.contains("spec.containers: Required value"), "{empty}");
+    assert_eq!(names(&server), "pod/one\n");
+}
+
+#[test]
+fn delete_one_and_by_file() {
+    let server = Server::start();
+    create_pods(&server, &["one", "two", "three"]);
+    let said = server.kubectl("delete pod one").ok();
+    assert!(said.starts_with(r#"pod "one" deleted"#), "{said}");
+    server.kubectl_with("delete -f -", &pod("two")).ok();
+    assert_eq!(names(&server), "pod/three\n");
+    let missing = server.kubectl("delete pod one").refused();
+    assert_eq!(missing, "Error from server (NotFound): pods \"one\" not found\n");
+    assert_eq!(server.kubectl("delete pod one --ignore-not-found").ok(), "");
+}
+
+#[test]
+fn delete_at_once_with_force() {
+    let server = Server::start();
+    create_pods(&server, &["one"]);
+    let output = server.kubectl("delete pod one --grace-period=0 --force");
+    assert!(output.stderr.contains("Immediate deletion does not wait for confirmation"), "{}", output.stderr);
+    let said = output.ok();
+    assert!(said.starts_with(r#"pod "one" force deleted"#), "{said}");
+    assert_eq!(names(&server), "");
+}
+
+#[test]
+fn delete_a_pod_of_a_node_waits_for_its_grace_period() {
+    let server = Server::start();
+    let bound = pod("one").replace("spec: {", "spec: {nodeName: somewhere, ");
+    server.kubectl_with("create -f -", &bound).ok();
+    server.kubectl("delete pod one --wait=false").ok();
+    let grace = server.kubectl("get pod one -o 'jsonpath={.metadata.deletionGracePeriodSeconds}'").ok();
+    assert_eq!(grace, "30");
+    assert_eq!(rows(&server.kubectl("get pod one").ok())[1][2], "Terminating");
+    server.kubectl("delete pod one --grace-period=0 --force").ok();
+    assert_eq!(names(&server), "");
+}
+
+#[test]
+fn delete_by_label_and_all() {
+    let server = Server::start();
+    create_pods(&server, &["one", "two", "three", "four"]);
+    server.kubectl("label pods one two app=web").ok();
+    let said = server.kubectl("delete pods -l app=web").ok();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert_eq!(names(&server), "pod/four\npod/three\n");
+    server.kubectl("create configmap kept").ok();
+    server.kubectl("delete pods --all").ok();
+    assert_eq!(names(&server), "");
+    server.kubectl("get configmap kept").ok();
+}
+
+#[test]
+fn label_and_annotate() {
+    let server = Server::start();
+    create_pods(&server, &["one", "two"]);
+    assert_eq!(server.kubectl("label pod one app=web").ok(), "pod/one labeled\n");
+    let again = server.kubectl("label pod one app=db").refused();
+    assert!(again.contains("--overwrite is false"), "{again}");
+    server.kubectl("label pod one app=db --overwrite").ok();
+    assert_eq!(server.kubectl("get pod one -o 'jsonpath={.metadata.labels.app}'").ok(), "db");
+    assert_eq!(server.kubectl("label pod one app-").ok(), "pod/one unlabeled\n");
+    assert_eq!(server.kubectl("get pod one -o 'jsonpath={.metadata.labels}'").ok(), "");
+    server.kubectl("label pods --all tier=x").ok();
+    assert_eq!(server.kubectl("get pods -l tier=x -o name").ok(), "pod/one\npod/two\n");
+    assert_eq!(server.kubectl("annotate pod one note='a b'").ok(), "pod/one annotated\n");
+    assert_eq!(server.kubectl("get pod one -o 'jsonpath={.metadata.annotations.note}'").ok(), "a b");
+    let bad = server.kubectl("label pod one app=-bad-").refused();
+    assert!(bad.contains("-bad-"), "{bad}");
+}
+
+#[test]
+fn patch_with_json_and_merge() {
+    let server = Server::start();
+    create_pods(&server, &["one"]);
+    let json = r#"patch pod one --type=json -p '[{"op":"add","path":"/metadata/labels","value":{"app":"web"}}]'"#;
+    assert_eq!(server.kubectl(json).ok(), "pod/one patched\n");
+    let failing = r#"patch pod one --type=json -p '[{"op":"test","path":"/metadata/labels/app","value":"db"}]'"#;
+    assert!(server.kubectl(failing).refused().contains("Invalid"));
+    let merge = r#"patch pod one --type=merge -p '{"spec":{"containers":[{"name":"app","image":"newer"}]}}'"#;
+    assert_eq!(server.kubectl(merge).ok(), "pod/one patched\n");
+    assert_eq!(server.kubectl(merge).ok(), "pod/one patched (no change)\n");
+    assert_eq!(server.kubectl("get pod one -o 'jsonpath={.spec.containers[0].image}'").ok(), "newer");
+    let status = r#"patch pod one --subresource=status --type=merge -p '{"status":{"phase":"Running"}}'"#;
+    server.kubectl(status).ok();
+    assert_eq!(rows(&server.kubectl("get pods").ok())[1][2], "Running");
+}
+
+#[test]
+fn replace_needs_the_current_version() {
+    let server = Server::start();
+    server.kubectl("create configmap settings --from-literal=colour=red").ok();
+    let old = server.kubectl("get configmap settings -o yaml").ok();
+    let said = server.kubectl_with("replace -f -", &old.replace("red", "green")).ok();
+    assert_eq!(said, "configmap/settings replaced\n");
+    let stale = server.kubectl_with("replace -f -", &old.replace("red", "blue")).refused();
+    assert!(stale.contains("the object has been modified"), "{stale}");
+    assert_eq!(server.kubectl("get configmap settings -o 'jsonpath={.data.colour}'").ok(), "green");
+}
+
+#[test]
+fn scale_a_deployment() {
+    let server = Server::start();
+    server.kubectl("create deployment web --image=app").ok();
+    assert_eq!(server.kubectl("scale deployment web --replicas=5").ok(), "deployment.apps/web scaled\n");
+    assert_eq!(server.kubectl("get deployment web -o 'jsonpath={.spec.replicas}'").ok(), "5");
+}

@@ -1,0 +1,11 @@
+//! The server as its users meet it: one module for each client people use, all against the built binary.
+//!
+//! One binary, so one link step. `cargo xtask test --only NAME` runs one module.
+
+mod curl;
+mod go;
+mod js;
+mod kube_rs;
+mod kubectl;
+mod lifecycle;
+mod python;
