@@ -198,15 +198,15 @@ func (t *table) object(goType reflect.Type) int {
 	}
 	block := &strings.Builder{}
 	fmt.Fprintf(block, "O\t%s\t%s", goType, relation)
-	t.fields(block, goType, known, fields, t.keys[def.Name], "")
+	t.fields(block, goType, known, fields, t.keys[def.Name], "", "")
 	t.lines[id] = block.String()
 	return id
 }
 
 // fields writes the fields of a struct, those of embedded ones in their place. In protobuf an embedded struct is a
 // message of its own, so the number of a field in it is a path; "-" stands for what protobuf carries elsewhere (kind and
-// apiVersion).
-func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, relations map[string]schema.StructField, keys map[string]bool, path string) {
+// apiVersion). The names of the embedded structs show in decoding errors.
+func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, relations map[string]schema.StructField, keys map[string]bool, path, within string) {
 	for i := range goType.NumField() {
 		field := goType.Field(i)
 		tag := field.Tag.Get("json")
@@ -228,7 +228,7 @@ func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, re
 			for embedded.Kind() == reflect.Pointer {
 				embedded = embedded.Elem()
 			}
-			t.fields(out, embedded, known, relations, keys, inner)
+			t.fields(out, embedded, known, relations, keys, inner, strings.TrimPrefix(within+"."+field.Name, "."))
 			continue
 		}
 		if name == "" {
@@ -259,7 +259,7 @@ func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, re
 			must(err)
 			preset = string(text)
 		}
-		columns = append(columns, strategy, mergeKey, preset)
+		columns = append(columns, strategy, mergeKey, preset, within)
 		fmt.Fprintf(out, "\n\t%s", strings.TrimRight(strings.Join(columns, "\t"), "\t"))
 	}
 }

@@ -1,5 +1,6 @@
 //! What the kinds look like, as data: names, scope, verbs, fields, defaults, columns; and what follows from it.
 //!
+//! - [`decode`]: a request's body to an object
 //! - [`facts`]: the fields of the kinds: order, types, how they merge
 //! - [`kind`]: one served kind
 //! - [`columns`]: how a table shows them
@@ -8,8 +9,12 @@
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 //! - [`strategy`]: what a kind does with an object on its way in
 
+<<<<<<< HEAD
 pub mod columns;
 pub mod defaults;
+=======
+pub mod decode;
+>>>>>>> 77738fa (Decode bodies into normal objects with the reference's refusals and warnings)
 pub mod discovery;
 pub mod facts;
 pub mod kind;

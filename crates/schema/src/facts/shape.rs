@@ -106,8 +106,12 @@ pub struct Field {
     pub omit_empty: bool,
     /// Left out when zero, structs included.
     pub omit_zero: bool,
+    /// Shown also when nobody set it.
+    pub(crate) shown: bool,
     /// The field's number; behind the number of the message it is embedded in, if it is. Empty: not in the message.
     pub protobuf: Vec<u32>,
+    /// The embedded structs it stands in, which decoding errors name: `VolumeSource`.
+    pub within: Cow<'static, str>,
     pub strategy: Strategy,
     /// What the field is when an item of a list leaves this key out.
     pub preset: Option<Value>,
@@ -156,7 +160,10 @@ impl Object {
         let count = u16::try_from(self.fields.len()).expect("an object has fewer than 65536 declared fields");
         self.by_name = (0..count).collect();
         self.by_name.sort_by(|a, b| self.fields[*a as usize].name.cmp(&self.fields[*b as usize].name));
-        self.always = (0..count).filter(|at| is_shown(&self.fields[*at as usize])).collect();
+        for field in &mut self.fields {
+            field.shown = is_shown(field);
+        }
+        self.always = (0..count).filter(|at| self.fields[*at as usize].shown).collect();
     }
 
     /// Where a field stands, by its name.

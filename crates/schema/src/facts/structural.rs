@@ -157,7 +157,9 @@ fn field(name: String, node: NodeId, preset: Option<Value>) -> Field {
         pointer: true,
         omit_empty: false,
         omit_zero: false,
+        shown: false,
         protobuf: Vec::new(),
+        within: Cow::Borrowed(""),
         strategy: Strategy::default(),
         preset,
     }

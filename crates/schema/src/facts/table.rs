@@ -5,7 +5,7 @@
 //! L <name> <item> a|s|m:<key>,<key>        a list: atomic, a set, a map by keys
 //! M <name> <value> a|g                     a map: atomic, granular
 //! O <name> a|g                             an object; its fields follow, each on a line that starts with a tab:
-//!   <name> <type> <flags> <number> <wire> <patch strategy> <merge key> <preset>
+//!   <name> <type> <flags> <number> <wire> <patch strategy> <merge key> <preset> <embedded structs>
 //!                                          flags: p pointer, e omitempty, z omitzero; number: 3, 2.1 or -
 //! C <type> a|g                             that type, merging otherwise
 //! E <name> <object> bool|array|strings     an object, or its short form
@@ -134,6 +134,7 @@ fn field(next: &mut impl FnMut() -> &'static str) -> Field {
     let strategies = next();
     let merge_key = next();
     let preset = next();
+    let within = next();
     let has = |wanted: &str| strategies.split(',').any(|s| s == wanted);
     Field {
         name,
@@ -141,6 +142,7 @@ fn field(next: &mut impl FnMut() -> &'static str) -> Field {
         pointer: flags.contains('p'),
         omit_empty: flags.contains('e'),
         omit_zero: flags.contains('z'),
+        shown: false,
         protobuf,
         strategy: Strategy {
             merge: has("merge"),
@@ -148,6 +150,7 @@ fn field(next: &mut impl FnMut() -> &'static str) -> Field {
             retain_keys: has("retainKeys"),
             merge_key: (!merge_key.is_empty()).then_some(Cow::Borrowed(merge_key)),
         },
+        within: Cow::Borrowed(within),
         preset: (!preset.is_empty()).then(|| serde_json::from_str(preset).expect("types.tsv: a preset is JSON")),
     }
 }

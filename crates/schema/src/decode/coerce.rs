@@ -1,0 +1,475 @@
+//! Makes a parsed document what decoding into the reference's structs and encoding them again would make of it.
+//!
+//! Unknown fields go, fields stand in the order of the wire, nulls and empty values that are left out go, fields that are
+//! always shown come, quantities and times take their one form. A value of the wrong type is refused with the words of
+//! Go's decoder. Documents that are normal already are only walked, not rebuilt.
+
+use serde_json::{Map, Number, Value};
+
+use super::{base64, quantity, time};
+use crate::facts::shape::Other;
+use crate::facts::{Either, Field, Form, NodeId, Object, Scalar, Shapes, Type};
+
+/// Unknown fields beyond this many are not reported.
+const UNKNOWN_MAX: usize = 100;
+
+/// Whose words a refusal uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// The JSON decoder's: bodies, JSON patch and merge patch.
+    Json,
+    /// The converter's that strategic merge uses.
+    Converter,
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Paths of fields that no type knows, in the order of the document.
+    pub unknown: Vec<String>,
+}
+
+/// Coerces `value` to `ty`. An error leaves `value` half done.
+pub(crate) fn coerce(ty: &Type, value: &mut Value, words: Words) -> Result<Findings, String> {
+    let mut walk = Walk {
+        shapes: ty.shapes(),
+        keeps_empty: ty.stored_as_json(),
+        words,
+        first_mismatch: None,
+        findings: Findings::default(),
+    };
+    walk.value(ty.root(), value, &Path::Root)?;
+    match walk.first_mismatch {
+        Some(mismatch) => Err(mismatch),
+        None => {
+            if value.is_null() {
+                *value = walk.zero(ty.root());
+            }
+            Ok(walk.findings)
+        }
+    }
+}
+
+/// Where a walk stands; lives on the stack so that a good document costs no allocation.
+enum Path<'p> {
+    Root,
+    Field { parent: &'p Path<'p>, owner: &'p str, field: &'p Field },
+    Key { parent: &'p Path<'p>, key: &'p str },
+    Index { parent: &'p Path<'p>, index: usize },
+}
+
+impl Path<'_> {
+    /// `spec.containers[0].image`
+    fn strict(&self, out: &mut String) {
+        let (parent, name) = match self {
+            Path::Root => return,
+            Path::Field { parent, field, .. } => (parent, &*field.name),
+            Path::Key { parent, key } => (parent, *key),
+            Path::Index { parent, index } => {
+                parent.strict(out);
+                out.push_str(&format!("[{index}]"));
+                return;
+            }
+        };
+        parent.strict(out);
+        if !out.is_empty() {
+            out.push('.');
+        }
+        out.push_str(name);
+    }
+
+    /// The struct a Go error names, without its package.
+    fn owner(&self) -> Option<&str> {
+        match self {
+            Path::Root => None,
+            Path::Field { owner, .. } => Some(owner.rsplit('.').next().unwrap_or(owner)),
+            Path::Key { parent, .. } | Path::Index { parent, .. } => parent.owner(),
+        }
+    }
+
+    /// The fields a Go error names: `spec.volumes.VolumeSource.hostPath`.
+    fn fields(&self, out: &mut String) {
+        match self {
+            Path::Root => {}
+            Path::Key { parent, .. } | Path::Index { parent, .. } => parent.fields(out),
+            Path::Field { parent, field, .. } => {
+                parent.fields(out);
+                for name in [&*field.within, &*field.name] {
+                    if !name.is_empty() {
+                        if !out.is_empty() {
+                            out.push('.');
+                        }
+                        out.push_str(name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Walk<'a> {
+    shapes: &'a Shapes,
+    keeps_empty: bool,
+    words: Words,
+    /// The JSON decoder reports the first value of a wrong type, but a malformed time or quantity after it wins.
+    first_mismatch: Option<String>,
+    findings: Findings,
+}
+
+/// What becomes of a field once its value is coerced.
+#[derive(PartialEq, Eq)]
+enum Fate {
+    Stays,
+    Goes,
+}
+
+impl<'a> Walk<'a> {
+    fn value(&mut self, id: NodeId, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        if value.is_null() {
+            return Ok(());
+        }
+        let shapes = self.shapes;
+        let node = shapes.node(id);
+        match (&node.form, value) {
+            (Form::Object(object), Value::Object(map)) => {
+                if object.rest.is_some() {
+                    self.map(object, map, path)
+                } else {
+                    self.fields(&node.name, object, map, path)
+                }
+            }
+            (Form::List(list), Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.value(list.item, item, &Path::Index { parent: path, index })?;
+                    if item.is_null() {
+                        *item = self.zero(list.item);
+                    }
+                }
+                Ok(())
+            }
+            (Form::Scalar(scalar), value) => self.scalar(*scalar, &node.name, value, path),
+            (Form::Raw | Form::Any { .. }, _) => Ok(()),
+            (Form::Either(either), value) => self.either(either, &node.name, value, path),
+            (Form::Object(_) | Form::List(_), value) => self.mismatch(&node.name, value, path),
+        }
+    }
+
+    /// A struct. In place where nothing has to move; rebuilt otherwise.
+    fn fields(
+        &mut self,
+        owner: &str,
+        object: &'a Object,
+        map: &mut Map<String, Value>,
+        path: &Path<'_>,
+    ) -> Result<(), String> {
+        let mut in_order = true;
+        let mut next = 0;
+        let mut shown = 0;
+        for (key, value) in map.iter_mut() {
+            let Some(at) = object.position(key) else {
+                self.unknown(path, key);
+                in_order = false;
+                continue;
+            };
+            let field = &object.fields[at];
+            self.value(field.node, value, &Path::Field { parent: path, owner, field })?;
+            in_order &= at >= next && self.settle(field, value) == Fate::Stays;
+            next = at + 1;
+            shown += usize::from(field.shown);
+        }
+        if in_order && shown == object.always.len() {
+            return Ok(());
+        }
+        let mut slots: Vec<(usize, String, Value)> = Vec::with_capacity(map.len() + object.always.len());
+        for (key, mut value) in std::mem::take(map) {
+            if let Some(at) = object.position(&key)
+                && self.settle(&object.fields[at], &mut value) == Fate::Stays
+            {
+                slots.push((at, key, value));
+            }
+        }
+        for at in &object.always {
+            let at = *at as usize;
+            if !slots.iter().any(|(taken, ..)| *taken == at) {
+                let field = &object.fields[at];
+                let mut value = Value::Null;
+                self.settle(field, &mut value);
+                slots.push((at, field.name.clone().into_owned(), value));
+            }
+        }
+        slots.sort_unstable_by_key(|(at, ..)| *at);
+        *map = slots.into_iter().map(|(_, key, value)| (key, value)).collect();
+        Ok(())
+    }
+
+    /// A map, or an object of a custom kind: keys are sorted, values stay.
+    fn map(&mut self, object: &'a Object, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), String> {
+        let mut sorted = true;
+        let mut last: Option<&str> = None;
+        for (key, value) in map.iter_mut() {
+            if let Some(id) = object.child(key) {
+                self.value(id, value, &Path::Key { parent: path, key })?;
+                if value.is_null() {
+                    *value = self.zero_of_key(id);
+                }
+            }
+            sorted &= last.is_none_or(|last| last < key.as_str());
+            last = Some(key);
+        }
+        if !sorted {
+            map.sort_keys();
+        }
+        Ok(())
+    }
+
+    fn unknown(&mut self, path: &Path<'_>, key: &str) {
+        if self.findings.unknown.len() < UNKNOWN_MAX {
+            let mut text = String::new();
+            path.strict(&mut text);
+            if !text.is_empty() {
+                text.push('.');
+            }
+            text.push_str(key);
+            self.findings.unknown.push(text);
+        }
+    }
+
+    /// Gives a field its zero value if it has none, and says whether it is shown.
+    fn settle(&self, field: &Field, value: &mut Value) -> Fate {
+        if field.pointer || field.omit_zero {
+            let goes = value.is_null() && (field.omit_empty || field.omit_zero);
+            return if goes { Fate::Goes } else { Fate::Stays };
+        }
+        let is_struct = matches!(&self.shapes.node(field.node).form, Form::Object(object) if object.rest.is_none());
+        if value.is_null() {
+            if field.omit_empty && !field.shown {
+                return Fate::Goes;
+            }
+            *value = self.zero(field.node);
+            return Fate::Stays;
+        }
+        if is_struct {
+            return Fate::Stays;
+        }
+        let is_empty = match &self.shapes.node(field.node).form {
+            Form::Scalar(Scalar::String | Scalar::Bytes) => value.as_str() == Some(""),
+            Form::Scalar(Scalar::Bool) => value.as_bool() == Some(false),
+            Form::Scalar(Scalar::Int32 | Scalar::Int64) => value.as_i64() == Some(0),
+            Form::Scalar(Scalar::Float64) => value.as_f64() == Some(0.0),
+            Form::List(_) => value.as_array().is_some_and(Vec::is_empty),
+            Form::Object(_) => value.as_object().is_some_and(Map::is_empty),
+            _ => false,
+        };
+        if is_empty && field.omit_empty {
+            return Fate::Goes;
+        }
+        if is_empty && !self.keeps_empty && (value.is_array() || value.is_object()) {
+            *value = Value::Null;
+        }
+        Fate::Stays
+    }
+
+    /// What a field shows that nobody set.
+    fn zero(&self, id: NodeId) -> Value {
+        match &self.shapes.node(id).form {
+            Form::Scalar(Scalar::String) => Value::String(String::new()),
+            Form::Scalar(Scalar::Bool) => Value::Bool(false),
+            Form::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Float64 | Scalar::IntOrString) => 0.into(),
+            Form::Scalar(Scalar::Quantity) => Value::String("0".to_owned()),
+            Form::Scalar(Scalar::Duration) => Value::String("0s".to_owned()),
+            Form::Object(object) if object.rest.is_none() => {
+                let mut map = Map::with_capacity(object.always.len());
+                for at in &object.always {
+                    let field = &object.fields[*at as usize];
+                    let value = if field.pointer { Value::Null } else { self.zero(field.node) };
+                    map.insert(field.name.clone().into_owned(), value);
+                }
+                Value::Object(map)
+            }
+            _ => Value::Null,
+        }
+    }
+
+    fn zero_of_key(&self, id: NodeId) -> Value {
+        match &self.shapes.node(id).form {
+            Form::Scalar(Scalar::Bytes) => Value::String(String::new()),
+            _ => self.zero(id),
+        }
+    }
+
+    fn scalar(&mut self, scalar: Scalar, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        match (scalar, &*value) {
+            (Scalar::String, Value::String(_)) | (Scalar::Bool, Value::Bool(_)) => Ok(()),
+            (Scalar::Int32 | Scalar::Int64, Value::Number(number)) => {
+                let fits = number.as_i64().is_some_and(|n| scalar == Scalar::Int64 || i32::try_from(n).is_ok());
+                if fits { Ok(()) } else { self.number_mismatch(name, value, path) }
+            }
+            (Scalar::Float64, Value::Number(number)) => {
+                if let Some(whole) = whole(number) {
+                    *value = whole.into();
+                }
+                Ok(())
+            }
+            (Scalar::Bytes, Value::String(text)) => {
+                match base64::check(text) {
+                    Ok(None) => {}
+                    Ok(Some(clean)) => *value = Value::String(clean),
+                    Err(at) => {
+                        self.save(format!("illegal base64 data at input byte {at}"))?;
+                        *value = Value::Null;
+                    }
+                }
+                Ok(())
+            }
+            (Scalar::Time | Scalar::MicroTime, Value::String(text)) => {
+                let time = if scalar == Scalar::Time { time::seconds(text)? } else { time::micros(text)? };
+                match time {
+                    Some(time) if time == *text => {}
+                    Some(time) => *value = Value::String(time),
+                    None => *value = Value::Null,
+                }
+                Ok(())
+            }
+            (Scalar::Quantity, Value::String(text)) => {
+                // Most quantities are short and canonical already; comparing is cheaper than replacing.
+                let canonical = quantity::canonical(text)?;
+                if canonical != *text {
+                    *value = Value::String(canonical);
+                }
+                Ok(())
+            }
+            (Scalar::Quantity, Value::Number(number)) => {
+                *value = Value::String(quantity::canonical(&number.to_string())?);
+                Ok(())
+            }
+            (Scalar::Quantity, _) => {
+                Err(quantity::canonical("").expect_err("an empty quantity is malformed").to_owned())
+            }
+            (Scalar::IntOrString, Value::String(_)) => Ok(()),
+            (Scalar::IntOrString, Value::Number(number)) => {
+                match number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) {
+                    true => Ok(()),
+                    false => Err(self.sentence(&format!("number {number}"), "int32", path)),
+                }
+            }
+            (Scalar::IntOrString, other) => Err(self.sentence(word(other), "int32", path)),
+            (Scalar::Time | Scalar::MicroTime | Scalar::Duration, other) if !other.is_string() => {
+                Err(self.sentence(word(other), "string", path))
+            }
+            (Scalar::Number | Scalar::Untyped | Scalar::Duration, _) => Ok(()),
+            _ => {
+                let kind = match scalar {
+                    Scalar::String => "string",
+                    Scalar::Bool => "bool",
+                    Scalar::Int32 => "int32",
+                    Scalar::Int64 => "int64",
+                    Scalar::Float64 => "float64",
+                    _ => name,
+                };
+                self.mismatch(if self.words == Words::Converter { kind } else { name }, value, path)
+            }
+        }
+    }
+
+    fn either(&mut self, either: &Either, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        match (&mut *value, either.other) {
+            (Value::Object(_), _) => self.value(either.object, value, path),
+            (Value::Bool(_), Other::Bool) => Ok(()),
+            (_, Other::Bool) => Err("boolean or JSON schema expected".to_owned()),
+            (Value::Array(items), Other::Objects) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    self.value(either.object, item, &Path::Index { parent: path, index })?;
+                }
+                Ok(())
+            }
+            (Value::Array(items), Other::Strings) => match items.iter().find(|item| !item.is_string()) {
+                None => Ok(()),
+                Some(other) => Err(self.sentence(word(other), "string", path)),
+            },
+            _ => self.mismatch(name, value, path),
+        }
+    }
+
+    /// The wrong kind of value for a type.
+    fn mismatch(&mut self, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        let sentence = match self.words {
+            Words::Json => self.sentence(word(value), name, path),
+            Words::Converter => converter_sentence(name, value),
+        };
+        self.save(sentence)?;
+        *value = Value::Null;
+        Ok(())
+    }
+
+    /// A number that does not fit; Go shows it.
+    fn number_mismatch(&mut self, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        let sentence = match (self.words, &*value) {
+            (Words::Json, Value::Number(number)) => self.sentence(&format!("number {number}"), name, path),
+            _ => converter_sentence(name, value),
+        };
+        self.save(sentence)?;
+        *value = Value::Null;
+        Ok(())
+    }
+
+    fn sentence(&self, found: &str, name: &str, path: &Path<'_>) -> String {
+        match path.owner() {
+            Some(owner) if self.words == Words::Json => {
+                let mut fields = String::new();
+                path.fields(&mut fields);
+                format!("json: cannot unmarshal {found} into Go struct field {owner}.{fields} of type {name}")
+            }
+            _ => format!("json: cannot unmarshal {found} into Go value of type {name}"),
+        }
+    }
+
+    /// Keeps the first mismatch and goes on, as the JSON decoder does; the converter stops.
+    fn save(&mut self, sentence: String) -> Result<(), String> {
+        match self.words {
+            Words::Converter => Err(sentence),
+            Words::Json => {
+                self.first_mismatch.get_or_insert(sentence);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What the converter says of a value that does not fit a type.
+fn converter_sentence(name: &str, value: &Value) -> String {
+    let found = match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    };
+    match name {
+        "string" if found == "int64" => "cannot convert int64 to string".to_owned(),
+        "int32" | "int64" if matches!(found, "int64" | "float64") => format!("cannot convert {found} to {name}"),
+        "string" | "bool" | "int32" | "int64" | "float64" => format!("unrecognized type: {name}"),
+        _ if name.starts_with("[]") => format!("cannot restore slice from {found}"),
+        _ if name.starts_with("map[") => format!("cannot restore map from {found}"),
+        _ => format!("cannot restore struct from: {found}"),
+    }
+}
+
+/// A float that Go would print without a point.
+fn whole(number: &Number) -> Option<i64> {
+    let float = number.as_f64().filter(|_| number.is_f64())?;
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
+    (float.fract() == 0.0 && float.abs() < 9e18).then_some(float as i64)
+}
+
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,500 @@
+//! JSON text to a value: keeps the last of duplicate keys and says that there were some, refuses with the words of Go's
+//! decoder, which clients see and compare.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// A parsed document.
+#[derive(Debug)]
+pub struct Document {
+    pub value: Value,
+    /// Some object had a key twice; [`duplicates`] finds which.
+    pub has_duplicates: bool,
+}
+
+/// Parses a whole text. The error is what Go says about it.
+pub fn parse(text: &[u8]) -> Result<Document, String> {
+    let mut has_duplicates = false;
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let parsed = Tree { has_duplicates: &mut has_duplicates }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value));
+    match parsed {
+        Ok(value) => Ok(Document { value, has_duplicates }),
+        Err(_) => lenient(text),
+    }
+}
+
+/// What serde_json refused: with Go's reason, or after all accepted, where Go accepts more (bytes that are no UTF-8
+/// and lone surrogates become U+FFFD).
+fn lenient(text: &[u8]) -> Result<Document, String> {
+    Scanner::new(text).check()?;
+    let repaired = repair(text);
+    let mut has_duplicates = false;
+    let mut deserializer = serde_json::Deserializer::from_str(&repaired);
+    match (Tree { has_duplicates: &mut has_duplicates }).deserialize(&mut deserializer) {
+        Ok(value) => Ok(Document { value, has_duplicates }),
+        Err(error) if error.to_string().starts_with("recursion limit") => Err("exceeded max depth".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Replaces what is no UTF-8 and `\uD8xx` halves that stand alone.
+fn repair(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    let mut at = 0;
+    let unit = |at: usize| {
+        let digits = text.get(at + 2..at + 6).filter(|_| bytes[at] == b'\\' && bytes.get(at + 1) == Some(&b'u'));
+        digits.and_then(|digits| u16::from_str_radix(digits, 16).ok())
+    };
+    while at < bytes.len() {
+        if bytes[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match unit(at) {
+            Some(0xd800..=0xdbff) if at + 6 < bytes.len() && matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
+            Some(0xd800..=0xdfff) => {
+                out.push_str(&text[from..at]);
+                out.push_str("\\ufffd");
+                at += 6;
+                from = at;
+            }
+            _ => at += 2,
+        }
+    }
+    out.push_str(&text[from.min(text.len())..]);
+    out
+}
+
+/// The first of each run of duplicate keys, in the order of the text, as paths: `spec.containers[0].image`.
+///
+/// Only called for documents that have some: a second reading is cheaper than keeping a path while parsing.
+pub fn duplicates(text: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut path = String::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    // The text parsed before; what went wrong now cannot be a new error.
+    let _ = Paths { path: &mut path, found: &mut found, all: false }.deserialize(&mut deserializer);
+    found
+}
+
+/// The path of every key of a document, in order.
+pub fn key_paths(text: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut path = String::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let _ = Paths { path: &mut path, found: &mut found, all: true }.deserialize(&mut deserializer);
+    found
+}
+
+/// Builds a value and notices duplicate keys.
+struct Tree<'a> {
+    has_duplicates: &'a mut bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Tree { has_duplicates: self.has_duplicates })? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(Tree { has_duplicates: self.has_duplicates })?;
+            if map.insert(key, value).is_some() {
+                *self.has_duplicates = true;
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// Walks a document and notes where keys stand, all of them or those that stand twice.
+struct Paths<'a> {
+    path: &'a mut String,
+    found: &'a mut Vec<String>,
+    all: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Paths<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Paths<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let length = self.path.len();
+        for index in 0.. {
+            self.path.push_str(&format!("[{index}]"));
+            let more = items.next_element_seed(Paths { path: self.path, found: self.found, all: self.all })?.is_some();
+            self.path.truncate(length);
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let length = self.path.len();
+        let mut seen = std::collections::HashSet::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if length > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(&key);
+            let is_new = seen.insert(key);
+            if self.all || (!is_new && !self.found.contains(self.path)) {
+                self.found.push(self.path.clone());
+            }
+            entries.next_value_seed(Paths { path: self.path, found: self.found, all: self.all })?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+}
+
+/// Deeper documents are refused, as Go refuses them (there at 10 000; here where the parser stops).
+const DEPTH_MAX: usize = 127;
+
+/// Finds the first place where a text stops being JSON, and says so as Go does.
+struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+const END: &str = "unexpected end of JSON input";
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a [u8]) -> Self {
+        Scanner { text, at: 0 }
+    }
+
+    fn check(mut self) -> Result<(), String> {
+        self.value(0)?;
+        self.space();
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.unexpected("after top-level value")),
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    fn unexpected(&self, context: &str) -> String {
+        match self.peek() {
+            None => END.to_owned(),
+            Some(byte) => format!("invalid character {} {context}", quote_byte(byte)),
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<(), String> {
+        self.space();
+        match self.peek() {
+            Some(b'{' | b'[') if depth >= DEPTH_MAX => Err("exceeded max depth".to_owned()),
+            Some(b'{') => self.object(depth),
+            Some(b'[') => self.array(depth),
+            Some(b'"') => self.string(),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.literal("true"),
+            Some(b'f') => self.literal("false"),
+            Some(b'n') => self.literal("null"),
+            _ => Err(self.unexpected("looking for beginning of value")),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<(), String> {
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.space();
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected("looking for beginning of object key string"));
+            }
+            self.string()?;
+            self.space();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected("after object key"));
+            }
+            self.at += 1;
+            self.value(depth + 1)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.unexpected("after object key:value pair")),
+            }
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<(), String> {
+        self.at += 1;
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.value(depth + 1)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.unexpected("after array element")),
+            }
+        }
+    }
+
+    fn string(&mut self) -> Result<(), String> {
+        self.at += 1;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    match self.peek() {
+                        Some(b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"') => self.at += 1,
+                        Some(b'u') => {
+                            self.at += 1;
+                            for _ in 0..4 {
+                                if !self.peek().is_some_and(|b| b.is_ascii_hexdigit()) {
+                                    return Err(self.unexpected("in \\u hexadecimal character escape"));
+                                }
+                                self.at += 1;
+                            }
+                        }
+                        _ => return Err(self.unexpected("in string escape code")),
+                    }
+                }
+                Some(0..0x20) | None => return Err(self.unexpected("in string literal")),
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<(), String> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return Err(self.unexpected("in numeric literal")),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
+                return Err(self.unexpected("after decimal point in numeric literal"));
+            }
+            self.digits();
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
+                return Err(self.unexpected("in exponent of numeric literal"));
+            }
+            self.digits();
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) {
+        while self.peek().is_some_and(|b| b.is_ascii_digit()) {
+            self.at += 1;
+        }
+    }
+
+    fn literal(&mut self, word: &'static str) -> Result<(), String> {
+        for expected in word.bytes() {
+            if self.peek() != Some(expected) {
+                let context = format!("in literal {word} (expecting {})", quote_byte(expected));
+                return Err(self.unexpected(&context));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+}
+
+/// A byte as Go's error quotes it: each byte as the character of its number.
+fn quote_byte(byte: u8) -> String {
+    match byte {
+        b'\'' => r"'\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        b'\\' => r"'\\'".to_owned(),
+        b'\n' => r"'\n'".to_owned(),
+        b'\r' => r"'\r'".to_owned(),
+        b'\t' => r"'\t'".to_owned(),
+        0x07 => r"'\a'".to_owned(),
+        0x08 => r"'\b'".to_owned(),
+        0x0b => r"'\v'".to_owned(),
+        0x0c => r"'\f'".to_owned(),
+        0..0x20 | 0x7f => format!("'\\x{byte:02x}'"),
+        0x80..=0xa0 | 0xad => format!("'\\u{byte:04x}'"),
+        _ => format!("'{}'", char::from(byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        parse(text.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn refusals_read_like_gos() {
+        for (text, wanted) in [
+            ("", "unexpected end of JSON input"),
+            ("{", "unexpected end of JSON input"),
+            ("hello", "invalid character 'h' looking for beginning of value"),
+            ("{\"a\":}", "invalid character '}' looking for beginning of value"),
+            ("{} trailing", "invalid character 't' after top-level value"),
+            ("nope", "invalid character 'o' in literal null (expecting 'u')"),
+            ("{nope", "invalid character 'n' looking for beginning of object key string"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("{\"a\" 1}", "invalid character '1' after object key"),
+            ("{\"a\":1 \"b\":2}", "invalid character '\"' after object key:value pair"),
+            ("\"\\x\"", "invalid character 'x' in string escape code"),
+            ("1.", "unexpected end of JSON input"),
+            ("-x", "invalid character 'x' in numeric literal"),
+        ] {
+            assert_eq!(refusal(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_last_duplicate_wins_and_all_are_named() {
+        let text = br#"{"metadata":{"name":"a","name":"b"},"list":[{},{"x":1,"x":2,"x":3}],"data":{"k":1}}"#;
+        let document = parse(text).unwrap();
+        assert!(document.has_duplicates);
+        assert_eq!(document.value["metadata"]["name"], "b");
+        assert_eq!(duplicates(text), ["metadata.name", "list[1].x"]);
+        assert!(!parse(b"{\"a\":{\"a\":1}}").unwrap().has_duplicates);
+    }
+
+    #[test]
+    fn what_is_no_unicode_is_replaced() {
+        assert_eq!(parse(b"\"a\xffb\"").unwrap().value, "a\u{fffd}b");
+        assert_eq!(parse(br#""a\ud800b""#).unwrap().value, "a\u{fffd}b");
+        assert_eq!(parse(br#""\ud83d\ude00""#).unwrap().value, "😀");
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = "[".repeat(100_000);
+        assert_eq!(refusal(&deep), "exceeded max depth");
+        let closed = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+        assert_eq!(refusal(&closed), "exceeded max depth");
+    }
+}

@@ -1,0 +1,283 @@
+//! A request's body to an object, as the reference's decoding would have it.
+//!
+//! - [`json`], [`yaml`]: the text, with Go's refusals
+//! - `coerce`: what decoding into the reference's structs does to a document
+//! - `time`, `quantity`, `base64`: scalars with a form of their own
+
+mod base64;
+pub(crate) mod coerce;
+pub mod json;
+mod quantity;
+mod time;
+pub mod yaml;
+
+use machinery::{GroupVersion, GroupVersionKind, Status};
+use serde_json::Value;
+
+use crate::facts::{Type, Types};
+use coerce::Words;
+
+/// The form of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    Json,
+    Yaml,
+}
+
+/// What to do about unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+impl FieldValidation {
+    /// Reads the query parameter; an empty one means `Warn`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "" | "Warn" => Some(FieldValidation::Warn),
+            "Ignore" => Some(FieldValidation::Ignore),
+            "Strict" => Some(FieldValidation::Strict),
+            _ => None,
+        }
+    }
+}
+
+/// An object in its normal form.
+#[derive(Debug)]
+pub struct Decoded {
+    pub value: Value,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+/// Why a body is no object of the kind. All of these are the client's fault (400).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Not even its kind could be read.
+    Unrecognized { message: String },
+    /// It says what it is, but cannot be read as that.
+    Malformed { found: GroupVersionKind, message: String },
+    /// Fine, but for another version of the API.
+    Version { found: GroupVersion, expected: GroupVersion },
+}
+
+impl DecodeError {
+    /// What is wrong, without what was expected: DELETE answers with this alone.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            DecodeError::Unrecognized { message } | DecodeError::Malformed { message, .. } => message.clone(),
+            DecodeError::Version { found, expected } => {
+                format!("the API version in the data ({found}) does not match the expected API version ({expected})")
+            }
+        }
+    }
+
+    /// The answer to a POST or PUT of `body` where an object of `kind` was expected.
+    #[must_use]
+    pub fn to_status(&self, kind: &str, body: &[u8]) -> Status {
+        let message = self.message();
+        Status::bad_request(match self {
+            DecodeError::Unrecognized { .. } => {
+                format!("the object provided is unrecognized (must be of type {kind}): {message} ({})", summary(body))
+            }
+            DecodeError::Malformed { found, .. } => {
+                format!("{} in version {:?} cannot be handled as a {kind}: {message}", found.kind, found.version)
+            }
+            DecodeError::Version { .. } => message,
+        })
+    }
+}
+
+/// The beginning of a body: as it is if it looks like JSON, in hexadecimal otherwise.
+fn summary(body: &[u8]) -> String {
+    const LENGTH: usize = 30;
+    let start = &body[..body.len().min(LENGTH)];
+    let dots = if body.len() > LENGTH { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{dots}", String::from_utf8_lossy(start)),
+        Some(_) => {
+            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{dots}")
+        }
+    }
+}
+
+/// A text with what strict decoding has to say about its keys.
+struct Parsed {
+    value: Value,
+    /// `duplicate field "data.k"`, or the YAML parser's words; in order.
+    duplicates: Vec<String>,
+    /// In YAML the duplicates are one error of several lines.
+    yaml: bool,
+}
+
+fn parse(body: &[u8], media: Media, wants_duplicates: bool) -> Result<Parsed, String> {
+    match media {
+        Media::Json => {
+            let document =
+                json::parse(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+            let duplicates =
+                if document.has_duplicates && wants_duplicates { json::duplicates(body) } else { Vec::new() };
+            let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
+            Ok(Parsed { value: document.value, duplicates, yaml: false })
+        }
+        Media::Yaml => {
+            let mut document = yaml::parse(body)?;
+            // The reference turns YAML into JSON first, which sorts it: what comes first is refused first.
+            document.value.sort_all_objects();
+            Ok(Parsed { value: document.value, duplicates: document.duplicates, yaml: true })
+        }
+    }
+}
+
+/// Decodes the body of a POST or PUT for an endpoint that speaks `gvk`, whose type is `ty`.
+///
+/// The object comes out with kind and apiVersion, in its normal form: see [`normalise`]. Defaults are not applied.
+pub fn decode(
+    ty: &Type,
+    gvk: &GroupVersionKind,
+    body: &[u8],
+    media: Media,
+    validation: FieldValidation,
+) -> Result<Decoded, DecodeError> {
+    let strict = validation != FieldValidation::Ignore;
+    let parsed = parse(body, media, strict).map_err(|message| DecodeError::Unrecognized { message })?;
+    let mut value = parsed.value;
+    let found = kind_of(&value, gvk)?;
+    if found != *gvk {
+        return Err(other_kind(found, gvk));
+    }
+    let findings = coerce::coerce(ty, &mut value, Words::Json)
+        .map_err(|message| DecodeError::Malformed { found: found.clone(), message })?;
+    name(&mut value, gvk);
+    let mut warnings = Vec::new();
+    if strict && (!parsed.duplicates.is_empty() || !findings.unknown.is_empty()) {
+        let complaints = complaints(body, parsed.duplicates, parsed.yaml, &findings.unknown);
+        if validation == FieldValidation::Strict {
+            let message = format!("strict decoding error: {}", complaints.join(", "));
+            return Err(DecodeError::Malformed { found, message });
+        }
+        // A header cannot carry line breaks.
+        warnings = complaints.into_iter().filter(|text| !text.contains('\n')).collect();
+    }
+    Ok(Decoded { value, warnings })
+}
+
+/// Duplicate and unknown fields as one list, in the order of the document.
+pub(crate) fn complaints(body: &[u8], duplicates: Vec<String>, yaml: bool, unknown: &[String]) -> Vec<String> {
+    let mut unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    if yaml {
+        let mut all = Vec::new();
+        if !duplicates.is_empty() {
+            all.push(format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  ")));
+        }
+        all.append(&mut unknown);
+        return all;
+    }
+    if duplicates.is_empty() {
+        return unknown;
+    }
+    // Both kinds at once are rare: a third reading of the text gives their common order.
+    let order = json::key_paths(body);
+    let place = |complaint: &String| {
+        let path = complaint.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"'));
+        let is_duplicate = complaint.starts_with("duplicate");
+        let mut places = order.iter().enumerate().filter(|(_, p)| *p == path).map(|(at, _)| at);
+        let first = places.next();
+        if is_duplicate { places.next().or(first) } else { first }
+    };
+    let mut all: Vec<String> = duplicates.into_iter().chain(unknown).collect();
+    all.sort_by_key(|complaint| place(complaint).unwrap_or(usize::MAX));
+    all
+}
+
+/// The kind a document claims to be; what it leaves out is taken from the endpoint.
+fn kind_of(value: &Value, gvk: &GroupVersionKind) -> Result<GroupVersionKind, DecodeError> {
+    const TARGET: &str =
+        r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let refuse = |message: String| {
+        Err(DecodeError::Unrecognized { message: format!("couldn't get version/kind; json parse error: {message}") })
+    };
+    let word = match value {
+        Value::Object(_) | Value::Null => None,
+        Value::Array(_) => Some("array"),
+        Value::String(_) => Some("string"),
+        Value::Number(_) => Some("number"),
+        Value::Bool(_) => Some("bool"),
+    };
+    if let Some(word) = word {
+        return refuse(format!("json: cannot unmarshal {word} into Go value of type {TARGET}"));
+    }
+    let mut texts = ["", ""];
+    for (text, key) in texts.iter_mut().zip(["apiVersion", "kind"]) {
+        match value.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(found)) => *text = found,
+            Some(other) => {
+                let word = match other {
+                    Value::Array(_) => "array",
+                    Value::Object(_) => "object",
+                    Value::Bool(_) => "bool",
+                    _ => "number",
+                };
+                return refuse(format!("json: cannot unmarshal {word} into Go struct field .{key} of type string"));
+            }
+        }
+    }
+    let [api_version, kind] = texts;
+    let Some(version) = GroupVersion::parse(api_version) else {
+        return Err(DecodeError::Unrecognized { message: format!("unexpected GroupVersion string: {api_version}") });
+    };
+    let version = if api_version.is_empty() { gvk.group_version() } else { version };
+    let kind = if kind.is_empty() { &*gvk.kind } else { kind };
+    Ok(GroupVersionKind::new(version.group, version.version, kind))
+}
+
+fn other_kind(found: GroupVersionKind, expected: &GroupVersionKind) -> DecodeError {
+    if found.kind == expected.kind {
+        return DecodeError::Version { found: found.group_version(), expected: expected.group_version() };
+    }
+    let message = if Types::get().kind(&found).is_some() {
+        let package = match &*expected.group {
+            "" => "core",
+            group => group.split('.').next().unwrap_or(group),
+        };
+        format!("converting ({}.{}) to ({package}.{}): unknown conversion", found.version, found.kind, expected.kind)
+    } else {
+        let version = found.group_version();
+        format!(
+            "no kind {:?} is registered for version {:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            found.kind,
+            version.to_string()
+        )
+    };
+    DecodeError::Malformed { found, message }
+}
+
+/// Writes kind and apiVersion where they belong: first.
+fn name(value: &mut Value, gvk: &GroupVersionKind) {
+    let Value::Object(map) = value else { return };
+    let version = gvk.group_version().to_string();
+    if map.get("kind").is_some_and(|k| *k == *gvk.kind) && map.get("apiVersion").is_some_and(|v| *v == version) {
+        return;
+    }
+    map.shift_insert(0, "kind".to_owned(), Value::String(gvk.kind.clone()));
+    map.shift_insert(1, "apiVersion".to_owned(), Value::String(version));
+}
+
+/// Brings an object into the form in which the reference would write it, in place: fields in the order of the wire,
+/// nothing that is left out when empty, everything that is always shown, one form for quantities and times.
+///
+/// The error is the words of a decoder about a value of the wrong type. Unknown fields are dropped; their paths are returned.
+pub fn normalise(ty: &Type, value: &mut Value) -> Result<Vec<String>, String> {
+    coerce::coerce(ty, value, Words::Json).map(|findings| findings.unknown)
+}
+
+#[cfg(test)]
+mod tests;
