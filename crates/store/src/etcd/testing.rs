@@ -1,5 +1,7 @@
 //! Real etcd processes for tests, on loopback, gone when dropped.
 
+mod users;
+
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -12,6 +14,8 @@ use tokio::time::Instant;
 use super::cluster::{Cluster, unary, with_metadata};
 use super::messages::{StatusRequest, StatusResponse, path};
 use super::{EtcdOptions, EtcdStore};
+
+pub use users::{User, switch_on_users};
 
 /// Where the workspace keeps the tools its tests need; `cargo xtask test` fills it.
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools");
@@ -69,6 +73,28 @@ impl EtcdServer {
     pub fn start_with(scheme: &str, arguments: &[&str]) -> EtcdServer {
         let mut server = EtcdServer::unstarted("solo", scheme, arguments);
         server.launch(&format!("solo={}", server.peer_url));
+        server
+    }
+
+    /// A cluster of one with the content of a snapshot.
+    pub async fn restore(snapshot: &Path) -> EtcdServer {
+        let mut server = EtcdServer::unstarted("solo", "http", &[]);
+        let cluster = format!("solo={}", server.peer_url);
+        let etcd = std::fs::canonicalize(binary()).expect("the path of etcd");
+        // Versions 3.4 and 3.5 restore with etcdctl, later ones only with etcdutl.
+        let tool = ["etcdutl", "etcdctl"].map(|tool| etcd.with_file_name(tool)).into_iter().find(|tool| tool.is_file());
+        let restored = Command::new(tool.expect("etcdutl or etcdctl is beside etcd"))
+            .args(["snapshot", "restore"])
+            .arg(snapshot)
+            .arg("--data-dir")
+            .arg(server.folder.path().join("data"))
+            .args(["--name", "solo", "--initial-cluster", &cluster])
+            .args(["--initial-advertise-peer-urls", &server.peer_url])
+            .output()
+            .expect("the tool of etcd starts");
+        assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+        server.launch(&cluster);
+        server.connect(EtcdOptions { compaction: false, ..EtcdOptions::new([&server.url]) }).await;
         server
     }
 
