@@ -9,12 +9,9 @@
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 //! - [`strategy`]: what a kind does with an object on its way in
 
-<<<<<<< HEAD
 pub mod columns;
 pub mod defaults;
-=======
 pub mod decode;
->>>>>>> 77738fa (Decode bodies into normal objects with the reference's refusals and warnings)
 pub mod discovery;
 pub mod facts;
 pub mod kind;

@@ -5,13 +5,10 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-<<<<<<< HEAD
 #[path = "recordings/columns.rs"]
 mod columns;
-=======
 #[path = "recordings/decode.rs"]
 mod decode;
->>>>>>> 77738fa (Decode bodies into normal objects with the reference's refusals and warnings)
 #[path = "recordings/discovery.rs"]
 mod discovery;
 
