@@ -121,7 +121,7 @@ impl ResponseBody {
 
     /// The bytes of a body that is one piece; for metrics.
     #[must_use]
-    pub fn len(&self) -> Option<usize> {
+    pub fn whole_len(&self) -> Option<usize> {
         match &self.content {
             Content::Empty => Some(0),
             Content::Whole(chunk) => Some(chunk.remaining()),
@@ -149,7 +149,7 @@ impl ResponseBody {
 
 impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ResponseBody").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("ResponseBody").field("whole_len", &self.whole_len()).finish_non_exhaustive()
     }
 }
 
@@ -162,11 +162,11 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.len() == Some(0)
+        self.whole_len() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.len().map_or_else(SizeHint::default, |len| SizeHint::with_exact(len as u64))
+        self.whole_len().map_or_else(SizeHint::default, |len| SizeHint::with_exact(len as u64))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -143,7 +143,13 @@ async fn handshake(
     metrics: &Metrics,
 ) -> Option<Secured> {
     let mut peer = peer(&stream, address);
-    let accepting = tls.acceptor.accept(stream).into_fallible();
+    let accepting = async {
+        if speaks_plain_http(&stream).await {
+            tell_plain(stream).await;
+            return Err(std::io::Error::other("plain HTTP"));
+        }
+        tls.acceptor.accept(stream).await
+    };
     match tokio::time::timeout(limits.handshake_timeout, accepting).await {
         Ok(Ok(stream)) => {
             let session = stream.get_ref().1;
@@ -154,16 +160,9 @@ async fn handshake(
             peer.certificate = tls.client(session);
             Some((stream, peer, protocol))
         }
-        Ok(Err((error, mut stream))) => {
+        Ok(Err(error)) => {
             metrics.handshakes_failed.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%address, %error, "TLS handshake failed");
-            let plain = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()).is_some_and(|error| {
-                matches!(error, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))
-            });
-            if plain {
-                let _ = tokio::time::timeout(limits.handshake_timeout, stream.write_all(PLAIN_ON_TLS)).await;
-                let _ = stream.shutdown().await;
-            }
             None
         }
         Err(_) => {
@@ -171,6 +170,26 @@ async fn handshake(
             metrics.refused("handshake_timeout_seconds");
             tracing::debug!(%address, "TLS handshake took too long");
             None
+        }
+    }
+}
+
+/// A TLS handshake begins with byte 22, a request with a capital letter.
+async fn speaks_plain_http(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    matches!(stream.peek(&mut first).await, Ok(1)) && first[0].is_ascii_uppercase()
+}
+
+async fn tell_plain(mut stream: TcpStream) {
+    let _ = stream.write_all(PLAIN_ON_TLS).await;
+    let _ = stream.shutdown().await;
+    // Read what was asked, or closing would reset the connection before the answer is seen.
+    let mut asked = [0; 4096];
+    let mut left: usize = 64 * 1024;
+    while let Ok(count @ 1..) = stream.read(&mut asked).await {
+        left = left.saturating_sub(count);
+        if left == 0 {
+            return;
         }
     }
 }

@@ -1,0 +1,93 @@
+//! Who a connection is, which protocol it speaks, and what becomes of those that never say.
+
+use std::time::Duration;
+
+use server::certs::{self, Pki};
+use server::limits::Limits;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::world::{PATIENCE, World, eventually};
+
+#[tokio::test]
+async fn client_certificates_name_the_user() {
+    let world = World::start().await;
+    let stranger = Pki::in_memory(&[], jiff::Timestamp::now()).unwrap().admin;
+    for (leaf, expected) in
+        [(Some(&world.pki.admin), "kubernetes-admin"), (Some(&stranger), "stranger"), (None, "nobody")]
+    {
+        let mut stream = world.connect(leaf, &["http/1.1"]).await;
+        stream.write_all(b"GET /who HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with(&format!("\r\n\r\n{expected}")), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_serving_certificate_is_not_for_clients() {
+    let world = World::start().await;
+    let mut stream = world.connect(Some(&world.pki.serving), &["http/1.1"]).await;
+    stream.write_all(b"GET /who HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("stranger"), "{answer}");
+}
+
+#[tokio::test]
+async fn clients_added_to_the_directory_are_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = jiff::Timestamp::now();
+    let pki = Pki::open(dir.path(), &[], now).unwrap();
+    let alice = certs::issue_client(dir.path(), "alice", &["devs"], now).unwrap();
+    let user = server::authentication::certificate::user(&alice.chain().unwrap()[0]).unwrap();
+    assert_eq!((user.name.as_str(), user.groups[0].as_str()), ("alice", "devs"));
+    drop(pki);
+}
+
+#[tokio::test]
+async fn alpn_chooses_the_protocol() {
+    let world = World::start().await;
+    for (offered, chosen) in [(&["h2", "http/1.1"][..], Some("h2")), (&["http/1.1"], Some("http/1.1")), (&[], None)] {
+        let stream = world.connect(None, offered).await;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), chosen.map(str::as_bytes));
+    }
+}
+
+#[tokio::test]
+async fn plain_http_on_the_tls_port_is_told_so() {
+    let world = World::start().await;
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.0 400 Bad Request\r\n"), "{answer}");
+    assert!(answer.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_is_given_up() {
+    let world = World::with(Limits { handshake_timeout: Duration::from_millis(100), ..Limits::default() }).await;
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 16])).await.expect("the end");
+    assert!(matches!(ended, Ok(0) | Err(_)));
+    eventually("its place is free", || world.metrics.connections.taken() == 0).await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_a_place() {
+    let world = World::with(Limits { connections_max: 1, ..Limits::default() }).await;
+    let mut first = world.http1().await;
+    first.get("/who").await;
+    first.until("kubernetes-admin").await;
+    let connecting = TcpStream::connect(world.address).await.unwrap();
+    let waiting = tokio::spawn({
+        let tls = world.tls(None, &[]);
+        async move { tls.connect("localhost".try_into().unwrap(), connecting).await.unwrap() }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished(), "the place is taken");
+    drop(first);
+    tokio::time::timeout(PATIENCE, waiting).await.expect("a place became free").unwrap();
+}
