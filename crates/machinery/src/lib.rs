@@ -4,6 +4,7 @@
 //! store, the cache, the server and the tests can all use it without pulling each other in.
 
 pub mod accept;
+pub mod age;
 pub mod continue_token;
 pub mod encoded;
 pub mod field_error;
@@ -11,6 +12,7 @@ pub mod fields;
 pub mod go_json;
 pub mod go_text;
 pub mod gvk;
+pub mod int_or_string;
 pub mod label_selector;
 pub mod labels;
 pub mod media;
@@ -18,9 +20,12 @@ pub mod names;
 pub mod object_meta;
 pub mod options;
 pub mod peek;
+pub mod quantity;
 pub mod query;
+pub mod random_name;
 pub mod revision;
 pub mod status;
+pub mod timestamp;
 
 pub use field_error::{FieldError, Path};
 pub use gvk::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
