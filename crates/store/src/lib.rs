@@ -14,6 +14,8 @@ pub mod error;
 pub mod key;
 pub mod retention;
 
+#[cfg(feature = "embedded")]
+pub mod embedded;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 #[cfg(feature = "memory")]

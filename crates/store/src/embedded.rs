@@ -1,0 +1,395 @@
+//! The default engine: SQLite in a directory, one writer thread, acknowledged after the sync.
+//!
+//! - [`schema`](self): tables, pragmas, who may open the file; `docs/storage-format.md` has a worked example
+//! - `writer`: the thread that groups waiting writes into one synced transaction
+//! - `ledger`: what that thread knows without asking the disk
+//! - `compaction`: forgetting history in small steps
+//! - `keeper`: the thread that copies the write-ahead log into the file
+//! - `reader`: gets, lists and catching up of watches
+//! - `tail`: the last changes in memory, for live watches
+//! - `row`, `fault`, `lock`, `backup`: checksums, errors, exclusion, copies
+
+mod backup;
+mod compaction;
+mod fault;
+mod keeper;
+mod ledger;
+mod lock;
+mod reader;
+mod row;
+mod schema;
+mod session;
+mod tail;
+mod writer;
+
+pub use backup::{Restored, restore, verify};
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use machinery::Revision;
+use parking_lot::{Mutex, RwLock};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture, VALUE_BYTES_MAX};
+use crate::entry::{Entry, Snapshot};
+use crate::error::{EngineError, OpenError, ReadError, WatchError, WriteError};
+use crate::feed::{self, Announced, Log};
+use crate::key::{Key, Prefix};
+use crate::retention::Retention;
+
+use fault::{Fault, Outcome};
+use keeper::Checkpoints;
+use ledger::{Floors, Ledger};
+use lock::DirectoryLock;
+use reader::{Readers, closed};
+use tail::Tail;
+use writer::{Command, Write, Writer};
+
+/// Writes that may wait for the writer; a caller beyond that waits to be let in.
+const COMMANDS_MAX: usize = 1024;
+
+/// What an acknowledgement means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The write is on the disk: it survives the loss of power.
+    #[default]
+    Full,
+    /// The write is with the operating system: it survives the end of the process, not the loss of power. After such
+    /// a loss the store opens in an earlier state, skips ahead in its revisions and makes every client list again.
+    Relaxed,
+}
+
+impl Durability {
+    fn synchronous(self) -> &'static str {
+        match self {
+            Durability::Full => "FULL",
+            Durability::Relaxed => "NORMAL",
+        }
+    }
+}
+
+/// Where the time comes from. Only retention asks.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+#[derive(Clone)]
+pub struct EmbeddedOptions {
+    /// The data directory; made if it is missing.
+    pub dir: PathBuf,
+    pub durability: Durability,
+    pub retention: Retention,
+    pub value_bytes_max: usize,
+    /// How many reads go on at the same time.
+    pub readers: usize,
+    /// How many of the last changes stay in memory for live watches, and how many bytes of values.
+    pub tail_changes_max: usize,
+    pub tail_bytes_max: usize,
+    pub clock: Clock,
+}
+
+impl EmbeddedOptions {
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        EmbeddedOptions {
+            dir: dir.into(),
+            durability: Durability::Full,
+            retention: Retention::default(),
+            value_bytes_max: VALUE_BYTES_MAX,
+            readers: 4,
+            tail_changes_max: 4096,
+            tail_bytes_max: 8 * 1024 * 1024,
+            clock: Arc::new(SystemTime::now),
+        }
+    }
+}
+
+/// A store in a directory of this machine.
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+    readers: Arc<Readers>,
+    commands: mpsc::Sender<Command>,
+    value_bytes_max: usize,
+    /// Joined when the store is closed or dropped, so that the directory is free afterwards.
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the writer tells everyone else.
+struct Shared {
+    database: PathBuf,
+    durability: Durability,
+    tail: RwLock<Tail>,
+    floors: RwLock<Floors>,
+    stats: Mutex<Stats>,
+    announced: watch::Sender<Announced>,
+    readers: Arc<Readers>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store of a directory, or starts one. Blocks for as long as it takes to read the index of all keys.
+    pub fn open(options: EmbeddedOptions) -> Result<Self, OpenError> {
+        make_directory(&options.dir)?;
+        let lock = Arc::new(DirectoryLock::take(&options.dir)?);
+        let database = schema::database(&options.dir);
+        make_private(&database)?;
+        let connection = schema::open_writer(&database, options.durability)?;
+        let opened = session::begin(&connection, options.durability).and_then(|()| {
+            let ledger = Ledger::load(&connection)?;
+            let mark: Option<i64> = connection.query_row("SELECT max(unix_ms) FROM marks", (), |row| row.get(0))?;
+            Ok((ledger, mark.unwrap_or(0)))
+        });
+        let (ledger, last_mark_unix_ms) = opened.map_err(|fault| fault.opening(&database))?;
+
+        let revision = ledger.state.revision;
+        let readers = Arc::new(Readers::new(database.clone(), options.readers, lock.clone()));
+        let shared = Arc::new(Shared {
+            database: database.clone(),
+            durability: options.durability,
+            tail: RwLock::new(Tail::new(revision, options.tail_changes_max, options.tail_bytes_max)),
+            floors: RwLock::new(ledger.floors()),
+            stats: Mutex::new(ledger.stats()),
+            announced: watch::Sender::new(Announced { revision, closed: false }),
+            readers: readers.clone(),
+        });
+        let (commands, received) = mpsc::channel(COMMANDS_MAX);
+        let threads = |error: std::io::Error| EngineError::new(format!("no thread for the store: {error}"));
+        let checkpoints =
+            Checkpoints::start(database, commands.downgrade(), options.retention.interval).map_err(threads)?;
+        let value_bytes_max = options.value_bytes_max;
+        let writer = Writer {
+            connection,
+            ledger,
+            shared: shared.clone(),
+            options,
+            commands: received,
+            checkpoints,
+            last_mark_unix_ms,
+            lock,
+        };
+        let writer = std::thread::Builder::new().name("store-writer".to_owned()).spawn(|| writer.run());
+        let writer = Mutex::new(Some(writer.map_err(threads)?));
+        Ok(EmbeddedStore { shared, readers, commands, value_bytes_max, writer })
+    }
+
+    async fn write(&self, key: Key, value: Option<Bytes>, expected: Option<Revision>) -> Result<Revision, WriteError> {
+        if let Some(bytes) = value.as_ref().map(Bytes::len).filter(|bytes| *bytes > self.value_bytes_max) {
+            return Err(WriteError::TooLarge { bytes, max: self.value_bytes_max });
+        }
+        let (answer, answered) = oneshot::channel();
+        let write = Write { key, value, expected, answer };
+        self.commands.send(Command::Write(write)).await.map_err(|_| closed())?;
+        // No answer: the writer ended before it came to this write.
+        answered.await.unwrap_or_else(|_| Err(closed().into()))
+    }
+
+    fn announced(&self) -> Result<Revision, EngineError> {
+        let Announced { revision, closed: is_closed } = *self.shared.announced.borrow();
+        if is_closed { Err(closed()) } else { Ok(revision) }
+    }
+
+    /// Waits until `revision`, which a read has seen on disk, is acknowledged to its writer too: a matter of
+    /// microseconds, without which a watch from what was just read could be refused as the future.
+    async fn settle(&self, revision: Revision) -> Result<(), EngineError> {
+        let mut announced = self.shared.announced.subscribe();
+        let settled = announced.wait_for(|announced| announced.closed || announced.revision >= revision).await;
+        settled.map(drop).map_err(|_| closed())
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        // The writer ends when nobody can send; this is the last sender but for the keeper's weak one.
+        let (commands, _) = mpsc::channel(1);
+        self.commands = commands;
+        if let Some(writer) = self.writer.get_mut().take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the thread that writes the store panicked");
+        }
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Result<Option<Entry>, ReadError>> {
+        Box::pin(async move {
+            self.announced()?;
+            let key = key.clone();
+            let entry = self.readers.read(move |connection| reader::get(connection, &key)).await??;
+            if let Some(entry) = &entry {
+                self.settle(entry.revision).await?;
+            }
+            Ok(entry)
+        })
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<Snapshot, ReadError>> {
+        Box::pin(async move {
+            let current = self.announced()?;
+            if let Some(asked) = query.at.filter(|asked| *asked > current) {
+                return Err(ReadError::Future { asked, current });
+            }
+            let snapshot = self.readers.read(move |connection| reader::list(connection, &query, current)).await???;
+            self.settle(snapshot.revision).await?;
+            Ok(snapshot)
+        })
+    }
+
+    fn create(&self, key: Key, value: Bytes) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.write(key, Some(value), None))
+    }
+
+    fn update(&self, key: Key, value: Bytes, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.write(key, Some(value), Some(expected)))
+    }
+
+    fn delete(&self, key: Key, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(self.write(key, None, Some(expected)))
+    }
+
+    fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>> {
+        Box::pin(async move {
+            let current = self.announced()?;
+            if after > current {
+                return Err(WatchError::Future { asked: after, current });
+            }
+            let oldest = self.shared.floors.read().of(&prefix);
+            if after < oldest {
+                return Err(WatchError::Compacted { asked: after, oldest });
+            }
+            Ok(feed::changes(self.shared.clone(), self.shared.announced.subscribe(), prefix, after))
+        })
+    }
+
+    fn compact(&self, at: Revision) -> StoreFuture<'_, Result<(), ReadError>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.commands.send(Command::Compact { at, answer }).await.map_err(|_| closed())?;
+            answered.await.unwrap_or_else(|_| Err(closed().into()))
+        })
+    }
+
+    fn current_revision(&self) -> StoreFuture<'_, Result<Revision, ReadError>> {
+        Box::pin(async move { Ok(self.announced()?) })
+    }
+
+    fn oldest_revision<'a>(&'a self, prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>> {
+        Box::pin(async move {
+            self.announced()?;
+            Ok(self.shared.floors.read().of(prefix))
+        })
+    }
+
+    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, Result<(), EngineError>> {
+        Box::pin(async move {
+            self.announced()?;
+            let (from, to) = (self.shared.database.clone(), to.to_owned());
+            let work = tokio::task::spawn_blocking(move || backup::backup(&from, &to));
+            work.await.unwrap_or_else(|error| Err(EngineError::new(format!("the backup did not finish: {error}"))))
+        })
+    }
+
+    fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>> {
+        Box::pin(async move {
+            self.announced()?;
+            let stats = self.shared.stats.lock().clone();
+            Ok(Stats { disk_bytes: Some(self.shared.disk_bytes()), ..stats })
+        })
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.readers.finish().await;
+            let (answer, answered) = oneshot::channel();
+            if self.commands.send(Command::Close { answer }).await.is_ok() {
+                let _ = answered.await;
+            }
+        })
+    }
+}
+
+impl Shared {
+    fn announce(&self, revision: Revision) {
+        self.announced.send_modify(|announced| announced.revision = revision);
+    }
+
+    fn close(&self) {
+        self.announced.send_modify(|announced| announced.closed = true);
+        self.readers.close();
+    }
+
+    /// Whether the writer's next commits wait for the disk. Relaxed ones never do.
+    fn sync_commits(&self, connection: &Connection, sync: bool) -> Result<(), Fault> {
+        if self.durability == Durability::Full {
+            connection.pragma_update(None, "synchronous", if sync { "FULL" } else { "NORMAL" })?;
+        }
+        Ok(())
+    }
+
+    /// What a failed commit means. SQLite knows one kind of "no room"; a quota or a limit on the size of files is
+    /// another, which shows when a byte is written where the log would have grown.
+    fn outcome(&self, fault: &Fault) -> Outcome {
+        let outcome = fault.outcome();
+        if outcome != Outcome::Lost || !fault.is_failed_write() {
+            return outcome;
+        }
+        let end = std::fs::metadata(beside(&self.database, "-wal")).map_or(0, |metadata| metadata.len());
+        let probe = beside(&self.database, "-probe");
+        let probed = File::create(&probe).and_then(|file| file.write_all_at(&[0; 64 * 1024], end));
+        let _ = std::fs::remove_file(&probe);
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match probed {
+            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge) => Outcome::Full,
+            _ => Outcome::Lost,
+        }
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        let files = [self.database.clone(), beside(&self.database, "-wal"), beside(&self.database, "-shm")];
+        files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+    }
+}
+
+impl Log for Shared {
+    async fn read(&self, prefix: &Prefix, after: Revision) -> Result<Batch, WatchError> {
+        if let Some(batch) = self.tail.read().read(prefix, after) {
+            return Ok(batch);
+        }
+        let acknowledged = self.announced.borrow().revision;
+        let prefix = prefix.clone();
+        self.readers.read(move |connection| reader::changes(connection, &prefix, after, acknowledged)).await??
+    }
+}
+
+fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn inaccessible(path: &Path) -> impl Fn(std::io::Error) -> OpenError {
+    let path = path.display().to_string();
+    move |error| OpenError::Inaccessible { path: path.clone(), reason: error.to_string() }
+}
+
+/// Objects hold secrets: what is made here is for its owner alone.
+fn make_directory(dir: &Path) -> Result<(), OpenError> {
+    if !dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(inaccessible(dir))?;
+        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            // The name of a new directory is as lasting as what is in it only after this.
+            File::open(parent).and_then(|parent| parent.sync_all()).map_err(inaccessible(parent))?;
+        }
+    }
+    Ok(())
+}
+
+/// The database is made before SQLite opens it, with rights that its log then inherits.
+fn make_private(database: &Path) -> Result<(), OpenError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(database);
+    file.map(drop).map_err(inaccessible(database))
+}

@@ -1,0 +1,345 @@
+//! Forgetting history in small steps between groups of writes.
+//!
+//! Every change that replaces or deletes something has a row in `history`: once the floor of its collection passes it, the
+//! replaced value goes, and the change itself if it is a delete. A step takes some of the oldest rows, moves the floor
+//! behind them and removes what they name, in one transaction, so that the file never claims more history than it has.
+//!
+//! Steps are not synced: the next group's sync covers them, and a step lost with the power has merely to be done again.
+
+use std::time::{Duration, Instant};
+
+use machinery::Revision;
+use rusqlite::{Connection, OptionalExtension};
+use tokio::sync::oneshot;
+
+use super::Shared;
+use super::fault::Fault;
+use super::ledger::{Collection, Ledger};
+use super::row::revision;
+use super::writer::Statements;
+use crate::error::{EngineError, ReadError};
+use crate::retention::Retention;
+
+/// A step is sized so that it takes about this long; no write waits for more than one.
+const STEP_TIME: Duration = Duration::from_millis(4);
+const STEP_ROWS_MIN: usize = 16;
+const STEP_ROWS_MAX: usize = 2048;
+
+/// Freeing a large value walks all its pages, so bytes bound a step too.
+const STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+pub(super) struct Compaction {
+    retention: Retention,
+    /// Explicit requests: everything up to here goes from every collection.
+    target: Revision,
+    waiting: Vec<oneshot::Sender<Result<(), ReadError>>>,
+    targeting: bool,
+    sweeping: bool,
+    step_rows: usize,
+}
+
+/// Why a row of history may go.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    /// An explicit compaction wants everything up to here gone.
+    target: Revision,
+    /// Changes up to here are older than the minimum age.
+    aged: Revision,
+    changes_min: u64,
+    /// The size cap wants everything up to here gone while it is exceeded.
+    capped: Revision,
+    history_bytes_max: u64,
+}
+
+impl Allowance {
+    fn may_go(&self, at: Revision, pending: u64, history_bytes: u64) -> bool {
+        at <= self.target
+            || (at <= self.aged && pending > self.changes_min)
+            || (at <= self.capped && history_bytes > self.history_bytes_max)
+    }
+}
+
+/// A row of `history`.
+struct Leftover {
+    at: Revision,
+    previous: Revision,
+    bytes: u64,
+    deletes: bool,
+}
+
+impl Compaction {
+    pub(super) fn new(retention: Retention) -> Self {
+        Compaction {
+            retention,
+            target: Revision::ZERO,
+            waiting: Vec::new(),
+            targeting: false,
+            sweeping: false,
+            step_rows: 256,
+        }
+    }
+
+    pub(super) fn request(&mut self, at: Revision, answer: oneshot::Sender<Result<(), ReadError>>, ledger: &Ledger) {
+        let current = ledger.state.revision;
+        if at > current {
+            let _ = answer.send(Err(ReadError::Future { asked: at, current }));
+            return;
+        }
+        self.target = self.target.max(at);
+        self.targeting = true;
+        self.waiting.push(answer);
+    }
+
+    pub(super) fn sweep_now(&mut self) {
+        self.sweeping = true;
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.targeting || self.sweeping
+    }
+
+    /// A step failed: it will be tried again with the next request or sweep, not at once.
+    pub(super) fn give_up(&mut self, fault: &Fault) {
+        tracing::warn!(%fault, "a step of compaction failed");
+        self.targeting = false;
+        self.sweeping = false;
+        for answer in self.waiting.drain(..) {
+            let _ = answer.send(Err(ReadError::Unavailable(EngineError::new(fault.to_string()))));
+        }
+    }
+
+    /// Removes a bounded part of what may go.
+    pub(super) fn step(
+        &mut self,
+        connection: &Connection,
+        statements: &mut Statements<'_>,
+        ledger: &mut Ledger,
+        shared: &Shared,
+        now_unix_ms: i64,
+    ) -> Result<(), Fault> {
+        let started = Instant::now();
+        shared.sync_commits(connection, false)?;
+        let before = ledger.state;
+        let stepped = self.transaction(connection, statements, ledger, now_unix_ms);
+        let restored = shared.sync_commits(connection, true);
+        let (plan, full) = match stepped {
+            Ok(done) => done,
+            Err(fault) => {
+                ledger.state = before;
+                return Err(fault);
+            }
+        };
+        restored?;
+        plan.settle(ledger);
+        *shared.floors.write() = ledger.floors();
+        {
+            let mut stats = shared.stats.lock();
+            let last_sync = stats.last_sync;
+            *stats = ledger.stats();
+            stats.last_sync = last_sync;
+        }
+        if !full {
+            self.targeting = false;
+            self.sweeping = false;
+            self.waiting.drain(..).for_each(|answer| drop(answer.send(Ok(()))));
+        }
+        let took = started.elapsed();
+        if took > STEP_TIME * 2 {
+            self.step_rows = (self.step_rows / 2).max(STEP_ROWS_MIN);
+        } else if took < STEP_TIME / 2 && full {
+            self.step_rows = (self.step_rows * 2).min(STEP_ROWS_MAX);
+        }
+        Ok(())
+    }
+
+    /// Returns what was done and whether the step was full, so that there may be more.
+    fn transaction(
+        &mut self,
+        connection: &Connection,
+        statements: &mut Statements<'_>,
+        ledger: &mut Ledger,
+        now_unix_ms: i64,
+    ) -> Result<(Plan, bool), Fault> {
+        statements.begin()?;
+        ledger.state.floor = ledger.state.floor.max(self.target);
+        let mut allowance = self.allowance(connection, ledger, statements, now_unix_ms)?;
+        let mut plan = Plan::new(self.step_rows, ledger.history_bytes);
+        for (name, collection) in &ledger.collections {
+            plan.take(connection, name, collection, &allowance)?;
+        }
+        // The cap wants the oldest of all collections first: one collection at a time, up to where the next begins.
+        while !plan.is_full() && plan.history_bytes > self.retention.history_bytes_max {
+            let mut oldest: Vec<(Revision, &str)> = Vec::new();
+            for (name, collection) in &ledger.collections {
+                if let Some(front) = plan.front(connection, name, collection)? {
+                    oldest.push((front, name));
+                }
+            }
+            oldest.sort_unstable();
+            let Some(&(_, name)) = oldest.first() else { break };
+            allowance.capped = oldest.get(1).map_or(ledger.state.revision, |next| next.0);
+            plan.take(connection, name, &ledger.collections[name], &allowance)?;
+        }
+        plan.write(connection, ledger)?;
+        statements.save_state(ledger)?;
+        statements.commit()?;
+        let full = plan.is_full();
+        Ok((plan, full))
+    }
+
+    fn allowance(
+        &self,
+        connection: &Connection,
+        ledger: &Ledger,
+        statements: &mut Statements<'_>,
+        now_unix_ms: i64,
+    ) -> Result<Allowance, Fault> {
+        let age_min_ms = i64::try_from(self.retention.age_min.as_millis()).unwrap_or(i64::MAX);
+        let aged_unix_ms = now_unix_ms.saturating_sub(age_min_ms);
+        let mut newest = connection.prepare_cached("SELECT max(revision) FROM marks WHERE unix_ms <= ?1")?;
+        let aged: Option<i64> = newest.query_row((aged_unix_ms,), |row| row.get(0))?;
+        let aged = aged.unwrap_or(0);
+        connection.prepare_cached("DELETE FROM marks WHERE revision < ?1")?.execute((aged,))?;
+        // The last writes before a silence have no mark behind them yet, and would never grow old.
+        let marked: Option<i64> =
+            connection.prepare_cached("SELECT max(revision) FROM marks")?.query_row((), |row| row.get(0))?;
+        if marked.unwrap_or(0) < ledger.state.revision.0 as i64 {
+            statements.mark(ledger.state.revision, now_unix_ms)?;
+        }
+        Ok(Allowance {
+            target: self.target,
+            aged: Revision(aged as u64),
+            changes_min: self.retention.changes_min,
+            capped: Revision::ZERO,
+            history_bytes_max: self.retention.history_bytes_max,
+        })
+    }
+}
+
+/// What one step does: which collections move their floor how far, and what becomes of the counts.
+struct Plan {
+    rows_left: usize,
+    bytes_left: u64,
+    history_bytes: u64,
+    history_freed: u64,
+    /// Name, new floor, rows of history removed.
+    moved: Vec<(Box<str>, Revision, u64)>,
+    leftovers: Vec<Leftover>,
+}
+
+impl Plan {
+    fn new(rows: usize, history_bytes: u64) -> Self {
+        Plan {
+            rows_left: rows,
+            bytes_left: STEP_BYTES_MAX,
+            history_bytes,
+            history_freed: 0,
+            moved: Vec::new(),
+            leftovers: Vec::new(),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows_left == 0 || self.bytes_left == 0
+    }
+
+    /// How far this step has already come in a collection: its floor and the rows it has left.
+    fn standing(&self, name: &str, collection: &Collection) -> (Revision, u64) {
+        let mut standing = (collection.floor, collection.pending);
+        for (_, floor, removed) in self.moved.iter().filter(|(moved, ..)| &**moved == name) {
+            standing = (standing.0.max(*floor), standing.1 - removed);
+        }
+        standing
+    }
+
+    /// The oldest row of a collection that this step has not taken.
+    fn front(&self, connection: &Connection, name: &str, collection: &Collection) -> Result<Option<Revision>, Fault> {
+        let (floor, pending) = self.standing(name, collection);
+        if pending == 0 {
+            return Ok(None);
+        }
+        let mut statement =
+            connection.prepare_cached("SELECT min(revision) FROM history WHERE collection = ?1 AND revision > ?2")?;
+        let front: Option<i64> =
+            statement.query_row((collection.id, floor.0 as i64), |row| row.get(0)).optional()?.flatten();
+        Ok(front.map(|front| Revision(front as u64)))
+    }
+
+    /// Takes the oldest rows of a collection for as long as they may go and the step has room.
+    fn take(
+        &mut self,
+        connection: &Connection,
+        name: &str,
+        collection: &Collection,
+        allowance: &Allowance,
+    ) -> Result<(), Fault> {
+        let (mut floor, mut pending) = self.standing(name, collection);
+        if pending == 0 || self.is_full() {
+            return Ok(());
+        }
+        let mut statement = connection.prepare_cached(
+            "SELECT revision, previous, bytes, deletes FROM history
+             WHERE collection = ?1 AND revision > ?2 ORDER BY revision LIMIT ?3",
+        )?;
+        let mut rows = statement.query((collection.id, floor.0 as i64, self.rows_left as i64))?;
+        let mut removed = 0;
+        while let Some(row) = rows.next()? {
+            let at = revision(row, 0)?;
+            if self.is_full() || !allowance.may_go(at, pending, self.history_bytes) {
+                break;
+            }
+            let bytes: i64 = row.get(2)?;
+            let leftover =
+                Leftover { at, previous: revision(row, 1)?, bytes: bytes.max(0) as u64, deletes: row.get(3)? };
+            self.rows_left -= 1;
+            self.bytes_left = self.bytes_left.saturating_sub(leftover.bytes);
+            self.history_bytes = self.history_bytes.saturating_sub(leftover.bytes);
+            self.leftovers.push(leftover);
+            floor = at;
+            pending = pending.saturating_sub(1);
+            removed += 1;
+        }
+        if removed > 0 {
+            self.moved.push((name.into(), floor, removed));
+        }
+        Ok(())
+    }
+
+    /// Removes what the rows name and moves the floors.
+    fn write(&mut self, connection: &Connection, ledger: &mut Ledger) -> Result<(), Fault> {
+        let mut remove =
+            connection.prepare_cached("DELETE FROM changes WHERE revision = ?1 RETURNING key, revision, size")?;
+        for leftover in &self.leftovers {
+            let replaced = (!leftover.previous.is_zero()).then_some(leftover.previous);
+            for gone in replaced.into_iter().chain(leftover.deletes.then_some(leftover.at)) {
+                let mut rows = remove.query((gone.0 as i64,))?;
+                let Some(row) = rows.next()? else {
+                    return Err(Fault::Corrupt(format!("the change of revision {gone} is missing")));
+                };
+                let key = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+                ledger.state.tally.remove(key, revision(row, 1)?, row.get(2)?);
+                self.history_freed += 1;
+            }
+        }
+        let mut clear = connection.prepare_cached("DELETE FROM history WHERE collection = ?1 AND revision <= ?2")?;
+        let mut raise = connection.prepare_cached("UPDATE collections SET floor = ?2, sum = ?3 WHERE id = ?1")?;
+        for (name, floor, _) in &self.moved {
+            let collection = Collection { floor: *floor, ..ledger.collections[&**name] };
+            clear.execute((collection.id, floor.0 as i64))?;
+            raise.execute((collection.id, floor.0 as i64, collection.sum(name)))?;
+        }
+        Ok(())
+    }
+
+    /// The step is committed: the ledger follows.
+    fn settle(self, ledger: &mut Ledger) {
+        ledger.history_bytes = self.history_bytes;
+        ledger.history -= self.history_freed;
+        for (name, floor, removed) in self.moved {
+            if let Some(collection) = ledger.collections.get_mut(&name) {
+                collection.floor = floor;
+                collection.pending -= removed;
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The thread beside the writer: it moves the write-ahead log into the database file and wakes retention.
+//!
+//! Left to itself SQLite does this inside a commit, and the callers of that commit wait for it. Here a second connection
+//! copies pages while writes go on. A log can only start over once nothing of it is left to copy, which never happens
+//! while a writer keeps appending; so when the log is long and nearly copied, the writer itself copies the short rest
+//! between two groups, and its next commit starts the log over.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rusqlite::wal::CheckpointMode;
+use tokio::sync::mpsc::WeakSender;
+
+use super::schema;
+use super::writer::Command;
+
+/// The keeper copies after about this much was written.
+const COPY_EVERY_BYTES: usize = 4 * 1024 * 1024;
+
+/// Beyond this the log should start over.
+const START_OVER_BYTES: i64 = 16 * 1024 * 1024;
+
+/// What is left to copy is short enough for the writer to do between two groups.
+const REST_PAGES: i32 = 256;
+
+/// A log that once grew longer is cut back to this when it starts over.
+pub(super) const WAL_BYTES_KEPT: i64 = 32 * 1024 * 1024;
+
+/// What a group adds to the log beyond its values: pages of the index and of the state, and the rest of half-full pages.
+const GROUP_OVERHEAD_BYTES: usize = 16 * 1024;
+
+const PAGE_BYTES: i64 = 4096;
+
+/// The writer's side.
+pub(super) struct Checkpoints {
+    wake: SyncSender<()>,
+    /// The keeper has done its part; the writer should copy the rest.
+    finish: Arc<AtomicBool>,
+    unasked_bytes: usize,
+    thread: JoinHandle<()>,
+}
+
+impl Checkpoints {
+    pub(super) fn start(
+        database: PathBuf,
+        commands: WeakSender<Command>,
+        sweep_interval: Duration,
+    ) -> std::io::Result<Self> {
+        // One place: a second request while one waits says nothing new.
+        let (wake, woken) = sync_channel(1);
+        let finish = Arc::new(AtomicBool::new(false));
+        let keeper = Keeper { database, commands, woken, finish: finish.clone(), sweep_interval };
+        let thread = std::thread::Builder::new().name("store-keeper".to_owned()).spawn(move || keeper.run())?;
+        Ok(Checkpoints { wake, finish, unasked_bytes: 0, thread })
+    }
+
+    /// A group of about so many bytes is in the log.
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        self.unasked_bytes += bytes + GROUP_OVERHEAD_BYTES;
+        if self.unasked_bytes >= COPY_EVERY_BYTES {
+            self.unasked_bytes = 0;
+            let _ = self.wake.try_send(());
+        }
+    }
+
+    pub(super) fn finish_if_asked(&mut self, connection: &Connection) {
+        if self.finish.swap(false, Ordering::Relaxed)
+            && let Err(error) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)
+        {
+            tracing::warn!(%error, "the write-ahead log could not be copied; it stays until the next try");
+        }
+    }
+
+    /// Ends the keeper, copies the whole log and closes the last connection that writes.
+    pub(super) fn close(self, connection: Connection) {
+        drop(self.wake);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that keeps the store panicked");
+        }
+        if let Err(error) = connection.execute("UPDATE session SET clean = 1 WHERE id = 1", ()) {
+            tracing::warn!(%error, "the store could not note its clean end");
+        }
+        if let Err(error) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE) {
+            tracing::warn!(%error, "the write-ahead log stays; the next open reads it");
+        }
+        if let Err((_, error)) = connection.close() {
+            tracing::warn!(%error, "the store did not close its file");
+        }
+    }
+}
+
+struct Keeper {
+    database: PathBuf,
+    /// Weak, so that the keeper does not keep a forgotten store alive.
+    commands: WeakSender<Command>,
+    woken: Receiver<()>,
+    finish: Arc<AtomicBool>,
+    sweep_interval: Duration,
+}
+
+impl Keeper {
+    fn run(self) {
+        let connection = match schema::open_keeper(&self.database) {
+            Ok(connection) => connection,
+            Err(fault) => {
+                tracing::error!(%fault, "the store cannot keep its log short");
+                return;
+            }
+        };
+        let mut sweep_at = Instant::now() + self.sweep_interval;
+        loop {
+            match self.woken.recv_timeout(sweep_at.saturating_duration_since(Instant::now())) {
+                Ok(()) => self.copy(&connection),
+                Err(RecvTimeoutError::Timeout) => {
+                    sweep_at = Instant::now() + self.sweep_interval;
+                    // Full is fine: the writer is busy and the next interval comes.
+                    if let Some(commands) = self.commands.upgrade() {
+                        let _ = commands.try_send(Command::Sweep);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Copies until little is left, and asks the writer for the rest if the log is long.
+    fn copy(&self, connection: &Connection) {
+        for _ in 0..4 {
+            match connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE) {
+                Ok((log, copied)) => {
+                    if i64::from(log) * PAGE_BYTES < START_OVER_BYTES {
+                        return;
+                    }
+                    if log - copied <= REST_PAGES {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the write-ahead log could not be copied; it grows until the next try");
+                    return;
+                }
+            }
+        }
+        self.finish.store(true, Ordering::Relaxed);
+    }
+}
