@@ -35,7 +35,7 @@ impl EtcdStore {
         let url = self.cluster.url(member);
         let token = self.cluster.token().await?;
         // A snapshot may take long and fill the window; it gets its own connection.
-        let channel = self.cluster.dial(member).await.inspect_err(|_| self.cluster.pass_over(member))?;
+        let channel = self.cluster.dial(member).await.inspect_err(|_| self.cluster.pass_over(member))?.channel;
         // The snapshot is one member's. A read that a majority confirms makes this member catch up first, so that
         // everything acknowledged before the backup is in it.
         let read = RangeRequest { key: self.keyspace.progress_record(), count_only: true, ..RangeRequest::default() };

@@ -43,7 +43,15 @@ pub(super) enum Effect {
     Change,
 }
 
-type Connecting = Shared<BoxFuture<'static, Result<Channel, Fault>>>;
+/// An open connection to a member of the right cluster.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) channel: Channel,
+    /// Of the member: `3.5.1`. Empty if it would not tell.
+    pub(super) version: String,
+}
+
+type Connecting = Shared<BoxFuture<'static, Result<Connection, Fault>>>;
 
 /// One address, and the connection to it that all calls share.
 struct Member {
@@ -62,8 +70,8 @@ pub(super) struct Cluster {
     token: RwLock<Option<MetadataValue<Ascii>>>,
     /// One login at a time: etcd spends a good part of a second on a password.
     login: Semaphore,
-    /// Zero until the first answer. Endpoints of two clusters by mistake would mix two orders.
-    cluster_id: AtomicU64,
+    /// Zero until the first connection. Endpoints of two clusters by mistake would mix two orders.
+    cluster_id: Arc<AtomicU64>,
     request_timeout: Duration,
     connect_timeout: Duration,
     closed: watch::Sender<bool>,
@@ -86,7 +94,7 @@ impl Cluster {
             credentials: options.credentials.clone(),
             token: RwLock::new(None),
             login: Semaphore::new(1),
-            cluster_id: AtomicU64::new(0),
+            cluster_id: Arc::default(),
             request_timeout: options.request_timeout,
             connect_timeout: options.connect_timeout,
             closed: watch::Sender::new(false),
@@ -106,9 +114,7 @@ impl Cluster {
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Fault> {
-        let answer: RangeResponse = self.call(path::RANGE, request, Effect::None).await?;
-        self.check_cluster(answer.header.as_ref())?;
-        Ok(answer)
+        self.call(path::RANGE, request, Effect::None).await
     }
 
     pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Fault> {
@@ -186,10 +192,10 @@ impl Cluster {
         A: prost::Message + Default + Send + Sync + 'static,
     {
         let url = self.url(member);
-        let channel = timeout_at(deadline, self.connection(member))
+        let connection = timeout_at(deadline, self.connection(member))
             .await
             .unwrap_or_else(|_| Err(Fault::Unsent(format!("{url}: no connection in time"))))?;
-        let call = unary(url, channel, path, with_metadata(request, token));
+        let call = unary(url, connection.channel, path, with_metadata(request, token));
         let waited = deadline.saturating_duration_since(Instant::now());
         timeout_at(deadline, call)
             .await
@@ -197,22 +203,39 @@ impl Cluster {
     }
 
     /// The shared connection to a member, made if there is none.
-    pub(super) fn connection(&self, member: usize) -> impl Future<Output = Result<Channel, Fault>> + use<> {
-        let dialling = self.dial(member);
-        self.members[member].connection.lock().get_or_insert_with(|| dialling.boxed().shared()).clone()
+    pub(super) async fn connection(&self, member: usize) -> Result<Connection, Fault> {
+        let slot = &self.members[member].connection;
+        let connecting = slot.lock().get_or_insert_with(|| self.dial(member).boxed().shared()).clone();
+        // Nobody should meet a failure twice: the next one who asks makes a new attempt.
+        connecting.await.inspect_err(|_| drop(slot.lock().take()))
     }
 
     /// A connection of its own: a watch that falls behind must not fill the window that calls need, and etcd before
     /// 3.5.8 lets large reads starve watches on the same connection.
-    pub(super) fn dial(&self, member: usize) -> impl Future<Output = Result<Channel, Fault>> + Send + use<> {
+    pub(super) fn dial(&self, member: usize) -> impl Future<Output = Result<Connection, Fault>> + Send + use<> {
         let Member { url, endpoint, .. } = &self.members[member];
         let (url, endpoint, patience) = (url.clone(), endpoint.clone(), self.connect_timeout);
-        async move {
-            match tokio::time::timeout(patience, endpoint.connect()).await {
-                Ok(Ok(channel)) => Ok(channel),
-                Ok(Err(error)) => Err(Fault::Unsent(format!("{url}: {}", fault::chain(&error)))),
-                Err(_) => Err(Fault::Unsent(format!("{url}: no connection within {patience:.1?}"))),
+        let cluster_id = self.cluster_id.clone();
+        let dialling = async move {
+            let channel = endpoint.connect().await;
+            let channel = channel.map_err(|error| Fault::Unsent(format!("{url}: {}", fault::chain(&error))))?;
+            // Before anything is sent that matters: is this the cluster that the other endpoints lead to?
+            let request = tonic::Request::new(StatusRequest {});
+            match unary::<_, StatusResponse>(&url, channel.clone(), path::STATUS, request).await {
+                Ok(status) => {
+                    check_cluster(&url, &cluster_id, status.header.as_ref())?;
+                    Ok(Connection { channel, version: status.version })
+                }
+                Err(fault) if fault.is_passing() => Err(Fault::Unsent(fault.to_string())),
+                // Some put status behind a login. Then the check has to go without.
+                Err(_) => Ok(Connection { channel, version: String::new() }),
             }
+        };
+        let url = self.members[member].url.clone();
+        async move {
+            tokio::time::timeout(patience, dialling)
+                .await
+                .unwrap_or_else(|_| Err(Fault::Unsent(format!("{url}: no connection within {patience:.1?}"))))
         }
     }
 
@@ -282,19 +305,6 @@ impl Cluster {
         Err(last)
     }
 
-    /// Refuses an answer of a cluster other than the one that answered first.
-    pub(super) fn check_cluster(&self, header: Option<&ResponseHeader>) -> Result<(), Fault> {
-        let Some(header) = header else { return Ok(()) };
-        match self.cluster_id.compare_exchange(0, header.cluster_id, Ordering::Relaxed, Ordering::Relaxed) {
-            Err(known) if known != header.cluster_id => Err(Fault::Refused(format!(
-                "the endpoints {} belong to different etcd clusters ({known:x} and {:x})",
-                self.urls(),
-                header.cluster_id
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     fn open(&self) -> Result<(), Fault> {
         if *self.closed.borrow() { Err(closed()) } else { Ok(()) }
     }
@@ -310,6 +320,18 @@ impl Cluster {
     /// Becomes true when the store closes.
     pub(super) fn closing(&self) -> watch::Receiver<bool> {
         self.closed.subscribe()
+    }
+}
+
+/// Refuses a member of a cluster other than the one that answered first.
+fn check_cluster(url: &str, known: &AtomicU64, header: Option<&ResponseHeader>) -> Result<(), Fault> {
+    let Some(header) = header else { return Ok(()) };
+    match known.compare_exchange(0, header.cluster_id, Ordering::Relaxed, Ordering::Relaxed) {
+        Err(known) if known != header.cluster_id => Err(Fault::Refused(format!(
+            "{url} belongs to another etcd cluster ({:x}) than the endpoint that answered first ({known:x})",
+            header.cluster_id
+        ))),
+        _ => Ok(()),
     }
 }
 

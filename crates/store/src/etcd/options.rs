@@ -60,7 +60,7 @@ impl EtcdOptions {
     pub(super) fn urls(&self) -> Result<Vec<String>, OpenError> {
         let mut urls = Vec::with_capacity(self.endpoints.len());
         for endpoint in &self.endpoints {
-            let endpoint = endpoint.trim().trim_end_matches('/');
+            let endpoint = endpoint.trim();
             let refuse =
                 |reason: &str| OpenError::Inaccessible { path: endpoint.to_owned(), reason: reason.to_owned() };
             let url = match endpoint.split_once("://") {
@@ -70,7 +70,7 @@ impl EtcdOptions {
                 Some(("https", _)) if self.tls.is_none() => {
                     return Err(refuse("an https endpoint needs the certificate of the authority that signed it"));
                 }
-                Some(("http" | "https", _)) => endpoint.to_owned(),
+                Some((scheme @ ("http" | "https"), host)) => format!("{scheme}://{}", host.trim_end_matches('/')),
                 Some(_) => return Err(refuse("an etcd endpoint begins with http:// or https://")),
                 None if self.tls.is_some() => format!("https://{endpoint}"),
                 None => format!("http://{endpoint}"),

@@ -220,9 +220,10 @@ impl EtcdCluster {
         loop {
             for (n, member) in self.members.iter().enumerate().filter(|(_, member)| member.keeper.is_some()) {
                 let cluster = Cluster::new(&EtcdOptions::new([&member.url])).expect("the URL of a running member");
-                let Ok(channel) = cluster.dial(0).await else { continue };
+                let Ok(connection) = cluster.dial(0).await else { continue };
                 let request = with_metadata(StatusRequest {}, None);
-                if let Ok(status) = unary::<_, StatusResponse>(&member.url, channel, path::STATUS, request).await
+                if let Ok(status) =
+                    unary::<_, StatusResponse>(&member.url, connection.channel, path::STATUS, request).await
                     && status.header.is_some_and(|header| header.member_id == status.leader)
                 {
                     return n;

@@ -189,9 +189,6 @@ impl Watching {
     fn take(&mut self, answer: WatchResponse) -> Step {
         let Some(line) = &mut self.line else { return Step::Continue };
         line.ask_at = Instant::now() + QUIET;
-        if let Err(fault) = self.cluster.check_cluster(answer.header.as_ref()) {
-            return self.hang_up(&fault);
-        }
         if answer.compact_revision > 0 {
             return self.overtaken(revision(answer.compact_revision));
         }

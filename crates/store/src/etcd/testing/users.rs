@@ -36,7 +36,7 @@ pub async fn switch_on_users(options: &EtcdOptions, users: &[User<'_>]) {
 }
 
 async fn call<Q: prost::Message + Send + Sync + 'static>(cluster: &Cluster, path: &'static str, request: Q) {
-    let channel = cluster.connection(0).await.expect("etcd answers");
+    let channel = cluster.connection(0).await.expect("etcd answers").channel;
     let answer = unary::<_, Nothing>(cluster.url(0), channel, path, with_metadata(request, None)).await;
     answer.unwrap_or_else(|fault| panic!("{path}: {fault}"));
 }

@@ -9,12 +9,12 @@ use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
 use super::QUIET;
-use crate::etcd::cluster::{Cluster, unary, with_metadata};
+use crate::etcd::cluster::{Cluster, Connection, unary, with_metadata};
 use crate::etcd::fault::{self, Fault};
 use crate::etcd::keyspace::{Keyspace, number, revision};
 use crate::etcd::messages::{
-    Event, Operation, PutRequest, RangeRequest, RangeResponse, RequestOp, StatusRequest, StatusResponse, TxnRequest,
-    TxnResponse, WatchCreateRequest, WatchOrder, WatchProgressRequest, WatchRequest, WatchResponse, path,
+    Event, Operation, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse, WatchCreateRequest,
+    WatchOrder, WatchProgressRequest, WatchRequest, WatchResponse, path,
 };
 use crate::key::Prefix;
 
@@ -71,11 +71,8 @@ impl Line {
     ) -> Result<Line, Fault> {
         let url = cluster.url(member);
         let token = cluster.token().await?;
-        let channel = cluster.dial(member).await?;
-        let status: StatusResponse =
-            unary(url, channel.clone(), path::STATUS, with_metadata(StatusRequest {}, token.clone())).await?;
-        cluster.check_cluster(status.header.as_ref())?;
-        let progress = Progress::of(&status.version);
+        let Connection { channel, version } = cluster.dial(member).await?;
+        let progress = Progress::of(&version);
         let current = current(url, &channel, token.clone(), keyspace).await?;
         if current < reached {
             return Err(Fault::Corrupt(format!(
@@ -138,7 +135,7 @@ impl Line {
 /// Waits for the answer to a watch that starts below the compaction.
 pub(super) async fn floor(cluster: &Cluster, keyspace: &Keyspace, member: usize) -> Result<Revision, Fault> {
     let token = cluster.token().await?;
-    let channel = cluster.connection(member).await.inspect_err(|_| cluster.pass_over(member))?;
+    let channel = cluster.connection(member).await?.channel;
     let create =
         WatchCreateRequest { key: keyspace.progress_record(), start_revision: 1, ..WatchCreateRequest::default() };
     let mut stream = match Stream::open(cluster, member, &channel, token, create).await {
