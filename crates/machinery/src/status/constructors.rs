@@ -5,7 +5,8 @@ use super::*;
 /// What an update or delete that came too late is told.
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
-const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+/// Clients look at how it begins; the rest is ours.
+const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old: the revision it began at is compacted. List again from the start, or go on with the token of this answer, which shows the rest as it is now.";
 
 impl Status {
     fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
@@ -264,6 +265,25 @@ impl Status {
 
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         Self::failure(429, reason::TOO_MANY_REQUESTS, message).retry_after(retry_after_seconds)
+    }
+
+    /// An eviction that the pod's disruption budget does not allow.
+    #[must_use]
+    pub fn disruption_budget(why: &str, retry_after_seconds: Option<u32>) -> Self {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let cause = Cause { reason: "DisruptionBudget".into(), message: why.to_owned(), field: String::new() };
+        let details = Details { causes: vec![cause], ..Details::default() };
+        let status = Self::failure(429, reason::TOO_MANY_REQUESTS, message).about(details);
+        match retry_after_seconds {
+            Some(seconds) => status.retry_after(seconds),
+            None => status,
+        }
+    }
+
+    /// What this server cannot do by its nature.
+    #[must_use]
+    pub fn not_implemented(message: impl Into<String>) -> Self {
+        Self::failure(501, "NotImplemented", message)
     }
 
     pub fn internal(why: impl fmt::Display) -> Self {

@@ -1,0 +1,94 @@
+//! Reads what a client sent as the object it must be, and holds it against the path it was sent to.
+
+use machinery::Status;
+use machinery::media::MediaType;
+use machinery::options::FieldValidation;
+use schema::decode::Media;
+use schema::facts::{Type, Types};
+use schema::kind::Kind;
+use serde_json::{Value, json};
+
+use crate::meta;
+use crate::request::{Body, Context, Target};
+
+/// The object in a body, in the version of the endpoint.
+pub(crate) fn object(kind: &Kind, body: &Body, validation: FieldValidation, ctx: &Context) -> Result<Value, Status> {
+    of_kind(&kind.gvk, body, validation, ctx)
+}
+
+/// As [`object`], for a kind that a subresource speaks.
+pub(crate) fn of_kind(
+    gvk: &machinery::GroupVersionKind,
+    body: &Body,
+    validation: FieldValidation,
+    ctx: &Context,
+) -> Result<Value, Status> {
+    let ty = type_of(gvk)?;
+    let media = match body.media {
+        MediaType::Json => Media::Json,
+        MediaType::Yaml => Media::Yaml,
+        MediaType::Protobuf => return Err(Status::unsupported_media_type(&machinery::media::PLAIN[..2])),
+    };
+    let decoded = schema::decode::decode(&ty, gvk, &body.bytes, media, strictness(validation))
+        .map_err(|error| error.to_status(&gvk.kind, &body.bytes))?;
+    for warning in decoded.warnings {
+        ctx.warnings.push(warning);
+    }
+    Ok(decoded.value)
+}
+
+/// The fields of a kind.
+pub(crate) fn type_of(gvk: &machinery::GroupVersionKind) -> Result<Type, Status> {
+    Types::get().kind(gvk).ok_or_else(|| Status::internal(format_args!("the fields of {gvk} are not known")))
+}
+
+/// Brings an object that the server changed itself into the order and form of the wire.
+pub(crate) fn in_order(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    let ty = type_of(&kind.gvk)?;
+    schema::decode::normalise(&ty, object).map(|_| ()).map_err(Status::internal)
+}
+
+fn strictness(validation: FieldValidation) -> schema::decode::FieldValidation {
+    match validation {
+        FieldValidation::Ignore => schema::decode::FieldValidation::Ignore,
+        FieldValidation::Warn => schema::decode::FieldValidation::Warn,
+        FieldValidation::Strict => schema::decode::FieldValidation::Strict,
+    }
+}
+
+/// The namespace of an object must be that of its path; an absent one is filled in.
+pub(crate) fn agree_on_namespace(target: &Target, object: &mut Value) -> Result<(), Status> {
+    let said = meta::text(object, "namespace").to_owned();
+    match target.namespace.as_deref().filter(|_| target.kind.namespaced) {
+        Some(namespace) if said.is_empty() => {
+            meta::of_mut(object).insert("namespace".to_owned(), json!(namespace));
+            Ok(())
+        }
+        Some(namespace) if said != namespace => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        Some(_) => Ok(()),
+        None => {
+            if !said.is_empty() {
+                meta::of_mut(object).shift_remove("namespace");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The name of an object must be that of its path.
+pub(crate) fn agree_on_name(target: &Target, object: &Value) -> Result<(), Status> {
+    let (said, path) = (meta::name(object), target.name());
+    if said.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({path} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if said != path {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({said}) does not match the name on the URL ({path})"
+        )));
+    }
+    Ok(())
+}

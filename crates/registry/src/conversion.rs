@@ -1,0 +1,173 @@
+//! Kinds that are served in a version (or group) they are not stored in: events and autoscalers.
+//!
+//! Custom resources will add theirs; the shape is the same: a function each way between two values.
+
+use machinery::Status;
+use schema::kind::Kind;
+use serde_json::{Map, Value, json};
+
+/// Which converted form of an item is meant. One number a served version that is not the stored one.
+pub(crate) fn form_id(kind: &Kind) -> u32 {
+    match (kind.gvk.group.as_str(), kind.gvk.version.as_str()) {
+        ("events.k8s.io", "v1") => 1,
+        ("autoscaling", "v1") => 2,
+        _ => 0,
+    }
+}
+
+/// From the stored version to the one `kind` is served in. Nothing happens where they are the same.
+pub(crate) fn show(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    if kind.storage == kind.group_version() { Ok(()) } else { from_storage(kind, object) }
+}
+
+pub(crate) fn from_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    match (kind.gvk.group.as_str(), kind.gvk.version.as_str()) {
+        ("events.k8s.io", "v1") => rename(object, EVENT, Direction::FromStorage),
+        ("autoscaling", "v1") => autoscaler_to_v1(object),
+        _ => {}
+    }
+    object["apiVersion"] = json!(kind.group_version().to_string());
+    normalise(kind, object)
+}
+
+/// From the version `kind` is served in to the stored one.
+pub(crate) fn to_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    if kind.storage == kind.group_version() {
+        return Ok(());
+    }
+    match (kind.gvk.group.as_str(), kind.gvk.version.as_str()) {
+        ("events.k8s.io", "v1") => rename(object, EVENT, Direction::ToStorage),
+        ("autoscaling", "v1") => autoscaler_to_v2(object),
+        _ => {}
+    }
+    object["apiVersion"] = json!(kind.storage.to_string());
+    let stored = Kind {
+        gvk: machinery::GroupVersionKind::new(&*kind.storage.group, &*kind.storage.version, &*kind.gvk.kind),
+        ..kind.clone()
+    };
+    normalise(&stored, object)
+}
+
+/// Member order and always-present members of the version it now is.
+fn normalise(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    let Some(ty) = schema::facts::Types::get().kind(&kind.gvk) else { return Ok(()) };
+    schema::decode::normalise(&ty, object).map(|_| ()).map_err(Status::internal)
+}
+
+enum Direction {
+    FromStorage,
+    ToStorage,
+}
+
+/// Stored name, served name.
+const EVENT: &[(&str, &str)] = &[
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+fn rename(object: &mut Value, names: &[(&str, &str)], direction: Direction) {
+    let Some(members) = object.as_object_mut() else { return };
+    for (stored, served) in names {
+        let (from, to) = match direction {
+            Direction::FromStorage => (stored, served),
+            Direction::ToStorage => (served, stored),
+        };
+        if let Some(value) = members.shift_remove(*from) {
+            members.insert((*to).to_owned(), value);
+        }
+    }
+}
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+
+/// v1 has one field for the CPU target; everything else of v2 travels in annotations.
+fn autoscaler_to_v1(object: &mut Value) {
+    let mut annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    let metrics = take(object, "spec", "metrics");
+    let mut others = Vec::new();
+    for metric in metrics.as_array().into_iter().flatten() {
+        let target = &metric["resource"]["target"];
+        if metric["type"] == "Resource" && metric["resource"]["name"] == "cpu" && target["type"] == "Utilization" {
+            object["spec"]["targetCPUUtilizationPercentage"] = target["averageUtilization"].clone();
+        } else {
+            others.push(metric.clone());
+        }
+    }
+    keep_in(&mut annotations, METRICS, &json!(others));
+    keep_in(&mut annotations, BEHAVIOR, &take(object, "spec", "behavior"));
+    let mut current = Vec::new();
+    for metric in take(object, "status", "currentMetrics").as_array().into_iter().flatten() {
+        let value = &metric["resource"]["current"]["averageUtilization"];
+        if metric["type"] == "Resource" && metric["resource"]["name"] == "cpu" && !value.is_null() {
+            object["status"]["currentCPUUtilizationPercentage"] = value.clone();
+        } else {
+            current.push(metric.clone());
+        }
+    }
+    keep_in(&mut annotations, CURRENT_METRICS, &json!(current));
+    keep_in(&mut annotations, CONDITIONS, &take(object, "status", "conditions"));
+    if !annotations.is_empty() {
+        object["metadata"]["annotations"] = Value::Object(annotations);
+    }
+}
+
+fn autoscaler_to_v2(object: &mut Value) {
+    let mut annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    let mut metrics = read_from(&mut annotations, METRICS).as_array().cloned().unwrap_or_default();
+    let target = take(object, "spec", "targetCPUUtilizationPercentage");
+    if !target.is_null() {
+        let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": target}});
+        metrics.insert(0, json!({"type": "Resource", "resource": cpu}));
+    }
+    if !metrics.is_empty() {
+        object["spec"]["metrics"] = json!(metrics);
+    }
+    let behavior = read_from(&mut annotations, BEHAVIOR);
+    if !behavior.is_null() {
+        object["spec"]["behavior"] = behavior;
+    }
+    let mut current = read_from(&mut annotations, CURRENT_METRICS).as_array().cloned().unwrap_or_default();
+    let utilization = take(object, "status", "currentCPUUtilizationPercentage");
+    if !utilization.is_null() {
+        let cpu = json!({"name": "cpu", "current": {"averageUtilization": utilization}});
+        current.insert(0, json!({"type": "Resource", "resource": cpu}));
+    }
+    if !current.is_empty() {
+        object["status"]["currentMetrics"] = json!(current);
+    }
+    let conditions = read_from(&mut annotations, CONDITIONS);
+    if !conditions.is_null() {
+        object["status"]["conditions"] = conditions;
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        if annotations.is_empty() {
+            metadata.shift_remove("annotations");
+        } else {
+            metadata.insert("annotations".to_owned(), Value::Object(annotations));
+        }
+    }
+}
+
+fn take(object: &mut Value, part: &str, member: &str) -> Value {
+    object.get_mut(part).and_then(Value::as_object_mut).and_then(|part| part.shift_remove(member)).unwrap_or_default()
+}
+
+fn keep_in(annotations: &mut Map<String, Value>, name: &str, value: &Value) {
+    let empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    if !empty {
+        annotations.insert(name.to_owned(), json!(value.to_string()));
+    }
+}
+
+fn read_from(annotations: &mut Map<String, Value>, name: &str) -> Value {
+    let kept = annotations.shift_remove(name);
+    kept.and_then(|text| serde_json::from_str(text.as_str()?).ok()).unwrap_or_default()
+}

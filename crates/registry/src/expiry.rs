@@ -1,0 +1,46 @@
+//! Events are news, not state: they leave an hour after their last write.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use machinery::Revision;
+use store::Key;
+
+use crate::registry::Registry;
+
+const EVENTS: &str = "core/events";
+/// How often we look; an event lives that much longer at most.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Removes expired events for as long as it is polled. A restart gives those that are there another hour: when they were
+/// written last is known only to who saw it.
+pub async fn expire_events(registry: Arc<Registry>) {
+    let mut seen: HashMap<Key, (Revision, Instant)> = HashMap::new();
+    let mut ticks = tokio::time::interval(INTERVAL);
+    loop {
+        ticks.tick().await;
+        sweep(&registry, &mut seen, Instant::now()).await;
+    }
+}
+
+async fn sweep(registry: &Registry, seen: &mut HashMap<Key, (Revision, Instant)>, now: Instant) {
+    let collection = registry.cache().collection(EVENTS);
+    let snapshot = registry.cache().snapshot(&collection);
+    seen.retain(|key, _| snapshot.get(key).is_some());
+    let mut expired = Vec::new();
+    for item in snapshot.scan(EVENTS, None, None) {
+        let (revision, since) = seen.entry(item.key().clone()).or_insert((item.revision(), now));
+        if *revision != item.revision() {
+            (*revision, *since) = (item.revision(), now);
+        } else if now.duration_since(*since) >= registry.settings.event_ttl {
+            expired.push((item.key().clone(), item.revision()));
+        }
+    }
+    for (key, revision) in expired {
+        // Written again in the meantime, or gone: either way not ours to remove.
+        if let Err(error) = registry.store.delete(key, revision).await {
+            tracing::debug!(%error, "an expired event stays");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What a client is told when the store or the cache refuses. The one place where their errors become a `Status`.
+
+use cache::cache::FreshError;
+use cache::{ExactError, TooFarAhead};
+use machinery::{GroupResource, Status};
+use store::WriteError;
+
+pub(crate) fn too_far_ahead(error: TooFarAhead) -> Status {
+    Status::too_large_resource_version(error.asked, error.current)
+}
+
+pub(crate) fn fresh(error: FreshError) -> Status {
+    match error {
+        // Ours is the delay, not the client's revision: it may simply try again.
+        FreshError::Behind(error) => Status::timeout(error),
+        FreshError::Unavailable(why) => Status::internal(why),
+    }
+}
+
+pub(crate) fn exact(error: ExactError) -> Status {
+    match error {
+        ExactError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
+        ExactError::Future { asked, current } => Status::too_large_resource_version(asked, current),
+        ExactError::Unavailable(why) => Status::internal(why),
+    }
+}
+
+/// A write that failed for another reason than somebody else's write.
+pub(crate) fn write(error: &WriteError, gr: &GroupResource, name: &str) -> Status {
+    match error {
+        WriteError::Exists(_) => Status::already_exists(gr, name),
+        WriteError::Conflict { .. } => Status::modified(gr, name),
+        WriteError::TooLarge { max, .. } => Status::request_entity_too_large(format_args!("limit is {max}")),
+        WriteError::Unknown(why) => Status::timeout(why),
+        WriteError::Full(_) | WriteError::Poisoned(_) | WriteError::Unavailable(_) => Status::internal(error),
+    }
+}

@@ -1,0 +1,28 @@
+//! One object, as fresh as asked for.
+
+use machinery::Status;
+use machinery::options::{GetMode, GetOptions};
+
+use crate::failure;
+use crate::registry::Registry;
+use crate::request::Target;
+use crate::subresources;
+use crate::view::View;
+
+impl Registry {
+    pub async fn get(&self, target: &Target, options: &GetOptions) -> Result<View, Status> {
+        match options.mode()? {
+            GetMode::Fresh => {
+                self.cache.fresh().await.map_err(failure::fresh)?;
+            }
+            GetMode::Any => {}
+            GetMode::NotOlderThan(revision) => {
+                self.reach(revision).await?;
+            }
+        }
+        let key = self.key(target)?;
+        let item = self.collection(&target.kind).get(&key);
+        let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
+        subresources::show(target, item)
+    }
+}

@@ -1,0 +1,49 @@
+//! What each verb means for each resource.
+//!
+//! Between the server, which knows HTTP, and the store and cache, which know bytes: the rules of objects. One file a
+//! verb; each is generic over kinds, which are data (crate `schema`).
+//!
+//! - [`registry`]: what all verbs share: kinds, cache, store, clock; and what a server holds from its first start
+//! - [`request`]: what a verb is asked: target, body, who asks
+//! - reading: `get`, `list`, `watch`; answers are a [`view`] (or a [`watch_view`]) shown in a [`form`] as [`segments`]
+//! - writing: `create`, `update`, `patch`, `delete`, `delete_collection`; `body` reads what was sent, `write` commits
+//!   a change if nothing came in between, `failure` says why the store refused
+//! - `admission`: what other objects say about a write (namespaces, priority classes, …)
+//! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
+//! - `conversion`: kinds that are served in a version they are not stored in
+//! - `allocation`: service addresses and node ports
+//! - `expiry`: events that are too old
+
+mod admission;
+mod allocation;
+mod body;
+mod conversion;
+mod create;
+mod delete;
+mod delete_collection;
+pub mod expiry;
+mod failure;
+pub mod form;
+mod get;
+mod list;
+mod meta;
+mod patch;
+mod pending;
+pub mod registry;
+pub mod request;
+mod seed;
+pub mod segments;
+mod subresources;
+mod update;
+pub mod view;
+mod watch;
+pub mod watch_view;
+mod write;
+
+pub use form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
+pub use registry::{Registry, Settings};
+pub use request::{Body, Context, PatchBody, Target, UserInfo, Warnings};
+pub use schema::{discovery, kind, kinds};
+pub use segments::Segments;
+pub use view::{ListView, Outcome, View};
+pub use watch_view::{Frames, WatchView};

@@ -1,0 +1,82 @@
+//! Objects of a resource at one revision: all of them, or page by page.
+
+use std::sync::Arc;
+
+use cache::{ExactError, Filter, Item, Snapshot};
+use machinery::Status;
+use machinery::continue_token::ContinueToken;
+use machinery::options::{ListMode, ListOptions};
+
+use crate::failure;
+use crate::registry::Registry;
+use crate::request::Target;
+use crate::view::ListView;
+
+impl Registry {
+    pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListView, Status> {
+        let filter = self.filter(target, options)?;
+        let collection = self.collection(&target.kind);
+        let mut from = None;
+        let limit = options.page_size();
+        let snapshot = match options.list_mode()? {
+            ListMode::Fresh => {
+                self.cache.fresh().await.map_err(failure::fresh)?;
+                self.cache.snapshot(&collection)
+            }
+            ListMode::Any => self.cache.snapshot(&collection),
+            ListMode::NotOlderThan(revision) => {
+                self.reach(revision).await?;
+                self.cache.snapshot(&collection)
+            }
+            ListMode::Exact(revision) => self.cache.snapshot_at(&collection, revision).await.map_err(failure::exact)?,
+            ListMode::Continue(token) => {
+                from = Some(token.start.clone());
+                match token.revision {
+                    Some(revision) => match self.cache.snapshot_at(&collection, revision).await {
+                        Ok(snapshot) => snapshot,
+                        Err(ExactError::Compacted { .. }) => {
+                            return Err(Status::continue_expired(token.at_latest().encode()));
+                        }
+                        Err(error) => return Err(failure::exact(error)),
+                    },
+                    None => {
+                        self.cache.fresh().await.map_err(failure::fresh)?;
+                        self.cache.snapshot(&collection)
+                    }
+                }
+            }
+        };
+        let prefix = match target.namespace.as_deref().filter(|_| target.kind.namespaced) {
+            Some(namespace) => format!("{}/{namespace}/", collection.name()),
+            None => format!("{}/", collection.name()),
+        };
+        let from = from.map(|start| format!("{prefix}{start}"));
+        Ok(page(target, &snapshot, &filter, &prefix, from.as_deref(), limit))
+    }
+}
+
+/// The objects from `from` on that the filter admits, at most `limit` of them.
+fn page(
+    target: &Target,
+    snapshot: &Snapshot,
+    filter: &Filter,
+    prefix: &str,
+    from: Option<&str>,
+    limit: Option<usize>,
+) -> ListView {
+    let mut items: Vec<Arc<Item>> = Vec::new();
+    let (mut continue_token, mut remaining) = (None, None);
+    let mut rest = snapshot.scan(&target.kind.collection, filter.namespace(), from);
+    while let Some(item) = rest.next() {
+        if limit == Some(items.len()) {
+            let last = items.last().map_or("", |last| &last.key().as_str()[prefix.len()..]);
+            continue_token = Some(ContinueToken::after(last, snapshot.revision).encode());
+            remaining = filter.is_open().then(|| 1 + rest.count() as u64);
+            break;
+        }
+        if filter.admits(item) {
+            items.push(Arc::clone(item));
+        }
+    }
+    ListView { kind: Arc::clone(&target.kind), items, revision: snapshot.revision, continue_token, remaining }
+}

@@ -1,0 +1,62 @@
+//! An object changed by a description of the change.
+
+use machinery::media::PatchType;
+use machinery::options::PatchOptions;
+use machinery::{GroupVersionKind, Status};
+use serde_json::Value;
+
+use crate::body;
+use crate::conversion;
+use crate::pending;
+use crate::registry::Registry;
+use crate::request::{Context, PatchBody, Target};
+use crate::update::Author;
+use crate::view::Outcome;
+
+impl Registry {
+    pub async fn patch(
+        &self,
+        target: &Target,
+        body: PatchBody,
+        options: &PatchOptions,
+        ctx: &Context,
+    ) -> Result<Outcome, Status> {
+        if body.kind == PatchType::Apply {
+            return Err(Status::router_unsupported_media_type());
+        }
+        if let Some(outcome) = self.patch_subresource(target, &body, options, ctx).await? {
+            return Ok(outcome);
+        }
+        let kind = &target.kind;
+        let manager = ctx.manager(&options.field_manager);
+        let author = Author::through(&manager, target.subresource.as_deref());
+        let written = self
+            .rewrite(target, options.dry_run, |old| {
+                let mut shown = old.clone();
+                conversion::show(kind, &mut shown)?;
+                let mut new = patched(&kind.gvk, &shown, &body, options, ctx)?;
+                body::agree_on_namespace(target, &mut new)?;
+                body::agree_on_name(target, &new)?;
+                schema::defaults::apply(kind, &mut new);
+                self.revise(target, old, new, &author, ctx)
+            })
+            .await?;
+        self.forget_allocations(target, &written);
+        Ok(Outcome::new(200, written.into_view(target)?))
+    }
+}
+
+/// The object after the patch, read again as its kind.
+pub(crate) fn patched(
+    gvk: &GroupVersionKind,
+    current: &Value,
+    body: &PatchBody,
+    options: &PatchOptions,
+    ctx: &Context,
+) -> Result<Value, Status> {
+    let patched = pending::patch(gvk, current, body, options.field_validation)?;
+    for warning in patched.warnings {
+        ctx.warnings.push(warning);
+    }
+    Ok(patched.value)
+}

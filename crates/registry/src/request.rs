@@ -1,0 +1,101 @@
+//! What a verb is asked: of which object, with which body, by whom.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use machinery::GroupResource;
+use machinery::media::{MediaType, PatchType};
+use parking_lot::Mutex;
+use schema::kind::Kind;
+
+/// The resource, and within it the namespace, object and subresource that the path names.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub kind: Arc<Kind>,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub subresource: Option<String>,
+}
+
+impl Target {
+    pub(crate) fn gr(&self) -> GroupResource {
+        self.kind.group_resource()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// The same object without its subresource.
+    pub(crate) fn parent(&self) -> Target {
+        Target { subresource: None, ..self.clone() }
+    }
+}
+
+/// What was sent, as it was sent.
+#[derive(Clone, Debug)]
+pub struct Body {
+    pub bytes: Bytes,
+    pub media: MediaType,
+}
+
+/// A description of a change, as it was sent.
+#[derive(Clone, Debug)]
+pub struct PatchBody {
+    pub bytes: Bytes,
+    pub kind: PatchType,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// What a write needs to know beside its target and body.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    pub user: UserInfo,
+    pub user_agent: String,
+    /// Texts of `Warning` headers, collected whether the write succeeds or not.
+    pub warnings: Warnings,
+}
+
+/// A list of warnings that grows while a request is worked on.
+#[derive(Clone, Debug, Default)]
+pub struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    pub fn push(&self, text: impl Into<String>) {
+        let (mut texts, text) = (self.0.lock(), text.into());
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+
+    /// Takes what has been collected.
+    #[must_use]
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl Context {
+    /// The field manager of a write: what it says, else the program's name from its user agent.
+    pub(crate) fn manager(&self, field_manager: &str) -> String {
+        if !field_manager.is_empty() {
+            return field_manager.to_owned();
+        }
+        let program = self.user_agent.split('/').next().unwrap_or_default();
+        let printable: String = program.chars().filter(|c| !c.is_control()).collect();
+        let mut end = printable.len().min(128);
+        while !printable.is_char_boundary(end) {
+            end -= 1;
+        }
+        if end == 0 { "unknown".to_owned() } else { printable[..end].to_owned() }
+    }
+}

@@ -1,0 +1,66 @@
+//! What every cluster has from its first start.
+
+use machinery::Status;
+use serde_json::{Value, json};
+
+use crate::registry::Registry;
+use crate::request::{Context, Target};
+
+const MANAGER: &str = "dogwatch";
+
+impl Registry {
+    /// Creates the default namespaces, the system priority classes and the service of the API itself, each unless it is
+    /// there already.
+    pub(crate) async fn seed(&self) -> Result<(), Status> {
+        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+            self.seed_object("", "v1", "namespaces", None, json!({"metadata": {"name": name}})).await?;
+        }
+        for (name, value, what) in [
+            ("system-node-critical", 2_000_001_000_i64, "for pods that must not be moved from their node"),
+            ("system-cluster-critical", 2_000_000_000, "for pods that the cluster cannot do without"),
+        ] {
+            let class = json!({"metadata": {"name": name}, "value": value, "description": format!("Used {what}.")});
+            self.seed_object("scheduling.k8s.io", "v1", "priorityclasses", None, class).await?;
+        }
+        let first = u32::from(self.settings.service_range) + 1;
+        let address = std::net::Ipv4Addr::from(first).to_string();
+        let service = json!({
+            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {"clusterIP": address, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
+        });
+        self.seed_object("", "v1", "services", Some("default"), service).await
+    }
+
+    async fn seed_object(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+        namespace: Option<&str>,
+        mut object: Value,
+    ) -> Result<(), Status> {
+        let kinds = self.kinds();
+        let Some(kind) = kinds.get(group, version, plural) else {
+            return Err(Status::internal(format_args!("{plural} are not served")));
+        };
+        let name = object["metadata"]["name"].as_str().map(str::to_owned);
+        let target = Target {
+            kind: std::sync::Arc::clone(kind),
+            namespace: namespace.map(str::to_owned),
+            name,
+            subresource: None,
+        };
+        let key = self.key(&target)?;
+        if self.current(kind, &key).await?.is_some() {
+            return Ok(());
+        }
+        object["kind"] = json!(kind.gvk.kind);
+        object["apiVersion"] = json!(kind.group_version().to_string());
+        match self.create_object(&target, object, MANAGER, false, &Context::default()).await {
+            // Another server on the same store was quicker.
+            Err(status) if status.code == 409 => Ok(()),
+            Err(status) => Err(status),
+            Ok(_) => Ok(()),
+        }
+    }
+}

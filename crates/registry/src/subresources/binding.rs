@@ -1,0 +1,113 @@
+//! A pod gets its node, once.
+
+use machinery::options::CreateOptions;
+use machinery::{FieldError, GroupResource, GroupVersionKind, Status};
+use serde_json::{Map, Value, json};
+
+use crate::body;
+use crate::meta;
+use crate::registry::Registry;
+use crate::request::{Body, Context, Target};
+use crate::view::{Outcome, View};
+
+impl Registry {
+    /// POST of a Binding, to a pod or to the collection of bindings.
+    pub(super) async fn bind(
+        &self,
+        target: &Target,
+        body: &Body,
+        options: &CreateOptions,
+        ctx: &Context,
+    ) -> Result<Outcome, Status> {
+        let mut binding =
+            body::of_kind(&GroupVersionKind::new("", "v1", "Binding"), body, options.field_validation, ctx)?;
+        body::agree_on_namespace(target, &mut binding)?;
+        let pod = self.pod_of(target, &binding)?;
+        check(&binding)?;
+        let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+        let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
+        self.rewrite(&pod, options.dry_run, |old| {
+            for (said, is, what) in [
+                (meta::uid(&binding), meta::uid(old), "UID"),
+                (meta::resource_version(&binding), meta::resource_version(old), "ResourceVersion"),
+            ] {
+                if !said.is_empty() && said != is {
+                    let why =
+                        format!("Precondition failed: {what} in precondition: {said}, {what} in object meta: {is}");
+                    return Err(conflict(why));
+                }
+            }
+            if meta::is_deleting(old) {
+                return Err(conflict(format!("pod {} is being deleted, cannot be assigned to a host", pod.name())));
+            }
+            if let Some(assigned) = old["spec"]["nodeName"].as_str().filter(|name| !name.is_empty()) {
+                return Err(conflict(format!("pod {} is already assigned to node {assigned:?}", pod.name())));
+            }
+            if old["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+                return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", pod.name())));
+            }
+            let mut new = old.clone();
+            new["spec"]["nodeName"] = json!(node);
+            merge(&mut new, &binding, "annotations");
+            merge(&mut new, &binding, "labels");
+            scheduled(&mut new, &meta::timestamp(self.now()));
+            crate::body::in_order(&pod.kind, &mut new)?;
+            Ok(new)
+        })
+        .await?;
+        Ok(Outcome::new(201, View::Status(Status::success_created())))
+    }
+
+    /// The pod a binding is about: the one in the path, or the one it names.
+    fn pod_of(&self, target: &Target, binding: &Value) -> Result<Target, Status> {
+        let kinds = self.kinds();
+        let kind = kinds.get("", "v1", "pods").ok_or_else(|| Status::internal("pods are not served"))?;
+        let said = meta::name(binding);
+        let name = match target.name.as_deref() {
+            Some(name) if said != name => {
+                return Err(Status::bad_request("name in URL does not match name in Binding object"));
+            }
+            Some(name) => name,
+            None => said,
+        };
+        Ok(Target {
+            kind: std::sync::Arc::clone(kind),
+            namespace: target.namespace.clone(),
+            name: Some(name.to_owned()),
+            subresource: None,
+        })
+    }
+}
+
+fn check(binding: &Value) -> Result<(), Status> {
+    let mut errors = Vec::new();
+    let kind = binding["target"]["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported("target.kind", kind, ["Node", "<empty>"]));
+    }
+    if binding["target"]["name"].as_str().unwrap_or_default().is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&GroupResource::new("", "Binding"), meta::name(binding), &errors))
+}
+
+fn merge(pod: &mut Value, binding: &Value, member: &str) {
+    let Some(more) = binding["metadata"][member].as_object() else { return };
+    let into = meta::of_mut(pod).entry(member).or_insert_with(|| Value::Object(Map::new()));
+    if let Some(into) = into.as_object_mut() {
+        into.extend(more.clone());
+    }
+}
+
+/// The condition that says so.
+fn scheduled(pod: &mut Value, now: &str) {
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let mut conditions: Vec<Value> =
+        conditions.into_iter().filter(|condition| condition["type"] != "PodScheduled").collect();
+    conditions.push(condition);
+    pod["status"]["conditions"] = json!(conditions);
+}

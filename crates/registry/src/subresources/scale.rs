@@ -1,0 +1,124 @@
+//! The replica count of a workload, as `autoscaling/v1` Scale.
+
+use cache::Item;
+use machinery::options::{PatchOptions, UpdateOptions};
+use machinery::{FieldError, GroupResource, GroupVersionKind, Status, labels};
+use serde_json::{Value, json};
+
+use crate::body;
+use crate::meta;
+use crate::patch;
+use crate::registry::Registry;
+use crate::request::{Body, Context, PatchBody, Target};
+use crate::update::Author;
+use crate::view::{self, Outcome, View};
+use crate::write::Written;
+
+pub(super) fn show(target: &Target, item: &Item) -> Result<View, Status> {
+    Ok(View::Made { kind: None, value: of(target, &view::parse(item)?) })
+}
+
+/// The Scale of a workload.
+fn of(target: &Target, workload: &Value) -> Value {
+    let from = &workload["metadata"];
+    let mut metadata = json!({});
+    for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = from.get(member) {
+            metadata[member] = value.clone();
+        }
+    }
+    let mut spec = json!({});
+    if let Some(replicas) = workload["spec"]["replicas"].as_i64().filter(|replicas| *replicas != 0) {
+        spec["replicas"] = json!(replicas);
+    }
+    let mut status = json!({"replicas": workload["status"]["replicas"].as_i64().unwrap_or_default()});
+    let selector = &workload["spec"]["selector"];
+    let selector = if target.kind.collection == "core/replicationcontrollers" {
+        json!({"matchLabels": selector})
+    } else {
+        selector.clone()
+    };
+    if let Ok(selector) = labels::Selector::from_label_selector(&selector) {
+        let text = selector.to_string();
+        if !text.is_empty() {
+            status["selector"] = json!(text);
+        }
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
+}
+
+fn kind() -> GroupVersionKind {
+    GroupVersionKind::new("autoscaling", "v1", "Scale")
+}
+
+impl Registry {
+    pub(super) async fn put_scale(
+        &self,
+        target: &Target,
+        body: &Body,
+        options: &UpdateOptions,
+        ctx: &Context,
+    ) -> Result<Outcome, Status> {
+        let scale = body::of_kind(&kind(), body, options.field_validation, ctx)?;
+        let manager = ctx.manager(&options.field_manager);
+        self.write_scale(target, options.dry_run, &manager, ctx, |_| Ok(scale.clone())).await
+    }
+
+    pub(super) async fn patch_scale(
+        &self,
+        target: &Target,
+        body: &PatchBody,
+        options: &PatchOptions,
+        ctx: &Context,
+    ) -> Result<Outcome, Status> {
+        let manager = ctx.manager(&options.field_manager);
+        self.write_scale(target, options.dry_run, &manager, ctx, |old| {
+            patch::patched(&kind(), &of(target, old), body, options, ctx)
+        })
+        .await
+    }
+
+    async fn write_scale(
+        &self,
+        target: &Target,
+        dry_run: bool,
+        manager: &str,
+        ctx: &Context,
+        mut wanted: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Outcome, Status> {
+        let parent = target.parent();
+        let author = Author { manager, door: None, tracked_as: Some("scale") };
+        let written = self
+            .rewrite(&parent, dry_run, |old| {
+                let mut scale = wanted(old)?;
+                body::agree_on_namespace(target, &mut scale)?;
+                body::agree_on_name(target, &scale)?;
+                let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+                if replicas < 0 {
+                    let error =
+                        FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
+                    return Err(Status::invalid(&GroupResource::new("autoscaling", "Scale"), target.name(), &[error]));
+                }
+                let mut new = old.clone();
+                new["spec"]["replicas"] = json!(replicas);
+                let metadata = meta::of_mut(&mut new);
+                for member in ["resourceVersion", "uid"] {
+                    match scale["metadata"].get(member) {
+                        Some(said) => {
+                            metadata.insert(member.to_owned(), said.clone());
+                        }
+                        None => {
+                            metadata.shift_remove(member);
+                        }
+                    }
+                }
+                self.revise(&parent, old, new, &author, ctx)
+            })
+            .await?;
+        let value = match &written {
+            Written::Kept(item) => view::parse(item)?,
+            Written::Removed(value) | Written::Imagined(value) => value.clone(),
+        };
+        Ok(Outcome::new(200, View::Made { kind: None, value: of(target, &value) }))
+    }
+}

@@ -1,0 +1,141 @@
+//! An object replaced by another state of itself.
+
+use machinery::options::UpdateOptions;
+use machinery::{FieldError, Status};
+use schema::kind::Kind;
+use serde_json::{Value, json};
+
+use crate::body;
+use crate::conversion;
+use crate::meta;
+use crate::pending::{self, Manager};
+use crate::registry::Registry;
+use crate::request::{Body, Context, Target};
+use crate::view::Outcome;
+
+/// Who changes an object, and through which door.
+pub(crate) struct Author<'a> {
+    pub(crate) manager: &'a str,
+    /// The subresource that says which part may change.
+    pub(crate) door: Option<&'a str>,
+    /// The subresource under which the change is recorded.
+    pub(crate) tracked_as: Option<&'a str>,
+}
+
+impl<'a> Author<'a> {
+    pub(crate) fn through(manager: &'a str, door: Option<&'a str>) -> Self {
+        Author { manager, door, tracked_as: door }
+    }
+}
+
+impl Registry {
+    pub async fn update(
+        &self,
+        target: &Target,
+        body: Body,
+        options: &UpdateOptions,
+        ctx: &Context,
+    ) -> Result<Outcome, Status> {
+        if let Some(outcome) = self.update_subresource(target, &body, options, ctx).await? {
+            return Ok(outcome);
+        }
+        let kind = &target.kind;
+        let mut object = body::object(kind, &body, options.field_validation, ctx)?;
+        body::agree_on_namespace(target, &mut object)?;
+        body::agree_on_name(target, &object)?;
+        schema::defaults::apply(kind, &mut object);
+        let manager = ctx.manager(&options.field_manager);
+        let key = self.key(target)?;
+        let creates = kind.rules.create_on_update && target.subresource.is_none();
+        if creates && self.current(kind, &key).await?.is_none() {
+            return self.create_object(target, object, &manager, options.dry_run, ctx).await;
+        }
+        let author = Author::through(&manager, target.subresource.as_deref());
+        let written =
+            self.rewrite(target, options.dry_run, |old| self.revise(target, old, object.clone(), &author, ctx)).await?;
+        self.forget_allocations(target, &written);
+        Ok(Outcome::new(200, written.into_view(target)?))
+    }
+
+    /// The next state of an object: `new` (in the endpoint's version, defaulted) put on top of `old` (as stored), with
+    /// what the client may not change kept, validated and its managed fields brought up to date. In storage version.
+    pub(crate) fn revise(
+        &self,
+        target: &Target,
+        old: &Value,
+        mut new: Value,
+        author: &Author<'_>,
+        ctx: &Context,
+    ) -> Result<Value, Status> {
+        let kind = &target.kind;
+        precondition(target, old, &new)?;
+        let mut shown_old = old.clone();
+        conversion::show(kind, &mut shown_old)?;
+        keep_metadata(&shown_old, &mut new);
+        if let Some(warning) = meta::dedupe_owners(&mut new, " after mutating admission happens") {
+            ctx.warnings.push(warning);
+        }
+        let tracked = Manager::update(author.manager, &kind.group_version().to_string(), self.now());
+        pending::track_update(kind, Some(&shown_old), &mut new, &tracked.through(author.tracked_as));
+        let now = meta::timestamp(self.now());
+        match author.door {
+            Some(door) => schema::strategy::prepare_for_subresource_update(kind, door, &mut new, &shown_old, &now),
+            None => {
+                schema::strategy::admit_update(kind, &mut new, &shown_old);
+                schema::strategy::prepare_for_update(kind, &mut new, &shown_old);
+                self.allocate(target, &mut new, Some(&shown_old))?;
+            }
+        }
+        let errors = match author.door {
+            Some(door) => pending::validate_subresource(kind, door, &new, &shown_old),
+            None => pending::validate_update(kind, &new, &shown_old),
+        };
+        if !errors.is_empty() {
+            return Err(Status::invalid(&kind.group_kind(), target.name(), &errors));
+        }
+        body::in_order(kind, &mut new)?;
+        conversion::to_storage(kind, &mut new)?;
+        Ok(new)
+    }
+}
+
+/// The revision and identity a client says it changes.
+fn precondition(target: &Target, old: &Value, new: &Value) -> Result<(), Status> {
+    let kind = &target.kind;
+    let (said_uid, uid) = (meta::uid(new), meta::uid(old));
+    if !said_uid.is_empty() && said_uid != uid {
+        let why = format!("Precondition failed: UID in precondition: {said_uid}, UID in object meta: {uid}");
+        return Err(Status::conflict(&target.gr(), target.name(), why));
+    }
+    let said = meta::resource_version(new);
+    if said.is_empty() || said == "0" {
+        return if kind.rules.unconditional_update { Ok(()) } else { Err(revision_needed(kind, target)) };
+    }
+    if said.parse::<u64>().is_err() {
+        let why = "must be a number";
+        return Err(Status::bad_request(format!("metadata.resourceVersion: Invalid value: {said:?}: {why}")));
+    }
+    if said == meta::resource_version(old) { Ok(()) } else { Err(Status::modified(&target.gr(), target.name())) }
+}
+
+fn revision_needed(kind: &Kind, target: &Target) -> Status {
+    let error = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
+    Status::invalid(&kind.group_resource(), target.name(), &[error])
+}
+
+/// What stays as it was whatever the client sends.
+fn keep_metadata(old: &Value, new: &mut Value) {
+    let metadata = meta::of_mut(new);
+    for member in
+        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"]
+    {
+        match old["metadata"].get(member) {
+            Some(kept) => {
+                metadata.insert(member.to_owned(), kept.clone());
+            }
+            None => {
+                metadata.shift_remove(member);
+            }
+        }
+    }
+}

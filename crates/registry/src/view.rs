@@ -1,0 +1,240 @@
+//! What a verb answers with, and how it is shown in each form.
+//!
+//! In the plain form a stored object and a list of them are slices of the bytes made when they were written. The other
+//! forms (pretty, YAML, tables) are for people and are made for the answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::Item;
+use jiff::Timestamp;
+use machinery::encoded::{Encoded, list_head, to_stored};
+use machinery::{Revision, Status};
+use schema::kind::Kind;
+use serde_json::{Value, json};
+
+use crate::conversion;
+use crate::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
+use crate::segments::Segments;
+
+/// One object to be shown, or a `Status` in its place.
+#[derive(Clone, Debug)]
+pub enum View {
+    /// As it stands in the cache.
+    Stored {
+        kind: Arc<Kind>,
+        item: Arc<Item>,
+    },
+    /// Made for this answer: a dry run, a scale, a review.
+    Made {
+        kind: Option<Arc<Kind>>,
+        value: Value,
+    },
+    Status(Status),
+}
+
+/// What a write answers with.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub code: u16,
+    pub view: View,
+}
+
+impl Outcome {
+    #[must_use]
+    pub fn new(code: u16, view: View) -> Self {
+        Outcome { code, view }
+    }
+}
+
+/// Objects to be shown as a list.
+#[derive(Clone, Debug)]
+pub struct ListView {
+    pub kind: Arc<Kind>,
+    pub items: Vec<Arc<Item>>,
+    pub revision: Revision,
+    pub continue_token: Option<String>,
+    pub remaining: Option<u64>,
+}
+
+impl View {
+    /// The object as a value, in the version its kind is asked for.
+    pub fn value(&self) -> Result<Value, Status> {
+        match self {
+            View::Stored { kind, item } => value(kind, item),
+            View::Made { value, .. } => Ok(value.clone()),
+            View::Status(status) => Ok(status.to_value()),
+        }
+    }
+
+    pub fn render(&self, form: &Form, now: Timestamp) -> Result<Segments, Status> {
+        let value = match (self, form.shape) {
+            // A Status is never transformed.
+            (View::Status(status), _) => status.to_value(),
+            (View::Stored { kind, item }, Shape::Plain) => {
+                if form.encoding == (Encoding::Json { pretty: false }) {
+                    return Ok(Segments(vec![shown(kind, item)?.whole().clone(), Bytes::from_static(b"\n")]));
+                }
+                value(kind, item)?
+            }
+            (View::Made { value, .. }, Shape::Plain) => value.clone(),
+            (_, Shape::Partial(version)) => partial(&self.value()?, version),
+            (View::Stored { kind, .. } | View::Made { kind: Some(kind), .. }, Shape::Table { version, include }) => {
+                let value = self.value()?;
+                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                let rows = vec![row(kind, &value, version, include, now)];
+                table(version, Some(kind), metadata, rows)
+            }
+            (View::Made { kind: None, value }, Shape::Table { .. }) => value.clone(),
+        };
+        Ok(encode(&value, form.encoding))
+    }
+
+    /// Whether there is an object with metadata to make a table of.
+    #[must_use]
+    pub fn has_metadata(&self) -> bool {
+        match self {
+            View::Stored { .. } | View::Status(_) => true,
+            View::Made { value, .. } => value["metadata"]["name"].is_string(),
+        }
+    }
+}
+
+impl ListView {
+    pub fn render(&self, form: &Form, now: Timestamp) -> Result<Segments, Status> {
+        let plain_json = form.encoding == (Encoding::Json { pretty: false });
+        if plain_json && form.shape == Shape::Plain {
+            return self.shared();
+        }
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if let Some(token) = &self.continue_token {
+            metadata["continue"] = json!(token);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        let values = || self.items.iter().map(|item| value(&self.kind, item));
+        let list = match form.shape {
+            Shape::Plain => {
+                let items = values()
+                    .map(|value| {
+                        let mut value = value?;
+                        if let (false, Value::Object(members)) = (self.kind.custom, &mut value) {
+                            members.shift_remove("kind");
+                            members.shift_remove("apiVersion");
+                        }
+                        Ok(value)
+                    })
+                    .collect::<Result<Vec<_>, Status>>()?;
+                let api_version = self.kind.group_version().to_string();
+                json!({"kind": self.kind.list_kind, "apiVersion": api_version, "metadata": metadata, "items": items})
+            }
+            Shape::Partial(version) => {
+                let items = values().map(|value| Ok(partial(&value?, version))).collect::<Result<Vec<_>, Status>>()?;
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
+            }
+            Shape::Table { version, include } => {
+                let rows =
+                    values()
+                        .map(|value| Ok(row(&self.kind, &value?, version, include, now)))
+                        .collect::<Result<Vec<_>, Status>>()?;
+                table(version, Some(&self.kind), metadata, rows)
+            }
+        };
+        Ok(encode(&list, form.encoding))
+    }
+
+    /// A head, shared slices, a tail.
+    fn shared(&self) -> Result<Segments, Status> {
+        let api_version = self.kind.group_version().to_string();
+        let head = list_head(
+            &self.kind.list_kind,
+            &api_version,
+            self.revision,
+            self.continue_token.as_deref(),
+            self.remaining,
+        );
+        let mut segments = Segments(Vec::with_capacity(self.items.len() * 2 + 2));
+        segments.push(head.into());
+        for (at, item) in self.items.iter().enumerate() {
+            let encoded = shown(&self.kind, item)?;
+            let (first, next, slice): (&'static [u8], &'static [u8], Bytes) =
+                if self.kind.custom { (b"", b",", encoded.whole().clone()) } else { (b"{", b",{", encoded.tail()) };
+            let opening = if at == 0 { first } else { next };
+            if !opening.is_empty() {
+                segments.push(Bytes::from_static(opening));
+            }
+            segments.push(slice);
+        }
+        segments.push(Bytes::from_static(b"]}\n"));
+        Ok(segments)
+    }
+}
+
+/// The object's bytes in the version its kind is asked for: as stored, or converted once and kept.
+pub(crate) fn shown(kind: &Kind, item: &Item) -> Result<Encoded, Status> {
+    if kind.storage == kind.group_version() {
+        return Ok(item.encoded().clone());
+    }
+    let converted = item.form(conversion::form_id(kind), || {
+        let mut value: Value = parse(item)?;
+        conversion::from_storage(kind, &mut value)?;
+        let members = value.as_object().ok_or_else(|| Status::internal("an object is not an object"))?;
+        let encoded = Encoded::from_stored(&to_stored(members), item.revision()).map_err(Status::internal)?;
+        Ok::<_, Status>(encoded.whole().clone())
+    })?;
+    Encoded::from_whole(converted).map_err(|error| Status::internal(error))
+}
+
+pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
+    let mut value = parse(item)?;
+    if kind.storage != kind.group_version() {
+        conversion::from_storage(kind, &mut value)?;
+    }
+    Ok(value)
+}
+
+/// The stored object as a value, its revision inside.
+pub(crate) fn parse(item: &Item) -> Result<Value, Status> {
+    serde_json::from_slice(item.encoded().whole())
+        .map_err(|error| Status::internal(format_args!("the stored object {} is unreadable: {error}", item.key())))
+}
+
+pub(crate) fn partial(value: &Value, version: MetaVersion) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": value["metadata"]})
+}
+
+pub(crate) fn row(kind: &Kind, value: &Value, version: MetaVersion, include: IncludeObject, now: Timestamp) -> Value {
+    let row = schema::columns::row(kind, value, now.as_second());
+    let object = match include {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => partial(value, version),
+        IncludeObject::Object => value.clone(),
+    };
+    let mut shown = json!({"cells": row.cells});
+    if !row.conditions.is_empty() {
+        shown["conditions"] = json!(row.conditions);
+    }
+    shown["object"] = object;
+    shown
+}
+
+/// A table; the column definitions are left out (`null`) where they were sent before.
+pub(crate) fn table(version: MetaVersion, columns_of: Option<&Kind>, metadata: Value, rows: Vec<Value>) -> Value {
+    let columns = columns_of.map(schema::columns::definitions);
+    json!({
+        "kind": "Table",
+        "apiVersion": version.api_version(),
+        "metadata": metadata,
+        "columnDefinitions": columns,
+        "rows": rows,
+    })
+}
+
+fn encode(value: &Value, encoding: Encoding) -> Segments {
+    match encoding {
+        Encoding::Json { pretty: false } => Segments::json(value),
+        Encoding::Json { pretty: true } => Segments::pretty(value),
+        Encoding::Yaml => Segments::one(crate::pending::to_yaml(value)),
+    }
+}

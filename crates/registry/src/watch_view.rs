@@ -1,0 +1,299 @@
+//! One open watch as a client sees it: events as lines of JSON, bookmarks, and an end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::{Cache, EventKind, Item, Output, WatchEnd, Watcher};
+use jiff::Timestamp;
+use machinery::{Revision, Status};
+use schema::kind::Kind;
+use serde_json::{Value, json};
+use tokio::time::{Instant, Sleep};
+
+use crate::form::{Form, IncludeObject, Shape};
+use crate::view;
+
+/// How often a watch that allows bookmarks gets one.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before its deadline a watch gets its last bookmark.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// Marks the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What a client asked of a watch beside what it selects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchTerms {
+    pub(crate) bookmarks: bool,
+    /// Whether the end of the initial events is to be marked (if bookmarks are allowed at all).
+    pub(crate) mark_initial_end: bool,
+    pub(crate) timeout: Duration,
+    /// The revision asked for; a bookmark that says no more is not sent.
+    pub(crate) from: Revision,
+}
+
+/// One open watch.
+pub struct WatchView {
+    kind: Arc<Kind>,
+    cache: Arc<Cache>,
+    source: Source,
+    form: Form,
+    terms: WatchTerms,
+    /// Ends the watch.
+    deadline: Pin<Box<Sleep>>,
+    /// When the next bookmark is due; none once the deadline is too near.
+    bookmark_due: Option<Pin<Box<Sleep>>>,
+    /// Tables show their columns once.
+    columns_sent: bool,
+}
+
+enum Source {
+    Watching(Watcher),
+    /// Says this and ends.
+    Refused(Box<Status>),
+    Over,
+}
+
+/// Events that go out together.
+#[derive(Debug, Default)]
+pub struct Frames {
+    pub segments: Vec<Bytes>,
+    /// For each event, the index in `segments` behind its last piece.
+    pub ends: Vec<usize>,
+    /// The stream ends after this.
+    pub last: bool,
+    /// Bytes in all.
+    pub bytes: usize,
+}
+
+impl Frames {
+    fn push(&mut self, pieces: impl IntoIterator<Item = Bytes>) {
+        for piece in pieces {
+            self.bytes += piece.len();
+            self.segments.push(piece);
+        }
+        self.ends.push(self.segments.len());
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+impl WatchView {
+    pub(crate) fn new(kind: Arc<Kind>, cache: Arc<Cache>, watcher: Watcher, terms: WatchTerms) -> Self {
+        Self::with(kind, cache, Source::Watching(watcher), terms)
+    }
+
+    /// A watch that was accepted and then says only why it cannot be.
+    pub(crate) fn refused(kind: Arc<Kind>, cache: Arc<Cache>, status: Status, terms: WatchTerms) -> Self {
+        Self::with(kind, cache, Source::Refused(Box::new(status)), terms)
+    }
+
+    fn with(kind: Arc<Kind>, cache: Arc<Cache>, source: Source, terms: WatchTerms) -> Self {
+        let now = Instant::now();
+        let last_bookmark = terms.timeout.checked_sub(BOOKMARK_BEFORE_END).filter(|left| !left.is_zero());
+        let bookmark_due = last_bookmark
+            .filter(|_| terms.bookmarks)
+            .map(|left| Box::pin(tokio::time::sleep_until(now + left.min(BOOKMARK_INTERVAL))));
+        WatchView {
+            kind,
+            cache,
+            source,
+            form: Form::default(),
+            terms,
+            deadline: Box::pin(tokio::time::sleep_until(now + terms.timeout)),
+            bookmark_due,
+            columns_sent: false,
+        }
+    }
+
+    /// In which form events are shown. JSON only; set before the first poll.
+    pub fn set_form(&mut self, form: Form) {
+        self.form = form;
+    }
+
+    /// The resource this watch is of, for metrics.
+    #[must_use]
+    pub fn kind(&self) -> &Arc<Kind> {
+        &self.kind
+    }
+
+    /// All events that are ready, up to about `bytes_max`; `None` when the watch is over.
+    pub fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
+        let mut frames = Frames::default();
+        while frames.bytes < bytes_max && !frames.last {
+            match &mut self.source {
+                Source::Over => break,
+                Source::Refused(status) => {
+                    let event = error_event(status);
+                    frames.push([event]);
+                    frames.last = true;
+                    self.source = Source::Over;
+                }
+                Source::Watching(watcher) => match watcher.poll_next(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok(output)) => self.show(output, &mut frames),
+                    Poll::Ready(Err(end)) => self.finish(end, &mut frames),
+                },
+            }
+        }
+        if !frames.is_empty() {
+            return Poll::Ready(Some(frames));
+        }
+        if matches!(self.source, Source::Over) || self.deadline.as_mut().poll(cx).is_ready() {
+            self.source = Source::Over;
+            return Poll::Ready(None);
+        }
+        match self.poll_bookmark(cx) {
+            Some(bookmark) => {
+                frames.push([bookmark]);
+                Poll::Ready(Some(frames))
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// The next frames, for callers that await.
+    pub async fn frames(&mut self, bytes_max: usize) -> Option<Frames> {
+        std::future::poll_fn(|cx| self.poll_frames(cx, bytes_max)).await
+    }
+
+    fn show(&mut self, output: Output, frames: &mut Frames) {
+        match output {
+            Output::Initial(items) => {
+                for item in items {
+                    self.show_object(EventKind::Added, &item, frames);
+                }
+            }
+            Output::Live(deliveries) => {
+                for delivery in deliveries {
+                    self.show_object(delivery.kind, &delivery.item, frames);
+                }
+            }
+            Output::InitialEnd(revision) => {
+                if self.terms.bookmarks && self.terms.mark_initial_end {
+                    let bookmark = self.bookmark(revision, true);
+                    frames.push([bookmark]);
+                }
+            }
+        }
+    }
+
+    fn show_object(&mut self, kind: EventKind, item: &Item, frames: &mut Frames) {
+        let opening = opening(kind);
+        let shown = match self.form.shape {
+            Shape::Plain => view::shown(&self.kind, item).map(|encoded| encoded.whole().clone()),
+            Shape::Partial(version) => view::shown(&self.kind, item).and_then(|encoded| {
+                let metadata = encoded.metadata().map_err(Status::internal)?;
+                let head =
+                    format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"{}","metadata":"#, version.api_version());
+                Ok([head.as_bytes(), &metadata, b"}"].concat().into())
+            }),
+            Shape::Table { version, include } => view::value(&self.kind, item).map(|value| {
+                let metadata = json!({"resourceVersion": item.revision().to_string()});
+                let rows = vec![view::row(&self.kind, &value, version, include, Timestamp::now())];
+                let columns_of = (!std::mem::replace(&mut self.columns_sent, true)).then_some(&*self.kind);
+                Bytes::from(view::table(version, columns_of, metadata, rows).to_string())
+            }),
+        };
+        match shown {
+            Ok(object) => frames.push([Bytes::from_static(opening), object, Bytes::from_static(b"}\n")]),
+            Err(status) => {
+                frames.push([error_event(&status)]);
+                frames.last = true;
+                self.source = Source::Over;
+            }
+        }
+    }
+
+    fn finish(&mut self, end: WatchEnd, frames: &mut Frames) {
+        self.source = Source::Over;
+        let status = match end {
+            WatchEnd::Ended => return,
+            WatchEnd::Expired { asked, oldest } => {
+                Status::expired(format!("too old resource version: {asked} ({oldest})"))
+            }
+            WatchEnd::Failed(why) => Status::internal(why),
+        };
+        frames.push([error_event(&status)]);
+        frames.last = true;
+    }
+
+    fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
+        let due = self.bookmark_due.as_mut()?;
+        if due.as_mut().poll(cx).is_pending() {
+            return None;
+        }
+        let now = Instant::now();
+        let last = self.deadline.deadline().checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
+        if now >= last {
+            self.bookmark_due = None;
+        } else {
+            due.as_mut().reset((now + BOOKMARK_INTERVAL).min(last));
+            // Registers the waker for the next one; it cannot be due already.
+            let _ = due.as_mut().poll(cx);
+        }
+        // Read first: what has been reached by now and is not waiting for this watch has been handed out.
+        let reached = self.cache.revision();
+        let Source::Watching(watcher) = &self.source else { return None };
+        let revision = watcher.bookmark(reached)?;
+        (revision > self.terms.from).then(|| self.bookmark(revision, false))
+    }
+
+    fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        let object = match self.form.shape {
+            Shape::Plain => {
+                let mut object = zero(&self.kind);
+                object["metadata"] = metadata;
+                object
+            }
+            Shape::Partial(version) => view::partial(&json!({"metadata": metadata}), version),
+            Shape::Table { version, include } => {
+                let mut zero = zero(&self.kind);
+                zero["metadata"] = metadata;
+                let table_metadata = json!({"resourceVersion": revision.to_string()});
+                // Even a client that wants no objects must be able to read the mark.
+                let include = if initial_end { IncludeObject::Metadata } else { include };
+                let rows = vec![view::row(&self.kind, &zero, version, include, Timestamp::now())];
+                let columns_of = (!std::mem::replace(&mut self.columns_sent, true)).then_some(&*self.kind);
+                view::table(version, columns_of, table_metadata, rows)
+            }
+        };
+        event("BOOKMARK", &object)
+    }
+}
+
+fn opening(kind: EventKind) -> &'static [u8] {
+    match kind {
+        EventKind::Added => br#"{"type":"ADDED","object":"#,
+        EventKind::Modified => br#"{"type":"MODIFIED","object":"#,
+        EventKind::Deleted => br#"{"type":"DELETED","object":"#,
+    }
+}
+
+/// An object of which nothing is known but its kind, with the members its kind always shows.
+fn zero(kind: &Kind) -> Value {
+    let mut object = json!({"kind": kind.gvk.kind, "apiVersion": kind.group_version().to_string(), "metadata": {}});
+    if !kind.custom {
+        // An unknown kind or an object that cannot be brought in order is shown as it is.
+        let _ = crate::body::in_order(kind, &mut object);
+    }
+    object
+}
+
+fn error_event(status: &Status) -> Bytes {
+    event("ERROR", &status.to_value())
+}
+
+fn event(kind: &str, object: &Value) -> Bytes {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
+}

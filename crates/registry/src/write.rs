@@ -1,0 +1,113 @@
+//! Commits a change to an object if nothing came in between; otherwise makes it again on what is there now.
+
+use std::sync::Arc;
+
+use cache::Item;
+use machinery::Status;
+use machinery::encoded;
+use serde_json::{Value, json};
+use store::{Entry, Key, WriteError};
+
+use crate::failure;
+use crate::meta;
+use crate::registry::Registry;
+use crate::request::Target;
+use crate::view::{self, View};
+
+/// What became of a change.
+pub(crate) enum Written {
+    /// The object as it is now (also when nothing had to change).
+    Kept(Arc<Item>),
+    /// The change let the object go; this is its last state.
+    Removed(Value),
+    /// A dry run: what would have become of it.
+    Imagined(Value),
+}
+
+impl Written {
+    pub(crate) fn into_view(self, target: &Target) -> Result<View, Status> {
+        let kind = Arc::clone(&target.kind);
+        Ok(match self {
+            Written::Kept(item) => View::Stored { kind, item },
+            Written::Removed(mut value) | Written::Imagined(mut value) => {
+                crate::conversion::show(&kind, &mut value)?;
+                View::Made { kind: Some(kind), value }
+            }
+        })
+    }
+}
+
+impl Registry {
+    /// Makes `change` of the target's object, again and again until no other write comes in between. `change` gets the
+    /// stored object and gives the new one, both in the storage version; an error of it ends the attempt.
+    pub(crate) async fn rewrite(
+        &self,
+        target: &Target,
+        dry_run: bool,
+        mut change: impl FnMut(&Value) -> Result<Value, Status>,
+    ) -> Result<Written, Status> {
+        let key = self.key(target)?;
+        let missing = || Status::not_found(&target.gr(), target.name());
+        let mut item = self.current(&target.kind, &key).await?.ok_or_else(missing)?;
+        loop {
+            let old = view::parse(&item)?;
+            let mut new = change(&old)?;
+            meta::of_mut(&mut new).insert("resourceVersion".to_owned(), json!(item.revision().to_string()));
+            if new == old {
+                return Ok(Written::Kept(item));
+            }
+            let leaves = leaves_with(&old, &new);
+            if dry_run {
+                return Ok(if leaves { Written::Removed(new) } else { Written::Imagined(new) });
+            }
+            let result = if leaves {
+                self.store.delete(key.clone(), item.revision()).await
+            } else {
+                let stored = self.stored(&new)?;
+                match self.store.update(key.clone(), stored.into(), item.revision()).await {
+                    Ok(revision) => return Ok(Written::Kept(self.written(&key, revision, &new)?)),
+                    Err(error) => Err(error),
+                }
+            };
+            match result {
+                Ok(_) => return Ok(Written::Removed(new)),
+                Err(WriteError::Conflict { current: Some(entry), .. }) => item = self.item(&entry)?,
+                Err(WriteError::Conflict { current: None, .. }) => return Err(missing()),
+                Err(error) => return Err(failure::write(&error, &target.gr(), target.name())),
+            }
+        }
+    }
+
+    /// An object's bytes for the store.
+    pub(crate) fn stored(&self, object: &Value) -> Result<Vec<u8>, Status> {
+        let members = object.as_object().ok_or_else(|| Status::internal("an object is not an object"))?;
+        Ok(encoded::to_stored(members))
+    }
+
+    /// The item that the cache will hold for a write that was just acknowledged.
+    pub(crate) fn written(
+        &self,
+        key: &Key,
+        revision: machinery::Revision,
+        object: &Value,
+    ) -> Result<Arc<Item>, Status> {
+        let value = self.stored(object)?;
+        self.item(&Entry { key: key.clone(), revision, value: value.into() })
+    }
+
+    pub(crate) fn item(&self, entry: &Entry) -> Result<Arc<Item>, Status> {
+        let spec = self.cache.collection(entry.key.collection()).spec();
+        let item = Item::new(entry.key.clone(), entry.revision, &entry.value, &spec).map_err(Status::internal)?;
+        Ok(Arc::new(item))
+    }
+}
+
+/// Whether an update lets go of an object that only its finalizers held.
+fn leaves_with(old: &Value, new: &Value) -> bool {
+    let held_by_spec = new["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+    let namespace = new["kind"] == "Namespace" && new["apiVersion"] == "v1";
+    meta::is_deleting(old)
+        && meta::finalizers(new).is_empty()
+        && meta::grace_period(old).unwrap_or_default() == 0
+        && !(namespace && held_by_spec)
+}
