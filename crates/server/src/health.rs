@@ -1,0 +1,103 @@
+//! `/healthz`, `/livez`, `/readyz`: is it alive, is it ready, check by check.
+
+use machinery::go_text::quote;
+use machinery::query::Query;
+
+/// One check: its name, and what is wrong.
+pub type Check = (String, Result<(), String>);
+
+/// An answer in plain text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Report {
+    pub code: u16,
+    pub text: String,
+}
+
+/// All checks of an endpoint (`healthz`, …). Shows each when asked to (`verbose`) or when one fails.
+#[must_use]
+pub fn report(endpoint: &str, checks: &[Check], query: &Query) -> Report {
+    let mut excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
+    excluded.sort_unstable();
+    excluded.dedup();
+    let mut lines = String::new();
+    let mut failed = false;
+    for (name, result) in checks {
+        if let Some(at) = excluded.iter().position(|wanted| wanted == name) {
+            excluded.remove(at);
+            lines.push_str(&format!("[+]{name} excluded: ok\n"));
+            continue;
+        }
+        match result {
+            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
+            Err(why) => {
+                failed = true;
+                tracing::warn!(endpoint, check = name, why, "health check failed");
+                lines.push_str(&format!("[-]{name} failed: reason withheld\n"));
+            }
+        }
+    }
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.iter().map(|name| quote(name)).collect();
+        lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {}\n", names.join(", ")));
+    }
+    if failed {
+        return Report { code: 500, text: format!("{lines}{endpoint} check failed\n") };
+    }
+    let text =
+        if query.get("verbose").is_some() { format!("{lines}{endpoint} check passed\n") } else { "ok".to_owned() };
+    Report { code: 200, text }
+}
+
+/// One check alone; none when there is no such check.
+#[must_use]
+pub fn single(name: &str, checks: &[Check]) -> Option<Report> {
+    let (_, result) = checks.iter().find(|(held, _)| held == name)?;
+    Some(match result {
+        Ok(()) => Report { code: 200, text: "ok".to_owned() },
+        Err(why) => Report { code: 500, text: format!("internal server error: {why}\n") },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks(store: Result<(), &str>) -> Vec<Check> {
+        vec![("ping".to_owned(), Ok(())), ("store".to_owned(), store.map_err(str::to_owned))]
+    }
+
+    fn ask(store: Result<(), &str>, query: &str) -> (u16, String) {
+        let report = report("readyz", &checks(store), &Query::parse(query));
+        (report.code, report.text)
+    }
+
+    #[test]
+    fn short_when_well_long_when_asked_or_ill() {
+        assert_eq!(ask(Ok(()), ""), (200, "ok".to_owned()));
+        assert_eq!(ask(Ok(()), "verbose"), (200, "[+]ping ok\n[+]store ok\nreadyz check passed\n".to_owned()));
+        assert_eq!(
+            ask(Err("gone"), ""),
+            (500, "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n".to_owned())
+        );
+        assert_eq!(ask(Err("gone"), "exclude=store"), (200, "ok".to_owned()));
+        assert_eq!(
+            ask(Ok(()), "verbose&exclude=ping&exclude=nope"),
+            (
+                200,
+                "[+]ping excluded: ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \
+                 \"nope\"\nreadyz check passed\n"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn one_check_alone() {
+        assert_eq!(single("ping", &checks(Ok(()))), Some(Report { code: 200, text: "ok".to_owned() }));
+        assert_eq!(
+            single("store", &checks(Err("gone"))),
+            Some(Report { code: 500, text: "internal server error: gone\n".to_owned() })
+        );
+        assert_eq!(single("nope", &checks(Ok(()))), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! `Warning` headers: `299 - "text"`, each text once, no more of them than a client can be expected to read.
+
+use http::{HeaderMap, HeaderValue, header};
+
+/// All texts together may have this many characters; above it each is cut, and then the rest is left out.
+const TOTAL_MAX: usize = 4096;
+const CUT: usize = 256;
+
+/// Adds a header for each text.
+pub fn add(headers: &mut HeaderMap, texts: &[String]) {
+    let mut unique: Vec<&str> = Vec::with_capacity(texts.len());
+    for text in texts {
+        if !text.is_empty() && !unique.contains(&text.as_str()) {
+            unique.push(text);
+        }
+    }
+    let total: usize = unique.iter().map(|text| text.chars().count()).sum();
+    let mut written = 0;
+    for text in unique {
+        let cut: String = if total > TOTAL_MAX { text.chars().take(CUT).collect() } else { text.to_owned() };
+        written += cut.chars().count();
+        if written > TOTAL_MAX {
+            return;
+        }
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - {}", quoted(&cut)).as_bytes()) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}
+
+/// A quoted string of HTTP; line ends and other control characters become blanks.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => quoted.push(' '),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(texts: &[&str]) -> Vec<String> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        let mut headers = HeaderMap::new();
+        add(&mut headers, &texts);
+        headers.get_all(header::WARNING).iter().map(|v| String::from_utf8(v.as_bytes().to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn texts_are_quoted_and_unique() {
+        assert_eq!(
+            shown(&["unknown field \"spec.x\"", "a\\b\nc", "unknown field \"spec.x\"", ""]),
+            [r#"299 - "unknown field \"spec.x\"""#, r#"299 - "a\\b c""#]
+        );
+    }
+
+    #[test]
+    fn too_much_is_cut() {
+        let long: Vec<String> = (0..30).map(|n| format!("{n:02}{}", "ü".repeat(300))).collect();
+        let texts: Vec<&str> = long.iter().map(String::as_str).collect();
+        let shown = shown(&texts);
+        assert_eq!(shown.len(), 16, "sixteen times 256 are 4096");
+        assert!(shown.iter().all(|text| text.chars().count() == 256 + "299 - \"\"".len()));
+    }
+}
