@@ -1,0 +1,257 @@
+//! What the runtime stores: objects as they came over the wire, and the kinds they are read into.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::{Key, ResourceVersion};
+
+/// An object as the server sent it: its bytes, and the few fields that list-watch itself needs.
+///
+/// The envelope is read first and the body only when somebody wants it, so an object of a kind that cannot be decoded
+/// still has a name and a version.
+#[derive(Clone)]
+pub struct RawObject {
+    /// `apiVersion`, absent on the items of built-in lists.
+    pub api_version: Option<String>,
+    /// `kind`, absent on the items of built-in lists.
+    pub kind: Option<String>,
+    /// `namespace/name`.
+    pub key: Key,
+    /// The identity of this incarnation; empty if the server gave none.
+    pub uid: String,
+    /// The version of this state.
+    pub version: ResourceVersion,
+    /// The JSON text. Its own allocation: keeping one object keeps nothing of its page or its read buffer (LW-9).
+    pub body: Bytes,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(rename = "apiVersion")]
+    api_version: Option<String>,
+    kind: Option<String>,
+    #[serde(default)]
+    metadata: EnvelopeMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct EnvelopeMeta {
+    name: String,
+    namespace: Option<String>,
+    uid: String,
+    resource_version: String,
+}
+
+impl RawObject {
+    /// Reads the envelope of an object's JSON.
+    pub fn from_json(body: Bytes) -> Result<Self, serde_json::Error> {
+        let envelope: Envelope = serde_json::from_slice(&body)?;
+        let meta = envelope.metadata;
+        Ok(Self {
+            api_version: envelope.api_version,
+            kind: envelope.kind,
+            key: Key::new(meta.namespace.as_deref(), &meta.name),
+            uid: meta.uid,
+            version: meta.resource_version.into(),
+            body,
+        })
+    }
+
+    /// The same object without `metadata.managedFields`, which is often a third of the bytes and read by nobody.
+    pub fn without_managed_fields(self) -> Self {
+        #[derive(Deserialize)]
+        struct Outer<'a> {
+            #[serde(borrow)]
+            metadata: Inner<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Inner<'a> {
+            #[serde(borrow, rename = "managedFields")]
+            managed_fields: Option<&'a RawValue>,
+        }
+        let Ok(outer) = serde_json::from_slice::<Outer<'_>>(&self.body) else { return self };
+        let Some(span) = outer.metadata.managed_fields.and_then(|raw| span_within(&self.body, raw.get())) else {
+            return self;
+        };
+        let mut body = Vec::with_capacity(self.body.len() - span.len() + 2);
+        body.extend_from_slice(&self.body[..span.start]);
+        body.extend_from_slice(b"[]");
+        body.extend_from_slice(&self.body[span.end..]);
+        Self { body: body.into(), ..self }
+    }
+}
+
+/// Where `part`, borrowed from `whole`, lies within it.
+pub(crate) fn span_within(whole: &[u8], part: &str) -> Option<std::ops::Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
+}
+
+impl fmt::Debug for RawObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{} ({} bytes)", self.key, self.version, self.body.len())
+    }
+}
+
+/// What an informer can hold: any `kube` resource (typed, dynamic or metadata-only), or [`Encoded`].
+pub trait Object: Resource + Send + Sync + Sized + 'static {
+    /// Makes the stored form of a wire object.
+    fn from_raw(raw: &RawObject) -> Result<Self, serde_json::Error>;
+}
+
+impl<K> Object for K
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    fn from_raw(raw: &RawObject) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(&raw.body)
+    }
+}
+
+/// A stored object that keeps its bytes and decodes on access.
+///
+/// A decoded Pod takes several times the memory of its JSON. When a process reads few of the objects it watches, this
+/// form is smaller and cheaper to keep current; metadata (without managed fields) is always at hand.
+pub struct Encoded<K> {
+    meta: ObjectMeta,
+    body: Bytes,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Encoded<K> {
+    /// The JSON text.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+}
+
+impl<K: DeserializeOwned> Encoded<K> {
+    /// Decodes the object.
+    pub fn decode(&self) -> Result<K, serde_json::Error> {
+        serde_json::from_slice(&self.body)
+    }
+}
+
+impl<K> fmt::Debug for Encoded<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.body))
+    }
+}
+
+impl<K: Resource + 'static> Resource for Encoded<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(dt: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        K::kind(dt)
+    }
+    fn group(dt: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        K::group(dt)
+    }
+    fn version(dt: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        K::version(dt)
+    }
+    fn plural(dt: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+        K::plural(dt)
+    }
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+impl<K: Resource + DeserializeOwned + 'static> Object for Encoded<K> {
+    fn from_raw(raw: &RawObject) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct MetaOnly {
+            metadata: ObjectMeta,
+        }
+        let mut meta = serde_json::from_slice::<MetaOnly>(&raw.body)?.metadata;
+        meta.managed_fields = None;
+        Ok(Self { meta, body: raw.body.clone(), kind: PhantomData })
+    }
+}
+
+/// An object that exists on the server and cannot be read here (RF-17).
+#[derive(Clone)]
+pub struct Undecodable {
+    /// What the server sent.
+    pub raw: RawObject,
+    /// Why it cannot be read.
+    pub error: Arc<serde_json::Error>,
+}
+
+impl fmt::Debug for Undecodable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.raw, self.error)
+    }
+}
+
+/// The version of an object's state.
+pub fn version_of<K: Resource>(object: &K) -> ResourceVersion {
+    object.meta().resource_version.as_deref().unwrap_or_default().into()
+}
+
+/// True if both are the same state of the same incarnation.
+pub(crate) fn same_state<K: Resource>(a: &K, b: &K) -> bool {
+    let (a, b) = (a.meta(), b.meta());
+    a.resource_version.is_some() && a.resource_version == b.resource_version && a.uid == b.uid
+}
+
+/// True if both are the same incarnation; objects without UIDs count as the same.
+pub(crate) fn same_incarnation<K: Resource>(a: &K, b: &K) -> bool {
+    match (a.meta().uid.as_deref(), b.meta().uid.as_deref()) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    const TEXT: &str = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","managedFields":[{"manager":"x","fieldsV1":{"f:data":{}}}],"labels":{"l":"1"}},"data":{"k":"v"}}"#;
+
+    #[test]
+    fn envelope_is_read_without_the_body() {
+        let raw =
+            RawObject::from_json(Bytes::from_static(br#"{"metadata":{"name":"a","resourceVersion":"7"},"data":42}"#))
+                .unwrap();
+        assert_eq!((raw.key.as_str(), raw.version.as_str()), ("a", "7"));
+        assert!(ConfigMap::from_raw(&raw).is_err(), "the body is unreadable, the envelope is not");
+    }
+
+    #[test]
+    fn managed_fields_are_cut_out_of_the_text() {
+        let raw = RawObject::from_json(Bytes::from_static(TEXT.as_bytes())).unwrap().without_managed_fields();
+        let text = std::str::from_utf8(&raw.body).unwrap();
+        assert!(text.contains(r#""managedFields":[],"labels""#), "{text}");
+        let map = ConfigMap::from_raw(&raw).unwrap();
+        assert_eq!(map.data.unwrap()["k"], "v");
+    }
+
+    #[test]
+    fn encoded_keeps_the_bytes_and_decodes_on_access() {
+        let raw = RawObject::from_json(Bytes::from_static(TEXT.as_bytes())).unwrap();
+        let encoded = Encoded::<ConfigMap>::from_raw(&raw).unwrap();
+        assert_eq!(Key::of(&encoded).as_str(), "n/a");
+        assert!(encoded.meta().managed_fields.is_none());
+        assert_eq!(encoded.decode().unwrap().data.unwrap()["k"], "v");
+    }
+}

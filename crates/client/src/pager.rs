@@ -1,0 +1,149 @@
+//! `Pager`: a whole list out of pages.
+
+use futures::StreamExt;
+
+use crate::list_watch::{ListEnd, ListItem, ListerWatcher};
+use crate::wire::Params;
+use crate::{Error, RawObject, ResourceVersion};
+
+/// The page size that client-go uses.
+pub const PAGE_LIMIT: u32 = 500;
+
+/// Receives the items of a list.
+pub trait PageSink {
+    /// One item, in page order.
+    fn item(&mut self, item: RawObject);
+    /// Forget all items so far: the list starts again.
+    fn restart(&mut self);
+}
+
+impl PageSink for Vec<RawObject> {
+    fn item(&mut self, item: RawObject) {
+        self.push(item);
+    }
+    fn restart(&mut self) {
+        self.clear();
+    }
+}
+
+/// A complete list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The version of the first page (LW-6).
+    pub version: ResourceVersion,
+    /// It came in more than one page.
+    pub paginated: bool,
+}
+
+/// Lists everything, page by page if `params.limit` is set.
+///
+/// A 410 on a later page means that the history behind the continue token is gone: one full list without pages follows,
+/// with the original version (LW-7). A 410 on the first page is the caller's to handle.
+pub async fn list_all(
+    source: &dyn ListerWatcher,
+    params: Params,
+    sink: &mut (impl PageSink + Send),
+) -> Result<Listed, Error> {
+    let first = list_page(source, params.clone(), sink).await?;
+    let version = first.version;
+    let mut token = first.continue_token;
+    let paginated = token.is_some();
+    while let Some(continue_token) = token {
+        let next =
+            Params { continue_token: Some(continue_token), version: None, version_match: None, ..params.clone() };
+        match list_page(source, next, sink).await {
+            Ok(page) => token = page.continue_token,
+            Err(error) if error.is_expired() => {
+                sink.restart();
+                let whole = Params { limit: None, continue_token: None, ..params };
+                let page = list_page(source, whole, sink).await?;
+                return Ok(Listed { version: page.version, paginated: true });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Listed { version, paginated })
+}
+
+async fn list_page(
+    source: &dyn ListerWatcher,
+    params: Params,
+    sink: &mut (impl PageSink + Send),
+) -> Result<ListEnd, Error> {
+    let mut items = source.list(params).await?;
+    while let Some(item) = items.next().await {
+        match item? {
+            ListItem::Object(object) => sink.item(object),
+            ListItem::End(end) => return Ok(end),
+        }
+    }
+    Err(Error::Decode { what: "the list", message: "it ended without its metadata".into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{ScriptedSource, gone, items};
+
+    fn paged() -> Params {
+        Params { limit: Some(PAGE_LIMIT), version: Some("0".into()), ..Params::default() }
+    }
+
+    #[tokio::test]
+    async fn lw_05_following_pages_carry_the_token_and_no_version() {
+        let source = ScriptedSource::new();
+        source.on_list(Ok((items(&["a@1"]), "10", Some("t1"))));
+        source.on_list(Ok((items(&["b@2"]), "11", Some("t2"))));
+        source.on_list(Ok((items(&["c@3"]), "12", None)));
+        let mut all = Vec::new();
+        let listed = list_all(&source, paged(), &mut all).await.unwrap();
+        let asked = source.asked();
+        assert_eq!((asked[0].limit, asked[0].version.clone()), (Some(500), Some("0".into())));
+        for (request, token) in asked[1..].iter().zip(["t1", "t2"]) {
+            assert_eq!(request.continue_token.as_deref(), Some(token));
+            assert_eq!((request.limit, &request.version, &request.version_match), (Some(500), &None, &None));
+        }
+        assert!(listed.paginated);
+    }
+
+    #[tokio::test]
+    async fn lw_06_the_version_is_the_first_pages_and_items_keep_their_order() {
+        let source = ScriptedSource::new();
+        source.on_list(Ok((items(&["a@1", "b@2"]), "10", Some("t"))));
+        source.on_list(Ok((items(&["c@3"]), "99", None)));
+        let mut all = Vec::new();
+        let listed = list_all(&source, paged(), &mut all).await.unwrap();
+        assert_eq!(listed.version.as_str(), "10");
+        let names: Vec<&str> = all.iter().map(|o| o.key.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[tokio::test]
+    async fn lw_07_an_expired_page_leads_to_one_unpaged_list() {
+        let source = ScriptedSource::new();
+        source.on_list(Ok((items(&["old@1"]), "10", Some("t"))));
+        source.on_list(Err(gone()));
+        source.on_list(Ok((items(&["a@1", "b@2"]), "20", None)));
+        let mut all = Vec::new();
+        let listed = list_all(&source, paged(), &mut all).await.unwrap();
+        let last = source.asked().pop().unwrap();
+        assert_eq!((last.limit, last.continue_token, last.version), (None, None, Some("0".into())));
+        assert_eq!((listed.version.as_str(), all.len()), ("20", 2), "the items before the failure are forgotten");
+    }
+
+    #[tokio::test]
+    async fn lw_07_an_expired_first_page_goes_up() {
+        let source = ScriptedSource::new();
+        source.on_list(Err(gone()));
+        let error = list_all(&source, paged(), &mut Vec::new()).await.unwrap_err();
+        assert!(error.is_expired());
+        assert_eq!(source.asked().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn lw_08_a_single_answer_is_not_paginated() {
+        let source = ScriptedSource::new();
+        source.on_list(Ok((items(&["a@1"]), "10", None)));
+        assert!(!list_all(&source, paged(), &mut Vec::new()).await.unwrap().paginated);
+    }
+}

@@ -1,0 +1,150 @@
+//! `Delta`: one thing that happened to the watched set, on its way from the reflector to the store.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::object::Undecodable;
+use crate::{Key, ResourceVersion};
+
+/// One change. The reflector speaks in whole sets and single events; [`DeltaFifo`](super::DeltaFifo) turns the whole
+/// sets into one delta an object, [`InOrderQueue`](super::InOrderQueue) keeps them whole.
+pub enum Delta<K> {
+    /// The watch said ADDED.
+    Added(Arc<K>),
+    /// The watch said MODIFIED.
+    Updated(Arc<K>),
+    /// The object is gone.
+    Deleted(Deletion<K>),
+    /// A relist found the object.
+    Replaced(Arc<K>),
+    /// A resync shows the object again.
+    Sync(Arc<K>),
+    /// A relist: this is the whole set.
+    ReplacedAll(Replacement<K>),
+    /// A resync of the whole set.
+    SyncAll,
+    /// The set is current up to this version.
+    Bookmark(ResourceVersion),
+    /// The object exists in a form that cannot be read.
+    Undecodable(Undecodable),
+}
+
+/// How a deletion became known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Certainty {
+    /// The watch delivered it; the object is its last state.
+    Observed,
+    /// A relist no longer had the object; the state is the last one seen and may be stale. client-go's
+    /// `DeletedFinalStateUnknown`.
+    Inferred,
+}
+
+/// An object that is gone: client-go's tombstone, typed.
+pub struct Deletion<K> {
+    /// Which object.
+    pub key: Key,
+    /// The last state known, if any was.
+    pub object: Option<Arc<K>>,
+    /// How it became known.
+    pub certainty: Certainty,
+}
+
+/// A whole set.
+pub struct Replacement<K> {
+    /// The objects, in key order.
+    pub items: BTreeMap<Key, Staged<K>>,
+    /// The point in history that the set shows.
+    pub version: ResourceVersion,
+    /// The server's history went back: this version is older than one seen before (RF-18).
+    pub history_reset: bool,
+}
+
+/// One object of a [`Replacement`].
+pub enum Staged<K> {
+    /// A readable object.
+    Object(Arc<K>),
+    /// One that is not.
+    Undecodable(Undecodable),
+}
+
+impl<K> Delta<K> {
+    /// The object that the delta is about, if it is about one.
+    pub fn object(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) | Self::Sync(object) => Some(object),
+            Self::Deleted(deletion) => deletion.object.as_ref(),
+            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) | Self::Undecodable(_) => None,
+        }
+    }
+}
+
+impl<K: kube::Resource> Delta<K> {
+    /// The key of that object (tombstones included, DQ-3).
+    pub fn key(&self) -> Option<Key> {
+        match self {
+            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) | Self::Sync(object) => {
+                Some(Key::of(&**object))
+            }
+            Self::Deleted(deletion) => Some(deletion.key.clone()),
+            Self::Undecodable(undecodable) => Some(undecodable.raw.key.clone()),
+            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
+        }
+    }
+}
+
+impl<K> Clone for Delta<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added(object) => Self::Added(object.clone()),
+            Self::Updated(object) => Self::Updated(object.clone()),
+            Self::Deleted(deletion) => Self::Deleted(deletion.clone()),
+            Self::Replaced(object) => Self::Replaced(object.clone()),
+            Self::Sync(object) => Self::Sync(object.clone()),
+            Self::ReplacedAll(set) => Self::ReplacedAll(set.clone()),
+            Self::SyncAll => Self::SyncAll,
+            Self::Bookmark(version) => Self::Bookmark(version.clone()),
+            Self::Undecodable(undecodable) => Self::Undecodable(undecodable.clone()),
+        }
+    }
+}
+
+impl<K> Clone for Deletion<K> {
+    fn clone(&self) -> Self {
+        Self { key: self.key.clone(), object: self.object.clone(), certainty: self.certainty }
+    }
+}
+
+impl<K> Clone for Replacement<K> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone(), version: self.version.clone(), history_reset: self.history_reset }
+    }
+}
+
+impl<K> Clone for Staged<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Object(object) => Self::Object(object.clone()),
+            Self::Undecodable(undecodable) => Self::Undecodable(undecodable.clone()),
+        }
+    }
+}
+
+impl<K: kube::Resource> fmt::Debug for Delta<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Added(_) => "Added",
+            Self::Updated(_) => "Updated",
+            Self::Deleted(deletion) if deletion.certainty == Certainty::Inferred => "Deleted?",
+            Self::Deleted(_) => "Deleted",
+            Self::Replaced(_) => "Replaced",
+            Self::Sync(_) => "Sync",
+            Self::ReplacedAll(set) => return write!(f, "ReplacedAll({} @{})", set.items.len(), set.version),
+            Self::SyncAll => return f.write_str("SyncAll"),
+            Self::Bookmark(version) => return write!(f, "Bookmark({version})"),
+            Self::Undecodable(_) => "Undecodable",
+        };
+        let version = self.object().and_then(|o| o.meta().resource_version.as_deref()).unwrap_or("-");
+        write!(f, "{name}({}@{version})", self.key().map(|k| k.to_string()).unwrap_or_default())
+    }
+}

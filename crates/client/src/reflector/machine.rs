@@ -1,0 +1,625 @@
+//! The states of a reflector, and what moves it from one to the next.
+//!
+//! ```text
+//!            ┌────────────────────────── Pause ◄──────────────┐ any failure that ends a round
+//!            ▼                                                │
+//!          Start ──► StreamList ──(end bookmark)──────────► Watch ◄──┐
+//!            │           │ cannot, or never ends              ▲ │    │ stream ended:
+//!            │           ▼                                    │ │    │ same version
+//!            └─────────► List ──(whole set)──► OpenWatch ─────┘ └────┘
+//! ```
+//!
+//! Every state is one function that returns the next state. Nothing here watches for a stop: the caller drops the
+//! running future, and with it the request, the pause or the waiting hand-over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::staging::{Staging, is_state};
+use super::{Phase, Problem, ProblemHandler, ReflectorConfig, ReflectorMetrics, Target, Transform, log_problem};
+use crate::backoff::Backoff;
+use crate::list_watch::{Bookmark, ExpectedKind, ListerWatcher, WatchItem, WatchStream};
+use crate::object::Undecodable;
+use crate::pager::{PAGE_LIMIT, list_all};
+use crate::queue::{Certainty, Deletion, Delta};
+use crate::wire::{Params, VersionMatch};
+use crate::{Error, Object, RawObject, ResourceVersion};
+
+/// Where a reflector stands.
+enum State {
+    /// The set is unknown, or known to be incomplete: get it whole.
+    Start,
+    /// Ask for the whole set as a stream that then goes on as the watch.
+    StreamList,
+    /// Ask for the whole set as a list.
+    List,
+    /// The set is complete up to the last version: watch from there.
+    OpenWatch,
+    /// Changes arrive.
+    Watch(OpenStream),
+    /// Wait, then go on.
+    Pause(Duration, After),
+}
+
+/// What follows a pause.
+enum After {
+    Start,
+    StreamList,
+    OpenWatch,
+}
+
+struct OpenStream {
+    stream: WatchStream,
+    /// When the request was sent.
+    opened: Instant,
+    /// Events seen on it, bookmarks included.
+    events: u64,
+    /// The version it was opened at was a request ("" or "0"), not a point in history: leading ADDED events are the
+    /// initial state in no order, and their versions say nothing (RF-3).
+    versions_trusted: bool,
+}
+
+/// Reads wire objects into stored ones.
+pub(super) struct Decoder<K> {
+    expected: Option<ExpectedKind>,
+    without_managed_fields: bool,
+    transform: Option<Transform<K>>,
+    metrics: Arc<ReflectorMetrics>,
+}
+
+impl<K: Object> Decoder<K> {
+    /// False for objects of another kind, and for tables (RF-4).
+    pub(super) fn is_expected(&self, raw: &RawObject) -> bool {
+        let foreign = match (&raw.kind, &self.expected) {
+            (Some(kind), Some(expected)) => {
+                *kind != expected.kind || raw.api_version.as_ref().is_some_and(|v| *v != expected.api_version)
+            }
+            (Some(kind), None) => kind == "Table",
+            (None, _) => false,
+        };
+        if foreign {
+            self.metrics.foreign.inc();
+            tracing::warn!(kind = ?raw.kind, expected = ?self.expected, key = %raw.key, "skipping an object of another kind");
+        }
+        !foreign
+    }
+
+    /// The stored form; `None` if the transform dropped the object.
+    pub(super) fn decode(&self, raw: RawObject) -> Result<Option<K>, Undecodable> {
+        let raw = if self.without_managed_fields { raw.without_managed_fields() } else { raw };
+        let object = match K::from_raw(&raw) {
+            Ok(object) => object,
+            Err(error) => {
+                self.metrics.undecodable.inc();
+                tracing::warn!(key = %raw.key, version = %raw.version, %error, "cannot decode an object");
+                return Err(Undecodable { raw, error: Arc::new(error) });
+            }
+        };
+        match &self.transform {
+            None => Ok(Some(object)),
+            Some(transform) => match transform(object) {
+                Ok(object) => Ok(Some(object)),
+                Err(error) => {
+                    tracing::warn!(key = %raw.key, %error, "the transform dropped an object");
+                    Ok(None)
+                }
+            },
+        }
+    }
+}
+
+pub(super) struct Machine<K> {
+    source: Arc<dyn ListerWatcher>,
+    target: Arc<dyn Target<K>>,
+    config: ReflectorConfig,
+    metrics: Arc<ReflectorMetrics>,
+    decoder: Arc<Decoder<K>>,
+    pub(super) on_problem: ProblemHandler,
+    backoff: Backoff,
+    /// The target is complete up to here; unset before the first set.
+    last: Option<ResourceVersion>,
+    /// The server cannot answer at `last` (expired, or too large): ask for the most recent state instead.
+    last_unavailable: bool,
+    /// An RV=0 list came back in pages, so the server's cache is off: page from now on.
+    pages: bool,
+    /// Answers "too many requests" to the streaming list in a row.
+    busy: u32,
+    /// Streaming lists in a row that ended before their end bookmark.
+    unfinished: u32,
+    /// When the current streak of internal errors began, and when its last one came.
+    internal_errors: Option<(Instant, Instant)>,
+}
+
+/// A calm of this long ends a streak of internal errors.
+const INTERNAL_ERROR_CALM: Duration = Duration::from_secs(60);
+
+/// The longest streaming list, in multiples of the limit for one without progress.
+const INITIAL_EVENTS_EXTENSIONS: u32 = 10;
+
+/// A streaming list that keeps ending early is reopened at once this many times; then it backs off.
+const UNFINISHED_FREE: u32 = 2;
+
+impl<K: Object> Machine<K> {
+    pub(super) fn new(
+        source: Arc<dyn ListerWatcher>,
+        target: Arc<dyn Target<K>>,
+        config: ReflectorConfig,
+        metrics: Arc<ReflectorMetrics>,
+    ) -> Self {
+        let decoder = Decoder {
+            expected: source.expected_kind(),
+            without_managed_fields: config.without_managed_fields,
+            transform: None,
+            metrics: metrics.clone(),
+        };
+        Self {
+            source,
+            target,
+            metrics,
+            decoder: Arc::new(decoder),
+            on_problem: Arc::new(log_problem),
+            backoff: Backoff::new(config.backoff),
+            config,
+            last: None,
+            last_unavailable: false,
+            pages: false,
+            busy: 0,
+            unfinished: 0,
+            internal_errors: None,
+        }
+    }
+
+    pub(super) fn set_transform(&mut self, transform: Option<Transform<K>>) {
+        let Decoder { expected, without_managed_fields, metrics, .. } = &*self.decoder;
+        self.decoder = Arc::new(Decoder {
+            expected: expected.clone(),
+            without_managed_fields: *without_managed_fields,
+            transform,
+            metrics: metrics.clone(),
+        });
+    }
+
+    pub(super) async fn run(&mut self) {
+        let mut state = State::Start;
+        loop {
+            state = match state {
+                State::Start if self.config.streaming && self.source.supports_streaming_list() => State::StreamList,
+                State::Start => State::List,
+                State::StreamList => self.stream_list().await,
+                State::List => self.list().await,
+                State::OpenWatch => self.open_watch().await,
+                State::Watch(stream) => self.watch(stream).await,
+                State::Pause(delay, after) => {
+                    sleep(delay).await;
+                    match after {
+                        After::Start => State::Start,
+                        After::StreamList => State::StreamList,
+                        After::OpenWatch => State::OpenWatch,
+                    }
+                }
+            }
+        }
+    }
+
+    // ---- the whole set as a stream ----
+
+    async fn stream_list(&mut self) -> State {
+        self.metrics.streaming_lists.inc();
+        let asked = self.relist_version();
+        let params = Params {
+            version: Some(asked.clone()),
+            version_match: Some(VersionMatch::NotOlderThan),
+            allow_bookmarks: true,
+            send_initial_events: true,
+            timeout_seconds: Some(self.config.watch_timeout_seconds()),
+            ..Params::default()
+        };
+        let opened = Instant::now();
+        // Each initial object shows progress and buys more time; a server that streams for ever without an end does not.
+        let longest = opened + self.config.initial_events_limit * INITIAL_EVENTS_EXTENSIONS;
+        let mut limit = opened + self.config.initial_events_limit;
+        let stream = match timeout_at(limit, self.source.watch(params)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return self.stream_list_failed(Phase::Open, error, &asked),
+            Err(_) => return self.give_up_streaming("the streaming list was not answered in time"),
+        };
+        let mut open = OpenStream { stream, opened, events: 0, versions_trusted: true };
+        let decoder = self.decoder.clone();
+        let target = self.target.clone();
+        let metrics = self.metrics.clone();
+        let mut staging = Staging::new(&decoder, &*target, &metrics, !self.last_unavailable);
+        let mut warn_at = opened + self.config.initial_events_warning;
+        loop {
+            let item = match timeout_at(warn_at.min(limit), open.stream.next()).await {
+                Ok(item) => item,
+                Err(_) if Instant::now() >= limit => {
+                    return self.give_up_streaming("the end of the initial state did not come in time");
+                }
+                Err(_) => {
+                    tracing::warn!(waited = ?opened.elapsed(), "still waiting for the end of the initial state");
+                    warn_at += self.config.initial_events_warning;
+                    continue;
+                }
+            };
+            self.metrics.heard();
+            match item {
+                Some(Ok(WatchItem::Added(raw))) => {
+                    open.events += 1;
+                    staging.insert(raw);
+                    limit = longest.min(Instant::now() + self.config.initial_events_limit);
+                }
+                Some(Ok(WatchItem::Modified(raw))) => {
+                    open.events += 1;
+                    staging.insert(raw);
+                }
+                Some(Ok(WatchItem::Deleted(raw))) => {
+                    open.events += 1;
+                    staging.remove(&raw);
+                }
+                Some(Ok(WatchItem::Bookmark(Bookmark { version, initial_events_end: true }))) => {
+                    open.events += 1;
+                    (self.busy, self.unfinished) = (0, 0);
+                    return match self.accept_set(staging, &asked, version).await {
+                        Accepted::Yes => State::Watch(open),
+                        Accepted::HistoryWentBack => State::Start,
+                    };
+                }
+                Some(Ok(WatchItem::Bookmark(_) | WatchItem::Unknown { .. })) => open.events += 1,
+                Some(Ok(WatchItem::Error(error))) => return self.stream_list_failed(Phase::Stream, error, &asked),
+                Some(Err(error)) if !error.is_broken_connection() => {
+                    return self.stream_list_failed(Phase::Stream, error, &asked);
+                }
+                Some(Err(_)) | None if self.was_very_short(&open) => {
+                    return self.give_up_streaming("the streaming list ended at once");
+                }
+                Some(Err(_)) | None => {
+                    self.unfinished += 1;
+                    if self.unfinished > UNFINISHED_FREE {
+                        return State::Pause(self.backoff.next(None), After::StreamList);
+                    }
+                    return State::StreamList;
+                }
+            }
+        }
+    }
+
+    fn stream_list_failed(&mut self, phase: Phase, error: Error, asked: &ResourceVersion) -> State {
+        if error.is_refused() || error.is_too_many_requests() {
+            self.tell(phase, &error);
+            self.busy += u32::from(error.is_too_many_requests());
+            if self.busy >= self.config.busy_limit {
+                self.busy = 0;
+                self.metrics.fallbacks.inc();
+                return State::List;
+            }
+            return State::Pause(self.backoff.next(error.retry_after()), After::StreamList);
+        }
+        if (error.is_expired() || error.is_too_large_version()) && !asked.is_unset() {
+            self.last_unavailable = true;
+            return State::StreamList;
+        }
+        // A refusal to stream is no problem: the list that follows tells of a real one, such as a missing permission.
+        if phase == Phase::Stream {
+            self.tell(phase, &error);
+        }
+        self.give_up_streaming("the server does not stream its initial state")
+    }
+
+    fn give_up_streaming(&mut self, why: &str) -> State {
+        tracing::debug!(why, "falling back to a list");
+        self.metrics.fallbacks.inc();
+        State::List
+    }
+
+    // ---- the whole set as a list ----
+
+    async fn list(&mut self) -> State {
+        let mut tried_recent = false;
+        loop {
+            let asked = if self.last.is_none() && !self.last_unavailable {
+                ResourceVersion::any()
+            } else {
+                self.relist_version()
+            };
+            match self.list_at(&asked).await {
+                Ok(Accepted::Yes) => return State::OpenWatch,
+                Ok(Accepted::HistoryWentBack) => {}
+                Err(error) if !tried_recent && (error.is_expired() || error.is_too_large_version()) => {
+                    self.last_unavailable = true;
+                    tried_recent = true;
+                }
+                Err(error) => {
+                    self.tell(Phase::List, &error);
+                    return State::Pause(self.backoff.next(error.retry_after()), After::Start);
+                }
+            }
+        }
+    }
+
+    async fn list_at(&mut self, asked: &ResourceVersion) -> Result<Accepted, Error> {
+        self.metrics.lists.inc();
+        let zero = *asked == ResourceVersion::any();
+        let limit = match self.config.page_limit {
+            Some(forced) => Some(forced),
+            None if self.pages || zero || asked.is_unset() => Some(PAGE_LIMIT),
+            // A limit would make the server go to its store; without one its cache can answer.
+            None => None,
+        };
+        let params = Params { version: Some(asked.clone()), limit, ..Params::default() };
+        let decoder = self.decoder.clone();
+        let target = self.target.clone();
+        let metrics = self.metrics.clone();
+        let mut staging = Staging::new(&decoder, &*target, &metrics, !self.last_unavailable);
+        let listed = list_all(&*self.source, params, &mut staging).await?;
+        self.metrics.heard();
+        if zero && listed.paginated {
+            self.pages = true;
+        }
+        Ok(self.accept_set(staging, asked, listed.version).await)
+    }
+
+    // ---- changes ----
+
+    async fn open_watch(&mut self) -> State {
+        let version = self.last.clone().unwrap_or_default();
+        let params = Params {
+            version: Some(version.clone()),
+            allow_bookmarks: true,
+            timeout_seconds: Some(self.config.watch_timeout_seconds()),
+            ..Params::default()
+        };
+        self.metrics.watches.inc();
+        let opened = Instant::now();
+        let answer = tokio::time::timeout(self.config.idle_limit, self.source.watch(params)).await;
+        match answer {
+            Ok(Ok(stream)) => {
+                let versions_trusted = !version.is_unset() && version != ResourceVersion::any();
+                State::Watch(OpenStream { stream, opened, events: 0, versions_trusted })
+            }
+            Ok(Err(error)) if error.is_refused() || error.is_too_many_requests() => {
+                self.tell(Phase::Open, &error);
+                State::Pause(self.backoff.next(error.retry_after()), After::OpenWatch)
+            }
+            Ok(Err(error)) => {
+                self.tell(Phase::Open, &error);
+                State::Pause(self.backoff.next(error.retry_after()), After::Start)
+            }
+            Err(_) => {
+                self.metrics.idle_restarts.inc();
+                State::Pause(self.backoff.next(None), After::OpenWatch)
+            }
+        }
+    }
+
+    async fn watch(&mut self, mut open: OpenStream) -> State {
+        let mut resync_at = self.config.resync.map(|period| Instant::now() + period);
+        loop {
+            let idle_at = Instant::now() + self.config.idle_limit;
+            let resync = async {
+                match resync_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let item = tokio::select! {
+                biased;
+                item = open.stream.next() => item,
+                () = resync => {
+                    if self.target.should_resync()
+                        && let Err(error) = self.target.apply(Delta::SyncAll).await
+                    {
+                        tracing::warn!(%error, "resync failed");
+                        return self.end_round(&open, None);
+                    }
+                    resync_at = self.config.resync.map(|period| Instant::now() + period);
+                    continue;
+                }
+                () = sleep_until(idle_at) => {
+                    tracing::info!(version = ?self.last, "nothing arrived on the watch, opening it anew");
+                    self.metrics.idle_restarts.inc();
+                    self.backoff.stream_ended(open.opened);
+                    return State::OpenWatch;
+                }
+            };
+            self.metrics.heard();
+            match item {
+                Some(Ok(WatchItem::Error(error))) => return self.stream_error(&open, error),
+                Some(Ok(item)) => {
+                    open.events += 1;
+                    self.metrics.events.inc();
+                    if let Next::HistoryWentBack = self.take_event(item, &mut open).await {
+                        self.last_unavailable = true;
+                        return self.end_round(&open, None);
+                    }
+                }
+                Some(Err(error)) if !error.is_broken_connection() => return self.stream_error(&open, error),
+                Some(Err(_)) | None if self.was_very_short(&open) => {
+                    tracing::debug!("the watch ended at once and without an event");
+                    return self.end_round(&open, None);
+                }
+                Some(Err(_)) | None => {
+                    self.metrics.restarts.inc();
+                    self.backoff.stream_ended(open.opened);
+                    return State::OpenWatch;
+                }
+            }
+        }
+    }
+
+    fn stream_error(&mut self, open: &OpenStream, error: Error) -> State {
+        self.tell(Phase::Stream, &error);
+        if error.is_too_many_requests() {
+            self.backoff.stream_ended(open.opened);
+            return State::Pause(self.backoff.next(error.retry_after()), After::OpenWatch);
+        }
+        if error.is_internal() && self.within_internal_error_window() {
+            return State::OpenWatch;
+        }
+        self.end_round(open, error.retry_after())
+    }
+
+    fn within_internal_error_window(&mut self) -> bool {
+        let now = Instant::now();
+        let began = match self.internal_errors {
+            Some((began, last)) if now - last <= INTERNAL_ERROR_CALM => began,
+            _ => now,
+        };
+        self.internal_errors = Some((began, now));
+        !self.config.internal_error_window.is_zero() && now - began <= self.config.internal_error_window
+    }
+
+    fn end_round(&mut self, open: &OpenStream, hint: Option<Duration>) -> State {
+        self.backoff.stream_ended(open.opened);
+        State::Pause(self.backoff.next(hint), After::Start)
+    }
+
+    // ---- one event ----
+
+    /// Hands an event to the target, then moves the last version (RF-1, RF-2).
+    async fn take_event(&mut self, item: WatchItem, open: &mut OpenStream) -> Next {
+        let version = match item {
+            WatchItem::Added(raw) => {
+                self.metrics.bytes.add(raw.body.len() as u64);
+                if !self.decoder.is_expected(&raw) {
+                    return Next::GoOn;
+                }
+                if self.is_repeated(&raw) {
+                    self.metrics.repeated.inc();
+                    return Next::GoOn;
+                }
+                let version = raw.version.clone();
+                self.store(raw, Delta::Added).await;
+                if !open.versions_trusted {
+                    return Next::GoOn;
+                }
+                version
+            }
+            WatchItem::Modified(raw) => {
+                self.metrics.bytes.add(raw.body.len() as u64);
+                if !self.decoder.is_expected(&raw) {
+                    return Next::GoOn;
+                }
+                let version = raw.version.clone();
+                self.store(raw, Delta::Updated).await;
+                version
+            }
+            WatchItem::Deleted(raw) => {
+                self.metrics.bytes.add(raw.body.len() as u64);
+                if !self.decoder.is_expected(&raw) {
+                    return Next::GoOn;
+                }
+                let version = raw.version.clone();
+                self.delete(raw).await;
+                version
+            }
+            WatchItem::Bookmark(bookmark) => {
+                if self.last.as_ref().is_some_and(|last| bookmark.version.is_before(last)) {
+                    tracing::warn!(bookmark = %bookmark.version, last = ?self.last, "the server's history went back");
+                    return Next::HistoryWentBack;
+                }
+                self.apply(Delta::Bookmark(bookmark.version.clone())).await;
+                bookmark.version
+            }
+            WatchItem::Unknown { kind, version } => {
+                tracing::warn!(kind, "unknown type of watch event");
+                version
+            }
+            // Taken by the caller.
+            WatchItem::Error(_) => return Next::GoOn,
+        };
+        open.versions_trusted = true;
+        self.set_last(version);
+        Next::GoOn
+    }
+
+    async fn store(&mut self, raw: RawObject, delta: fn(Arc<K>) -> Delta<K>) {
+        match self.decoder.decode(raw) {
+            Ok(Some(object)) => self.apply(delta(Arc::new(object))).await,
+            Ok(None) => {}
+            Err(undecodable) => self.apply(Delta::Undecodable(undecodable)).await,
+        }
+    }
+
+    async fn delete(&mut self, raw: RawObject) {
+        let key = raw.key.clone();
+        // An unreadable last state does not make the object less gone.
+        let object = match self.decoder.decode(raw) {
+            Ok(Some(object)) => Some(Arc::new(object)),
+            Ok(None) | Err(_) => self.target.known(&key),
+        };
+        self.apply(Delta::Deleted(Deletion { key, object, certainty: Certainty::Observed })).await;
+    }
+
+    /// An ADDED for a state that is already stored, or older: the server replays history it was not asked for.
+    fn is_repeated(&self, raw: &RawObject) -> bool {
+        self.target.known(&raw.key).is_some_and(|known| {
+            let stored = crate::object::version_of(&*known);
+            known.meta().uid.as_deref() == Some(raw.uid.as_str())
+                && (is_state(&*known, raw) || raw.version.is_before(&stored))
+        })
+    }
+
+    async fn apply(&self, delta: Delta<K>) {
+        if let Err(error) = self.target.apply(delta).await {
+            tracing::warn!(%error, "the target refused a change");
+        }
+    }
+
+    // ---- shared by both ways to get the whole set ----
+
+    async fn accept_set(
+        &mut self,
+        staging: Staging<'_, K>,
+        asked: &ResourceVersion,
+        version: ResourceVersion,
+    ) -> Accepted {
+        let went_back = self.last.as_ref().is_some_and(|last| version.is_before(last));
+        if went_back && !(asked.is_unset() && self.last_unavailable) {
+            tracing::warn!(%version, last = ?self.last, "the server's history went back, asking for its most recent state");
+            self.last_unavailable = true;
+            return Accepted::HistoryWentBack;
+        }
+        if went_back {
+            self.metrics.history_resets.inc();
+        }
+        self.last_unavailable = false;
+        self.metrics.replacements.inc();
+        self.apply(Delta::ReplacedAll(staging.finish(version.clone(), went_back))).await;
+        self.set_last(version);
+        Accepted::Yes
+    }
+
+    /// The version that a whole set must not be older than: the last one, unless the server cannot serve it.
+    fn relist_version(&self) -> ResourceVersion {
+        match &self.last {
+            Some(last) if !self.last_unavailable => last.clone(),
+            _ => ResourceVersion::unset(),
+        }
+    }
+
+    fn set_last(&mut self, version: ResourceVersion) {
+        self.metrics.set_last_version(&version);
+        self.last = Some(version);
+    }
+
+    fn was_very_short(&self, open: &OpenStream) -> bool {
+        open.events == 0 && open.opened.elapsed() < self.config.very_short
+    }
+
+    fn tell(&self, phase: Phase, error: &Error) {
+        (self.on_problem)(&Problem { phase, error: error.clone() });
+    }
+}
+
+enum Accepted {
+    Yes,
+    HistoryWentBack,
+}
+
+enum Next {
+    GoOn,
+    HistoryWentBack,
+}

@@ -1,0 +1,84 @@
+//! What a reflector counts. Plain values: nothing is registered anywhere.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::ResourceVersion;
+
+/// The counters of one reflector. Read them at any time.
+#[derive(Default)]
+pub struct ReflectorMetrics {
+    /// Lists begun.
+    pub lists: Counter,
+    /// Streaming lists begun.
+    pub streaming_lists: Counter,
+    /// Whole sets handed to the target, the first included.
+    pub replacements: Counter,
+    /// Streaming lists given up for a list.
+    pub fallbacks: Counter,
+    /// Watches opened, streaming lists excluded.
+    pub watches: Counter,
+    /// Watches that ended and were opened again at the last version.
+    pub restarts: Counter,
+    /// Watches given up because nothing arrived.
+    pub idle_restarts: Counter,
+    /// Events received.
+    pub events: Counter,
+    /// Bytes of objects received.
+    pub bytes: Counter,
+    /// Objects that could not be read.
+    pub undecodable: Counter,
+    /// ADDED events that repeated a state already known.
+    pub repeated: Counter,
+    /// Objects of another kind than the expected one.
+    pub foreign: Counter,
+    /// Times that the server's history went back.
+    pub history_resets: Counter,
+    /// Objects of a relist that were unchanged and kept.
+    pub kept: Counter,
+    last_version: ArcSwap<ResourceVersion>,
+    last_heard: Mutex<Option<Instant>>,
+}
+
+impl ReflectorMetrics {
+    /// The version from which a watch would resume.
+    pub fn last_version(&self) -> ResourceVersion {
+        (**self.last_version.load()).clone()
+    }
+
+    /// How long ago the server was last heard of, if it ever was.
+    pub fn silence(&self) -> Option<Duration> {
+        self.last_heard.lock().map(|at| at.elapsed())
+    }
+
+    pub(super) fn set_last_version(&self, version: &ResourceVersion) {
+        self.last_version.store(std::sync::Arc::new(version.clone()));
+    }
+
+    pub(super) fn heard(&self) {
+        *self.last_heard.lock() = Some(Instant::now());
+    }
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn inc(&self) {
+        self.add(1);
+    }
+}

@@ -1,0 +1,265 @@
+//! `StoreWriter`: applies changes to the set and says what each of them meant.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use imbl::OrdMap;
+
+use super::index::{ErasedIndex, IndexError, TypedIndex};
+use super::snapshot::range_of;
+use super::{Snapshot, Store};
+use crate::object::{Undecodable, same_incarnation, same_state, version_of};
+use crate::queue::{Certainty, Deletion, Delta, Replacement, Staged};
+use crate::reflector::{Target, TargetError};
+use crate::{Key, Object, ResourceVersion};
+
+/// The part of the set that one source is responsible for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// One namespace.
+    Namespace(Arc<str>),
+}
+
+impl Scope {
+    /// One namespace.
+    pub fn namespace(name: &str) -> Self {
+        Self::Namespace(name.into())
+    }
+}
+
+/// What a change meant to the set.
+pub enum Applied<K> {
+    /// The key was not in the set.
+    Added(Arc<K>),
+    /// The key was in the set.
+    Updated {
+        /// What it was.
+        old: Arc<K>,
+        /// What it is.
+        new: Arc<K>,
+    },
+    /// A relist or resync showed the state that is stored already.
+    Unchanged(Arc<K>),
+    /// The key left the set.
+    Deleted {
+        /// Its last state: the one delivered, or else the one stored.
+        object: Arc<K>,
+        /// How it became known.
+        certainty: Certainty,
+    },
+    /// The object is there but cannot be read; a stored older state was removed.
+    Undecodable {
+        /// What the server sent.
+        item: Undecodable,
+        /// The state that was stored.
+        previous: Option<Arc<K>>,
+    },
+    /// The server's history went back; what follows is the set as it is now.
+    HistoryReset(ResourceVersion),
+}
+
+/// The one handle that changes a store.
+pub struct StoreWriter<K> {
+    store: Store<K>,
+}
+
+pub(super) struct WriterState<K> {
+    items: OrdMap<Key, Arc<K>>,
+    indices: Vec<(Arc<str>, Box<dyn ErasedIndex<K>>)>,
+    /// How far each source has come.
+    versions: BTreeMap<Scope, ResourceVersion>,
+}
+
+impl<K: Object> StoreWriter<K> {
+    pub(super) fn new(store: Store<K>) -> Self {
+        Self { store }
+    }
+
+    /// The readers' side.
+    pub fn store(&self) -> &Store<K> {
+        &self.store
+    }
+
+    /// Applies changes of one source in order. Readers see all of them at once; what they meant is told in order.
+    pub fn apply(&self, scope: &Scope, deltas: Vec<Delta<K>>) -> Vec<Applied<K>> {
+        let mut applied = Vec::with_capacity(deltas.len());
+        let mut state = self.store.shared.state.lock();
+        for delta in deltas {
+            state.apply(scope, delta, &mut applied);
+        }
+        self.store.publish(&state);
+        applied
+    }
+}
+
+impl<K: Object> WriterState<K> {
+    pub(super) fn new(scopes: impl IntoIterator<Item = Scope>) -> Self {
+        let versions = scopes.into_iter().map(|scope| (scope, ResourceVersion::unset())).collect();
+        Self { items: OrdMap::new(), indices: Vec::new(), versions }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot<K> {
+        let indices = self.indices.iter().map(|(name, index)| (name.clone(), index.share())).collect();
+        Snapshot { items: self.items.clone(), indices, version: self.version() }
+    }
+
+    /// The oldest of the sources' versions; unset until each has one.
+    pub(super) fn version(&self) -> ResourceVersion {
+        let mut oldest: Option<&ResourceVersion> = None;
+        for version in self.versions.values() {
+            if version.is_unset() {
+                return ResourceVersion::unset();
+            }
+            if oldest.is_none_or(|oldest| version.is_before(oldest)) {
+                oldest = Some(version);
+            }
+        }
+        oldest.cloned().unwrap_or_default()
+    }
+
+    pub(super) fn add_index<V>(
+        &mut self,
+        name: &str,
+        values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static,
+    ) -> Result<(), IndexError>
+    where
+        V: Ord + Clone + Send + Sync + 'static,
+    {
+        if self.indices.iter().any(|(known, _)| **known == *name) {
+            return Err(IndexError::Exists(name.to_owned()));
+        }
+        let mut index = TypedIndex::new(Arc::new(values));
+        for (key, object) in &self.items {
+            index.refile(key, None, Some(&**object));
+        }
+        self.indices.push((name.into(), Box::new(index)));
+        Ok(())
+    }
+
+    fn apply(&mut self, scope: &Scope, delta: Delta<K>, applied: &mut Vec<Applied<K>>) {
+        match delta {
+            Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => {
+                let version = version_of(&*object);
+                self.put(object, true, applied);
+                self.advance(scope, version);
+            }
+            Delta::Sync(object) => applied.push(Applied::Unchanged(object)),
+            Delta::Deleted(Deletion { key, object, certainty }) => {
+                let stored = self.remove(&key);
+                if let Some(object) = &object {
+                    self.advance(scope, version_of(&**object));
+                }
+                if let Some(object) = object.or(stored) {
+                    applied.push(Applied::Deleted { object, certainty });
+                }
+            }
+            Delta::Undecodable(item) => {
+                let version = item.raw.version.clone();
+                self.mark_undecodable(item, applied);
+                self.advance(scope, version);
+            }
+            Delta::ReplacedAll(set) => self.replace(scope, set, applied),
+            Delta::SyncAll => match scope {
+                Scope::All => applied.extend(self.items.values().cloned().map(Applied::Unchanged)),
+                Scope::Namespace(namespace) => {
+                    applied.extend(range_of(&self.items, namespace).map(|(_, o)| Applied::Unchanged(o.clone())));
+                }
+            },
+            Delta::Bookmark(version) => self.advance(scope, version),
+        }
+    }
+
+    fn replace(&mut self, scope: &Scope, set: Replacement<K>, applied: &mut Vec<Applied<K>>) {
+        if set.history_reset {
+            applied.push(Applied::HistoryReset(set.version.clone()));
+        }
+        let missing: Vec<Key> = match scope {
+            Scope::All => self.items.keys().filter(|key| !set.items.contains_key(*key)).cloned().collect(),
+            Scope::Namespace(namespace) => range_of(&self.items, namespace)
+                .map(|(key, _)| key)
+                .filter(|key| !set.items.contains_key(*key))
+                .cloned()
+                .collect(),
+        };
+        for key in missing {
+            if let Some(object) = self.remove(&key) {
+                applied.push(Applied::Deleted { object, certainty: Certainty::Inferred });
+            }
+        }
+        for staged in set.items.into_values() {
+            match staged {
+                Staged::Object(object) => self.put(object, !set.history_reset, applied),
+                Staged::Undecodable(item) => self.mark_undecodable(item, applied),
+            }
+        }
+        self.versions.insert(scope.clone(), set.version);
+    }
+
+    /// Stores an object. One of another incarnation is a deletion that nobody saw and an addition (DQ-5). After the
+    /// history went back a version may stand for two states, so equal versions prove nothing.
+    fn put(&mut self, new: Arc<K>, versions_prove: bool, applied: &mut Vec<Applied<K>>) {
+        let key = Key::of(&*new);
+        match self.items.get(&key).cloned() {
+            None => {
+                self.insert(key, None, new.clone());
+                applied.push(Applied::Added(new));
+            }
+            Some(old) if Arc::ptr_eq(&old, &new) || (versions_prove && same_state(&*old, &*new)) => {
+                applied.push(Applied::Unchanged(old))
+            }
+            Some(old) if same_incarnation(&*old, &*new) => {
+                self.insert(key, Some(&old), new.clone());
+                applied.push(Applied::Updated { old, new });
+            }
+            Some(old) => {
+                self.insert(key, Some(&old), new.clone());
+                applied.push(Applied::Deleted { object: old, certainty: Certainty::Inferred });
+                applied.push(Applied::Added(new));
+            }
+        }
+    }
+
+    fn mark_undecodable(&mut self, item: Undecodable, applied: &mut Vec<Applied<K>>) {
+        let previous = self.remove(&item.raw.key);
+        applied.push(Applied::Undecodable { item, previous });
+    }
+
+    fn insert(&mut self, key: Key, old: Option<&Arc<K>>, new: Arc<K>) {
+        for (_, index) in &mut self.indices {
+            index.refile(&key, old.map(|o| &**o), Some(&*new));
+        }
+        self.items.insert(key, new);
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
+        let old = self.items.remove(key)?;
+        for (_, index) in &mut self.indices {
+            index.refile(key, Some(&*old), None);
+        }
+        Some(old)
+    }
+
+    /// Moves a source forward. A version that cannot be compared changes nothing.
+    fn advance(&mut self, scope: &Scope, version: ResourceVersion) {
+        let current = self.versions.entry(scope.clone()).or_default();
+        if version.is_comparable() && !version.is_before(current) {
+            *current = version;
+        }
+    }
+}
+
+/// A reflector can write straight into a store when nobody needs to be told.
+impl<K: Object> Target<K> for StoreWriter<K> {
+    fn apply(&self, delta: Delta<K>) -> BoxFuture<'_, Result<(), TargetError>> {
+        StoreWriter::apply(self, &Scope::All, vec![delta]);
+        futures::future::ready(Ok(())).boxed()
+    }
+
+    fn known(&self, key: &Key) -> Option<Arc<K>> {
+        self.store.get(key)
+    }
+}
