@@ -56,7 +56,11 @@ impl Selector {
         for term in terms.into_iter().filter(|term| !term.is_empty()) {
             let (field, operator, value) =
                 split_term(term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
-            requirements.push(Requirement { field: field.to_owned(), operator, value: unescape(value)? });
+            let value = unescape(value)?;
+            // A bare operator says nothing; the reference drops it.
+            if !(field.is_empty() && value.is_empty()) {
+                requirements.push(Requirement { field: field.to_owned(), operator, value });
+            }
         }
         Ok(Selector { requirements })
     }
@@ -205,6 +209,7 @@ mod tests {
             ("a=1,a=2", false),
             ("", true),
             (",,", true),
+            ("!=,=", true),
             ("a= 1", false),
             (" a=1", false),
         ] {

@@ -72,7 +72,7 @@ impl Scan<'_> {
                 }
                 b'"' => self.string()?,
                 b'-' => {
-                    let byte = self.next()?;
+                    let byte = self.next_or_blank();
                     self.number(byte)?;
                 }
                 byte @ b'0'..=b'9' => self.number(byte)?,
@@ -131,6 +131,11 @@ impl Scan<'_> {
         Ok(byte)
     }
 
+    /// Inside a number, a literal or an escape the reference takes the end of the text for a blank.
+    fn next_or_blank(&mut self) -> u8 {
+        self.next().unwrap_or(b' ')
+    }
+
     fn skip_blanks(&mut self) {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
@@ -165,11 +170,11 @@ impl Scan<'_> {
         loop {
             match self.next()? {
                 b'"' => return Ok(()),
-                b'\\' => match self.next()? {
+                b'\\' => match self.next_or_blank() {
                     b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => {}
                     b'u' => {
                         for _ in 0..4 {
-                            let byte = self.next()?;
+                            let byte = self.next_or_blank();
                             if !byte.is_ascii_hexdigit() {
                                 return Err(Fault::Byte(byte, "in \\u hexadecimal character escape"));
                             }
@@ -192,7 +197,7 @@ impl Scan<'_> {
         }
         if self.text.get(self.at) == Some(&b'.') {
             self.at += 1;
-            let byte = self.next()?;
+            let byte = self.next_or_blank();
             if !byte.is_ascii_digit() {
                 return Err(Fault::Byte(byte, "after decimal point in numeric literal"));
             }
@@ -200,9 +205,9 @@ impl Scan<'_> {
         }
         if matches!(self.text.get(self.at), Some(b'e' | b'E')) {
             self.at += 1;
-            let mut byte = self.next()?;
+            let mut byte = self.next_or_blank();
             if matches!(byte, b'+' | b'-') {
-                byte = self.next()?;
+                byte = self.next_or_blank();
             }
             if !byte.is_ascii_digit() {
                 return Err(Fault::Byte(byte, "in exponent of numeric literal"));
@@ -220,7 +225,7 @@ impl Scan<'_> {
 
     fn literal(&mut self, rest: &[(u8, &'static str)]) -> Result<(), Fault> {
         for (want, place) in rest {
-            let byte = self.next()?;
+            let byte = self.next_or_blank();
             if byte != *want {
                 return Err(Fault::Byte(byte, place));
             }
@@ -252,7 +257,9 @@ mod tests {
             (b"\x81\xaa", "invalid character '\\x81' looking for beginning of value"),
             (b"", "unexpected end of JSON input"),
             (b"{", "unexpected end of JSON input"),
-            (b"tru", "unexpected end of JSON input"),
+            (b"tru", "invalid character ' ' in literal true (expecting 'e')"),
+            (b"-", "invalid character ' ' in numeric literal"),
+            (b"\"a", "unexpected end of JSON input"),
             (b"{a:1}", "invalid character 'a' looking for beginning of object key string"),
             (b"{\"a\" 1}", "invalid character '1' after object key"),
             (b"{\"a\":1 \"b\"}", "invalid character '\"' after object key:value pair"),

@@ -34,14 +34,22 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     let out_of_range = |what: &str| format!("parsing time {}: {what} out of range", quote(text));
     let mut rest = text;
     let mut numbers = [0_i16; 6];
-    for (i, (element, width, before)) in
-        [("2006", 4, ""), ("01", 2, "-"), ("02", 2, "-"), ("15", 2, "T"), ("04", 2, ":"), ("05", 2, ":")]
-            .into_iter()
-            .enumerate()
-    {
+    // The day is measured at the end, when month and year are known.
+    let elements = [
+        ("2006", 4, "", 0..=9999, ""),
+        ("01", 2, "-", 1..=12, "month"),
+        ("02", 2, "-", 0..=99, ""),
+        ("15", 2, "T", 0..=23, "hour"),
+        ("04", 2, ":", 0..=59, "minute"),
+        ("05", 2, ":", 0..=59, "second"),
+    ];
+    for (i, (element, width, before, range, name)) in elements.into_iter().enumerate() {
         rest = rest.strip_prefix(before).ok_or_else(|| fault(rest, before))?;
         let digits = rest.get(..width).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
         numbers[i] = digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| fault(rest, element))?;
+        if !range.contains(&numbers[i]) {
+            return Err(out_of_range(name));
+        }
         rest = &rest[width..];
     }
     let mut nanos = 0_i64;
@@ -74,13 +82,6 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
         return Err(format!("parsing time {}: extra text: {}", quote(text), quote(rest)));
     }
     let [year, month, day, hour, minute, second] = numbers;
-    for (value, min, max, what) in
-        [(month, 1, 12, "month"), (hour, 0, 23, "hour"), (minute, 0, 59, "minute"), (second, 0, 59, "second")]
-    {
-        if !(min..=max).contains(&value) {
-            return Err(out_of_range(what));
-        }
-    }
     // Month is checked; the numbers are at most two digits.
     if day < 1 || day > i16::from(date(year, month as i8, 1).days_in_month()) {
         return Err(out_of_range("day"));
