@@ -29,7 +29,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use machinery::Revision;
@@ -119,6 +119,15 @@ pub struct EmbeddedStore {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The longest times the writer was busy with something other than writes. No write waits for more than one of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    /// One step of compaction.
+    pub compaction_step: Duration,
+    /// Copying the short rest of the write-ahead log.
+    pub checkpoint: Duration,
+}
+
 /// What the writer tells everyone else.
 struct Shared {
     database: PathBuf,
@@ -127,6 +136,7 @@ struct Shared {
     floors: RwLock<Floors>,
     stats: Mutex<Stats>,
     announced: watch::Sender<Announced>,
+    pauses: Mutex<Pauses>,
     readers: Arc<Readers>,
 }
 
@@ -154,6 +164,7 @@ impl EmbeddedStore {
             floors: RwLock::new(ledger.floors()),
             stats: Mutex::new(ledger.stats()),
             announced: watch::Sender::new(Announced { revision, closed: false }),
+            pauses: Mutex::default(),
             readers: readers.clone(),
         });
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
@@ -174,6 +185,16 @@ impl EmbeddedStore {
         let writer = std::thread::Builder::new().name("store-writer".to_owned()).spawn(|| writer.run());
         let writer = Mutex::new(Some(writer.map_err(threads)?));
         Ok(EmbeddedStore { shared, readers, commands, value_bytes_max, writer })
+    }
+
+    /// The longest pauses since the store was opened or they were last reset.
+    #[must_use]
+    pub fn pauses(&self) -> Pauses {
+        *self.shared.pauses.lock()
+    }
+
+    pub fn reset_pauses(&self) {
+        *self.shared.pauses.lock() = Pauses::default();
     }
 
     async fn write(&self, key: Key, value: Option<Bytes>, expected: Option<Revision>) -> Result<Revision, WriteError> {

@@ -144,6 +144,10 @@ impl Compaction {
             self.waiting.drain(..).for_each(|answer| drop(answer.send(Ok(()))));
         }
         let took = started.elapsed();
+        {
+            let mut pauses = shared.pauses.lock();
+            pauses.compaction_step = pauses.compaction_step.max(took);
+        }
         if took > STEP_TIME * 2 {
             self.step_rows = (self.step_rows / 2).max(STEP_ROWS_MIN);
         } else if took < STEP_TIME / 2 && full {

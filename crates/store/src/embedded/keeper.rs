@@ -68,12 +68,16 @@ impl Checkpoints {
         }
     }
 
-    pub(super) fn finish_if_asked(&mut self, connection: &Connection) {
-        if self.finish.swap(false, Ordering::Relaxed)
-            && let Err(error) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)
-        {
+    /// Copies the rest if the keeper asked for it; returns how long writes waited for that.
+    pub(super) fn finish_if_asked(&mut self, connection: &Connection) -> Duration {
+        if !self.finish.swap(false, Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        let started = Instant::now();
+        if let Err(error) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE) {
             tracing::warn!(%error, "the write-ahead log could not be copied; it stays until the next try");
         }
+        started.elapsed()
     }
 
     /// Ends the keeper, copies the whole log and closes the last connection that writes.

@@ -196,7 +196,11 @@ impl Writer {
                             turn.after_fault(&connection, &shared, &fault);
                         }
                     }
-                    checkpoints.finish_if_asked(&connection);
+                    let copying = checkpoints.finish_if_asked(&connection);
+                    if !copying.is_zero() {
+                        let mut pauses = shared.pauses.lock();
+                        pauses.checkpoint = pauses.checkpoint.max(copying);
+                    }
                 }
                 drop(statements);
                 commands.close();
