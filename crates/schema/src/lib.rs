@@ -7,15 +7,17 @@
 //! - [`defaults`]: what is filled in
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
+//! - [`managed`]: who owns which field
 //! - [`strategy`]: what a kind does with an object on its way in
 
 pub mod columns;
-pub mod defaults;
 pub mod decode;
+pub mod defaults;
 pub mod discovery;
 pub mod facts;
 pub mod kind;
 pub mod kinds;
+pub mod managed;
 pub mod strategy;
 
 mod walk;

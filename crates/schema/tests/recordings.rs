@@ -11,6 +11,8 @@ mod columns;
 mod decode;
 #[path = "recordings/discovery.rs"]
 mod discovery;
+#[path = "recordings/writes.rs"]
+mod writes;
 
 /// The scenarios of one file, or nothing.
 fn scenarios(file: &str) -> Vec<Value> {

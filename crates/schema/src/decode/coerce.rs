@@ -31,13 +31,7 @@ pub(crate) struct Findings {
 
 /// Coerces `value` to `ty`. An error leaves `value` half done.
 pub(crate) fn coerce(ty: &Type, value: &mut Value, words: Words) -> Result<Findings, String> {
-    let mut walk = Walk {
-        shapes: ty.shapes(),
-        keeps_empty: ty.stored_as_json(),
-        words,
-        first_mismatch: None,
-        findings: Findings::default(),
-    };
+    let mut walk = Walk { shapes: ty.shapes(), words, first_mismatch: None, findings: Findings::default() };
     walk.value(ty.root(), value, &Path::Root)?;
     match walk.first_mismatch {
         Some(mismatch) => Err(mismatch),
@@ -47,6 +41,35 @@ pub(crate) fn coerce(ty: &Type, value: &mut Value, words: Words) -> Result<Findi
             }
             Ok(walk.findings)
         }
+    }
+}
+
+/// Makes lists and maps that are shown though empty null, as a round through the reference's storage does.
+pub(crate) fn forget_empty(ty: &Type, value: &mut Value) {
+    fn walk(shapes: &Shapes, id: NodeId, value: &mut Value) {
+        match (&shapes.node(id).form, value) {
+            (Form::Object(object), Value::Object(map)) => {
+                for (key, value) in map.iter_mut() {
+                    let Some(child) = object.child(key) else { continue };
+                    walk(shapes, child, value);
+                    let is_empty = value.as_array().is_some_and(Vec::is_empty)
+                        || (value.as_object().is_some_and(Map::is_empty)
+                            && matches!(&shapes.node(child).form, Form::Object(object) if object.rest.is_some()));
+                    if is_empty {
+                        *value = Value::Null;
+                    }
+                }
+            }
+            (Form::List(list), Value::Array(items)) => {
+                for item in items {
+                    walk(shapes, list.item, item);
+                }
+            }
+            _ => {}
+        }
+    }
+    if !ty.stored_as_json() {
+        walk(ty.shapes(), ty.root(), value);
     }
 }
 
@@ -109,7 +132,6 @@ impl Path<'_> {
 
 struct Walk<'a> {
     shapes: &'a Shapes,
-    keeps_empty: bool,
     words: Words,
     /// The JSON decoder reports the first value of a wrong type, but a malformed time or quantity after it wins.
     first_mismatch: Option<String>,
@@ -261,10 +283,8 @@ impl<'a> Walk<'a> {
             _ => false,
         };
         if is_empty && field.omit_empty {
-            return Fate::Goes;
-        }
-        if is_empty && !self.keeps_empty && (value.is_array() || value.is_object()) {
-            *value = Value::Null;
+            // An empty list of managers means something: it forgets all of them. Ownership takes it out again.
+            return if field.name == "managedFields" { Fate::Stays } else { Fate::Goes };
         }
         Fate::Stays
     }

@@ -279,5 +279,12 @@ pub fn normalise(ty: &Type, value: &mut Value) -> Result<Vec<String>, String> {
     coerce::coerce(ty, value, Words::Json).map(|findings| findings.unknown)
 }
 
+/// Makes empty lists and maps that are always shown null, where the reference's storage cannot tell them apart.
+///
+/// Ownership still sees the difference, so [`crate::managed::track_update`] does this last.
+pub fn forget_empty(ty: &Type, value: &mut Value) {
+    coerce::forget_empty(ty, value);
+}
+
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{scenarios, steps, text};
 
 /// Recorded times and ports stand as words.
-fn with_times(value: &mut Value) {
+pub(crate) fn with_times(value: &mut Value) {
     match value {
         Value::String(text) if text == "$TIME" => *text = "2024-01-02T03:04:05Z".to_owned(),
         Value::String(text) if text.starts_with('$') && text.to_lowercase().contains("port") => *value = 30000.into(),
@@ -24,7 +24,7 @@ fn gvk(object: &Value) -> Option<GroupVersionKind> {
 }
 
 /// The first place where two values differ.
-fn difference(left: &Value, right: &Value) -> String {
+pub(crate) fn difference(left: &Value, right: &Value) -> String {
     match (left, right) {
         (Value::Object(l), Value::Object(r)) => {
             let keys = l.keys().chain(r.keys());

@@ -1,0 +1,135 @@
+//! `metadata.managedFields`: who owns which fields, read and written.
+
+use serde_json::{Map, Value};
+
+use super::set::Set;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    Apply,
+    Update,
+}
+
+/// One manager's share of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub manager: String,
+    pub operation: Operation,
+    pub api_version: String,
+    /// Empty for the object itself.
+    pub subresource: String,
+    /// RFC 3339 in UTC, so that text order is time order.
+    pub time: Option<String>,
+    pub set: Set,
+}
+
+impl Entry {
+    /// Whether two entries are one manager's. An applier is the same in all versions.
+    #[must_use]
+    pub fn is_same_manager(&self, other: &Entry) -> bool {
+        self.manager == other.manager
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// The order in which messages name managers.
+    pub(super) fn identity(&self) -> String {
+        let version = if self.operation == Operation::Apply { "" } else { &self.api_version };
+        format!("{}\u{0}{:?}\u{0}{version}\u{0}{}", self.manager, self.operation, self.subresource)
+    }
+
+    fn encode(&self) -> Value {
+        let mut map = Map::with_capacity(7);
+        let mut put = |name: &str, value: &str| {
+            if !value.is_empty() {
+                map.insert(name.to_owned(), Value::String(value.to_owned()));
+            }
+        };
+        put("manager", &self.manager);
+        put("operation", if self.operation == Operation::Apply { "Apply" } else { "Update" });
+        put("apiVersion", &self.api_version);
+        put("time", self.time.as_deref().unwrap_or_default());
+        put("fieldsType", "FieldsV1");
+        map.insert("fieldsV1".to_owned(), self.set.encode());
+        if !self.subresource.is_empty() {
+            map.insert("subresource".to_owned(), Value::String(self.subresource.clone()));
+        }
+        Value::Object(map)
+    }
+}
+
+/// The list of an object; a malformed one is an error as a whole.
+pub(super) fn decode(list: Option<&Value>) -> Result<Vec<Entry>, String> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for (at, entry) in list.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+        let operation = match text("operation") {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+        };
+        if text("apiVersion").is_empty() {
+            return Err("apiVersion must not be empty".to_owned());
+        }
+        match text("fieldsType") {
+            "FieldsV1" => {}
+            "" => return Err(format!("missing fieldsType in managed fields entry {at}")),
+            other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {at}")),
+        }
+        let set = Set::decode(entry.get("fieldsV1").unwrap_or(&Value::Null))
+            .map_err(|_| format!("error decoding set in managed fields entry {at}"))?;
+        let decoded = Entry {
+            manager: text("manager").to_owned(),
+            operation,
+            api_version: text("apiVersion").to_owned(),
+            subresource: text("subresource").to_owned(),
+            time: Some(text("time").to_owned()).filter(|time| !time.is_empty()),
+            set,
+        };
+        // The last entry of a manager wins.
+        entries.retain(|other| !other.is_same_manager(&decoded));
+        entries.push(decoded);
+    }
+    Ok(entries)
+}
+
+/// Appliers first, then the oldest first.
+pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
+    if entries.is_empty() {
+        return None;
+    }
+    entries.sort_by(|a, b| {
+        let key =
+            |e: &Entry| (e.operation, e.time.clone(), e.manager.clone(), e.api_version.clone(), e.subresource.clone());
+        key(a).cmp(&key(b))
+    });
+    Some(Value::Array(entries.iter().map(Entry::encode).collect()))
+}
+
+/// Whether a client asks to forget all ownership: an empty list, or one empty entry.
+pub(super) fn is_reset(list: Option<&Value>) -> bool {
+    match list.and_then(Value::as_array).map(Vec::as_slice) {
+        Some([]) => true,
+        Some([only]) => only.as_object().is_some_and(Map::is_empty),
+        _ => false,
+    }
+}
+
+/// Takes the list out of an object.
+pub(super) fn take(object: &mut Value) {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.shift_remove("managedFields");
+    }
+}
+
+/// Puts a list into an object, last in its metadata.
+pub(super) fn put(object: &mut Value, entries: Vec<Entry>) {
+    take(object);
+    let Some(list) = encode(entries) else { return };
+    let Some(map) = object.as_object_mut() else { return };
+    let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(metadata) = metadata {
+        metadata.insert("managedFields".to_owned(), list);
+    }
+}

@@ -1,0 +1,105 @@
+//! Which fields a request may write at all: what the server resets is never owned by the one who sent it.
+
+use machinery::GroupVersionKind;
+use serde_json::json;
+
+use super::set::Set;
+
+/// What is left of a set of changed paths.
+#[derive(Clone, Debug)]
+pub(super) enum Filter {
+    All,
+    Without(Set),
+    Only(&'static [&'static [&'static str]]),
+}
+
+impl Filter {
+    pub(super) fn apply(&self, set: Set) -> Set {
+        match self {
+            Filter::All => set,
+            Filter::Without(reset) => set.without(reset),
+            Filter::Only(patterns) => set.only(patterns),
+        }
+    }
+
+    /// For a request to a kind or to a subresource of it (empty: the object itself).
+    ///
+    /// `has_status` is asked for custom kinds only.
+    pub(super) fn of(gvk: &GroupVersionKind, subresource: &str, custom: bool, has_status: bool) -> Filter {
+        let without = |fields: serde_json::Value| match Set::decode(&fields) {
+            Ok(set) => Filter::Without(set),
+            Err(_) => Filter::All,
+        };
+        if custom {
+            return match subresource {
+                "" if has_status => without(json!({"f:status": {}})),
+                "status" => without(json!({"f:metadata": {}, "f:spec": {}})),
+                _ => Filter::All,
+            };
+        }
+        match (&*gvk.kind, subresource) {
+            ("Pod", "ephemeralcontainers") => Filter::Only(&[&["spec", "ephemeralContainers"]]),
+            ("Pod", "resize") => Filter::Only(&[
+                &["spec", "containers", "*", "resources"],
+                &["spec", "containers", "*", "resizePolicy"],
+                &["spec", "initContainers", "*", "resources"],
+                &["spec", "initContainers", "*", "resizePolicy"],
+            ]),
+            ("Namespace", "finalize") => without(json!({"f:status": {}})),
+            ("CertificateSigningRequest", "") => without(json!({"f:spec": {}, "f:status": {}})),
+            ("CertificateSigningRequest", "status") => without(json!({"f:spec": {}, "f:status": {"f:conditions": {}}})),
+            ("CertificateSigningRequest", "approval") => {
+                without(json!({"f:spec": {}, "f:status": {"f:certificate": {}}}))
+            }
+            ("Deployment", "status") => without(json!({"f:spec": {}, "f:metadata": {"f:labels": {}}})),
+            ("Pod", "status") => {
+                without(json!({"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}}))
+            }
+            (
+                "ValidatingAdmissionPolicy"
+                | "FlowSchema"
+                | "PriorityLevelConfiguration"
+                | "ServiceCIDR"
+                | "ResourceClaim"
+                | "VolumeAttachment"
+                | "APIService",
+                "status",
+            ) => without(json!({"f:spec": {}, "f:metadata": {}})),
+            (kind, "") if resets_status(kind) => without(json!({"f:status": {}})),
+            (kind, "status") if resets_status(kind) => without(json!({"f:spec": {}})),
+            _ => Filter::All,
+        }
+    }
+}
+
+/// Kinds whose status is written through their status subresource alone.
+fn resets_status(kind: &str) -> bool {
+    matches!(
+        kind,
+        "APIService"
+            | "CronJob"
+            | "CustomResourceDefinition"
+            | "DaemonSet"
+            | "Deployment"
+            | "FlowSchema"
+            | "HorizontalPodAutoscaler"
+            | "Ingress"
+            | "Job"
+            | "Namespace"
+            | "Node"
+            | "PersistentVolume"
+            | "PersistentVolumeClaim"
+            | "Pod"
+            | "PodDisruptionBudget"
+            | "PriorityLevelConfiguration"
+            | "ReplicaSet"
+            | "ReplicationController"
+            | "ResourceClaim"
+            | "ResourceQuota"
+            | "Service"
+            | "ServiceCIDR"
+            | "StatefulSet"
+            | "ValidatingAdmissionPolicy"
+            | "VolumeAttachment"
+    )
+}

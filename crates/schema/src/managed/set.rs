@@ -1,0 +1,349 @@
+//! A set of paths, as a tree: what a manager owns.
+//!
+//! `fieldsV1` is this tree in JSON: a leaf is `{}`; a node that is owned itself and has owned children says so with `.`.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value};
+
+use super::element::{Element, MalformedPath};
+use crate::facts::{Form, NodeId, Shapes};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// Sorted by element; none is neither owned nor has children.
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    element: Element,
+    /// The path up to here belongs to the set.
+    owned: bool,
+    children: Set,
+}
+
+impl Set {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The set of one path.
+    pub fn insert(&mut self, path: &[Element]) {
+        let Some((first, rest)) = path.split_first() else { return };
+        let node = self.node_mut(first);
+        if rest.is_empty() {
+            node.owned = true;
+        } else {
+            node.children.insert(rest);
+        }
+    }
+
+    fn node_mut(&mut self, element: &Element) -> &mut Node {
+        let at = match self.nodes.binary_search_by(|node| node.element.cmp(element)) {
+            Ok(at) => at,
+            Err(at) => {
+                let node = Node { element: element.clone(), owned: false, children: Set::default() };
+                self.nodes.insert(at, node);
+                at
+            }
+        };
+        &mut self.nodes[at]
+    }
+
+    /// Adds a child that is known not to be there; [`Set::sort`] must follow.
+    pub(super) fn push(&mut self, element: Element, owned: bool, children: Set) {
+        if owned || !children.is_empty() {
+            self.nodes.push(Node { element, owned, children });
+        }
+    }
+
+    /// Puts pushed nodes in order.
+    pub(super) fn sort(&mut self) {
+        if !self.nodes.is_sorted_by(|a, b| a.element <= b.element) {
+            self.nodes.sort_unstable_by(|a, b| a.element.cmp(&b.element));
+        }
+        // Two items of a list may have the same keys; they are one node.
+        if self.nodes.windows(2).any(|pair| pair[0].element == pair[1].element) {
+            let nodes = std::mem::take(&mut self.nodes);
+            for node in nodes {
+                match self.nodes.last_mut() {
+                    Some(last) if last.element == node.element => {
+                        last.owned |= node.owned;
+                        last.children = last.children.union(&node.children);
+                    }
+                    _ => self.nodes.push(node),
+                }
+            }
+        }
+    }
+
+    fn find(&self, element: &Element) -> Option<&Node> {
+        let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
+        Some(&self.nodes[at])
+    }
+
+    #[must_use]
+    pub fn has(&self, path: &[Element]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        self.find(first).is_some_and(|node| if rest.is_empty() { node.owned } else { node.children.has(rest) })
+    }
+
+    /// Whether the path of one step is in the set, and what is below it.
+    pub(super) fn child(&self, element: &Element) -> (bool, Option<&Set>) {
+        match self.find(element) {
+            Some(node) => (node.owned, (!node.children.is_empty()).then_some(&node.children)),
+            None => (false, None),
+        }
+    }
+
+    /// Walks two sets side by side and keeps what `owned` says; `None` stands for the side that has no such node.
+    fn zip(&self, other: &Set, owned: fn(bool, bool) -> bool, below: fn(&Set, &Set) -> Set) -> Set {
+        let empty = Set::default();
+        let mut nodes = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
+        let (mut left, mut right) = (self.nodes.as_slice(), other.nodes.as_slice());
+        loop {
+            let order = match (left.first(), right.first()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(l), Some(r)) => l.element.cmp(&r.element),
+            };
+            let (element, is_left, is_right, children) = match order {
+                Ordering::Less => (&left[0].element, left[0].owned, false, below(&left[0].children, &empty)),
+                Ordering::Greater => (&right[0].element, false, right[0].owned, below(&empty, &right[0].children)),
+                Ordering::Equal => {
+                    (&left[0].element, left[0].owned, right[0].owned, below(&left[0].children, &right[0].children))
+                }
+            };
+            let owned = owned(is_left, is_right);
+            if owned || !children.is_empty() {
+                nodes.push(Node { element: element.clone(), owned, children });
+            }
+            if order != Ordering::Greater {
+                left = &left[1..];
+            }
+            if order != Ordering::Less {
+                right = &right[1..];
+            }
+        }
+        Set { nodes }
+    }
+
+    #[must_use]
+    pub fn union(&self, other: &Set) -> Set {
+        if other.is_empty() {
+            return self.clone();
+        }
+        if self.is_empty() {
+            return other.clone();
+        }
+        self.zip(other, |a, b| a || b, Set::union)
+    }
+
+    #[must_use]
+    pub fn intersection(&self, other: &Set) -> Set {
+        if self.is_empty() || other.is_empty() {
+            return Set::default();
+        }
+        self.zip(other, |a, b| a && b, Set::intersection)
+    }
+
+    /// Without exactly the paths of `other`; what is below them stays.
+    #[must_use]
+    pub fn difference(&self, other: &Set) -> Set {
+        if self.is_empty() || other.is_empty() {
+            return self.clone();
+        }
+        self.zip(other, |a, b| a && !b, Set::difference)
+    }
+
+    /// Without the paths of `other` and everything below them.
+    #[must_use]
+    pub fn without(&self, other: &Set) -> Set {
+        if self.is_empty() || other.is_empty() {
+            return self.clone();
+        }
+        let mut nodes = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let (is_out, below) = other.child(&node.element);
+            if is_out {
+                continue;
+            }
+            let children = below.map_or_else(|| node.children.clone(), |below| node.children.without(below));
+            if node.owned || !children.is_empty() {
+                nodes.push(Node { element: node.element.clone(), owned: node.owned, children });
+            }
+        }
+        Set { nodes }
+    }
+
+    /// Only what lies at or below one of the patterns; a pattern's `*` stands for any element.
+    #[must_use]
+    pub fn only(&self, patterns: &[&[&str]]) -> Set {
+        let mut nodes = Vec::new();
+        for node in &self.nodes {
+            let name = if let Element::Field(name) = &node.element { name } else { "" };
+            let rest: Vec<&[&str]> = patterns
+                .iter()
+                .filter_map(|pattern| pattern.split_first().filter(|(first, _)| **first == "*" || **first == name))
+                .map(|(_, rest)| rest)
+                .collect();
+            if rest.iter().any(|pattern| pattern.is_empty()) {
+                nodes.push(node.clone());
+            } else if !rest.is_empty() {
+                let children = node.children.only(&rest);
+                // The way to what may be kept is kept too.
+                if node.owned || !children.is_empty() {
+                    nodes.push(Node { element: node.element.clone(), owned: node.owned, children });
+                }
+            }
+        }
+        Set { nodes }
+    }
+
+    /// With every declared field on the way to an owned one owned too, so that removing a set can remove whole fields.
+    #[must_use]
+    pub(super) fn with_named_fields(&self, shapes: &Shapes, id: Option<NodeId>) -> Set {
+        let form = id.map(|id| &shapes.node(id).form);
+        let mut nodes = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let mut is_declared = false;
+            let child = match (form, &node.element) {
+                (Some(Form::Object(object)), Element::Field(name)) => {
+                    is_declared = object.field(name).is_some();
+                    object.child(name)
+                }
+                (Some(Form::List(list)), Element::Key(_)) => Some(list.item),
+                (Some(Form::Any { .. } | Form::Raw | Form::Either(_)), _) => id,
+                _ => None,
+            };
+            let owned = node.owned || (is_declared && !node.children.is_empty());
+            let children = node.children.with_named_fields(shapes, child);
+            nodes.push(Node { element: node.element.clone(), owned, children });
+        }
+        Set { nodes }
+    }
+
+    /// Every path of the set, in order.
+    pub fn paths(&self) -> Vec<Vec<Element>> {
+        fn walk(set: &Set, prefix: &mut Vec<Element>, out: &mut Vec<Vec<Element>>) {
+            for node in &set.nodes {
+                prefix.push(node.element.clone());
+                if node.owned {
+                    out.push(prefix.clone());
+                }
+                prefix.pop();
+            }
+            for node in &set.nodes {
+                prefix.push(node.element.clone());
+                walk(&node.children, prefix, out);
+                prefix.pop();
+            }
+        }
+        let mut out = Vec::new();
+        walk(self, &mut Vec::new(), &mut out);
+        out
+    }
+
+    /// As `fieldsV1`.
+    #[must_use]
+    pub fn encode(&self) -> Value {
+        self.encode_with(false)
+    }
+
+    fn encode_with(&self, owned: bool) -> Value {
+        let mut map = Map::with_capacity(self.nodes.len() + usize::from(owned));
+        if owned && !self.is_empty() {
+            map.insert(".".to_owned(), Value::Object(Map::new()));
+        }
+        for node in &self.nodes {
+            map.insert(node.element.encode(), node.children.encode_with(node.owned));
+        }
+        Value::Object(map)
+    }
+
+    /// Reads `fieldsV1`; null owns nothing.
+    pub fn decode(fields: &Value) -> Result<Set, MalformedPath> {
+        match fields {
+            Value::Null => Ok(Set::default()),
+            Value::Object(map) => Ok(Set::decode_map(map)?.0),
+            _ => Err(MalformedPath),
+        }
+    }
+
+    fn decode_map(map: &Map<String, Value>) -> Result<(Set, bool), MalformedPath> {
+        let mut set = Set { nodes: Vec::with_capacity(map.len()) };
+        let mut owned = map.is_empty();
+        for (key, value) in map {
+            if key == "." {
+                owned = true;
+                continue;
+            }
+            let Some(element) = Element::decode(key)? else { continue };
+            let (children, child_owned) = match value {
+                Value::Object(below) => Set::decode_map(below)?,
+                Value::Null => (Set::default(), true),
+                _ => return Err(MalformedPath),
+            };
+            set.push(element, child_owned, children);
+        }
+        owned |= set.is_empty();
+        set.sort();
+        Ok((set, owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(fields: Value) -> Set {
+        Set::decode(&fields).unwrap()
+    }
+
+    #[test]
+    fn fields_read_back_as_written() {
+        let fields = json!({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}, "f:spec": {"f:containers": {
+            "k:{\"name\":\"c\"}": {".": {}, "f:image": {}}}, "f:replicas": {}}});
+        assert_eq!(set(fields.clone()).encode(), fields);
+        assert!(Set::decode(&json!({"x": {}})).is_err());
+        assert!(Set::decode(&json!([])).is_err());
+        assert_eq!(set(json!({"z:later": {}, "f:a": {}})).encode(), json!({"f:a": {}}));
+    }
+
+    #[test]
+    fn sets_combine_path_by_path() {
+        let a = set(json!({"f:a": {".": {}, "f:x": {}}, "f:b": {}}));
+        let b = set(json!({"f:a": {"f:x": {}, "f:y": {}}}));
+        assert_eq!(a.union(&b).encode(), json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}}));
+        assert_eq!(a.intersection(&b).encode(), json!({"f:a": {"f:x": {}}}));
+        assert_eq!(a.difference(&b).encode(), json!({"f:a": {}, "f:b": {}}));
+        assert_eq!(b.difference(&a).encode(), json!({"f:a": {"f:y": {}}}));
+        assert_eq!(a.without(&set(json!({"f:a": {}}))).encode(), json!({"f:b": {}}));
+        assert!(a.difference(&a).is_empty());
+    }
+
+    #[test]
+    fn a_filter_keeps_what_lies_below_its_patterns() {
+        let all =
+            set(json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:resources": {
+            "f:limits": {}}}}, "f:nodeName": {}}}));
+        let kept = all.only(&[&["spec", "containers", "*", "resources"]]);
+        assert_eq!(
+            kept.encode(),
+            json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:resources": {"f:limits": {}}}}}})
+        );
+    }
+
+    #[test]
+    fn paths_come_in_order() {
+        let all = set(json!({"f:b": {".": {}, "f:x": {}}, "f:a": {"v:\"1\"": {}}}));
+        let texts: Vec<String> =
+            all.paths().iter().map(|path| path.iter().map(ToString::to_string).collect()).collect();
+        assert_eq!(texts, [".b", ".a[=\"1\"]", ".b.x"]);
+    }
+}

@@ -1,0 +1,320 @@
+//! Ownership after a create, an update or a patch: who changes a field owns it, and all others lose it.
+
+use machinery::GroupVersionKind;
+use serde_json::Value;
+
+use super::compare::{Comparison, compare};
+use super::entries::{self, Entry, Operation};
+use super::resets::Filter;
+use super::set::Set;
+use crate::decode::{forget_empty, normalise};
+use crate::facts::Type;
+use crate::kind::Kind;
+
+/// More entries of updates than this are folded into one.
+const UPDATE_ENTRIES_MAX: usize = 10;
+
+/// What is folded away is owned by nobody in particular.
+const ANCIENT: &str = "ancient-changes";
+
+/// An object, and its type, in another version of the API.
+pub type Convert = dyn Fn(&Value, &str) -> Option<(Type, Value)>;
+
+/// What is written to: an object of a kind.
+pub struct Subject<'a> {
+    pub gvk: &'a GroupVersionKind,
+    pub ty: &'a Type,
+    pub custom: bool,
+    /// A custom kind with a status subresource; built-in kinds are known.
+    pub has_status: bool,
+    /// Gives an object and its type in another version of the API, for managers that wrote in that. Without an answer
+    /// such managers lose their entries.
+    pub convert: Option<&'a Convert>,
+}
+
+impl<'a> Subject<'a> {
+    /// A subject that no manager has written to in another version.
+    #[must_use]
+    pub fn new(kind: &'a Kind, ty: &'a Type) -> Self {
+        Subject { gvk: &kind.gvk, ty, custom: kind.custom, has_status: kind.rules.status, convert: None }
+    }
+}
+
+/// Who writes, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// Empty means `unknown`.
+    pub manager: &'a str,
+    /// `status`, `scale`, … or empty.
+    pub subresource: &'a str,
+    /// RFC 3339, whole seconds, UTC.
+    pub time: &'a str,
+}
+
+impl Writer<'_> {
+    pub(super) fn entry(&self, kind: &Subject<'_>, operation: Operation, set: Set) -> Entry {
+        let manager = if self.manager.is_empty() { "unknown" } else { self.manager };
+        Entry {
+            manager: manager.to_owned(),
+            operation,
+            api_version: kind.gvk.group_version().to_string(),
+            subresource: self.subresource.to_owned(),
+            time: Some(self.time.to_owned()),
+            set,
+        }
+    }
+}
+
+/// Writes `metadata.managedFields` of `new`, an object in its normal form with defaults.
+///
+/// `live` is the stored object, none for a create. What `new` says of managedFields itself is honoured as the reference
+/// does: entries replace the stored ones, an empty list or one empty entry forgets all, malformed ones are ignored.
+pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, writer: &Writer<'_>) {
+    let zero;
+    let before = match live {
+        Some(live) => live,
+        None => {
+            zero = empty(kind);
+            &zero
+        }
+    };
+    let owners = stated_owners(before, new, writer);
+    entries::take(new);
+    annotate(kind, new);
+    // Ownership that was lost or thrown away begins again only with an apply.
+    if !owners.is_empty() || live.is_none_or(|live| uid(live).is_empty()) {
+        let owners = update(kind, before, new, owners, writer);
+        entries::put(new, cap(owners));
+    }
+    forget_empty(kind.ty, new);
+}
+
+/// A field that only an old version of the API has travels as an annotation, and so is owned as one.
+pub(super) fn annotate(kind: &Subject<'_>, object: &mut Value) {
+    const GENERATION: &str = "deprecated.daemonset.template.generation";
+    if kind.custom || kind.gvk.kind != "DaemonSet" {
+        return;
+    }
+    let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
+    if !metadata.contains_key("annotations") {
+        // Their place on the wire is before these.
+        let later = ["ownerReferences", "finalizers", "managedFields"];
+        let at = metadata.keys().position(|key| later.contains(&key.as_str())).unwrap_or(metadata.len());
+        metadata.shift_insert(at, "annotations".to_owned(), Value::Object(serde_json::Map::new()));
+    }
+    let annotations = &mut metadata["annotations"];
+    if let Value::Object(annotations) = annotations
+        && !annotations.contains_key(GENERATION)
+    {
+        annotations.insert(GENERATION.to_owned(), Value::String("0".to_owned()));
+        annotations.sort_keys();
+    }
+}
+
+/// The name of a manager: what the request says, else the beginning of its user agent.
+#[must_use]
+pub fn manager(field_manager: &str, user_agent: &str) -> String {
+    const BYTES_MAX: usize = 128;
+    if !field_manager.is_empty() {
+        return field_manager.to_owned();
+    }
+    let mut name = String::new();
+    let product = user_agent.split('/').next().unwrap_or_default();
+    for c in product.chars().filter(|c| !c.is_control() && (*c == ' ' || !c.is_whitespace())) {
+        if name.len() + c.len_utf8() > BYTES_MAX {
+            break;
+        }
+        name.push(c);
+    }
+    name
+}
+
+/// An object of the kind with nothing in it: what a new object is compared to.
+pub(super) fn empty(kind: &Subject<'_>) -> Value {
+    let mut zero = Value::Object(serde_json::Map::new());
+    if !kind.custom {
+        // An empty object has no value of a wrong type.
+        let _ = normalise(kind.ty, &mut zero);
+    }
+    zero
+}
+
+fn uid(object: &Value) -> &str {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn list(object: &Value) -> Option<&Value> {
+    object.pointer("/metadata/managedFields").filter(|list| !list.is_null())
+}
+
+fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
+    let stored = || entries::decode(list(live)).unwrap_or_default();
+    if !writer.subresource.is_empty() {
+        return stored();
+    }
+    let sent = list(new);
+    if entries::is_reset(sent) {
+        return Vec::new();
+    }
+    match entries::decode(sent) {
+        Ok(owners) if !owners.is_empty() => owners,
+        _ => stored(),
+    }
+}
+
+/// The owners once `new` has taken the place of `live`.
+pub(super) fn update(
+    kind: &Subject<'_>,
+    live: &Value,
+    new: &Value,
+    mut owners: Vec<Entry>,
+    writer: &Writer<'_>,
+) -> Vec<Entry> {
+    let filter = Filter::of(kind.gvk, writer.subresource, kind.custom, kind.has_status);
+    let changes = Changes::new(kind, live, new, &filter);
+    take_over(&changes, &mut owners, None);
+    let Comparison { modified, added, .. } = changes.own;
+    let set = strip(filter.apply(modified.union(&added)));
+    if set.is_empty() {
+        return owners;
+    }
+    let mut entry = writer.entry(kind, Operation::Update, set);
+    if let Some(at) = owners.iter().position(|owner| owner.is_same_manager(&entry)) {
+        entry.set = entry.set.union(&owners.swap_remove(at).set);
+    }
+    owners.push(entry);
+    owners
+}
+
+/// What changed, in the version of the request and in those other managers wrote in.
+pub(super) struct Changes<'a> {
+    kind: &'a Subject<'a>,
+    live: &'a Value,
+    new: &'a Value,
+    pub(super) own: Comparison,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn new(kind: &'a Subject<'a>, live: &'a Value, new: &'a Value, filter: &Filter) -> Self {
+        let found = compare(kind.ty.shapes(), kind.ty.root(), live, new);
+        let own = Comparison {
+            removed: filter.apply(found.removed),
+            modified: filter.apply(found.modified),
+            added: filter.apply(found.added),
+        };
+        Changes { kind, live, new, own }
+    }
+
+    /// The changes in a version; none if the objects cannot be had in it.
+    pub(super) fn in_version(&self, version: &str) -> Option<std::borrow::Cow<'_, Comparison>> {
+        if version == self.kind.gvk.group_version().to_string() {
+            return Some(std::borrow::Cow::Borrowed(&self.own));
+        }
+        let convert = self.kind.convert?;
+        let (ty, live) = convert(self.live, version)?;
+        let (_, new) = convert(self.new, version)?;
+        Some(std::borrow::Cow::Owned(compare(ty.shapes(), ty.root(), &live, &new)))
+    }
+}
+
+/// Takes what changed from its owners; `spared` is the entry of the one who changes. Owners of nothing go.
+pub(super) fn take_over(changes: &Changes<'_>, owners: &mut Vec<Entry>, spared: Option<&Entry>) {
+    owners.retain_mut(|owner| {
+        if spared.is_some_and(|spared| owner.is_same_manager(spared)) {
+            return true;
+        }
+        let Some(found) = changes.in_version(&owner.api_version) else { return false };
+        for gone in [&found.modified, &found.added, &found.removed] {
+            if !gone.is_empty() {
+                owner.set = owner.set.difference(gone);
+            }
+        }
+        !owner.set.is_empty()
+    });
+}
+
+/// Without what nobody manages.
+pub(super) fn strip(set: Set) -> Set {
+    static STRIPPED: std::sync::OnceLock<Set> = std::sync::OnceLock::new();
+    let stripped = STRIPPED.get_or_init(|| {
+        use super::element::Element;
+        let mut set = Set::default();
+        for name in ["apiVersion", "kind", "metadata"] {
+            set.insert(&[Element::field(name)]);
+        }
+        for name in super::compare::UNMANAGED {
+            set.insert(&[Element::field("metadata"), Element::field(name)]);
+        }
+        set
+    });
+    set.difference(stripped)
+}
+
+/// Folds the oldest updates into one entry for each version, once there are too many.
+fn cap(mut owners: Vec<Entry>) -> Vec<Entry> {
+    let mut updates: Vec<usize> = (0..owners.len()).filter(|at| owners[*at].operation == Operation::Update).collect();
+    if updates.len() <= UPDATE_ENTRIES_MAX {
+        return owners;
+    }
+    updates.sort_by(|a, b| {
+        let key = |at: &usize| (owners[*at].time.clone(), owners[*at].identity());
+        key(a).cmp(&key(b))
+    });
+    let mut surplus = updates.len() - UPDATE_ENTRIES_MAX;
+    let mut folded = vec![false; owners.len()];
+    // For each version the entry that the next one is folded into.
+    let mut buckets: Vec<(String, usize)> = Vec::new();
+    for at in updates {
+        if surplus == 0 {
+            break;
+        }
+        let version = owners[at].api_version.clone();
+        match buckets.iter().find(|(other, _)| *other == version).map(|(_, bucket)| *bucket) {
+            None => buckets.push((version, at)),
+            Some(first) => {
+                let ancient = |owner: &Entry| {
+                    owner.manager == ANCIENT && owner.api_version == version && owner.subresource.is_empty()
+                };
+                let bucket =
+                    owners.iter().position(|o| ancient(o) && o.operation == Operation::Update).unwrap_or(first);
+                let older = owners[bucket].set.union(&owners[at].set);
+                let time = owners[at].time.clone();
+                let entry = &mut owners[bucket];
+                entry.set = older;
+                entry.manager = ANCIENT.to_owned();
+                entry.subresource = String::new();
+                entry.time = time;
+                folded[at] = true;
+                surplus -= 1;
+            }
+        }
+    }
+    let mut keep = folded.iter().map(|folded| !folded);
+    owners.retain(|_| keep.next().unwrap_or(true));
+    owners
+}
+
+/// Puts the old times back if they are all that changed, so that the write is none.
+pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
+    let (Some(Value::Array(before)), Some(Value::Array(after))) = (list(old), list(new)) else { return };
+    let same = |a: &Value, b: &Value| match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let mut keys = a.keys().chain(b.keys()).filter(|key| *key != "time");
+            keys.all(|key| a.get(key) == b.get(key))
+        }
+        _ => a == b,
+    };
+    if before.len() != after.len() || !before.iter().zip(after).all(|(a, b)| same(a, b)) {
+        return;
+    }
+    let times = before.clone();
+    let now = match new.pointer_mut("/metadata/managedFields") {
+        Some(list) => std::mem::replace(list, Value::Array(times)),
+        None => return,
+    };
+    if new != old
+        && let Some(list) = new.pointer_mut("/metadata/managedFields")
+    {
+        *list = now;
+    }
+}
