@@ -5,7 +5,7 @@ use std::sync::Arc;
 use machinery::options::CreateOptions;
 use machinery::{Status, random_name};
 use serde_json::{Value, json};
-use store::WriteError;
+use store::{Entry, WriteError};
 
 use crate::body;
 use crate::conversion;
@@ -133,9 +133,9 @@ impl Registry {
             }
             return Ok(Created::Imagined(object));
         }
-        let stored = self.stored(&object)?;
-        match self.store.create(key.clone(), stored.into()).await {
-            Ok(revision) => Ok(Created::Stored(self.written(&key, revision, &object)?)),
+        let value = self.stored(&object)?;
+        match self.store.create(key.clone(), value.clone()).await {
+            Ok(revision) => Ok(Created::Stored(self.item(&Entry { key, revision, value })?)),
             Err(error) => {
                 self.release(target, &object);
                 match error {

@@ -99,13 +99,13 @@ impl Registry {
             return Ok((None, Some(self.outcome(target, gone, End::Value(marked), options)?)));
         }
         let key = item.key().clone();
-        let stored = self.stored(&marked)?;
-        let revision = match self.store.update(key.clone(), stored.into(), item.revision()).await {
+        let value = self.stored(&marked)?;
+        let revision = match self.store.update(key.clone(), value.clone(), item.revision()).await {
             Ok(revision) => revision,
             Err(WriteError::Conflict { current, .. }) => return Ok((Some(current), None)),
             Err(error) => return Err(failure::write(&error, &target.gr(), target.name())),
         };
-        let written = self.written(&key, revision, &marked)?;
+        let written = self.item(&store::Entry { key: key.clone(), revision, value })?;
         if then_remove {
             match self.store.delete(key, revision).await {
                 Ok(_) => self.release(target, &marked),

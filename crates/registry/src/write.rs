@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cache::Item;
 use machinery::Status;
 use machinery::encoded;
 use serde_json::{Value, json};
-use store::{Entry, Key, WriteError};
+use store::{Entry, WriteError};
 
 use crate::failure;
 use crate::meta;
@@ -63,9 +64,9 @@ impl Registry {
             let result = if leaves {
                 self.store.delete(key.clone(), item.revision()).await
             } else {
-                let stored = self.stored(&new)?;
-                match self.store.update(key.clone(), stored.into(), item.revision()).await {
-                    Ok(revision) => return Ok(Written::Kept(self.written(&key, revision, &new)?)),
+                let value = self.stored(&new)?;
+                match self.store.update(key.clone(), value.clone(), item.revision()).await {
+                    Ok(revision) => return Ok(Written::Kept(self.item(&Entry { key, revision, value })?)),
                     Err(error) => Err(error),
                 }
             };
@@ -79,22 +80,12 @@ impl Registry {
     }
 
     /// An object's bytes for the store.
-    pub(crate) fn stored(&self, object: &Value) -> Result<Vec<u8>, Status> {
+    pub(crate) fn stored(&self, object: &Value) -> Result<Bytes, Status> {
         let members = object.as_object().ok_or_else(|| Status::internal("an object is not an object"))?;
-        Ok(encoded::to_stored(members))
+        Ok(encoded::to_stored(members).into())
     }
 
-    /// The item that the cache will hold for a write that was just acknowledged.
-    pub(crate) fn written(
-        &self,
-        key: &Key,
-        revision: machinery::Revision,
-        object: &Value,
-    ) -> Result<Arc<Item>, Status> {
-        let value = self.stored(object)?;
-        self.item(&Entry { key: key.clone(), revision, value: value.into() })
-    }
-
+    /// The item that the cache holds (or is about to hold) for an entry.
     pub(crate) fn item(&self, entry: &Entry) -> Result<Arc<Item>, Status> {
         let spec = self.cache.collection(entry.key.collection()).spec();
         let item = Item::new(entry.key.clone(), entry.revision, &entry.value, &spec).map_err(Status::internal)?;
