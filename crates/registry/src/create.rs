@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use machinery::options::CreateOptions;
 use machinery::{Status, random_name};
+use schema::managed::{Subject, Writer, track_update};
 use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
@@ -11,7 +12,7 @@ use crate::body;
 use crate::conversion;
 use crate::failure;
 use crate::meta;
-use crate::pending::{self, Manager};
+use crate::pending;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
 use crate::view::{Outcome, View};
@@ -108,8 +109,10 @@ impl Registry {
         let kind = &target.kind;
         schema::defaults::apply(kind, &mut object);
         // A client owns what it sent and what followed from that, not what admission added.
-        let tracked = Manager::update(manager, &kind.group_version().to_string(), self.now());
-        pending::track_update(kind, None, &mut object, &tracked);
+        let now = meta::timestamp(self.now());
+        let ty = body::type_of(&kind.gvk)?;
+        let writer = Writer { manager, subresource: "", time: &now };
+        track_update(&Subject::new(kind, &ty), None, &mut object, &writer);
         schema::strategy::admit_create(kind, &mut object);
         self.admit_create(target, &mut object, ctx).await?;
         schema::strategy::prepare_for_create(kind, &mut object);

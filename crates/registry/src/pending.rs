@@ -1,6 +1,5 @@
 //! Seams to parts of the schema crate.
 
-use jiff::Timestamp;
 use machinery::media::PatchType;
 use machinery::options::FieldValidation;
 use machinery::{FieldError, GroupVersionKind, Status};
@@ -9,19 +8,6 @@ use schema::kind::Kind;
 use serde_json::Value;
 
 use crate::request::PatchBody;
-
-pub(crate) struct Manager;
-
-impl Manager {
-    pub(crate) fn update(_name: &str, _version: &str, _now: Timestamp) -> Self {
-        Manager
-    }
-    pub(crate) fn through(self, _sub: Option<&str>) -> Self {
-        self
-    }
-}
-
-pub(crate) fn track_update(_kind: &Kind, _old: Option<&Value>, _new: &mut Value, _manager: &Manager) {}
 
 pub(crate) fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let _ = (kind, object);

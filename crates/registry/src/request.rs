@@ -87,15 +87,6 @@ impl Warnings {
 impl Context {
     /// The field manager of a write: what it says, else the program's name from its user agent.
     pub(crate) fn manager(&self, field_manager: &str) -> String {
-        if !field_manager.is_empty() {
-            return field_manager.to_owned();
-        }
-        let program = self.user_agent.split('/').next().unwrap_or_default();
-        let printable: String = program.chars().filter(|c| !c.is_control()).collect();
-        let mut end = printable.len().min(128);
-        while !printable.is_char_boundary(end) {
-            end -= 1;
-        }
-        if end == 0 { "unknown".to_owned() } else { printable[..end].to_owned() }
+        schema::managed::manager(field_manager, &self.user_agent)
     }
 }

@@ -3,12 +3,13 @@
 use machinery::options::UpdateOptions;
 use machinery::{FieldError, Status};
 use schema::kind::Kind;
+use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 use serde_json::{Value, json};
 
 use crate::body;
 use crate::conversion;
 use crate::meta;
-use crate::pending::{self, Manager};
+use crate::pending;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
 use crate::view::Outcome;
@@ -75,9 +76,10 @@ impl Registry {
         if let Some(warning) = meta::dedupe_owners(&mut new, " after mutating admission happens") {
             ctx.warnings.push(warning);
         }
-        let tracked = Manager::update(author.manager, &kind.group_version().to_string(), self.now());
-        pending::track_update(kind, Some(&shown_old), &mut new, &tracked.through(author.tracked_as));
         let now = meta::timestamp(self.now());
+        let ty = body::type_of(&kind.gvk)?;
+        let writer = Writer { manager: author.manager, subresource: author.tracked_as.unwrap_or_default(), time: &now };
+        track_update(&Subject::new(kind, &ty), Some(&shown_old), &mut new, &writer);
         match author.door {
             Some(door) => schema::strategy::prepare_for_subresource_update(kind, door, &mut new, &shown_old, &now),
             None => {
@@ -94,6 +96,8 @@ impl Registry {
             return Err(Status::invalid(&kind.group_kind(), target.name(), &errors));
         }
         body::in_order(kind, &mut new)?;
+        meta::of_mut(&mut new).insert("resourceVersion".to_owned(), shown_old["metadata"]["resourceVersion"].clone());
+        keep_times_if_unchanged(&shown_old, &mut new);
         conversion::to_storage(kind, &mut new)?;
         Ok(new)
     }
