@@ -12,6 +12,7 @@
 //! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
 //! - `conversion`: kinds that are served in a version they are not stored in
 //! - `allocation`: service addresses and node ports
+//! - [`unstored`]: bodies that are answered elsewhere
 //! - `expiry`: events that are too old
 
 mod admission;
@@ -34,6 +35,7 @@ pub mod request;
 mod seed;
 pub mod segments;
 mod subresources;
+pub mod unstored;
 mod update;
 pub mod view;
 mod watch;

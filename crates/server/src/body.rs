@@ -129,6 +129,15 @@ impl ResponseBody {
         }
     }
 
+    /// The content of a body that is one piece; a watch comes back as it is.
+    pub fn into_whole(self) -> Result<Chunk, Self> {
+        match self.content {
+            Content::Empty => Ok(Chunk::default()),
+            Content::Whole(chunk) => Ok(chunk),
+            Content::Watch(_) => Err(self),
+        }
+    }
+
     #[must_use]
     pub fn is_watch(&self) -> bool {
         matches!(self.content, Content::Watch(_))

@@ -1,7 +1,16 @@
 //! The HTTP side of list-watch: listeners, TLS, who asks, what for, in which form; and bodies that stream.
 //!
-//! - [`certs`]: the certificate authority and what it signs; [`kubeconfig`]: the file clients read
-//! - [`limits`]: every bound by name; [`shutdown`]: how the server is told to stop
+//! A request's way through the files:
+//!
+//! - [`listener`] accepts it, [`tls`] and [`certs`] secure it, [`connection`] reads it; [`service`] is the whole server
+//!   as one function, which a caller in the same process uses without any of these
+//! - [`authentication`] and [`identity`] say who asks, [`request_info`] what for, [`authorization`] whether
+//! - [`routing`] finds the handler, `handlers` has one file a verb; [`negotiation`] chooses the form of the answer
+//! - [`body`] and [`chunk`] carry the answer out, [`websocket`] in messages; [`reply`], [`warnings`] and [`compression`]
+//!   dress it
+//! - [`discovery`], [`openapi`], [`health`], [`version`]: paths that are no resource
+//! - [`limits`] bounds all of it, [`metrics`] counts it, [`deadline`], [`shutdown`] and [`drain`] end it
+//! - [`kubeconfig`]: the file that tells clients where the server is
 
 pub mod authentication;
 pub mod authorization;
@@ -11,18 +20,27 @@ pub mod chunk;
 pub mod compression;
 pub mod connection;
 pub mod deadline;
+pub mod discovery;
 pub mod drain;
 pub mod error;
+mod handlers;
 pub mod health;
 pub mod identity;
 pub mod kubeconfig;
 pub mod limits;
 pub mod listener;
 pub mod metrics;
+pub mod negotiation;
+pub mod openapi;
 pub mod peer;
+pub mod reply;
 pub mod request_info;
+pub mod routing;
+pub mod service;
 pub mod shutdown;
 pub mod tls;
 pub mod version;
 pub mod warnings;
 pub mod websocket;
+
+pub use service::{Config, InProcess, Server};

@@ -1,0 +1,165 @@
+//! From `Accept`, the query and the User-Agent to the form of an answer.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, header};
+use machinery::Status;
+use machinery::accept::{self, Accepted, Endpoint, Transform};
+use machinery::media::MediaType;
+use machinery::query::{Query, strict_truth};
+use registry::kind::Kind;
+use registry::{Encoding, Form, IncludeObject, Shape};
+
+/// Programs that a person reads the output of.
+const READABLE_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The form, and whether a client asked for the metadata of one object or of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Negotiated {
+    pub form: Form,
+    transform: Option<Transform>,
+}
+
+/// The header, if it is text.
+#[must_use]
+pub fn accept_header(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok())
+}
+
+/// Whether JSON is to be indented.
+#[must_use]
+pub fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+    match query.get("pretty") {
+        Some(value) => strict_truth(value),
+        None => {
+            let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            READABLE_AGENTS.iter().any(|readable| agent.starts_with(readable))
+        }
+    }
+}
+
+/// Chooses the form, or says 406 (400 for a bad `includeObject`).
+pub fn negotiate(
+    headers: &HeaderMap,
+    query: &Query,
+    kind: &Kind,
+    is_collection: bool,
+    is_watch: bool,
+) -> Result<Negotiated, Status> {
+    let endpoint = Endpoint { is_routed: !kind.custom, is_collection, is_watch, has_protobuf: false, has_table: true };
+    let accepted = match accept_header(headers).map(without_protobuf_transforms) {
+        Some(header) => accept::negotiate(Some(&header), &endpoint)?,
+        None => Accepted::default(),
+    };
+    let encoding = match accepted.media {
+        MediaType::Yaml => Encoding::Yaml,
+        _ => Encoding::Json { pretty: !is_watch && (accepted.pretty || pretty(headers, query)) },
+    };
+    let shape = match accepted.transform {
+        None => Shape::Plain,
+        Some(Transform::PartialObjectMetadata(version) | Transform::PartialObjectMetadataList(version)) => {
+            Shape::Partial(version)
+        }
+        Some(Transform::Table(version)) => {
+            let include = IncludeObject::parse(query.get("includeObject").unwrap_or_default())?;
+            Shape::Table { version, include }
+        }
+    };
+    Ok(Negotiated { form: Form { encoding, shape }, transform: accepted.transform })
+}
+
+/// Metadata clients ask for protobuf first and JSON second. Protobuf is not spoken here, so its clauses do not count.
+fn without_protobuf_transforms(header: &str) -> Cow<'_, str> {
+    if !header.contains(PROTOBUF) {
+        return Cow::Borrowed(header);
+    }
+    let is_transform = |clause: &&str| clause.trim_start().starts_with(PROTOBUF) && clause.contains("as=");
+    if !header.split(',').any(|clause| is_transform(&clause)) {
+        return Cow::Borrowed(header);
+    }
+    let kept: Vec<&str> = header.split(',').filter(|clause| !is_transform(clause)).collect();
+    // Nothing left must not read as "anything".
+    if kept.is_empty() { Cow::Borrowed(PROTOBUF) } else { Cow::Owned(kept.join(",")) }
+}
+
+impl Negotiated {
+    /// An object was asked for as a list of metadata.
+    pub fn fits_object(&self, kind: &Kind) -> Result<(), Status> {
+        match self.transform {
+            Some(Transform::PartialObjectMetadataList(_)) => Err(Status::not_acceptable_because(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                go_type(kind, &kind.gvk.kind)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A list was asked for as the metadata of one object.
+    pub fn fits_list(&self, kind: &Kind) -> Result<(), Status> {
+        match self.transform {
+            Some(Transform::PartialObjectMetadata(_)) => Err(Status::not_acceptable_because(format!(
+                "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                go_type(kind, &kind.list_kind)
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the reference calls the type in its own code; its message shows it.
+fn go_type(kind: &Kind, name: &str) -> String {
+    if kind.custom {
+        let list = if name == kind.list_kind { "List" } else { "" };
+        return format!("*unstructured.Unstructured{list}");
+    }
+    let package = match kind.gvk.group.split('.').next().unwrap_or_default() {
+        "" | "events" => "core",
+        first => first,
+    };
+    format!("*{package}.{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(pairs: &[(header::HeaderName, &str)], query: &str) -> Result<Form, u16> {
+        let headers: HeaderMap = pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        let kind = registry::kinds::builtin().get("", "v1", "pods").unwrap();
+        negotiate(&headers, &Query::parse(query), kind, true, false)
+            .map(|negotiated| negotiated.form)
+            .map_err(|status| status.code)
+    }
+
+    #[test]
+    fn people_get_indented_json() {
+        let pretty = |pairs: &[(header::HeaderName, &str)], query: &str| ask(pairs, query).unwrap().encoding;
+        let agent = |agent| (header::USER_AGENT, agent);
+        assert_eq!(pretty(&[agent("curl/8.5.0")], ""), Encoding::Json { pretty: true });
+        assert_eq!(pretty(&[agent("curl/8.5.0")], "pretty=false"), Encoding::Json { pretty: false });
+        assert_eq!(pretty(&[agent("kubectl/v1.36")], ""), Encoding::Json { pretty: false });
+        assert_eq!(pretty(&[agent("kubectl/v1.36")], "pretty=1"), Encoding::Json { pretty: true });
+        assert_eq!(pretty(&[agent("curl/8"), (header::ACCEPT, "application/yaml")], ""), Encoding::Yaml);
+    }
+
+    #[test]
+    fn protobuf_falls_back_to_the_next_clause() {
+        let accept = |text: &'static str| ask(&[(header::ACCEPT, text)], "");
+        let first = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let second = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        let both: &'static str = format!("{first},{second}").leak();
+        assert_eq!(accept(both).unwrap().shape, Shape::Partial(accept::MetaVersion::V1));
+        assert_eq!(accept(first), Err(406));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf"), Err(406));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json").unwrap(), Form::default());
+    }
+
+    #[test]
+    fn a_bad_include_object_matters_only_for_tables() {
+        let table = (header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io");
+        assert_eq!(ask(&[table.clone()], "includeObject=x"), Err(400));
+        assert!(ask(&[table], "includeObject=Object").is_ok());
+        assert!(ask(&[], "includeObject=x").is_ok());
+    }
+}

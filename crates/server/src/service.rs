@@ -1,0 +1,359 @@
+//! The server as one function: a request and who is at the other end in, an answer out. No socket is needed.
+//!
+//! Order of what a request goes through (spec 02 §1.1): deadline, authentication, impersonation, limits, authorization,
+//! routing, and then its handler. Whatever happens there, a panic included, ends as an answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, header};
+use machinery::Status;
+use machinery::query::Query;
+use prometheus_client::registry::Registry as Shown;
+use registry::{Registry, Warnings};
+
+use crate::authentication::{Authenticator, impersonation};
+use crate::authorization::{Attributes, Authorizer, ResourceAttributes, What, forbidden};
+use crate::body::{BytesBody, RequestBody, ResponseBody};
+use crate::compression;
+use crate::connection::{Answer, Handler};
+use crate::deadline;
+use crate::discovery::DiscoveryBodies;
+use crate::drain::Drain;
+use crate::handlers::{self, Call};
+use crate::identity::User;
+use crate::limits::Limits;
+use crate::metrics::{About, Metrics, RequestSeries};
+use crate::negotiation::{accept_header, pretty};
+use crate::openapi::OpenApiDocuments;
+use crate::peer::Peer;
+use crate::reply::{self, Reply};
+use crate::request_info::{RequestInfo, Verb};
+use crate::routing::{ResourceRoute, Route, route};
+use crate::warnings;
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
+const VARY_ENCODING: HeaderValue = HeaderValue::from_static("Accept-Encoding");
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
+
+/// What a server is made of beside its registry.
+pub struct Config {
+    pub limits: Limits,
+    pub authenticator: Authenticator,
+    pub authorizer: Arc<dyn Authorizer>,
+    /// What `/metrics` shows; other parts may have put theirs in already.
+    pub metrics: Shown,
+}
+
+/// A server. Cheap to clone; all clones are the same one.
+#[derive(Clone)]
+pub struct Server(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) shown: Shown,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) drain: Arc<Drain>,
+    pub(crate) discovery: DiscoveryBodies,
+    pub(crate) openapi: OpenApiDocuments,
+}
+
+impl Server {
+    #[must_use]
+    pub fn new(registry: Arc<Registry>, config: Config) -> Self {
+        let metrics = Arc::new(Metrics::new(&config.limits));
+        let mut shown = config.metrics;
+        metrics.register(&mut shown);
+        Server(Arc::new(Inner {
+            registry,
+            limits: Arc::new(config.limits),
+            metrics,
+            shown,
+            authenticator: config.authenticator,
+            authorizer: config.authorizer,
+            drain: Arc::default(),
+            discovery: DiscoveryBodies::default(),
+            openapi: OpenApiDocuments::default(),
+        }))
+    }
+
+    #[must_use]
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.0.limits
+    }
+
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
+    }
+
+    #[must_use]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.0.registry
+    }
+
+    /// Answers one request.
+    pub async fn call(&self, request: Request<RequestBody>, peer: Arc<Peer>) -> Reply {
+        let inner = &self.0;
+        let began = Instant::now();
+        let (mut parts, body) = request.into_parts();
+        let audit_id = parts.headers.get(AUDIT_ID).cloned().unwrap_or_else(audit_id);
+        let mut story = Story::default();
+        let answering = AssertUnwindSafe(inner.answer(&mut parts, body, &peer, &mut story)).catch_unwind();
+        let answered = answering.await;
+        let query_of = |parts: &Parts| Query::parse(parts.uri.query().unwrap_or_default());
+        let mut reply = match answered {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(status)) => {
+                let pretty = pretty(&parts.headers, &query_of(&parts));
+                reply::status(&status, accept_header(&parts.headers), pretty)
+            }
+            Err(panic) => {
+                inner.metrics.panics.fetch_add(1, Ordering::Relaxed);
+                let why = panic
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_default();
+                tracing::error!(method = %parts.method, path = parts.uri.path(), why, "a request made its handler panic");
+                reply::status(&Status::internal("the request made the server panic; see its log"), None, false)
+            }
+        };
+        warnings::add(reply.headers_mut(), &story.warnings.take());
+        reply = compress(reply, &parts).await;
+        let headers = reply.headers_mut();
+        if !headers.contains_key(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, NO_CACHE);
+        }
+        headers.insert(AUDIT_ID, audit_id);
+        let took = began.elapsed();
+        let series =
+            story.series.unwrap_or_else(|| inner.metrics.request(&About { verb: "other", ..About::default() }));
+        series.answered(reply.status().as_u16(), took, reply.body().whole_len());
+        tracing::debug!(
+            method = %parts.method,
+            uri = %parts.uri,
+            code = reply.status().as_u16(),
+            ms = took.as_secs_f64() * 1e3,
+            user = story.user.as_ref().map_or("", |user| user.name.as_str()),
+            agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
+            "request"
+        );
+        if parts.method == Method::HEAD {
+            *reply.body_mut() = ResponseBody::empty();
+        }
+        reply
+    }
+
+    /// The server as a tower service for a caller in the same process, who speaks as this user:
+    /// `kube::Client::new(server.in_process(user), "default")`.
+    #[must_use]
+    pub fn in_process(&self, user: User) -> InProcess {
+        InProcess { server: self.clone(), peer: Arc::new(Peer::in_process(user)) }
+    }
+}
+
+/// What is learned about a request on its way, for its headers, its metrics and its line in the log.
+#[derive(Default)]
+struct Story {
+    user: Option<Arc<User>>,
+    series: Option<Arc<RequestSeries>>,
+    warnings: Warnings,
+}
+
+impl Inner {
+    async fn answer(
+        &self,
+        parts: &mut Parts,
+        body: RequestBody,
+        peer: &Peer,
+        story: &mut Story,
+    ) -> Result<Reply, Status> {
+        let extensions = std::mem::take(&mut parts.extensions);
+        let parts = &*parts;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = RequestInfo::new(&parts.method, parts.uri.path(), &query)?;
+        let verb = info.resource.as_ref().map_or(Verb::Get, |resource| resource.verb);
+        let is_watch = verb == Verb::Watch;
+        let deadline = if is_watch { None } else { Some(deadline::of_request(&query, self.limits.request_timeout)?) };
+
+        let mut user = self.authenticator.authenticate(&parts.headers, peer)?;
+        story.user = Some(Arc::clone(&user));
+        if let Some(wanted) = impersonation::wanted(&parts.headers)? {
+            user = self.impersonate(&user, wanted).await?;
+            story.user = Some(Arc::clone(&user));
+        }
+        let places = if verb.writes() { &self.metrics.inflight_writes } else { &self.metrics.inflight_reads };
+        let place = places.take();
+        if place.is_none() && !user.is_master() {
+            self.metrics.refused(places.name());
+            return Ok(reply::overloaded());
+        }
+        let attributes = Attributes { user: &user, verb: &info.verb(), what: info.what() };
+        let decision = self.authorizer.authorize(&attributes).get().await;
+        if !decision.allowed {
+            return Err(forbidden(&attributes, &decision));
+        }
+
+        let route = route(&info, &self.registry.kinds());
+        story.series = Some(self.metrics.request(&about(&info, &route, &query)));
+        let call = Call {
+            server: self,
+            method: &parts.method,
+            headers: &parts.headers,
+            query: &query,
+            user: &user,
+            peer,
+            warnings: &story.warnings,
+        };
+        let work = handlers::answer(&call, route, body, extensions);
+        let answered = match deadline {
+            None => work.await,
+            Some(deadline) => tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
+                self.metrics.timeouts.fetch_add(1, Ordering::Relaxed);
+                Err(Status::timeout("request did not complete within the allotted timeout"))
+            }),
+        };
+        drop(place);
+        answered
+    }
+
+    /// Whether a user may speak as another, part by part as rules can name them.
+    async fn impersonate(&self, user: &Arc<User>, wanted: impersonation::Wanted) -> Result<Arc<User>, Status> {
+        let mut asked: Vec<ResourceAttributes<'_>> = Vec::new();
+        let core = ResourceAttributes { version: "v1", ..ResourceAttributes::default() };
+        let account = wanted.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+        asked.push(match account {
+            Some((namespace, name)) => ResourceAttributes { resource: "serviceaccounts", namespace, name, ..core },
+            None => ResourceAttributes { resource: "users", name: &wanted.name, ..core },
+        });
+        asked.extend(wanted.groups.iter().map(|name| ResourceAttributes { resource: "groups", name, ..core }));
+        let authentication = ResourceAttributes { group: "authentication.k8s.io", ..core };
+        if !wanted.uid.is_empty() {
+            asked.push(ResourceAttributes { resource: "uids", name: &wanted.uid, ..authentication });
+        }
+        for (key, values) in &wanted.extra {
+            asked.extend(values.iter().map(|name| ResourceAttributes {
+                resource: "userextras",
+                subresource: key,
+                name,
+                ..authentication
+            }));
+        }
+        for what in asked {
+            let attributes = Attributes { user, verb: "impersonate", what: What::Resource(what) };
+            let decision = self.authorizer.authorize(&attributes).get().await;
+            if !decision.allowed {
+                return Err(forbidden(&attributes, &decision));
+            }
+        }
+        Ok(Arc::new(wanted.into_user()))
+    }
+}
+
+/// The labels of a request. Only what is served is named: a client cannot make up labels.
+fn about<'a>(info: &'a RequestInfo<'_>, route: &'a Route, query: &Query) -> About<'a> {
+    let dry_run = if query.get("dryRun").is_some() { "All" } else { "" };
+    match route {
+        Route::Resource(ResourceRoute { verb, target, .. }) => About {
+            verb: verb.metric(),
+            group: &target.kind.gvk.group,
+            version: &target.kind.gvk.version,
+            resource: &target.kind.plural,
+            subresource: target.subresource.as_deref().unwrap_or_default(),
+            scope: handlers::scope(target),
+            dry_run: if verb.writes() { dry_run } else { "" },
+        },
+        other => {
+            let subresource = match other {
+                Route::Health(endpoint, _) => endpoint,
+                Route::Version => "version",
+                Route::Metrics => "metrics",
+                Route::OpenApiV2 | Route::OpenApiV3(_) => "openapi",
+                Route::CoreVersions | Route::Groups | Route::Group(_) | Route::Resources(..) => "discovery",
+                _ => "",
+            };
+            let verb = if *info.method == Method::GET { "GET" } else { "other" };
+            About { verb, subresource, ..About::default() }
+        }
+    }
+}
+
+fn audit_id() -> HeaderValue {
+    let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+    let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+    HeaderValue::from_str(id.hyphenated().encode_lower(&mut text)).unwrap_or(HeaderValue::from_static(""))
+}
+
+async fn compress(reply: Reply, parts: &Parts) -> Reply {
+    let large = reply.body().whole_len().is_some_and(|len| len > compression::BYTES_MIN);
+    if !large || reply.headers().contains_key(header::CONTENT_ENCODING) || !compression::accepted(&parts.headers) {
+        return reply;
+    }
+    let (head, body) = reply.into_parts();
+    let chunk = match body.into_whole() {
+        Ok(chunk) => chunk,
+        Err(body) => return Reply::from_parts(head, body),
+    };
+    let kept = chunk.clone();
+    let packed = tokio::task::spawn_blocking(move || compression::gzip(chunk)).await;
+    match packed {
+        Ok(packed) => {
+            let mut reply = Reply::from_parts(head, ResponseBody::whole(packed));
+            reply.headers_mut().insert(header::CONTENT_ENCODING, GZIP);
+            reply.headers_mut().append(header::VARY, VARY_ENCODING);
+            reply
+        }
+        Err(_) => Reply::from_parts(head, ResponseBody::whole(kept)),
+    }
+}
+
+impl Handler for Server {
+    fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> Answer {
+        let (server, peer) = (self.clone(), Arc::clone(peer));
+        Box::pin(async move { server.call(request, peer).await })
+    }
+
+    fn drain(&self) -> &Arc<Drain> {
+        &self.0.drain
+    }
+}
+
+/// A caller in the same process. Implements tower's `Service`.
+#[derive(Clone)]
+pub struct InProcess {
+    server: Server,
+    peer: Arc<Peer>,
+}
+
+impl<B> tower_service::Service<Request<B>> for InProcess
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = http::Response<BytesBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (server, peer) = (self.server.clone(), Arc::clone(&self.peer));
+        Box::pin(async move { Ok(server.call(request.map(RequestBody::other), peer).await.map(BytesBody::from)) })
+    }
+}
