@@ -57,7 +57,7 @@ pub fn is_printable(c: char) -> bool {
     text.escape_debug().nth(1) == Some(c)
 }
 
-/// A number as Go's `%v` prints it: `1.0` is `1`, and the exponent form begins at 1e21.
+/// A number as Go's `%v` prints it: `1.0` is `1`, and the exponent form begins at a million.
 #[must_use]
 pub fn number(n: &serde_json::Number) -> String {
     match n.as_f64() {
@@ -66,9 +66,9 @@ pub fn number(n: &serde_json::Number) -> String {
     }
 }
 
-fn float(f: f64) -> String {
+pub(crate) fn float(f: f64) -> String {
     let magnitude = f.abs();
-    if f == 0.0 || (1e-4..1e21).contains(&magnitude) {
+    if f == 0.0 || (1e-4..1e6).contains(&magnitude) {
         return format!("{f}");
     }
     let text = format!("{f:e}");
@@ -149,7 +149,9 @@ mod tests {
 
     #[test]
     fn numbers_print_without_needless_fraction() {
-        for (input, want) in [(json!(1.0), "1"), (json!(1.5), "1.5"), (json!(-3), "-3"), (json!(1e21), "1e+21")] {
+        for (input, want) in
+            [(json!(1.0), "1"), (json!(1.5), "1.5"), (json!(-3), "-3"), (json!(1234567.5), "1.2345675e+06")]
+        {
             let Value::Number(n) = input else { panic!("a number") };
             assert_eq!(number(&n), want);
         }

@@ -26,6 +26,7 @@ pub mod random_name;
 pub mod revision;
 pub mod status;
 pub mod timestamp;
+pub mod yaml;
 
 pub use field_error::{FieldError, Path};
 pub use gvk::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
