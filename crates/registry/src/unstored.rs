@@ -2,10 +2,11 @@
 
 use machinery::Status;
 use machinery::options::CreateOptions;
+use schema::managed::{Subject, Writer, track_update};
 use serde_json::Value;
 
 use crate::body;
-use crate::pending::{self, Manager};
+use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
 
@@ -23,8 +24,9 @@ impl Registry {
         body::agree_on_namespace(target, &mut object)?;
         schema::defaults::apply(kind, &mut object);
         let manager = ctx.manager(&options.field_manager);
-        let tracked = Manager::update(&manager, &kind.group_version().to_string(), self.now());
-        pending::track_update(kind, None, &mut object, &tracked);
+        let (ty, now) = (body::type_of(&kind.gvk)?, meta::timestamp(self.now()));
+        let writer = Writer { manager: &manager, subresource: "", time: &now };
+        track_update(&Subject::new(kind, &ty), None, &mut object, &writer);
         Ok(object)
     }
 }

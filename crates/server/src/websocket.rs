@@ -107,7 +107,7 @@ fn handshake(headers: &HeaderMap) -> Result<Agreed, Refused> {
     }
     // A page in a browser cannot leave it out or make it up; whatever does is not what this form is for.
     let origin: Option<Uri> = text(header::ORIGIN).parse().ok();
-    if !origin.is_some_and(|origin| origin.scheme().is_some()) {
+    if origin.is_none_or(|origin| origin.scheme().is_none()) {
         return Err(Refused(StatusCode::FORBIDDEN));
     }
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| bad())?;

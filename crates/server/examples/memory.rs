@@ -1,0 +1,53 @@
+//! A server on a store in memory, to look at with any client: `cargo run --example memory -- KUBECONFIG [TOKEN]`.
+//!
+//! Shows how the parts are put together; `dogwatch up` does the same with a store on disk.
+
+use std::sync::Arc;
+
+use server::authentication::Authenticator;
+use server::authorization::AuthenticatedOnly;
+use server::certs::{self, Pki};
+use server::identity::User;
+use server::kubeconfig::{Credential, kubeconfig};
+use server::limits::Limits;
+use server::tls::Tls;
+use server::{Config, Server, listener, shutdown};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let file = arguments.next().ok_or("the path of the kubeconfig to write is missing")?;
+    let token = arguments.next();
+
+    let store = Arc::new(store::MemoryStore::new(store::Retention::default()));
+    let registry = registry::Registry::start(store, registry::Settings::default()).await?;
+    let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
+    if let Some(token) = &token {
+        let groups = vec!["system:masters".to_owned()];
+        authenticator.tokens.add(token, User { name: "admin".to_owned(), groups, ..User::default() });
+    }
+    let server = Server::new(
+        registry,
+        Config {
+            limits: Limits::default(),
+            authenticator,
+            authorizer: Arc::new(AuthenticatedOnly),
+            metrics: prometheus_client::registry::Registry::default(),
+        },
+    );
+
+    let pki = Pki::in_memory(&[], jiff::Timestamp::now())?;
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("https://{}", socket.local_addr()?);
+    let credential = token.as_deref().map_or(Credential::Certificate(&pki.admin), Credential::Token);
+    certs::write_private(file.as_ref(), kubeconfig(&url, Some(&pki.ca_pem), credential).as_bytes())?;
+    println!("{url}");
+
+    let (trigger, stop) = shutdown::channel();
+    let (limits, metrics) = (Arc::clone(server.limits()), Arc::clone(server.metrics()));
+    let running = tokio::spawn(listener::run(socket, Some(Tls::new(&pki)?), server, limits, metrics, stop));
+    tokio::signal::ctrl_c().await?;
+    trigger.drain();
+    running.await?;
+    Ok(())
+}
