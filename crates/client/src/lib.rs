@@ -18,6 +18,7 @@
 pub mod backoff;
 pub mod connect;
 mod error;
+pub mod informer;
 mod key;
 pub mod list_watch;
 pub mod object;

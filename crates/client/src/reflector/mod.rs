@@ -19,7 +19,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 pub use config::ReflectorConfig;
-pub use metrics::ReflectorMetrics;
+pub use metrics::{Counter, ReflectorMetrics};
 
 use crate::list_watch::ListerWatcher;
 use crate::queue::Delta;

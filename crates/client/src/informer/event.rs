@@ -1,0 +1,128 @@
+//! What a handler is told.
+
+use std::sync::Arc;
+
+use crate::object::Undecodable;
+use crate::queue::Certainty;
+use crate::store::Snapshot;
+use crate::{Key, Object, ResourceVersion};
+
+/// One thing that a subscriber learns. The store already shows it, or something newer (SI-6).
+pub enum Event<K> {
+    /// The object is new to this subscriber.
+    Added {
+        /// The object.
+        object: Arc<K>,
+        /// It was there when the subscriber joined, or came with the informer's first set.
+        initial: bool,
+    },
+    /// The object changed; if both are the same state, this is a resync.
+    Updated {
+        /// The state this subscriber saw last.
+        old: Arc<K>,
+        /// The state now.
+        new: Arc<K>,
+    },
+    /// The object is gone.
+    Deleted {
+        /// Its last state; of an inferred deletion possibly not the very last.
+        object: Arc<K>,
+        /// Seen on the watch, or found missing by a relist.
+        certainty: Certainty,
+    },
+    /// The object is there, but in a form that cannot be read.
+    Undecodable {
+        /// What the server sent.
+        item: Undecodable,
+        /// The state this subscriber saw last. The store no longer has it.
+        previous: Option<Arc<K>>,
+    },
+    /// The server's history went back to this version (a restored backup). The changes that follow lead from the old
+    /// state to the new one; versions remembered from before mean nothing any more.
+    HistoryReset {
+        /// Where it is now.
+        version: ResourceVersion,
+    },
+    /// The subscriber was too slow for its log. This is everything as it is now; changes go on from here.
+    Lagged {
+        /// How many changes were not delivered.
+        missed: u64,
+        /// The set to start over from.
+        snapshot: Arc<Snapshot<K>>,
+    },
+}
+
+impl<K> Clone for Event<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added { object, initial } => Self::Added { object: object.clone(), initial: *initial },
+            Self::Updated { old, new } => Self::Updated { old: old.clone(), new: new.clone() },
+            Self::Deleted { object, certainty } => Self::Deleted { object: object.clone(), certainty: *certainty },
+            Self::Undecodable { item, previous } => {
+                Self::Undecodable { item: item.clone(), previous: previous.clone() }
+            }
+            Self::HistoryReset { version } => Self::HistoryReset { version: version.clone() },
+            Self::Lagged { missed, snapshot } => Self::Lagged { missed: *missed, snapshot: snapshot.clone() },
+        }
+    }
+}
+
+impl<K: Object> Event<K> {
+    /// The object that the event is about: the new state, or the last one of a deleted object.
+    pub fn object(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Added { object, .. } | Self::Deleted { object, .. } => Some(object),
+            Self::Updated { new, .. } => Some(new),
+            Self::Undecodable { .. } | Self::HistoryReset { .. } | Self::Lagged { .. } => None,
+        }
+    }
+
+    /// The key that the event is about. Deletions have one like all others (SI-16).
+    pub fn key(&self) -> Option<Key> {
+        match self {
+            Self::Undecodable { item, .. } => Some(item.raw.key.clone()),
+            other => other.object().map(|object| Key::of(&**object)),
+        }
+    }
+
+    /// True for an update that changed nothing.
+    pub fn is_resync(&self) -> bool {
+        matches!(self, Self::Updated { old, new } if crate::object::same_state(&**old, &**new))
+    }
+
+    /// The event as seen by somebody who only knows objects that pass `filter`: one that begins to pass is an
+    /// addition, one that ceases to is a deletion (SI-15).
+    pub fn filtered(self, filter: impl Fn(&K) -> bool) -> Option<Self> {
+        match self {
+            Self::Updated { old, new } => match (filter(&old), filter(&new)) {
+                (true, true) => Some(Self::Updated { old, new }),
+                (false, true) => Some(Self::Added { object: new, initial: false }),
+                (true, false) => Some(Self::Deleted { object: old, certainty: Certainty::Observed }),
+                (false, false) => None,
+            },
+            Self::Added { object, initial } => filter(&object).then_some(Self::Added { object, initial }),
+            Self::Deleted { object, certainty } => filter(&object).then_some(Self::Deleted { object, certainty }),
+            Self::Undecodable { item, previous } => {
+                let previous = previous.filter(|object| filter(object));
+                Some(Self::Undecodable { item, previous })
+            }
+            other @ (Self::HistoryReset { .. } | Self::Lagged { .. }) => Some(other),
+        }
+    }
+}
+
+impl<K: Object> std::fmt::Debug for Event<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = |o: &Arc<K>| format!("{}@{}", Key::of(&**o), crate::object::version_of(&**o));
+        match self {
+            Self::Added { object, initial: true } => write!(f, "initial {}", name(object)),
+            Self::Added { object, initial: false } => write!(f, "added {}", name(object)),
+            Self::Updated { old, new } => write!(f, "updated {} {}", name(old), name(new)),
+            Self::Deleted { object, certainty: Certainty::Observed } => write!(f, "deleted {}", name(object)),
+            Self::Deleted { object, certainty: Certainty::Inferred } => write!(f, "vanished {}", name(object)),
+            Self::Undecodable { item, .. } => write!(f, "undecodable {}", item.raw.key),
+            Self::HistoryReset { version } => write!(f, "reset {version}"),
+            Self::Lagged { missed, snapshot } => write!(f, "lagged {missed}, {} objects", snapshot.len()),
+        }
+    }
+}

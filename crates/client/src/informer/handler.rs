@@ -1,0 +1,87 @@
+//! Running a function over a subscription.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::watch;
+
+use super::hub::Hub;
+use super::mailbox::{Mailbox, Synced, decided};
+use super::{Event, Subscription};
+use crate::Object;
+use crate::reflector::Counter;
+
+/// A handler that panicked is given its next event after this.
+const PANIC_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a handler did so far.
+#[derive(Debug, Default)]
+pub struct HandlerStats {
+    /// Events handled.
+    pub handled: Counter,
+    /// Events during which the handler panicked.
+    pub panics: Counter,
+}
+
+/// A registered handler. Dropping this does not remove the handler.
+pub struct HandlerHandle<K> {
+    pub(super) id: u64,
+    pub(super) hub: Arc<Hub<K>>,
+    pub(super) mailbox: Arc<Mailbox<K>>,
+    pub(super) synced: watch::Receiver<Synced>,
+    pub(super) stats: Arc<HandlerStats>,
+}
+
+impl<K: Object> HandlerHandle<K> {
+    /// True once the handler has returned from the last initial object (SI-10).
+    pub fn has_synced(&self) -> bool {
+        *self.synced.borrow() == Synced::Yes
+    }
+
+    /// Waits for that; false if the handler was removed or the informer stopped first.
+    pub async fn wait_synced(&self) -> bool {
+        decided(self.synced.clone()).await
+    }
+
+    /// Events that wait for the handler.
+    pub fn backlog(&self) -> usize {
+        self.mailbox.len()
+    }
+
+    /// What the handler did so far.
+    pub fn stats(&self) -> &HandlerStats {
+        &self.stats
+    }
+
+    /// Removes the handler: it finishes its current event and gets no other. May be called any number of times.
+    pub fn remove(&self) {
+        self.hub.leave(self.id);
+    }
+}
+
+/// Hands each event to `handle`, one at a time, until the subscription ends. A panic costs that event and a pause
+/// (SI-14).
+pub(super) async fn run<K, H, F>(mut subscription: Subscription<K>, mut handle: H, stats: Arc<HandlerStats>)
+where
+    K: Object,
+    H: FnMut(Event<K>) -> F + Send + 'static,
+    F: Future<Output = ()> + Send,
+{
+    while let Some(event) = subscription.next().await {
+        let name = tracing::enabled!(tracing::Level::ERROR).then(|| format!("{event:?}"));
+        // The closure itself may panic before it returns a future.
+        let outcome = AssertUnwindSafe(async { handle(event).await }).catch_unwind().await;
+        stats.handled.inc();
+        if outcome.is_err() {
+            stats.panics.inc();
+            tracing::error!(event = name, "a handler panicked; the event is skipped");
+            tokio::select! {
+                () = tokio::time::sleep(PANIC_PAUSE) => {}
+                () = subscription.closed() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The hub: where the store changes and the mailboxes learn of it.
+//!
+//! Both happen under one lock. A subscriber that joins takes that lock too, so what it finds in the store and what it
+//! is told afterwards fit together exactly: nothing lost, nothing twice (SI-2). The lock is never held across an await;
+//! mailboxes never block, so neither does the hub.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::mailbox::{Mailbox, Synced, decide};
+use super::resync::ResyncSchedule;
+use super::shared::{InformerError, SubscriptionOptions};
+use crate::Object;
+use crate::queue::{Batch, Delta};
+use crate::store::{Applied, Scope, Snapshot, Store, StoreWriter};
+
+pub(super) struct Hub<K> {
+    store: Store<K>,
+    state: Mutex<State<K>>,
+    synced: watch::Sender<Synced>,
+}
+
+struct State<K> {
+    writer: StoreWriter<K>,
+    subscribers: Vec<(u64, Arc<Mailbox<K>>)>,
+    next_id: u64,
+    resync: ResyncSchedule,
+    /// Sources whose first set is still to come.
+    missing: BTreeSet<Scope>,
+    stopped: bool,
+}
+
+impl<K: Object> Hub<K> {
+    pub(super) fn new(scopes: &[Scope], check: Option<Duration>) -> Self {
+        let (store, writer) = Store::of_scopes(scopes.iter().cloned());
+        let state = State {
+            writer,
+            subscribers: Vec::new(),
+            next_id: 0,
+            resync: ResyncSchedule::new(check),
+            missing: scopes.iter().cloned().collect(),
+            stopped: false,
+        };
+        Self { store, state: Mutex::new(state), synced: watch::Sender::new(Synced::NotYet) }
+    }
+
+    pub(super) fn store(&self) -> &Store<K> {
+        &self.store
+    }
+
+    pub(super) fn synced(&self) -> watch::Receiver<Synced> {
+        self.synced.subscribe()
+    }
+
+    /// Applies what a source's queue handed out, and tells everybody.
+    pub(super) fn process(&self, scope: &Scope, batch: Batch<K>) {
+        let mut state = self.state.lock();
+        if state.stopped {
+            return;
+        }
+        let is_set = batch.deltas.iter().any(|delta| matches!(delta, Delta::ReplacedAll(_)));
+        let initial = !state.missing.is_empty();
+        let changes = state.writer.apply(scope, batch.deltas);
+        for change in &changes {
+            let unchanged = matches!(change, Applied::Unchanged(_));
+            for (_, mailbox) in &state.subscribers {
+                if !unchanged || mailbox.repeat_unchanged {
+                    mailbox.push(change, initial);
+                }
+            }
+        }
+        if initial && (is_set || !batch.initial) {
+            state.missing.remove(scope);
+            if state.missing.is_empty() {
+                for (_, mailbox) in &state.subscribers {
+                    mailbox.push_sync_mark();
+                }
+                decide(&self.synced, Synced::Yes);
+            }
+        }
+    }
+
+    /// Joins: first everything as it is, then every change.
+    pub(super) fn join(&self, options: &SubscriptionOptions) -> Result<(u64, Arc<Mailbox<K>>), InformerError> {
+        let mut state = self.state.lock();
+        if state.stopped {
+            return Err(InformerError::Stopped);
+        }
+        let mailbox = Arc::new(Mailbox::new(options.delivery, options.repeat_unchanged));
+        // A joining subscriber may be given more initial objects than its log holds: it then starts with a snapshot.
+        for object in self.store.snapshot().iter() {
+            mailbox.push(&Applied::Added(object.clone()), true);
+        }
+        if state.missing.is_empty() {
+            mailbox.push_sync_mark();
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        state.resync.add(id, options.resync);
+        state.subscribers.push((id, mailbox.clone()));
+        Ok((id, mailbox))
+    }
+
+    /// Leaves. What waited is dropped.
+    pub(super) fn leave(&self, id: u64) {
+        let mut state = self.state.lock();
+        state.resync.remove(id);
+        if let Some(at) = state.subscribers.iter().position(|(known, _)| *known == id) {
+            let (_, mailbox) = state.subscribers.swap_remove(at);
+            mailbox.close();
+        }
+    }
+
+    /// A snapshot that fits a mailbox: no change is between the two.
+    pub(super) fn with_snapshot<R>(&self, use_it: impl FnOnce(Arc<Snapshot<K>>) -> R) -> R {
+        let _state = self.state.lock();
+        use_it(self.store.snapshot())
+    }
+
+    pub(super) fn start_resync(&self) -> Option<Duration> {
+        self.state.lock().resync.start()
+    }
+
+    /// Shows everything again to those who are due.
+    pub(super) fn resync(&self) {
+        let mut state = self.state.lock();
+        let due = state.resync.due(Instant::now());
+        if due.is_empty() || !state.missing.is_empty() {
+            return;
+        }
+        for object in self.store.snapshot().iter() {
+            for (_, mailbox) in state.subscribers.iter().filter(|(id, _)| due.contains(id)) {
+                mailbox.push(&Applied::Unchanged(object.clone()), false);
+            }
+        }
+    }
+
+    /// Tells nobody anything any more.
+    pub(super) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        for (_, mailbox) in state.subscribers.drain(..) {
+            mailbox.close();
+        }
+        decide(&self.synced, Synced::Never);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state.lock().stopped
+    }
+
+    pub(super) fn backlogs(&self) -> Vec<usize> {
+        self.state.lock().subscribers.iter().map(|(_, mailbox)| mailbox.len()).collect()
+    }
+}

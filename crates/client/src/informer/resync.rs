@@ -1,0 +1,114 @@
+//! Which subscriber is due to see everything again (SI-9).
+//!
+//! The informer checks at a fixed period; a subscriber that wishes for 70 s with checks every 30 s is shown everything
+//! every 90 s. Without a check period nobody is, whatever they wish.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Shorter wishes become this.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct ResyncSchedule {
+    check: Option<Duration>,
+    running: bool,
+    wishes: Vec<Wish>,
+}
+
+#[derive(Debug)]
+struct Wish {
+    id: u64,
+    period: Duration,
+    next: Instant,
+}
+
+impl ResyncSchedule {
+    pub(super) fn new(check: Option<Duration>) -> Self {
+        Self { check: check.filter(|period| !period.is_zero()), running: false, wishes: Vec::new() }
+    }
+
+    /// From now on the check period is fixed.
+    pub(super) fn start(&mut self) -> Option<Duration> {
+        self.running = true;
+        let now = Instant::now();
+        for wish in &mut self.wishes {
+            wish.next = now + wish.period;
+        }
+        self.check
+    }
+
+    pub(super) fn add(&mut self, id: u64, wish: Option<Duration>) {
+        let (Some(check), Some(wish)) = (self.check, wish.filter(|period| !period.is_zero())) else { return };
+        let mut period = wish.max(SHORTEST);
+        if period < check {
+            if self.running {
+                period = check;
+            } else {
+                self.check = Some(period);
+            }
+        }
+        self.wishes.push(Wish { id, period, next: Instant::now() + period });
+    }
+
+    pub(super) fn remove(&mut self, id: u64) {
+        self.wishes.retain(|wish| wish.id != id);
+    }
+
+    /// Who is due; they are due again one period from now.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<u64> {
+        let due = self.wishes.iter_mut().filter(|wish| now >= wish.next);
+        due.map(|wish| {
+            wish.next = now + wish.period;
+            wish.id
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn si_09_without_a_check_period_nobody_resyncs() {
+        for check in [None, Some(Duration::ZERO)] {
+            let mut schedule = ResyncSchedule::new(check);
+            schedule.add(1, Some(s(30)));
+            assert_eq!(schedule.start(), None);
+            assert!(schedule.due(Instant::now() + s(3600)).is_empty());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn si_09_before_the_start_the_check_period_follows_the_smallest_wish() {
+        let mut schedule = ResyncSchedule::new(Some(s(60)));
+        schedule.add(1, Some(s(20)));
+        schedule.add(2, Some(Duration::from_millis(10)));
+        assert_eq!(schedule.start(), Some(s(1)), "and never below a second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn si_09_after_the_start_a_small_wish_is_raised() {
+        let mut schedule = ResyncSchedule::new(Some(s(60)));
+        schedule.start();
+        schedule.add(1, Some(s(20)));
+        assert!(schedule.due(Instant::now() + s(59)).is_empty());
+        assert_eq!(schedule.due(Instant::now() + s(60)), [1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn si_09_a_wish_is_rounded_up_to_whole_checks() {
+        let mut schedule = ResyncSchedule::new(Some(s(30)));
+        schedule.add(1, Some(s(70)));
+        let start = Instant::now();
+        schedule.start();
+        let seen: Vec<u64> = (1..=6).map(|n| n * 30).filter(|t| !schedule.due(start + s(*t)).is_empty()).collect();
+        assert_eq!(seen, [90, 180]);
+    }
+}
