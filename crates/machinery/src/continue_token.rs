@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Value, json};
 
+use crate::go_json::json_kind;
 use crate::{Revision, Status, go_json, go_text};
 
 const VERSION: &str = "meta.k8s.io/v1";
@@ -108,17 +109,6 @@ fn base64_error(error: &base64::DecodeError, len: usize) -> String {
         base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => len.saturating_sub(1),
     };
     format!("illegal base64 data at input byte {at}")
-}
-
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 /// Deeper nesting is refused, here as in the reference.
 const DEPTH_MAX: usize = 10_000;
 
@@ -14,6 +16,19 @@ pub fn syntax_error(text: &[u8]) -> Option<String> {
         Err(Fault::End) => Some("unexpected end of JSON input".to_owned()),
         Err(Fault::Depth) => Some("exceeded max depth".to_owned()),
         Err(Fault::Byte(byte, place)) => Some(format!("invalid character {} {place}", quoted(byte))),
+    }
+}
+
+/// What the decoder calls a value it cannot take: `cannot unmarshal string into …`.
+#[must_use]
+pub fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::write::dry_run_error;
 use crate::field_error::FieldError;
+use crate::go_json::json_kind;
 use crate::query::Query;
 use crate::{Status, go_json};
 
@@ -161,17 +162,6 @@ impl<'a> Members<'a> {
     fn boolean(&self, name: &str) -> Result<Option<bool>, Status> {
         let value = self.get(name);
         value.map(|value| value.as_bool().ok_or_else(|| self.wrong(name, value, "bool"))).transpose()
-    }
-}
-
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -38,6 +38,7 @@ impl Document {
 pub fn read(text: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let mut reader = Reader {
+        text,
         parser: Parser::new_from_str(text),
         anchors: HashMap::new(),
         duplicates: Vec::new(),
@@ -61,6 +62,7 @@ pub fn read(text: &[u8]) -> Result<Document, String> {
 }
 
 struct Reader<'a> {
+    text: &'a str,
     parser: Parser<'a, granit_parser::StrInput<'a>>,
     anchors: HashMap<usize, Node>,
     duplicates: Vec<String>,
@@ -106,7 +108,7 @@ impl<'a> Reader<'a> {
         loop {
             return match self.parser.next_event() {
                 None => Ok(None),
-                Some(Err(error)) => Err(describe(&error)),
+                Some(Err(error)) => Err(describe(&error, self.text)),
                 Some(Ok((event, span))) if is_structure(&event) => Ok(Some((event, span.start.line()))),
                 // Comments, which the parser reports when another crate of the build asks for them.
                 Some(Ok(_)) => continue,
@@ -259,12 +261,35 @@ fn size(value: &Value) -> (usize, usize, usize) {
     }
 }
 
+/// The common faults in the reference's words, the others in the parser's.
+///
 /// A fault on the first line is told without a line, as the reference does.
-fn describe(error: &ScanError) -> String {
+fn describe(error: &ScanError, text: &str) -> String {
     let info = error.info();
-    match error.marker().line() {
-        0 | 1 => format!("yaml: {info}"),
-        line => format!("yaml: line {line}: {info}"),
+    // `while parsing a block collection, did not find …`: the reference says only the second part.
+    let problem = match info.split_once(", ") {
+        Some((context, problem)) if context.starts_with("while ") => problem,
+        _ => &info,
+    };
+    let mut line = error.marker().line();
+    let problem = if problem.starts_with("unexpected character") || problem.starts_with("tabs disallowed") {
+        "found character that cannot start any token"
+    } else if problem == "unclosed quote" || problem.starts_with("invalid indentation in multiline quoted") {
+        "found unexpected end of stream"
+    } else if let Some(bracket) = problem.strip_prefix("unclosed bracket ") {
+        // Found only at the end of the text, and counted from zero there.
+        line = text.matches('\n').count().max(1);
+        match (text.trim_end().ends_with(['[', '{', ',']), bracket.contains('[')) {
+            (true, _) => return format!("yaml: line {line}: did not find expected node content"),
+            (false, true) => return format!("yaml: line {line}: did not find expected ',' or ']'"),
+            (false, false) => return format!("yaml: line {line}: did not find expected ',' or '}}'"),
+        }
+    } else {
+        problem
+    };
+    match line {
+        0 | 1 => format!("yaml: {problem}"),
+        line => format!("yaml: line {line}: {problem}"),
     }
 }
 
@@ -316,6 +341,19 @@ mod tests {
             read(b"a: b: c").map(|document| document.value),
             Err("yaml: mapping values are not allowed in this context".to_owned())
         );
+    }
+
+    #[test]
+    fn faults_in_the_words_of_the_reference() {
+        for (text, want) in [
+            ("a: [\n", "yaml: line 1: did not find expected node content"),
+            ("apiVersion: v1\n  kind: [ConfigMap\n", "yaml: line 2: mapping values are not allowed in this context"),
+            ("{a: 1", "yaml: line 1: did not find expected ',' or '}'"),
+            ("@a", "yaml: found character that cannot start any token"),
+            ("a: \"x", "yaml: found unexpected end of stream"),
+        ] {
+            assert_eq!(read(text.as_bytes()), Err(want.to_owned()), "{text}");
+        }
     }
 
     #[test]
