@@ -65,6 +65,6 @@ func dynamicClient(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
-	fmt.Println("metadata of", len(only.Items), only.Items[0].Kind)
+	fmt.Printf("metadata of %d, first %s\n", len(only.Items), only.Items[0].Name)
 	return nil
 }

@@ -26,7 +26,7 @@ fn list_then_watch_prints_names_then_events() {
     writer.label("one", "app", "web");
     js.expect(&["MODIFIED : one"]);
     writer.delete("two");
-    js.expect(&["DELETED : two"]);
+    js.expect(&["MODIFIED : two", "DELETED : two"]);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn informer_follows() {
     writer.label("one", "app", "web");
     js.expect(&[r#"MODIFIED : one {"app":"web"}"#]);
     writer.delete("two");
-    js.expect(&["DELETED : two, 1 left"]);
+    js.expect(&["MODIFIED : two {}", "DELETED : two, 1 left"]);
 }
 
 #[test]

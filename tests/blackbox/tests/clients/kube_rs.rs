@@ -120,6 +120,7 @@ async fn watcher_follows(config: watcher::Config) {
     label(&pods, "one", "web").await;
     assert_eq!(next(&mut stream).await, "apply one");
     pods.delete("two", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(next(&mut stream).await, "apply two", "a pod is marked before it goes");
     assert_eq!(next(&mut stream).await, "delete two");
 }
 

@@ -22,7 +22,7 @@ fn watch_stream_prints_events() {
     writer.label("one", "app", "web");
     python.expect(&["MODIFIED : one"]);
     writer.delete("one");
-    python.expect(&["DELETED : one"]);
+    python.expect(&["MODIFIED : one", "DELETED : one"]);
 }
 
 #[test]

@@ -155,5 +155,5 @@ fn describe_reads_an_object_and_its_events() {
     let server = Server::start();
     create_pods(&server, &["one"]);
     let text = server.kubectl("describe pod one").ok();
-    assert!(text.contains("Status:           Pending") && text.contains("Events:"), "{text}");
+    assert!(rows(&text).contains(&vec!["Status:", "Pending"]) && text.contains("\nEvents:"), "{text}");
 }

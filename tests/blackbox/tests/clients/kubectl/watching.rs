@@ -21,7 +21,8 @@ fn get_watch_prints_each_change() {
     writer.label("one", "app", "web");
     next(["MODIFIED", "one", "0/1", "Pending"]);
     writer.delete("one");
-    next(["DELETED", "one", "0/1", "Pending"]);
+    next(["MODIFIED", "one", "0/1", "Terminating"]);
+    next(["DELETED", "one", "0/1", "Terminating"]);
 }
 
 #[test]
@@ -54,6 +55,7 @@ fn get_watch_with_a_selector_sees_objects_come_and_go() {
     writer.label("two", "app", "db");
     next(["DELETED", "two"]);
     writer.delete("one");
+    next(["MODIFIED", "one"]);
     next(["DELETED", "one"]);
 }
 

@@ -143,7 +143,8 @@ fn patch_with_json_and_merge() {
     let json = r#"patch pod one --type=json -p '[{"op":"add","path":"/metadata/labels","value":{"app":"web"}}]'"#;
     assert_eq!(server.kubectl(json).ok(), "pod/one patched\n");
     let failing = r#"patch pod one --type=json -p '[{"op":"test","path":"/metadata/labels/app","value":"db"}]'"#;
-    assert!(server.kubectl(failing).refused().contains("Invalid"));
+    let refused = server.kubectl(failing).refused();
+    assert!(refused.contains("The request is invalid"), "{refused}");
     let merge = r#"patch pod one --type=merge -p '{"spec":{"containers":[{"name":"app","image":"newer"}]}}'"#;
     assert_eq!(server.kubectl(merge).ok(), "pod/one patched\n");
     assert_eq!(server.kubectl(merge).ok(), "pod/one patched (no change)\n");
