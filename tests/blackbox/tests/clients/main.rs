@@ -9,3 +9,4 @@ mod kube_rs;
 mod kubectl;
 mod lifecycle;
 mod python;
+mod shared_etcd;
