@@ -24,6 +24,7 @@ mod writer;
 
 pub use backup::{Restored, restore, verify};
 
+use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -134,6 +135,8 @@ struct Shared {
     durability: Durability,
     tail: RwLock<Tail>,
     floors: RwLock<Floors>,
+    /// The newest change of each collection: never behind what is announced.
+    lasts: RwLock<HashMap<Box<str>, Revision>>,
     stats: Mutex<Stats>,
     announced: watch::Sender<Announced>,
     pauses: Mutex<Pauses>,
@@ -162,6 +165,7 @@ impl EmbeddedStore {
             durability: options.durability,
             tail: RwLock::new(Tail::new(revision, options.tail_changes_max, options.tail_bytes_max)),
             floors: RwLock::new(ledger.floors()),
+            lasts: RwLock::new(ledger.lasts()),
             stats: Mutex::new(ledger.stats()),
             announced: watch::Sender::new(Announced { revision, closed: false }),
             pauses: Mutex::default(),
@@ -381,8 +385,9 @@ impl Log for Shared {
             return Ok(batch);
         }
         let acknowledged = self.announced.borrow().revision;
-        let prefix = prefix.clone();
-        self.readers.read(move |connection| reader::changes(connection, &prefix, after, acknowledged)).await??
+        let (prefix, lasts) = (prefix.clone(), self.lasts.read().clone());
+        let read = move |connection: &Connection| reader::changes(connection, &prefix, after, acknowledged, &lasts);
+        self.readers.read(read).await??
     }
 }
 

@@ -88,7 +88,7 @@ fn verify_all(connection: &Connection) -> Result<Stats, Fault> {
         return Err(Fault::Corrupt(report));
     }
     let ledger = Ledger::load(connection)?;
-    let mut statement = connection.prepare("SELECT revision, key, previous, size, sum, value FROM changes")?;
+    let mut statement = connection.prepare("SELECT revision, key, previous, prior, size, sum, value FROM changes")?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         StoredRow::read(row)?;

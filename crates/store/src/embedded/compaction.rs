@@ -59,12 +59,26 @@ impl Allowance {
     }
 }
 
-/// A row of `history`.
-struct Leftover {
-    at: Revision,
-    previous: Revision,
-    bytes: u64,
-    deletes: bool,
+/// A row of `history`: what may be removed once the floor passes `at`.
+pub(super) struct Leftover {
+    pub(super) at: Revision,
+    /// The value that was replaced; zero if none was.
+    pub(super) previous: Revision,
+    pub(super) bytes: u64,
+    /// Whether the change itself is a delete and goes too.
+    pub(super) deletes: bool,
+}
+
+impl Leftover {
+    /// A damaged row must not name something that is still wanted.
+    pub(super) fn sum(&self, collection: i64) -> u32 {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&collection.to_le_bytes());
+        for number in [self.at.0, self.previous.0, self.bytes, u64::from(self.deletes)] {
+            sum.update(&number.to_le_bytes());
+        }
+        sum.finalize()
+    }
 }
 
 impl Compaction {
@@ -282,7 +296,7 @@ impl Plan {
             return Ok(());
         }
         let mut statement = connection.prepare_cached(
-            "SELECT revision, previous, bytes, deletes FROM history
+            "SELECT revision, previous, bytes, deletes, sum FROM history
              WHERE collection = ?1 AND revision > ?2 ORDER BY revision LIMIT ?3",
         )?;
         let mut rows = statement.query((collection.id, floor.0 as i64, self.rows_left as i64))?;
@@ -295,6 +309,9 @@ impl Plan {
             let bytes: i64 = row.get(2)?;
             let leftover =
                 Leftover { at, previous: revision(row, 1)?, bytes: bytes.max(0) as u64, deletes: row.get(3)? };
+            if row.get::<_, u32>(4)? != leftover.sum(collection.id) {
+                return Err(Fault::Corrupt(format!("the history of {name:?} is damaged at revision {at}")));
+            }
             self.rows_left -= 1;
             self.bytes_left = self.bytes_left.saturating_sub(leftover.bytes);
             self.history_bytes = self.history_bytes.saturating_sub(leftover.bytes);

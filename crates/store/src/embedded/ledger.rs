@@ -36,6 +36,8 @@ pub(super) struct Collection {
     pub(super) id: i64,
     /// The newest revision whose leftovers are gone: states from here on can be read, changes after it watched.
     pub(super) floor: Revision,
+    /// The newest change, for the next one to name. At open: the newest that is still there, which does as well.
+    pub(super) last: Revision,
     /// Rows of `history`: changes that leave something to remove once the floor passes them.
     pub(super) pending: u64,
 }
@@ -118,7 +120,7 @@ impl Collection {
 
 fn read_collection(row: &rusqlite::Row<'_>) -> Result<(Box<str>, Collection), Fault> {
     let name: Box<str> = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?.into();
-    let collection = Collection { id: row.get(0)?, floor: revision(row, 2)?, pending: 0 };
+    let collection = Collection { id: row.get(0)?, floor: revision(row, 2)?, ..Collection::default() };
     let sum: u32 = row.get(3)?;
     if sum == collection.sum(&name) { Ok((name, collection)) } else { Err(damaged(&format!("collection {name:?}"))) }
 }
@@ -130,8 +132,8 @@ fn damaged(what: &str) -> Fault {
 impl Ledger {
     pub(super) fn load(connection: &Connection) -> Result<Self, Fault> {
         let mut ledger = Ledger { state: State::read(connection)?, ..Ledger::default() };
-        ledger.load_keys(connection)?;
         ledger.load_collections(connection)?;
+        ledger.load_keys(connection)?;
         Ok(ledger)
     }
 
@@ -152,19 +154,31 @@ impl Ledger {
                 )));
             }
             tally.add(key, revision, size);
+            let mut follows = false;
             match &mut last {
                 Some((last_key, last_revision, last_size)) if last_key.as_str() == key => {
                     self.history += 1;
                     self.history_bytes += (*last_size).max(0) as u64;
+                    follows = *last_revision < revision;
                     (*last_revision, *last_size) = (revision, size);
                 }
                 _ => {
                     let key = Key::new(key).map_err(|error| Fault::Corrupt(error.to_string()))?;
+                    follows |= last.as_ref().is_none_or(|(before, ..)| *before < key);
                     if let Some(complete) = last.replace((key, revision, size)) {
                         self.stand(complete);
                     }
                 }
             }
+            // A search trusts the order; a scan only shows it.
+            if !follows {
+                return Err(Fault::Corrupt(format!("the key index is out of order at {key:?}")));
+            }
+            let collection = last.as_ref().and_then(|(key, ..)| self.collections.get_mut(key.collection()));
+            let Some(collection) = collection else {
+                return Err(Fault::Corrupt(format!("the collection of {key:?} is missing")));
+            };
+            collection.last = collection.last.max(revision);
         }
         if let Some(complete) = last {
             self.stand(complete);
@@ -197,6 +211,11 @@ impl Ledger {
             self.collections.insert(name, collection);
         }
         Ok(())
+    }
+
+    /// The newest change of each collection.
+    pub(super) fn lasts(&self) -> HashMap<Box<str>, Revision> {
+        self.collections.iter().map(|(name, collection)| (name.clone(), collection.last)).collect()
     }
 
     pub(super) fn floors(&self) -> Floors {

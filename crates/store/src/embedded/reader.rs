@@ -1,5 +1,6 @@
 //! Reads: a few read-only connections, each read in a transaction of its own, so that it sees one state.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -92,7 +93,8 @@ fn in_transaction<T>(connection: &Connection, read: impl FnOnce(&Connection) -> 
 /// The entry of a key as of now.
 pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Entry>, Fault> {
     let mut statement = connection.prepare_cached(
-        "SELECT revision, key, previous, size, sum, value FROM changes WHERE key = ?1 ORDER BY revision DESC LIMIT 1",
+        "SELECT revision, key, previous, prior, size, sum, value FROM changes
+         WHERE key = ?1 ORDER BY revision DESC LIMIT 1",
     )?;
     let mut rows = statement.query((key.as_str(),))?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -184,23 +186,26 @@ pub(super) fn changes(
     prefix: &Prefix,
     after: Revision,
     acknowledged: Revision,
+    lasts: &HashMap<Box<str>, Revision>,
 ) -> Result<Result<Batch, WatchError>, Fault> {
     let oldest = Floors::read(connection)?.of(prefix);
     if after < oldest {
         return Ok(Err(WatchError::Compacted { asked: after, oldest }));
     }
     let mut statement = connection.prepare_cached(
-        "SELECT revision, key, previous, size, sum, value FROM changes
+        "SELECT revision, key, previous, prior, size, sum, value FROM changes
          WHERE revision > ?1 AND revision <= ?2 ORDER BY revision LIMIT ?3",
     )?;
     let mut values = ByRevision::prepare(connection)?;
     let mut rows = statement.query((after.0 as i64, acknowledged.0 as i64, SCAN_CHANGES_MAX as i64))?;
     let mut batch = Batch { changes: Vec::new(), revision: after };
+    let mut chains = Chains { after, seen: HashMap::new() };
     let (mut scanned, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
         scanned += 1;
         // Checked before its key is believed: a damaged key must not make a change disappear.
         let row = StoredRow::read(row)?;
+        chains.add(prefix, &row)?;
         batch.revision = row.revision;
         if !row.key.starts_with(prefix.as_str()) {
             continue;
@@ -217,8 +222,57 @@ pub(super) fn changes(
         }
     }
     if scanned < SCAN_CHANGES_MAX {
+        chains.end(prefix, lasts, acknowledged)?;
         // Nothing else is left: other collections may have forgotten their newest changes, so the end has no row.
         batch.revision = batch.revision.max(acknowledged);
     }
     Ok(Ok(batch))
+}
+
+/// Proof that a scan by revision skipped nothing: each change names the one before it in its collection.
+///
+/// Above its floor a collection has every change, so from one row to the next the chain must hold, and it must end at the
+/// newest change. SQLite alone would not notice a damaged page that leads a search past some rows.
+struct Chains {
+    after: Revision,
+    seen: HashMap<Box<str>, Revision>,
+}
+
+impl Chains {
+    fn add(&mut self, prefix: &Prefix, row: &StoredRow<'_>) -> Result<(), Fault> {
+        let collection = collection_of(row.key);
+        if !prefix.may_hold(collection) {
+            return Ok(());
+        }
+        let holds = match self.seen.get_mut(collection) {
+            Some(seen) => std::mem::replace(seen, row.revision) == row.prior,
+            None => {
+                self.seen.insert(collection.into(), row.revision);
+                row.prior <= self.after
+            }
+        };
+        let holds = holds && row.revision > self.after && row.prior < row.revision;
+        if holds { Ok(()) } else { Err(broken(collection, row.prior)) }
+    }
+
+    /// The scan has come to `end`.
+    fn end(&self, prefix: &Prefix, lasts: &HashMap<Box<str>, Revision>, end: Revision) -> Result<(), Fault> {
+        for (collection, last) in lasts {
+            let reached = self.seen.get(collection).copied().unwrap_or(self.after);
+            if prefix.may_hold(collection) && *last <= end && reached < *last {
+                return Err(broken(collection, *last));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn broken(collection: &str, missing: Revision) -> Fault {
+    Fault::Corrupt(format!("the change of revision {missing} of {collection:?} is missing"))
+}
+
+/// The first two segments of a key that has been checked when it was written.
+fn collection_of(key: &str) -> &str {
+    let end = key.match_indices('/').nth(1).map_or(key.len(), |(at, _)| at);
+    &key[..end]
 }

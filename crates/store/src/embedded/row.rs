@@ -2,7 +2,8 @@
 //!
 //! SQLite finds damage to the structure of its pages, not to what is in them. Every row therefore carries a CRC-32 of all
 //! its columns, checked whenever the row is read; a flipped bit becomes an error that names the key, never a wrong object.
-//! The [`Tally`] does the same for the key index as a whole.
+//! The [`Tally`] does the same for the key index as a whole. That a scan by revision skips nothing shows from the rows
+//! themselves: each names the one before it in its collection.
 
 use bytes::Bytes;
 use machinery::Revision;
@@ -43,11 +44,13 @@ pub(super) struct StoredRow<'r> {
     pub(super) key: &'r str,
     pub(super) revision: Revision,
     previous: Revision,
+    /// The change before this one in the same collection; zero for the first.
+    pub(super) prior: Revision,
     value: Option<&'r [u8]>,
 }
 
 impl<'r> StoredRow<'r> {
-    /// Reads the columns `revision, key, previous, size, sum, value` and checks them.
+    /// Reads the columns `revision, key, previous, prior, size, sum, value` and checks them.
     pub(super) fn read(row: &'r Row<'_>) -> Result<Self, Fault> {
         let revision = revision(row, 0)?;
         Self::checked(row, revision).map_err(|fault| {
@@ -62,13 +65,14 @@ impl<'r> StoredRow<'r> {
     fn checked(row: &'r Row<'_>, revision: Revision) -> Result<Self, Fault> {
         let key = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let previous = self::revision(row, 2)?;
-        let size: i64 = row.get(3)?;
-        let sum: u32 = row.get(4)?;
-        let value = row.get_ref(5)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
-        if size != size_of(value) || sum != row_sum(revision, key, previous, value) {
+        let prior = self::revision(row, 3)?;
+        let size: i64 = row.get(4)?;
+        let sum: u32 = row.get(5)?;
+        let value = row.get_ref(6)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
+        if size != size_of(value) || sum != row_sum(revision, key, previous, prior, value) {
             return Err(Fault::Corrupt(format!("key {key:?}")));
         }
-        Ok(StoredRow { key, revision, previous, value })
+        Ok(StoredRow { key, revision, previous, prior, value })
     }
 
     pub(super) fn to_change(&self) -> Result<StoredChange, Fault> {
@@ -83,7 +87,7 @@ pub(super) struct ByRevision<'c>(CachedStatement<'c>);
 
 impl<'c> ByRevision<'c> {
     pub(super) fn prepare(connection: &'c Connection) -> Result<Self, Fault> {
-        const SQL: &str = "SELECT revision, key, previous, size, sum, value FROM changes WHERE revision = ?1";
+        const SQL: &str = "SELECT revision, key, previous, prior, size, sum, value FROM changes WHERE revision = ?1";
         Ok(ByRevision(connection.prepare_cached(SQL)?))
     }
 
@@ -115,10 +119,11 @@ pub(super) fn size_of(value: Option<&[u8]>) -> i64 {
     value.map_or(DELETED, |value| value.len() as i64)
 }
 
-pub(super) fn row_sum(revision: Revision, key: &str, previous: Revision, value: Option<&[u8]>) -> u32 {
+pub(super) fn row_sum(revision: Revision, key: &str, previous: Revision, prior: Revision, value: Option<&[u8]>) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&revision.0.to_le_bytes());
     sum.update(&previous.0.to_le_bytes());
+    sum.update(&prior.0.to_le_bytes());
     sum.update(&size_of(value).to_le_bytes());
     sum.update(key.as_bytes());
     sum.update(value.unwrap_or_default());
@@ -159,14 +164,19 @@ mod tests {
 
     #[test]
     fn a_sum_depends_on_every_column() {
-        let sum = row_sum(Revision(7), "core/pods/a", Revision(3), Some(b"value"));
-        assert_ne!(sum, row_sum(Revision(8), "core/pods/a", Revision(3), Some(b"value")));
-        assert_ne!(sum, row_sum(Revision(7), "core/pods/b", Revision(3), Some(b"value")));
-        assert_ne!(sum, row_sum(Revision(7), "core/pods/a", Revision(4), Some(b"value")));
-        assert_ne!(sum, row_sum(Revision(7), "core/pods/a", Revision(3), Some(b"valuf")));
+        let sum = row_sum(Revision(7), "core/pods/a", Revision(3), Revision(6), Some(b"value"));
+        for other in [
+            row_sum(Revision(8), "core/pods/a", Revision(3), Revision(6), Some(b"value")),
+            row_sum(Revision(7), "core/pods/b", Revision(3), Revision(6), Some(b"value")),
+            row_sum(Revision(7), "core/pods/a", Revision(4), Revision(6), Some(b"value")),
+            row_sum(Revision(7), "core/pods/a", Revision(3), Revision(5), Some(b"value")),
+            row_sum(Revision(7), "core/pods/a", Revision(3), Revision(6), Some(b"valuf")),
+        ] {
+            assert_ne!(sum, other);
+        }
         assert_ne!(
-            row_sum(Revision(7), "core/pods/a", Revision(3), Some(b"")),
-            row_sum(Revision(7), "core/pods/a", Revision(3), None)
+            row_sum(Revision(7), "core/pods/a", Revision(3), Revision(6), Some(b"")),
+            row_sum(Revision(7), "core/pods/a", Revision(3), Revision(6), None)
         );
     }
 

@@ -30,6 +30,7 @@ const TABLES: &str = "
         revision INTEGER PRIMARY KEY,
         key      TEXT    NOT NULL,
         previous INTEGER NOT NULL,
+        prior    INTEGER NOT NULL,
         size     INTEGER NOT NULL,
         sum      INTEGER NOT NULL,
         value    BLOB
@@ -41,6 +42,7 @@ const TABLES: &str = "
         previous   INTEGER NOT NULL,
         bytes      INTEGER NOT NULL,
         deletes    INTEGER NOT NULL,
+        sum        INTEGER NOT NULL,
         PRIMARY KEY (collection, revision)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE collections (

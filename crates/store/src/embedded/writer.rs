@@ -12,7 +12,7 @@ use machinery::Revision;
 use rusqlite::{Connection, Statement};
 use tokio::sync::{mpsc, oneshot};
 
-use super::compaction::Compaction;
+use super::compaction::{Compaction, Leftover};
 use super::fault::{Fault, Outcome};
 use super::keeper::Checkpoints;
 use super::ledger::{Collection, Ledger, Standing};
@@ -86,10 +86,12 @@ impl<'c> Statements<'c> {
             begin: connection.prepare("BEGIN IMMEDIATE")?,
             commit: connection.prepare("COMMIT")?,
             insert_change: connection.prepare(
-                "INSERT INTO changes (revision, key, previous, size, sum, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO changes (revision, key, previous, prior, size, sum, value)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
             insert_history: connection.prepare(
-                "INSERT INTO history (collection, revision, previous, bytes, deletes) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO history (collection, revision, previous, bytes, deletes, sum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )?,
             insert_collection: connection
                 .prepare("INSERT INTO collections (id, name, floor, sum) VALUES (?1, ?2, 0, ?3)")?,
@@ -124,6 +126,8 @@ impl<'c> Statements<'c> {
 struct Undo {
     key: Key,
     before: Option<Standing>,
+    /// The collection's newest change before this one.
+    prior: Revision,
     new_collection: bool,
     frees: u64,
 }
@@ -394,33 +398,36 @@ impl Group<'_, '_> {
         let revision = self.ledger.state.revision.next();
         let replaced = before.map_or(Revision::ZERO, |standing| standing.revision);
         let size = size_of(value.as_deref());
-        let sum = row_sum(revision, key.as_str(), replaced, value.as_deref());
+        let (Collection { id, last: prior, .. }, new_collection) = self.collection(&key)?;
+        let frees = u64::from(before.is_some()) + u64::from(value.is_none());
+        self.undo.push(Undo { key: key.clone(), before, prior, new_collection, frees });
+        let sum = row_sum(revision, key.as_str(), replaced, prior, value.as_deref());
         self.statements.insert_change.execute((
             revision.0 as i64,
             key.as_str(),
             replaced.0 as i64,
+            prior.0 as i64,
             size,
             sum,
             value.as_deref(),
         ))?;
-        let (id, new_collection) = self.collection(&key)?;
-        let frees = u64::from(before.is_some()) + u64::from(value.is_none());
-        self.undo.push(Undo { key: key.clone(), before, new_collection, frees });
         if frees > 0 {
-            let bytes = before.map_or(0, |standing| i64::from(standing.bytes));
+            let bytes = before.map_or(0, |standing| u64::from(standing.bytes));
+            let leftover = Leftover { at: revision, previous: replaced, bytes, deletes: value.is_none() };
             self.statements.insert_history.execute((
                 id,
                 revision.0 as i64,
                 replaced.0 as i64,
-                bytes,
-                value.is_none(),
+                bytes as i64,
+                leftover.deletes,
+                leftover.sum(id),
             ))?;
         }
 
         self.ledger.state.revision = revision;
         self.ledger.state.tally.add(key.as_str(), revision, size);
         self.ledger.stand_at(&key, value.as_ref().map(|value| Standing { revision, bytes: value.len() as u32 }));
-        self.ledger.leave_behind(&key, before, frees);
+        self.ledger.leave_behind(&key, before, frees, revision);
         self.fresh.push(Change { key, revision, value, previous });
         Ok(Ok(revision))
     }
@@ -441,16 +448,17 @@ impl Group<'_, '_> {
         read.map_err(|fault| if fault.is_corruption() { Fault::Corrupt(fault.to_string()) } else { fault })
     }
 
-    fn collection(&mut self, key: &Key) -> Result<(i64, bool), Fault> {
+    /// The collection of a key, and whether it was made just now.
+    fn collection(&mut self, key: &Key) -> Result<(Collection, bool), Fault> {
         let name = key.collection();
         if let Some(collection) = self.ledger.collections.get(name) {
-            return Ok((collection.id, false));
+            return Ok((*collection, false));
         }
         let id = self.ledger.collections.values().map(|collection| collection.id).max().unwrap_or(0) + 1;
         let collection = Collection { id, ..Collection::default() };
         self.statements.insert_collection.execute((id, name, collection.sum(name)))?;
         self.ledger.collections.insert(name.into(), collection);
-        Ok((id, true))
+        Ok((collection, true))
     }
 
     /// The group is on disk: now everyone may know.
@@ -467,6 +475,15 @@ impl Group<'_, '_> {
             stats.last_sync = Some(SystemTime::now());
         }
         {
+            let mut lasts = self.shared.lasts.write();
+            for change in &self.fresh {
+                match lasts.get_mut(change.key.collection()) {
+                    Some(last) => *last = change.revision,
+                    None => drop(lasts.insert(change.key.collection().into(), change.revision)),
+                }
+            }
+        }
+        {
             let mut tail = self.shared.tail.write();
             self.fresh.into_iter().for_each(|change| tail.push(change));
         }
@@ -475,12 +492,12 @@ impl Group<'_, '_> {
 
     /// The group failed: the ledger goes back to where it was, newest write first.
     fn take_back(&mut self) {
-        while let Some(Undo { key, before, new_collection, frees }) = self.undo.pop() {
+        while let Some(Undo { key, before, prior, new_collection, frees }) = self.undo.pop() {
             // A write that failed half-way is on the undo list but not yet in the ledger.
             if self.fresh.len() > self.undo.len() {
                 self.fresh.pop();
                 self.ledger.stand_at(&key, before);
-                self.ledger.take_up(&key, before, frees);
+                self.ledger.take_up(&key, before, frees, prior);
             }
             if new_collection {
                 self.ledger.collections.remove(key.collection());
@@ -500,21 +517,23 @@ impl Ledger {
         self.object_bytes -= before.map_or(0, |before| u64::from(before.bytes));
     }
 
-    /// Counts what a change leaves in history.
-    fn leave_behind(&mut self, key: &Key, before: Option<Standing>, frees: u64) {
+    /// Counts what a change leaves in history, and makes it the newest of its collection.
+    fn leave_behind(&mut self, key: &Key, before: Option<Standing>, frees: u64, last: Revision) {
         self.history += frees;
         self.history_bytes += before.map_or(0, |before| u64::from(before.bytes));
         if let Some(collection) = self.collections.get_mut(key.collection()) {
             collection.pending += u64::from(frees > 0);
+            collection.last = last;
         }
     }
 
     /// The opposite of [`Ledger::leave_behind`].
-    fn take_up(&mut self, key: &Key, before: Option<Standing>, frees: u64) {
+    fn take_up(&mut self, key: &Key, before: Option<Standing>, frees: u64, last: Revision) {
         self.history -= frees;
         self.history_bytes -= before.map_or(0, |before| u64::from(before.bytes));
         if let Some(collection) = self.collections.get_mut(key.collection()) {
             collection.pending -= u64::from(frees > 0);
+            collection.last = last;
         }
     }
 }

@@ -1,0 +1,379 @@
+//! What goes wrong around the embedded store: no room, a failing disk, damaged bytes, another process, other people's files.
+
+#[path = "writer/load.rs"]
+mod load;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use store::embedded::{EmbeddedOptions, EmbeddedStore, restore, verify};
+use store::error::OpenError;
+use store::{Key, ListQuery, Prefix, ReadError, Revision, Snapshot, Store, WatchError};
+
+const WRITER: &str = env!("CARGO_BIN_EXE_store-writer");
+
+fn open(dir: &Path) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(EmbeddedOptions::new(dir))
+}
+
+fn refusal(dir: &Path) -> OpenError {
+    match open(dir) {
+        Ok(_) => panic!("{} opened", dir.display()),
+        Err(error) => error,
+    }
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).expect("well formed")
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// Runs the writer under `strace`, which `cargo xtask tools` installs.
+fn traced(strace: &[&str], writer: &[&str]) -> Output {
+    let output = Command::new("strace").arg("-f").args(strace).arg("--").arg(WRITER).args(writer).output();
+    output.expect("this test needs strace in the PATH: `cargo xtask tools` installs it")
+}
+
+#[test]
+fn the_acknowledgement_comes_after_the_sync() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let trace = dir.path().join("trace");
+    let data = dir.path().join("data");
+    let (trace_name, data_name) = (trace.display().to_string(), data.display().to_string());
+    let output = traced(
+        &["-y", "-e", "trace=pwrite64,write,fsync,fdatasync", "-e", "signal=none", "-o", &trace_name],
+        &["puts", &data_name, "40"],
+    );
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&trace).expect("strace wrote its trace");
+
+    // What the log has and has not, in the order in which the calls returned.
+    let (mut unsynced, mut syncs, mut acknowledged) = (false, 0, 0);
+    let mut syncing = std::collections::BTreeMap::new();
+    for line in text.lines() {
+        let (thread, call) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let call = call.trim_start();
+        let log = call.contains("store.db-wal");
+        let sync = call.starts_with("fdatasync(") || call.starts_with("fsync(");
+        if call.starts_with("pwrite64(") && log {
+            unsynced = true;
+        } else if sync && log && call.ends_with("<unfinished ...>") {
+            syncing.insert(thread.to_owned(), ());
+        } else if (sync && log || call.contains("sync resumed>") && syncing.remove(thread).is_some())
+            && call.ends_with("= 0")
+        {
+            unsynced = false;
+            syncs += 1;
+        } else if call.starts_with("write(1<") && call.contains("\"ack ") {
+            assert!(!unsynced, "acknowledged before its sync: {line}");
+            acknowledged += 1;
+            assert!(syncs >= acknowledged, "{acknowledged} acknowledgements after {syncs} syncs: {line}");
+        }
+    }
+    assert_eq!(acknowledged, 40, "the trace shows every acknowledgement:\n{text}");
+}
+
+#[test]
+fn a_failed_sync_stops_all_later_writes_and_loses_nothing_acknowledged() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let data = dir.path().join("data").display().to_string();
+    // Counted for each thread; the thread that writes comes to its fifteenth sync in the middle of the run.
+    let output = traced(
+        &["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=15+", "-o", "/dev/null"],
+        &["until-error", &data, "40"],
+    );
+    let said = lines(&output);
+    let acknowledged: Vec<u32> = said
+        .iter()
+        .filter_map(|line| line.strip_prefix("ack "))
+        .map(|number| number.parse().expect("a number"))
+        .collect();
+    let errors: Vec<&String> = said.iter().filter(|line| line.starts_with("error ")).collect();
+    assert!(!acknowledged.is_empty() && acknowledged.len() < 40, "{said:?}");
+    let failed = acknowledged.len() as u32;
+    assert_eq!(acknowledged, (0..failed).collect::<Vec<_>>(), "nothing is acknowledged after the failure");
+    assert_eq!(errors[0], &format!("error {failed} unknown"), "the write whose sync failed may be there or not");
+    assert_eq!(errors.len() as u32, 40 - failed);
+    assert!(errors[1..].iter().all(|line| line.ends_with(" poisoned")), "{errors:?}");
+    assert!(said.contains(&format!("readable {failed}")), "reads go on: {said:?}");
+
+    let store = open(Path::new(&data)).expect("opening again is the way back");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let listed = runtime.block_on(store.list(ListQuery::default())).expect("readable");
+    let found = listed.entries.len() as u32;
+    assert!(found == failed || found == failed + 1, "{found} entries after {failed} acknowledgements");
+    for number in acknowledged {
+        let entry = runtime.block_on(store.get(&key(&format!("core/pods/a/{number}")))).expect("readable");
+        assert_eq!(entry.expect("acknowledged").value, load::value(u64::from(number) * 2 + 1));
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_goes_on_once_there_is_room() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // A filesystem of six megabytes in a mount namespace of its own, which ends with the process.
+    let script = "mount -t tmpfs -o size=6m none \"$1\" && dd if=/dev/zero of=\"$1/ballast\" bs=1k count=4096 2>&1 \
+                  && exec \"$2\" fill \"$1\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "--map-root-user", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(WRITER)
+        .output()
+        .expect("this test needs unshare of util-linux");
+    let said = lines(&output);
+    assert!(output.status.success(), "{said:?} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.iter().any(|line| line.starts_with("end ")), "{said:?}");
+}
+
+/// A store with some hundred changes, closed; returns what it lists and what a watch of all its history says.
+async fn sample(dir: &Path) -> (Snapshot, Vec<store::Change>) {
+    let store = open(dir).expect("an empty directory opens");
+    let mut revisions = Vec::new();
+    for number in 0..120_u64 {
+        let name = key(&format!("core/pods/{}/{number:03}", number % 3));
+        // Short, so that damage also hits what is between values.
+        let value = load::value(number).slice(..(200 + number as usize * 7).min(load::value(number).len()));
+        revisions.push((name.clone(), store.create(name, value).await.expect("free")));
+    }
+    for (name, revision) in revisions.iter().step_by(3) {
+        store.update(name.clone(), load::value(revision.0), *revision).await.expect("current");
+    }
+    for (name, revision) in revisions.iter().skip(1).step_by(6) {
+        store.delete(name.clone(), *revision).await.expect("current");
+    }
+    let truth = everything(&store).await.expect("nothing is damaged yet");
+    store.close().await;
+    truth
+}
+
+async fn everything(store: &EmbeddedStore) -> Result<(Snapshot, Vec<store::Change>), String> {
+    let listed = store.list(ListQuery::default()).await.map_err(|error| match error {
+        ReadError::Corrupt(what) => what,
+        other => panic!("damage must be called damage: {other}"),
+    })?;
+    let mut watch = store.watch(Prefix::everything(), Revision::ZERO).await.map_err(|error| error.to_string())?;
+    let (mut changes, mut reached) = (Vec::new(), Revision::ZERO);
+    while reached < listed.revision {
+        let batch = watch.next().await.expect("open").map_err(|error| match error {
+            WatchError::Corrupt(what) => what,
+            other => panic!("damage must be called damage: {other}"),
+        })?;
+        changes.extend(batch.changes);
+        reached = batch.revision;
+    }
+    Ok((listed, changes))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_page_is_detected_and_named_never_read_as_something_else() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let good = dir.path().join("good");
+    let truth = sample(&good).await;
+    let bytes = std::fs::read(good.join("store.db")).expect("readable");
+    verify(&good.join("store.db")).expect("sound");
+
+    let mut rng = SmallRng::seed_from_u64(20);
+    let (mut refused, mut named) = (0, 0);
+    for trial in 0..300 {
+        let bad = dir.path().join(format!("bad-{trial}"));
+        std::fs::create_dir(&bad).expect("a new directory");
+        let mut damaged = bytes.clone();
+        // A few neighbouring bytes anywhere behind the first page, whose damage makes the file somebody else's.
+        let at = rng.random_range(4096..damaged.len() - 8);
+        for byte in &mut damaged[at..at + rng.random_range(1..8)] {
+            *byte ^= rng.random_range(1..=255_u8);
+        }
+        std::fs::write(bad.join("store.db"), &damaged).expect("writable");
+        match open(&bad) {
+            Err(OpenError::Corrupt { path, reason }) => {
+                assert!(path.ends_with("store.db") && !reason.is_empty());
+                refused += 1;
+            }
+            Err(other) => panic!("trial {trial} at {at}: damage must be called damage: {other}"),
+            Ok(store) => match everything(&store).await {
+                Ok(found) => assert!(found == truth, "trial {trial}: damage at {at} was read as something else"),
+                Err(what) => {
+                    assert!(!what.is_empty());
+                    named += 1;
+                }
+            },
+        }
+        std::fs::remove_dir_all(&bad).expect("removable");
+    }
+    println!("300 damaged files: {refused} refused at open, {named} named when read, the rest unharmed");
+    assert!(refused > 0 && named > 0, "{refused} refused, {named} named");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_value_is_named_by_its_key_and_harms_no_other() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    {
+        let store = open(dir.path()).expect("opens");
+        store.create(key("core/secrets/a/good"), "good value".into()).await.expect("free");
+        store.create(key("core/secrets/a/bad"), "NEEDLE in the file".into()).await.expect("free");
+        store.close().await;
+    }
+    let file = dir.path().join("store.db");
+    let mut bytes = std::fs::read(&file).expect("readable");
+    let at = bytes.windows(6).position(|window| window == b"NEEDLE").expect("values are stored as they are");
+    bytes[at] ^= 1;
+    std::fs::write(&file, bytes).expect("writable");
+
+    let store = open(dir.path()).expect("one damaged value does not keep the others away");
+    let good = store.get(&key("core/secrets/a/good")).await.expect("readable").expect("present");
+    assert_eq!(&good.value[..], b"good value");
+    let bad = store.get(&key("core/secrets/a/bad")).await;
+    let Err(ReadError::Corrupt(what)) = bad else { panic!("{bad:?}") };
+    assert!(what.contains("core/secrets/a/bad") && what.contains("revision 2"), "{what}");
+    let refused = store.delete(key("core/secrets/a/bad"), Revision(2)).await.expect_err("its content is not known");
+    assert!(refused.to_string().contains("checksum"), "{refused}");
+    store.create(key("core/secrets/a/next"), "goes on".into()).await.expect("writes go on");
+    drop(store);
+    let error = verify(&file).expect_err("damaged");
+    assert!(matches!(error, OpenError::Corrupt { .. }) && error.to_string().contains("revision 2"), "{error}");
+}
+
+#[test]
+fn a_second_process_is_refused_and_told_by_whom() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut holder = Command::new(WRITER)
+        .args(["hold", &dir.path().display().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the holder starts");
+    let mut said = String::new();
+    BufReader::new(holder.stdout.as_mut().expect("piped")).read_line(&mut said).expect("readable");
+    assert_eq!(said, "open\n");
+    for _ in 0..2 {
+        let error = refusal(dir.path());
+        assert!(matches!(error, OpenError::Locked { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("pid {}", holder.id())), "{error}");
+    }
+    drop(holder.stdin.take());
+    assert!(holder.wait().expect("ends").success());
+    let store = open(dir.path()).expect("free again");
+    assert!(matches!(refusal(dir.path()), OpenError::Locked { .. }), "this process counts too");
+    drop(store);
+    open(dir.path()).expect("free again");
+}
+
+#[test]
+fn a_directory_without_rights_is_refused_with_a_reason() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "not a directory").expect("writable");
+    let error = refusal(&file.join("data"));
+    assert!(matches!(error, OpenError::Inaccessible { .. }), "{error}");
+
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).expect("a new directory");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o500)).expect("ours");
+    if std::fs::write(data.join("probe"), "").is_err() {
+        let error = refusal(&data);
+        assert!(matches!(error, OpenError::Inaccessible { .. }), "{error}");
+        assert!(error.to_string().contains("denied"), "{error}");
+    } else {
+        // Rights do not bind this user; they bind the one called nobody.
+        use std::os::unix::process::CommandExt;
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+        let writer = dir.path().join("writer");
+        std::fs::copy(WRITER, &writer).expect("copied to where nobody may run it");
+        let data = data.display().to_string();
+        let output = Command::new(writer)
+            .args(["hold", &data])
+            .uid(65534)
+            .gid(65534)
+            .stdin(Stdio::null())
+            .output()
+            .expect("runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("cannot be used") && said.contains("denied"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn other_files_are_refused_and_left_alone() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("store.db");
+    std::fs::File::create(&file).and_then(|mut file| file.write_all(&[b'x'; 9000])).expect("writable");
+    assert!(matches!(refusal(dir.path()), OpenError::Foreign { .. }));
+    assert_eq!(std::fs::read(&file).expect("readable"), [b'x'; 9000]);
+
+    std::fs::remove_file(&file).expect("ours");
+    let other = rusqlite::Connection::open(&file).expect("a database of somebody else");
+    other.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);").expect("writable");
+    drop(other);
+    let before = std::fs::read(&file).expect("readable");
+    let error = refusal(dir.path());
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    assert_eq!(std::fs::read(&file).expect("readable"), before, "not a byte is changed");
+
+    std::fs::remove_file(&file).expect("ours");
+    open(dir.path()).expect("opens").close().await;
+    let newer = rusqlite::Connection::open(&file).expect("opens");
+    newer.pragma_update(None, "user_version", 99).expect("writable");
+    drop(newer);
+    let error = refusal(dir.path());
+    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_taken_while_writes_go_on_and_restores_to_a_store() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = std::sync::Arc::new(open(&dir.path().join("data")).expect("opens"));
+    for number in 0..50_u64 {
+        store.create(key(&format!("core/pods/a/{number}")), load::value(number)).await.expect("free");
+    }
+    let before = store.current_revision().await.expect("readable");
+    let writing = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for number in 50.. {
+                if store.create(key(&format!("core/pods/b/{number}")), load::value(number)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let backup = dir.path().join("backup.db");
+    store.backup(&backup).await.expect("a backup of a working store");
+    let again = store.backup(&backup).await.expect_err("a backup never replaces a file");
+    assert!(again.to_string().contains("exists"), "{again}");
+    let after = store.current_revision().await.expect("readable");
+    store.close().await;
+    writing.await.expect("ends when the store closes");
+
+    let copy = dir.path().join("copy");
+    let restored = restore(&backup, &copy).expect("a sound backup restores");
+    assert!(restored.revision > after, "no revision is given out twice");
+    let refused = restore(&backup, &copy).expect_err("not over a store");
+    assert!(refused.to_string().contains("not empty"), "{refused}");
+    let store = open(&copy).expect("the restored store opens");
+    let listed = store.list(ListQuery::prefix(Prefix::new("core/pods/a/"))).await.expect("readable");
+    assert_eq!(listed.entries.len(), 50);
+    for entry in listed.entries {
+        assert!(entry.revision <= before, "objects keep their revisions");
+        assert!(load::tag_of(&entry.value).is_some(), "whole");
+    }
+    let stale = store.watch(Prefix::everything(), after).await.err().expect("clients list again");
+    assert!(matches!(stale, WatchError::Compacted { .. }), "{stale}");
+    store.create(key("core/pods/c/1"), "goes on".into()).await.expect("writes go on");
+    drop(store);
+
+    let mut bytes = std::fs::read(&backup).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0x55);
+    let bad = dir.path().join("bad.db");
+    std::fs::write(&bad, bytes).expect("writable");
+    let refused = restore(&bad, &dir.path().join("never")).expect_err("a damaged backup is not restored");
+    assert!(matches!(refused, OpenError::Corrupt { .. }), "{refused}");
+    assert!(!dir.path().join("never").exists(), "and leaves nothing behind");
+}
