@@ -1,1 +1,54 @@
-fn main() {}
+//! The dogwatch program: a thin shell around the library.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use dogwatch::args::{Cli, Command};
+use dogwatch::failure::Failure;
+use dogwatch::{commands, engine, up};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are not failures; everything else is a usage error.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&Failure::new(format!("no threads could be started: {error}"))),
+    };
+    match runtime.block_on(run(cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report(&failure),
+    }
+}
+
+async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Up(args) => up::run(args).await,
+        Command::Get(args) => commands::get(args).await,
+        Command::Watch(args) => commands::watch(args).await,
+        Command::Apply(args) => commands::apply(args).await,
+        Command::Delete(args) => commands::delete(args).await,
+        Command::Proxy(args) => commands::proxy(args).await,
+        Command::Backup(args) => {
+            engine::backup(&args.data_dir, &args.etcd, &args.file).await?;
+            println!("wrote {}", args.file.display());
+            Ok(())
+        }
+        Command::Restore(args) => {
+            let objects = engine::restore(&args.file, &args.data_dir).await?;
+            println!("restored {objects} objects to {}", args.data_dir.display());
+            Ok(())
+        }
+    }
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    eprintln!("error: {failure}");
+    ExitCode::from(1)
+}

@@ -51,7 +51,3 @@ pub(crate) fn patch(
     schema::decode::normalise(&ty, &mut value).map_err(Status::bad_request)?;
     Ok(Decoded { value, warnings: Vec::new() })
 }
-
-pub(crate) fn to_yaml(value: &Value) -> Vec<u8> {
-    value.to_string().into_bytes()
-}

@@ -235,6 +235,6 @@ fn encode(value: &Value, encoding: Encoding) -> Segments {
     match encoding {
         Encoding::Json { pretty: false } => Segments::json(value),
         Encoding::Json { pretty: true } => Segments::pretty(value),
-        Encoding::Yaml => Segments::one(crate::pending::to_yaml(value)),
+        Encoding::Yaml => Segments::one(machinery::yaml::to_yaml(value)),
     }
 }

@@ -1,0 +1,261 @@
+//! What can be said on the command line. What it means is decided elsewhere.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// The Kubernetes list-watch mechanism in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "dogwatch", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the API server.
+    Up(Up),
+    /// Show objects.
+    Get(Get),
+    /// Show changes as they happen.
+    Watch(Watch),
+    /// Make the objects of files so.
+    Apply(Apply),
+    /// Delete objects.
+    Delete(Delete),
+    /// Serve the API as plain HTTP on loopback.
+    Proxy(Proxy),
+    /// Write a consistent copy of a store to a new file; the server may be running on etcd, not on this directory.
+    Backup(Backup),
+    /// Make a data directory from a backup.
+    Restore(Restore),
+}
+
+#[derive(Debug, Args)]
+pub struct Up {
+    /// Where objects, certificates and the kubeconfig are kept.
+    #[arg(long, value_name = "DIR", default_value = ".dogwatch")]
+    pub data_dir: PathBuf,
+    /// Keep objects in memory only.
+    #[arg(long, conflicts_with_all = ["etcd", "durability"])]
+    pub memory: bool,
+    #[command(flatten)]
+    pub etcd: Etcd,
+    /// Where to listen; port 0 picks a free one, and the kubeconfig says which.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    pub listen: SocketAddr,
+    /// Where to write the kubeconfig [default: DIR/kubeconfig].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Another name or address for the serving certificate; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub tls_san: Vec<String>,
+    /// How many simulated nodes to run.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub nodes: u32,
+    /// Run no controllers and no nodes: the API server alone.
+    #[arg(long)]
+    pub no_controllers: bool,
+    /// Whether a write is answered only once it is synced to disk.
+    #[arg(long, value_enum, default_value_t = Durability::Full)]
+    pub durability: Durability,
+    /// Bearer tokens: lines of `token,user,uid,"group1,group2"`.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Refuse requests without credentials with 401 instead of treating them as system:anonymous.
+    #[arg(long)]
+    pub no_anonymous: bool,
+    /// What to log: `info`, `debug`, `server=debug,store=info`, …
+    #[arg(long, value_name = "FILTER", default_value = "warn")]
+    pub log: String,
+    #[command(flatten)]
+    pub limits: Limits,
+}
+
+/// An etcd cluster as the store.
+#[derive(Debug, Clone, Args)]
+pub struct Etcd {
+    /// Keep objects in this etcd cluster.
+    #[arg(long = "etcd", id = "etcd", value_name = "URL,URL", value_delimiter = ',')]
+    pub endpoints: Vec<String>,
+    /// Below which key objects are kept in etcd.
+    #[arg(long = "etcd-prefix", value_name = "KEY", default_value = "/registry/", requires = "etcd")]
+    pub prefix: String,
+    /// The authority that signed etcd's certificate.
+    #[arg(long = "etcd-ca", value_name = "FILE", requires = "etcd")]
+    pub ca: Option<PathBuf>,
+    /// The certificate to show to etcd.
+    #[arg(long = "etcd-cert", value_name = "FILE", requires = "etcd_key")]
+    pub cert: Option<PathBuf>,
+    /// The key of that certificate.
+    #[arg(long = "etcd-key", id = "etcd_key", value_name = "FILE", requires = "etcd")]
+    pub key: Option<PathBuf>,
+    /// The user to be in etcd; the password is read from DOGWATCH_ETCD_PASSWORD.
+    #[arg(long = "etcd-user", value_name = "NAME", requires = "etcd")]
+    pub user: Option<String>,
+}
+
+/// Bounds on what clients may take.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct Limits {
+    /// Bytes of a request body.
+    #[arg(long, value_name = "BYTES")]
+    pub max_body_bytes: Option<usize>,
+    /// Open connections.
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+    /// Reads at the same time.
+    #[arg(long, value_name = "N")]
+    pub max_requests_inflight: Option<usize>,
+    /// Writes at the same time.
+    #[arg(long, value_name = "N")]
+    pub max_mutating_requests_inflight: Option<usize>,
+    /// Open watches.
+    #[arg(long, value_name = "N")]
+    pub max_watches: Option<usize>,
+    /// Seconds an ordinary request may take.
+    #[arg(long, value_name = "SECONDS")]
+    pub request_timeout: Option<u64>,
+    /// Seconds a stopping server waits for what is under way.
+    #[arg(long, value_name = "SECONDS")]
+    pub drain_timeout: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Durability {
+    /// Every acknowledged write survives a power failure.
+    Full,
+    /// The last moments before a power failure may be lost; a crash of the process loses nothing.
+    Relaxed,
+}
+
+/// Which server, and which of its objects.
+#[derive(Debug, Clone, Args)]
+pub struct Scope {
+    /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The namespace [default: the kubeconfig's].
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    pub namespace: Option<String>,
+    /// All namespaces.
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Only objects with these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+}
+
+impl Scope {
+    /// The namespace to look in; none is all of them.
+    pub(crate) fn namespace<'a>(&'a self, default: &'a str) -> Option<&'a str> {
+        if self.all_namespaces { None } else { Some(self.namespace.as_deref().unwrap_or(default)) }
+    }
+
+    /// The selector as a query parameter.
+    pub(crate) fn query(&self) -> Option<String> {
+        let selector = self.selector.as_deref()?;
+        let mut encoded = String::new();
+        for byte in selector.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                encoded.push(char::from(byte));
+            } else {
+                encoded.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        Some(format!("labelSelector={encoded}"))
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Get {
+    /// pods, pod, po, deployments.apps, …
+    pub resource: String,
+    pub name: Option<String>,
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+    #[command(flatten)]
+    pub scope: Scope,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// pods, pod, po, deployments.apps, …
+    pub resource: String,
+    pub name: Option<String>,
+    /// Begin after this resourceVersion instead of with what is there.
+    #[arg(long, value_name = "REVISION")]
+    pub from: Option<u64>,
+    /// Print events as the server sends them.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub scope: Scope,
+}
+
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Files of objects, YAML or JSON; `-` is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Take over fields that others manage.
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub scope: Scope,
+}
+
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// pods, pod, po, deployments.apps, …
+    #[arg(required_unless_present = "files")]
+    pub resource: Option<String>,
+    pub names: Vec<String>,
+    /// Delete the objects of these files.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub scope: Scope,
+}
+
+#[derive(Debug, Args)]
+pub struct Proxy {
+    /// The port on 127.0.0.1; 0 picks a free one.
+    #[arg(long, default_value_t = 8001)]
+    pub port: u16,
+    /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The file to write; it must not exist.
+    pub file: PathBuf,
+    /// The data directory to copy.
+    #[arg(long, value_name = "DIR", default_value = ".dogwatch")]
+    pub data_dir: PathBuf,
+    #[command(flatten)]
+    pub etcd: Etcd,
+}
+
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The backup to read.
+    pub file: PathBuf,
+    /// The data directory to make; it must be empty or absent.
+    #[arg(long, value_name = "DIR", default_value = ".dogwatch")]
+    pub data_dir: PathBuf,
+}

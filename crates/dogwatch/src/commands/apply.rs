@@ -1,0 +1,31 @@
+//! `dogwatch apply`: makes the objects of files so, by server-side apply.
+
+use http::Method;
+
+use super::documents;
+use super::remote::Remote;
+use crate::args::Apply;
+use crate::failure::Failure;
+
+pub async fn apply(args: Apply) -> Result<(), Failure> {
+    let remote = Remote::connect(args.scope.kubeconfig.as_deref()).await?;
+    for file in &args.files {
+        for object in documents::read(file)? {
+            let text = |member: &str| object[member].as_str().unwrap_or_default().to_owned();
+            let resource = remote.resource_of_kind(&text("apiVersion"), &text("kind")).await?;
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            if name.is_empty() {
+                return Err(Failure::new(format!("{}: a {} has no name", file.display(), resource.kind)));
+            }
+            let fallback = args.scope.namespace(&remote.namespace).unwrap_or(&remote.namespace);
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or(fallback);
+            let path =
+                format!("{}?fieldManager=dogwatch&force={}", resource.path(Some(namespace), Some(name)), args.force);
+            let body = ("application/apply-patch+yaml", object.to_string().into_bytes());
+            let answer = remote.ask(Method::PATCH, &path, "application/json", Some(body)).await?;
+            let what = if answer.code == 201 { "created" } else { "applied" };
+            println!("{} {what}", resource.display(name));
+        }
+    }
+    Ok(())
+}

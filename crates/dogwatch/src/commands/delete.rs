@@ -1,0 +1,38 @@
+//! `dogwatch delete`: objects by name, or those of files.
+
+use http::Method;
+
+use super::documents;
+use super::remote::{Remote, Resource};
+use crate::args::Delete;
+use crate::failure::Failure;
+
+pub async fn delete(args: Delete) -> Result<(), Failure> {
+    let remote = Remote::connect(args.scope.kubeconfig.as_deref()).await?;
+    let fallback = args.scope.namespace(&remote.namespace).unwrap_or(&remote.namespace).to_owned();
+    if let Some(word) = &args.resource {
+        if args.names.is_empty() {
+            return Err(Failure::new("say which ones by name").hint("dogwatch delete pods a b"));
+        }
+        let resource = remote.resource(word).await?;
+        for name in &args.names {
+            one(&remote, &resource, &fallback, name).await?;
+        }
+    }
+    for file in &args.files {
+        for object in documents::read(file)? {
+            let text = |member: &str| object[member].as_str().unwrap_or_default().to_owned();
+            let resource = remote.resource_of_kind(&text("apiVersion"), &text("kind")).await?;
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&fallback);
+            one(&remote, &resource, namespace, object["metadata"]["name"].as_str().unwrap_or_default()).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn one(remote: &Remote, resource: &Resource, namespace: &str, name: &str) -> Result<(), Failure> {
+    let path = resource.path(Some(namespace), Some(name));
+    remote.ask(Method::DELETE, &path, "application/json", None).await?;
+    println!("{} deleted", resource.display(name));
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! A small client, so that nobody needs another program to try the server.
+//!
+//! - `remote`: the server a kubeconfig names, and the resources it serves
+//! - `get`, `watch`, `apply`, `delete`: one file a command
+//! - `proxy`: plain HTTP on loopback to that server
+//! - `documents`: objects in files
+
+mod apply;
+mod delete;
+mod documents;
+mod get;
+mod proxy;
+mod remote;
+mod watch;
+
+pub use apply::apply;
+pub use delete::delete;
+pub use get::get;
+pub use proxy::proxy;
+pub use watch::watch;

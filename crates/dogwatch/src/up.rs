@@ -1,0 +1,139 @@
+//! The server as a program: opens the store, listens, says where it is, and stops when told to.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use server::certs::{Pki, write_private};
+use server::kubeconfig::{Credential, kubeconfig};
+use server::limits::Limits;
+use server::shutdown::{self, Trigger};
+use server::tls::Tls;
+use tokio::net::TcpListener;
+
+use crate::args;
+use crate::cluster::{Access, Cluster};
+use crate::engine;
+use crate::failure::Failure;
+
+/// Runs until a signal says stop. The first one drains, the second one does not wait.
+pub async fn run(args: args::Up) -> Result<(), Failure> {
+    let started = Instant::now();
+    log_to_stderr(&args.log)?;
+    make_data_dir(&args.data_dir)?;
+    // Taken first, so that a taken port is said before anything is opened.
+    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
+        Failure::new(format!("cannot listen on {}: {error}", args.listen))
+            .hint("another program may have that port; --listen 127.0.0.1:0 picks a free one")
+    })?;
+    let address = listener.local_addr().map_err(Failure::new)?;
+    let store = engine::open(&args.data_dir, args.memory, &args.etcd, args.durability).await?;
+    println!("data        {}", describe_data(&args));
+
+    let access = Access { token_file: args.token_file.clone(), anonymous: !args.no_anonymous };
+    let cluster = Cluster::start(store, &access, limits(&args.limits)).await?;
+
+    let pki_dir = args.data_dir.join("pki");
+    let now = jiff::Timestamp::now();
+    let pki = if args.memory { Pki::in_memory(&args.tls_san, now) } else { Pki::open(&pki_dir, &args.tls_san, now) };
+    let pki = pki.map_err(Failure::new)?;
+    let tls = Tls::new(&pki).map_err(Failure::new)?;
+    let url = format!("https://{}", reachable(address));
+    let kubeconfig_path = args.kubeconfig.clone().unwrap_or_else(|| args.data_dir.join("kubeconfig"));
+    let text = kubeconfig(&url, Some(&pki.ca_pem), Credential::Certificate(&pki.admin));
+    write_private(&kubeconfig_path, text.as_bytes()).map_err(Failure::new)?;
+    println!("export KUBECONFIG={}", absolute(&kubeconfig_path).display());
+    println!("url         {url}");
+
+    let (trigger, shutdown) = shutdown::channel();
+    let serving = tokio::spawn(server::listener::run(
+        listener,
+        Some(tls),
+        cluster.server().clone(),
+        Arc::clone(cluster.server().limits()),
+        Arc::clone(cluster.server().metrics()),
+        shutdown,
+    ));
+    cluster.wait_until_ready().await;
+    println!("ready in {} ms", started.elapsed().as_millis());
+    wait_for_signals(trigger, serving).await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+/// The first signal drains, the second one aborts; the end of the server ends the waiting.
+async fn wait_for_signals(trigger: Trigger, mut serving: tokio::task::JoinHandle<()>) -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+    loop {
+        tokio::select! {
+            ended = &mut serving => return ended.map_err(|error| Failure::new(format!("the server failed: {error}"))),
+            _ = terminate.recv() => trigger.signal(),
+            _ = interrupt.recv() => trigger.signal(),
+        };
+    }
+}
+
+fn log_to_stderr(filter: &str) -> Result<(), Failure> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
+        Failure::new(format!("--log {filter}: {error}")).hint("try --log info, or --log server=debug,store=info")
+    })?;
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    Ok(())
+}
+
+/// Only its owner may look inside.
+fn make_data_dir(dir: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| {
+        Failure::new(format!("the data directory {} cannot be made: {error}", dir.display()))
+            .hint("choose another one with --data-dir")
+    })
+}
+
+fn describe_data(args: &args::Up) -> String {
+    if args.memory {
+        "in memory only".to_owned()
+    } else if args.etcd.endpoints.is_empty() {
+        absolute(&args.data_dir).display().to_string()
+    } else {
+        format!("etcd {} below {}", args.etcd.endpoints.join(","), args.etcd.prefix)
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// An address to connect to: a server that listens everywhere is reached on loopback.
+fn reachable(address: std::net::SocketAddr) -> std::net::SocketAddr {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        let loopback: std::net::IpAddr =
+            if address.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+        address.set_ip(loopback);
+    }
+    address
+}
+
+fn limits(said: &args::Limits) -> Limits {
+    let mut limits = Limits::default();
+    let set = |limit: &mut usize, said: Option<usize>| {
+        if let Some(said) = said {
+            *limit = said;
+        }
+    };
+    set(&mut limits.body_bytes_max, said.max_body_bytes);
+    set(&mut limits.connections_max, said.max_connections);
+    set(&mut limits.inflight_reads_max, said.max_requests_inflight);
+    set(&mut limits.inflight_writes_max, said.max_mutating_requests_inflight);
+    set(&mut limits.watches_max, said.max_watches);
+    if let Some(seconds) = said.request_timeout {
+        limits.request_timeout = Duration::from_secs(seconds);
+    }
+    if let Some(seconds) = said.drain_timeout {
+        limits.drain_timeout = Duration::from_secs(seconds);
+    }
+    limits
+}
