@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = arguments.next().ok_or("the path of the kubeconfig to write is missing")?;
     let token = arguments.next();
 
-    let store = Arc::new(store::MemoryStore::new(store::Retention::default()));
+    let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
     let registry = registry::Registry::start(store, registry::Settings::default()).await?;
     let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
     if let Some(token) = &token {
