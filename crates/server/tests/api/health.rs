@@ -1,0 +1,125 @@
+//! Health, version, metrics, discovery, OpenAPI: the paths that are no resource.
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn s02_10_2_health_is_open_to_all() {
+    let world = World::start().await;
+    for path in ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/shutdown"] {
+        let answer = world.ask(false, "GET", path, &[], "").await;
+        assert_eq!((answer.code, answer.text()), (200, "ok"), "{path}");
+        assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+    }
+    assert_eq!(world.get("/healthz/nope").await.text(), "404 page not found\n");
+}
+
+#[tokio::test]
+async fn s02_14_29_checks_can_be_excluded() {
+    let world = World::start().await;
+    let verbose = world.get("/readyz?verbose&exclude=ping").await;
+    assert!(verbose.text().contains("[+]ping excluded: ok\n"), "{}", verbose.text());
+    assert!(verbose.text().ends_with("readyz check passed\n"));
+}
+
+#[tokio::test]
+async fn a_stopping_server_is_alive_and_not_ready() {
+    let world = World::start().await;
+    let ready = tower_answer(&world, "/readyz").await;
+    assert_eq!(ready.0, 200);
+    world.trigger.drain();
+    world.running.await.unwrap();
+    let (server, pki) = (world.server, world.pki);
+    drop(pki);
+    assert_eq!(in_process(&server, "/livez").await.0, 200);
+    let (code, text) = in_process(&server, "/readyz").await;
+    assert_eq!(code, 500);
+    assert!(
+        text.contains("[-]shutdown failed: reason withheld\n") && text.ends_with("readyz check failed\n"),
+        "{text}"
+    );
+}
+
+async fn tower_answer(world: &World, path: &str) -> (u16, String) {
+    in_process(&world.server, path).await
+}
+
+async fn in_process(server: &server::Server, path: &str) -> (u16, String) {
+    use http_body_util::{BodyExt as _, Empty};
+    use tower_service::Service as _;
+    let request = http::Request::get(path).body(Empty::<bytes::Bytes>::new()).unwrap();
+    let answer = server.in_process(server::identity::User::anonymous()).call(request).await.unwrap();
+    let code = answer.status().as_u16();
+    (code, String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn version_is_what_clients_compare() {
+    let world = World::start().await;
+    let version = world.ask(false, "GET", "/version", &[], "").await;
+    assert_eq!(version.code, 200);
+    assert_eq!((&version.json()["major"], &version.json()["minor"]), (&json!("1"), &json!("36")));
+    assert!(version.json()["gitVersion"].as_str().unwrap().starts_with("v1.36."));
+}
+
+#[tokio::test]
+async fn metrics_count_what_was_asked() {
+    let world = World::start().await;
+    world.get("/api/v1/namespaces/default/pods").await;
+    world.get("/api/v1/namespaces/default/pods/none").await;
+    let text = world.get("/metrics").await;
+    assert!(text.header("content-type").starts_with("application/openmetrics-text"));
+    let text = text.text();
+    let rest = "group=\"\",version=\"v1\",resource=\"pods\",subresource=\"\"";
+    for line in [
+        format!(
+            "apiserver_request_total{{verb=\"LIST\",dry_run=\"\",{rest},scope=\"namespace\",component=\"apiserver\",code=\"200\"}} 1"
+        ),
+        format!(
+            "apiserver_request_total{{verb=\"GET\",dry_run=\"\",{rest},scope=\"resource\",component=\"apiserver\",code=\"404\"}} 1"
+        ),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line} is missing in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn s02_14_28_aggregated_discovery_is_tagged() {
+    let world = World::start().await;
+    let accept = ("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json");
+    for path in ["/api", "/apis"] {
+        let answer = world.get_with(path, &[accept]).await;
+        assert_eq!(
+            answer.header("content-type"),
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        );
+        assert_eq!(answer.header("cache-control"), "public");
+        assert_eq!(answer.json()["kind"], "APIGroupDiscoveryList");
+        let etag = answer.header("etag").to_owned();
+        let again = world.get_with(path, &[accept, ("if-none-match", &etag)]).await;
+        assert_eq!((again.code, again.text()), (304, ""));
+        assert_eq!(again.header("etag"), etag);
+    }
+    let plain = world.get("/apis").await;
+    assert_eq!((plain.header("content-type"), &plain.json()["kind"]), ("application/json", &json!("APIGroupList")));
+    let core = world.get("/api").await.json();
+    let address = core["serverAddressByClientCIDRs"][0]["serverAddress"].as_str().unwrap().to_owned();
+    assert_eq!(address, world.address.to_string());
+    assert_eq!(world.get("/apis/apps/v1").await.json()["kind"], "APIResourceList");
+    assert!(world.get("/").await.json()["paths"].as_array().unwrap().contains(&json!("/apis/apps/v1")));
+}
+
+#[tokio::test]
+async fn s02_10_3_openapi_is_found_by_its_index() {
+    let world = World::start().await;
+    let index = world.get("/openapi/v3").await.json();
+    let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let apps = world.get(&url).await;
+    assert_eq!(apps.code, 200);
+    assert_eq!(apps.json()["openapi"], "3.0.0");
+    assert_eq!(world.get("/openapi/v3/apis/apps/v1?hash=OLD").await.code, 301);
+    assert_eq!(world.get("/openapi/v2").await.json()["swagger"], "2.0");
+    let protobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    assert_eq!(world.get_with("/openapi/v2", &[("accept", protobuf)]).await.code, 406);
+}

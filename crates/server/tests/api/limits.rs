@@ -1,0 +1,65 @@
+//! Too large, too many, too slow: every bound is felt and counted.
+
+use std::time::Duration;
+
+use server::limits::Limits;
+
+use crate::world::World;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test]
+async fn s02_14_30_a_body_of_3_mib_and_one_is_too_large() {
+    let world = World::start().await;
+    let json_type = [("content-type", "application/json")];
+    let answer = world.ask(true, "POST", MAPS, &json_type, vec![b' '; 3 * 1024 * 1024 + 1]).await;
+    assert_eq!(answer.refusal(), (413, "Request entity too large: limit is 3145728".to_owned()));
+    let exact = world.ask(true, "POST", MAPS, &json_type, vec![b' '; 3 * 1024 * 1024]).await;
+    assert_eq!(exact.code, 400, "as large as may be, and nothing in it");
+    let metrics = world.get("/metrics").await;
+    assert!(metrics.text().contains("dogwatch_limit_refusals_total{name=\"body_bytes_max\"} 1"));
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limit_are_told_to_come_back() {
+    let world = World::with(Limits { inflight_reads_max: 0, inflight_writes_max: 0, ..Limits::default() }).await;
+    let alice = [("authorization", "Bearer sesame"), ("content-type", "application/json")];
+    for (method, path) in [("GET", "/api/v1/nodes"), ("POST", MAPS)] {
+        let answer = world.ask(false, method, path, &alice, "{}").await;
+        assert_eq!((answer.code, answer.text()), (429, "Too many requests, please try again later."));
+        assert_eq!(answer.header("retry-after"), "1");
+    }
+    assert_eq!(world.get("/api/v1/nodes").await.code, 200, "masters are exempt");
+}
+
+#[tokio::test]
+async fn watches_beyond_the_limit_are_told_to_come_back() {
+    let world = World::with(Limits { watches_max: 1, ..Limits::default() }).await;
+    let path = "/api/v1/namespaces/default/configmaps?watch=1";
+    let first = world.open(true, "GET", path, &[], "").await;
+    assert_eq!(first.status(), 200);
+    assert_eq!(world.get(path).await.code, 429);
+    drop(first);
+    let freed = async {
+        while world.server.metrics().watches_open.taken() > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), freed).await.expect("the place is free within a second");
+    assert_eq!(world.open(true, "GET", path, &[], "").await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let world = World::with(Limits { request_timeout: Duration::from_millis(200), ..Limits::default() }).await;
+    let mut stream = world.connect(true).await;
+    let head =
+        format!("POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 4096];
+    let count = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    assert!(answer.contains("Timeout: request did not complete within the allotted timeout"), "{answer}");
+}

@@ -1,0 +1,167 @@
+//! A server on a free port with a store in memory, and clients of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+use server::authentication::Authenticator;
+use server::authorization::AuthenticatedOnly;
+use server::certs::Pki;
+use server::identity::User;
+use server::limits::Limits;
+use server::shutdown::{self, Trigger};
+use server::tls::Tls;
+use server::{Config, Server, listener};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// No test waits longer than this for something that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) pki: Pki,
+    pub(crate) server: Server,
+    pub(crate) trigger: Trigger,
+    pub(crate) running: JoinHandle<()>,
+}
+
+/// An answer, read to its end.
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+
+    /// Code and message of a `Status`.
+    pub(crate) fn refusal(&self) -> (u16, String) {
+        let body = self.json();
+        assert_eq!(body["kind"], "Status", "{body}");
+        assert_eq!(body["code"], self.code, "{body}");
+        (self.code, body["message"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        Self::with(Limits::default()).await
+    }
+
+    pub(crate) async fn with(limits: Limits) -> Self {
+        let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
+        let registry = registry::Registry::start(store, registry::Settings::default()).await.unwrap();
+        let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
+        authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
+        let config = Config {
+            limits,
+            authenticator,
+            authorizer: Arc::new(AuthenticatedOnly),
+            metrics: prometheus_client::registry::Registry::default(),
+        };
+        let server = Server::new(registry, config);
+        let pki = Pki::in_memory(&[], jiff::Timestamp::now()).unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let (trigger, stop) = shutdown::channel();
+        let (limits, metrics) = (Arc::clone(server.limits()), Arc::clone(server.metrics()));
+        let tls = Tls::new(&pki).unwrap();
+        let running = tokio::spawn(listener::run(socket, Some(tls), server.clone(), limits, metrics, stop));
+        World { address, pki, server, trigger, running }
+    }
+
+    pub(crate) async fn connect(&self, admin: bool) -> TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pki.ca_pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let leaf = &self.pki.admin;
+        let mut config = match admin {
+            true => builder.with_client_auth_cert(leaf.chain().unwrap(), leaf.key().unwrap()).unwrap(),
+            false => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), stream).await.unwrap()
+    }
+
+    /// A request on a connection of its own; the answer's body is still to be read.
+    pub(crate) async fn open(
+        &self,
+        admin: bool,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> http::Response<Incoming> {
+        let io = TokioIo::new(self.connect(admin).await);
+        let (mut sender, connection) = http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        let mut request =
+            Request::builder().method(Method::from_bytes(method.as_bytes()).unwrap()).uri(path).header("host", "x");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap()
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        admin: bool,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        let response = self.open(admin, method, path, headers, body).await;
+        let (head, body) = response.into_parts();
+        let body = tokio::time::timeout(PATIENCE, body.collect()).await.expect("an end").unwrap().to_bytes();
+        Answer { code: head.status.as_u16(), headers: head.headers, body }
+    }
+
+    /// As the administrator, without a body.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(true, "GET", path, &[], "").await
+    }
+
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.ask(true, "GET", path, headers, "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask(true, "POST", path, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    pub(crate) async fn make_config_map(&self, name: &str, data: &str) {
+        let body = json!({"metadata": {"name": name}, "data": {"k": data}});
+        let answer = self.post("/api/v1/namespaces/default/configmaps", &body).await;
+        assert_eq!(answer.code, 201, "{}", answer.text());
+    }
+}
