@@ -51,6 +51,7 @@ impl Registry {
         if kind == "ExternalName" {
             return Ok(());
         }
+        set_families(service);
         let said = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
         let had = old.and_then(|old| old["spec"]["clusterIP"].as_str()).unwrap_or_default();
         if said.is_empty() && !had.is_empty() && had != "None" {
@@ -63,7 +64,9 @@ impl Registry {
                 .ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?;
             service["spec"]["clusterIP"] = json!(address.to_string());
             service["spec"]["clusterIPs"] = json!([address.to_string()]);
-        } else if said != "None" && said != had {
+        } else if said == "None" {
+            service["spec"]["clusterIPs"] = json!(["None"]);
+        } else if said != had {
             let path = "spec.clusterIPs";
             let Ok(address) = said.parse::<Ipv4Addr>() else { return Ok(()) };
             let number = u32::from(address);
@@ -210,6 +213,20 @@ impl Registry {
             .find(|number| !taken.ports.contains(number) && !pending.ports.contains(number))?;
         pending.ports.insert(number);
         Some(number)
+    }
+}
+
+/// Only IPv4 is given out. A headless service without a selector may be anything, since its addresses are not ours.
+fn set_families(service: &mut Value) {
+    let spec = &mut service["spec"];
+    let free = spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(|selector| selector.is_empty());
+    let unsaid = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || value == "";
+    let free = free && unsaid(&spec["ipFamilyPolicy"]) && unsaid(&spec["ipFamilies"]);
+    if unsaid(&spec["ipFamilyPolicy"]) {
+        spec["ipFamilyPolicy"] = json!(if free { "RequireDualStack" } else { "SingleStack" });
+    }
+    if unsaid(&spec["ipFamilies"]) {
+        spec["ipFamilies"] = if free { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
     }
 }
 

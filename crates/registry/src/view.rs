@@ -83,7 +83,12 @@ impl View {
                 let value = self.value()?;
                 let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
                 let rows = vec![row(kind, &value, version, include, now)];
-                table(version, Some(kind), metadata, rows)
+                table(version, Some(schema::columns::definitions(kind)), metadata, rows)
+            }
+            (View::Made { kind: None, value }, Shape::Table { version, include }) if value["kind"] == "Scale" => {
+                let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
+                let row = shown_row(schema::columns::scale_row(value, now.as_second()), value, version, include);
+                table(version, Some(schema::columns::scale_definitions()), metadata, vec![row])
             }
             (View::Made { kind: None, value }, Shape::Table { .. }) => value.clone(),
         };
@@ -131,6 +136,8 @@ impl ListView {
             }
             Shape::Partial(version) => {
                 let items = values().map(|value| Ok(partial(&value?, version))).collect::<Result<Vec<_>, Status>>()?;
+                // The reference shows an empty list of these as null, and clients read both.
+                let items = if items.is_empty() { Value::Null } else { json!(items) };
                 json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
             }
             Shape::Table { version, include } => {
@@ -138,7 +145,11 @@ impl ListView {
                     values()
                         .map(|value| Ok(row(&self.kind, &value?, version, include, now)))
                         .collect::<Result<Vec<_>, Status>>()?;
-                table(version, Some(&self.kind), metadata, rows)
+                let mut shown = table(version, Some(schema::columns::definitions(&self.kind)), metadata, rows);
+                if self.items.is_empty() && schema::columns::is_plain(&self.kind) {
+                    shown["rows"] = Value::Null;
+                }
+                shown
             }
         };
         Ok(encode(&list, form.encoding))
@@ -205,7 +216,10 @@ pub(crate) fn partial(value: &Value, version: MetaVersion) -> Value {
 }
 
 pub(crate) fn row(kind: &Kind, value: &Value, version: MetaVersion, include: IncludeObject, now: Timestamp) -> Value {
-    let row = schema::columns::row(kind, value, now.as_second());
+    shown_row(schema::columns::row(kind, value, now.as_second()), value, version, include)
+}
+
+fn shown_row(row: schema::columns::Row, value: &Value, version: MetaVersion, include: IncludeObject) -> Value {
     let object = match include {
         IncludeObject::None => Value::Null,
         IncludeObject::Metadata => partial(value, version),
@@ -220,8 +234,7 @@ pub(crate) fn row(kind: &Kind, value: &Value, version: MetaVersion, include: Inc
 }
 
 /// A table; the column definitions are left out (`null`) where they were sent before.
-pub(crate) fn table(version: MetaVersion, columns_of: Option<&Kind>, metadata: Value, rows: Vec<Value>) -> Value {
-    let columns = columns_of.map(schema::columns::definitions);
+pub(crate) fn table(version: MetaVersion, columns: Option<Value>, metadata: Value, rows: Vec<Value>) -> Value {
     json!({
         "kind": "Table",
         "apiVersion": version.api_version(),

@@ -197,8 +197,9 @@ impl WatchView {
             Shape::Table { version, include } => view::value(&self.kind, item).map(|value| {
                 let metadata = json!({"resourceVersion": item.revision().to_string()});
                 let rows = vec![view::row(&self.kind, &value, version, include, Timestamp::now())];
-                let columns_of = (!std::mem::replace(&mut self.columns_sent, true)).then_some(&*self.kind);
-                Bytes::from(view::table(version, columns_of, metadata, rows).to_string())
+                Bytes::from(
+                    view::table(version, columns_once(&mut self.columns_sent, &self.kind), metadata, rows).to_string(),
+                )
             }),
         };
         match shown {
@@ -264,12 +265,16 @@ impl WatchView {
                 // Even a client that wants no objects must be able to read the mark.
                 let include = if initial_end { IncludeObject::Metadata } else { include };
                 let rows = vec![view::row(&self.kind, &zero, version, include, Timestamp::now())];
-                let columns_of = (!std::mem::replace(&mut self.columns_sent, true)).then_some(&*self.kind);
-                view::table(version, columns_of, table_metadata, rows)
+                view::table(version, columns_once(&mut self.columns_sent, &self.kind), table_metadata, rows)
             }
         };
         event("BOOKMARK", &object)
     }
+}
+
+/// The column definitions the first time, nothing afterwards.
+fn columns_once(sent: &mut bool, kind: &Kind) -> Option<Value> {
+    (!std::mem::replace(sent, true)).then(|| schema::columns::definitions(kind))
 }
 
 fn opening(kind: EventKind) -> &'static [u8] {

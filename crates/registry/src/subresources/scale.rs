@@ -47,6 +47,16 @@ fn of(target: &Target, workload: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
+/// What is written through a Scale is recorded without a time, and so comes first.
+fn forget_times(workload: &mut Value) {
+    let Some(entries) = workload.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) else { return };
+    for entry in entries.iter_mut().filter(|entry| entry["subresource"] == "scale").filter_map(Value::as_object_mut) {
+        entry.shift_remove("time");
+    }
+    let text = |entry: &Value, member: &str| entry[member].as_str().unwrap_or_default().to_owned();
+    entries.sort_by_key(|entry| (text(entry, "operation"), text(entry, "time")));
+}
+
 fn kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", "Scale")
 }
@@ -112,7 +122,9 @@ impl Registry {
                         }
                     }
                 }
-                self.revise(&parent, old, new, &author, ctx)
+                let mut revised = self.revise(&parent, old, new, &author, ctx)?;
+                forget_times(&mut revised);
+                Ok(revised)
             })
             .await?;
         let value = match &written {
