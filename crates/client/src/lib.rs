@@ -14,6 +14,8 @@
 //! - [`reflector`]: keeps a target equal to the server, through every failure
 //! - [`queue`]: changes on their way to the store
 //! - [`store`]: the set, its indices, its snapshots
+//! - [`informer`]: one watch for many handlers
+//! - [`workqueue`]: keys that need work
 
 pub mod backoff;
 pub mod connect;
@@ -21,6 +23,7 @@ mod error;
 pub mod informer;
 mod key;
 pub mod list_watch;
+pub mod metrics;
 pub mod object;
 pub mod pager;
 pub mod queue;
@@ -31,6 +34,7 @@ mod revision;
 mod scripted;
 pub mod store;
 pub mod wire;
+pub mod workqueue;
 
 pub use error::{ApiFailure, Error, TransportKind};
 pub use key::{InvalidKey, Key};

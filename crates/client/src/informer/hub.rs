@@ -16,6 +16,7 @@ use super::mailbox::{Mailbox, Synced, decide};
 use super::resync::ResyncSchedule;
 use super::shared::{InformerError, SubscriptionOptions};
 use crate::Object;
+use crate::metrics::Durations;
 use crate::queue::{Batch, Delta};
 use crate::store::{Applied, Scope, Snapshot, Store, StoreWriter};
 
@@ -23,6 +24,8 @@ pub(super) struct Hub<K> {
     store: Store<K>,
     state: Mutex<State<K>>,
     synced: watch::Sender<Synced>,
+    /// How long batches took to apply and distribute.
+    processing: Arc<Durations>,
 }
 
 struct State<K> {
@@ -46,7 +49,7 @@ impl<K: Object> Hub<K> {
             missing: scopes.iter().cloned().collect(),
             stopped: false,
         };
-        Self { store, state: Mutex::new(state), synced: watch::Sender::new(Synced::NotYet) }
+        Self { store, state: Mutex::new(state), synced: watch::Sender::new(Synced::NotYet), processing: Arc::default() }
     }
 
     pub(super) fn store(&self) -> &Store<K> {
@@ -59,6 +62,7 @@ impl<K: Object> Hub<K> {
 
     /// Applies what a source's queue handed out, and tells everybody.
     pub(super) fn process(&self, scope: &Scope, batch: Batch<K>) {
+        let began = std::time::Instant::now();
         let mut state = self.state.lock();
         if state.stopped {
             return;
@@ -83,6 +87,8 @@ impl<K: Object> Hub<K> {
                 decide(&self.synced, Synced::Yes);
             }
         }
+        drop(state);
+        self.processing.observe(began.elapsed());
     }
 
     /// Joins: first everything as it is, then every change.
@@ -152,6 +158,10 @@ impl<K: Object> Hub<K> {
 
     pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().stopped
+    }
+
+    pub(super) fn processing(&self) -> Arc<Durations> {
+        self.processing.clone()
     }
 
     pub(super) fn backlogs(&self) -> Vec<usize> {

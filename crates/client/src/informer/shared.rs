@@ -14,6 +14,7 @@ use super::handler::{self, HandlerHandle, HandlerStats};
 use super::hub::Hub;
 use super::mailbox::{Delivery, Mailbox, Synced, Taken, decided};
 use crate::list_watch::ListerWatcher;
+use crate::metrics::Durations;
 use crate::queue::InOrderQueue;
 use crate::reflector::{ProblemHandler, Reflector, ReflectorConfig, ReflectorMetrics, Transform};
 use crate::store::{Index, IndexError, Lister, Scope, Store};
@@ -90,6 +91,8 @@ pub struct InformerReport {
     pub queued: usize,
     /// Events that wait, for each subscriber.
     pub backlogs: Vec<usize>,
+    /// How long batches of changes took to apply and distribute.
+    pub processing: Arc<Durations>,
     /// The counters of each reflector.
     pub reflectors: Vec<Arc<ReflectorMetrics>>,
 }
@@ -217,6 +220,7 @@ impl<K: Object> SharedInformer<K> {
             version: store.version(),
             queued: running.iter().map(|r| r.queue.len()).sum(),
             backlogs: self.inner.hub.backlogs(),
+            processing: self.inner.hub.processing(),
             reflectors: running.iter().map(|r| r.metrics.clone()).collect(),
         }
     }

@@ -417,7 +417,7 @@ async fn si_16_an_inferred_deletion_reaches_the_handler_as_such() {
 #[tokio::test(start_paused = true)]
 async fn si_17_a_deletion_carries_the_last_state_and_its_version() {
     let source = ScriptedSource::new();
-    source.on_watch(Ok(vec![added("a@1"), end("5"), deleted("a@9"), Step::Hang]));
+    source.on_watch(Ok(vec![added("a@1"), end("5"), Step::Wait(Duration::from_secs(1)), deleted("a@9"), Step::Hang]));
     let informer = informer(&source);
     let mut events = informer.subscribe(options()).unwrap();
     run(&informer);
@@ -442,6 +442,15 @@ async fn si_18_the_report_has_backlogs_versions_and_counters() {
     assert_eq!(idle.backlog(), 2);
     assert_eq!(report.reflectors[0].events.get(), 1);
     assert!(report.reflectors[0].bytes.get() > 0);
+    let mut text = String::new();
+    crate::metrics::render_informer("maps", &report, &mut text);
+    for line in [
+        "informer_queued_items{name=\"maps\"} 2",
+        "informer_store_resource_version{name=\"maps\"} 6",
+        "reflector_events_total{name=\"maps\"} 1",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
 }
 
 // ---- the mailbox ----
@@ -507,6 +516,7 @@ async fn rf_17_subscribers_are_told_of_undecodable_objects() {
     let steps = vec![
         added("a@1"),
         end("5"),
+        Step::Wait(Duration::from_secs(1)),
         Step::Item(crate::list_watch::WatchItem::Modified(bad)),
         Step::Wait(Duration::from_secs(1)),
         modified("a@7"),

@@ -1,0 +1,320 @@
+//! `WorkQueue`: keys that need work, each at most once at a time.
+//!
+//! - `state`: who waits, who is worked on, who is due when; no clock and no locks of its own
+//! - `limiter`: how long a failing key waits
+//!
+//! The timer is not a task: a worker that waits for a key also waits for the next delay to pass. So there is nothing
+//! to stop, and nothing outlives the queue.
+
+mod limiter;
+mod state;
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+pub use limiter::{Capped, Counting, FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, default_limiter};
+
+use crate::metrics::{Counter, Durations};
+use state::State;
+
+/// A priority. Higher is served first, lower is never starved.
+pub type Priority = i32;
+
+/// The usual priority.
+pub const NORMAL: Priority = 0;
+/// For work that is not urgent: initial objects and resyncs.
+pub const LOW: Priority = -100;
+
+/// What a queue can hold.
+pub trait Item: Clone + Eq + Hash + Send + Sync + 'static {}
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Item for T {}
+
+/// Keys that need work. Clones are the same queue.
+pub struct WorkQueue<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    /// Something became ready, or an earlier delay was added, or the queue was shut down.
+    changed: Notify,
+    /// Some work was done.
+    done: Notify,
+    limiter: Box<dyn RateLimiter<T>>,
+    metrics: QueueMetrics,
+}
+
+/// What a queue counted.
+#[derive(Debug, Default)]
+pub struct QueueMetrics {
+    /// Keys that became waiting.
+    pub adds: Counter,
+    /// Delayed adds.
+    pub retries: Counter,
+    /// How long keys waited.
+    pub queue_duration: Durations,
+    /// How long work took.
+    pub work_duration: Durations,
+}
+
+/// A queue in numbers.
+pub struct QueueReport<'a> {
+    /// Keys that wait to be worked on.
+    pub depth: usize,
+    /// Keys whose delay has not passed.
+    pub delayed: usize,
+    /// Keys being worked on.
+    pub processing: usize,
+    /// The time that all unfinished work has taken so far.
+    pub unfinished: Duration,
+    /// The time that the oldest unfinished work has taken so far.
+    pub longest_running: Duration,
+    /// What was counted.
+    pub metrics: &'a QueueMetrics,
+}
+
+impl<T> Clone for WorkQueue<T> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<T: Item> Default for WorkQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Item> WorkQueue<T> {
+    /// A queue with the default limiter.
+    pub fn new() -> Self {
+        Self::with_limiter(default_limiter())
+    }
+
+    /// A queue with another limiter.
+    pub fn with_limiter(limiter: impl RateLimiter<T>) -> Self {
+        let shared = Shared {
+            state: Mutex::new(State::new()),
+            changed: Notify::new(),
+            done: Notify::new(),
+            limiter: Box::new(limiter),
+            metrics: QueueMetrics::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// This key needs work.
+    pub fn add(&self, item: T) {
+        self.add_with_priority(item, NORMAL);
+    }
+
+    /// This key needs work; of several priorities the highest counts.
+    pub fn add_with_priority(&self, item: T, priority: Priority) {
+        if self.shared.state.lock().add(item, priority, Instant::now()) {
+            self.shared.metrics.adds.inc();
+        }
+        self.shared.changed.notify_one();
+    }
+
+    /// This key needs work after a while; of several delays the earliest end counts. An add without a delay in the
+    /// meantime is separate work (WQ-5).
+    pub fn add_after(&self, item: T, delay: Duration) {
+        self.add_after_with_priority(item, delay, NORMAL);
+    }
+
+    /// The same with a priority.
+    pub fn add_after_with_priority(&self, item: T, delay: Duration, priority: Priority) {
+        if delay.is_zero() {
+            self.shared.metrics.retries.inc();
+            return self.add_with_priority(item, priority);
+        }
+        let now = Instant::now();
+        self.shared.metrics.retries.inc();
+        self.shared.state.lock().add_at(item, now + delay.min(LONGEST_DELAY), priority);
+        // Every waiting worker must learn of an earlier end; one of them will sleep until it.
+        self.shared.changed.notify_waiters();
+        self.shared.changed.notify_one();
+    }
+
+    /// This key failed: it needs work when the limiter says so.
+    pub fn add_rate_limited(&self, item: T) {
+        self.add_rate_limited_with_priority(item, NORMAL);
+    }
+
+    /// The same with a priority.
+    pub fn add_rate_limited_with_priority(&self, item: T, priority: Priority) {
+        let delay = self.shared.limiter.when(&item);
+        self.add_after_with_priority(item, delay, priority);
+    }
+
+    /// This key is well: its next failure is its first.
+    pub fn forget(&self, item: &T) {
+        self.shared.limiter.forget(item);
+    }
+
+    /// How often the key failed.
+    pub fn retries(&self, item: &T) -> u32 {
+        self.shared.limiter.retries(item)
+    }
+
+    /// Waits for a key. `None` once the queue is shut down and empty. Dropping the future loses nothing.
+    pub async fn get(&self) -> Option<Work<T>> {
+        loop {
+            let changed = self.shared.changed.notified();
+            let next_due = {
+                let mut state = self.shared.state.lock();
+                let now = Instant::now();
+                self.promote(&mut state, now);
+                if let Some(taken) = state.take(now) {
+                    self.shared.metrics.queue_duration.observe(taken.waited);
+                    if state.has_ready() {
+                        self.shared.changed.notify_one();
+                    }
+                    return Some(Work {
+                        item: taken.item,
+                        priority: taken.priority,
+                        queue: self.clone(),
+                        started: now,
+                    });
+                }
+                if state.is_shut_down() {
+                    // Others may be waiting too.
+                    self.shared.changed.notify_one();
+                    return None;
+                }
+                state.next_due()
+            };
+            match next_due {
+                Some(at) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(at) => {}
+                },
+                None => changed.await,
+            }
+        }
+    }
+
+    fn promote(&self, state: &mut State<T>, now: Instant) {
+        let promoted = state.promote_due(now);
+        self.shared.metrics.adds.add(promoted as u64);
+    }
+
+    /// Takes nothing more. What waits is still handed out, what is delayed is dropped.
+    pub fn shut_down(&self) {
+        self.shared.state.lock().shut_down();
+        self.shared.changed.notify_waiters();
+        self.shared.changed.notify_one();
+        self.shared.done.notify_waiters();
+    }
+
+    /// True after `shut_down`.
+    pub fn is_shut_down(&self) -> bool {
+        self.shared.state.lock().is_shut_down()
+    }
+
+    /// Shuts down and waits until nothing waits and nothing is worked on, or until the deadline. Returns the keys
+    /// that were left.
+    pub async fn drain(&self, deadline: Option<Duration>) -> Vec<T> {
+        self.shut_down();
+        let empty = async {
+            loop {
+                let done = self.shared.done.notified();
+                if self.shared.state.lock().is_empty() {
+                    return;
+                }
+                done.await;
+            }
+        };
+        match deadline {
+            None => empty.await,
+            Some(limit) => {
+                let _ = tokio::time::timeout(limit, empty).await;
+            }
+        }
+        self.shared.state.lock().remainder()
+    }
+
+    /// Keys that wait to be worked on.
+    pub fn len(&self) -> usize {
+        let mut state = self.shared.state.lock();
+        self.promote(&mut state, Instant::now());
+        state.depth()
+    }
+
+    /// True if none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The queue in numbers.
+    pub fn report(&self) -> QueueReport<'_> {
+        let now = Instant::now();
+        let mut state = self.shared.state.lock();
+        self.promote(&mut state, now);
+        let (unfinished, longest_running) = state.running_times(now);
+        QueueReport {
+            depth: state.depth(),
+            delayed: state.delayed(),
+            processing: state.processing(),
+            unfinished,
+            longest_running,
+            metrics: &self.shared.metrics,
+        }
+    }
+
+    fn finish(&self, item: &T, started: Instant) {
+        self.shared.metrics.work_duration.observe(started.elapsed());
+        let requeued = self.shared.state.lock().done(item, Instant::now());
+        if requeued {
+            self.shared.changed.notify_one();
+        }
+        self.shared.done.notify_waiters();
+    }
+}
+
+/// A delay is never longer than this; a clock cannot count to the end of time.
+const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A key being worked on. Nobody else gets it until this is dropped; if it was added meanwhile, it comes again then.
+pub struct Work<T: Item> {
+    item: T,
+    priority: Priority,
+    queue: WorkQueue<T>,
+    started: Instant,
+}
+
+impl<T: Item> Work<T> {
+    /// The key.
+    pub fn item(&self) -> &T {
+        &self.item
+    }
+
+    /// With which priority it waited.
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// It failed: again when the limiter says so.
+    pub fn retry(self) {
+        self.queue.add_rate_limited_with_priority(self.item.clone(), self.priority);
+    }
+
+    /// It is well: forget its failures.
+    pub fn succeed(self) {
+        self.queue.forget(&self.item);
+    }
+}
+
+impl<T: Item> Drop for Work<T> {
+    fn drop(&mut self) {
+        self.queue.finish(&self.item, self.started);
+    }
+}
+
+#[cfg(test)]
+mod tests;
