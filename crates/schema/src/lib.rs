@@ -8,6 +8,7 @@
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 //! - [`managed`]: who owns which field
+//! - [`patch`]: JSON patch, merge patch, strategic merge
 //! - [`strategy`]: what a kind does with an object on its way in
 
 pub mod columns;
@@ -18,6 +19,7 @@ pub mod facts;
 pub mod kind;
 pub mod kinds;
 pub mod managed;
+pub mod patch;
 pub mod strategy;
 
 mod walk;

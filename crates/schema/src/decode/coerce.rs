@@ -321,6 +321,13 @@ impl<'a> Walk<'a> {
         match (scalar, &*value) {
             (Scalar::String, Value::String(_)) | (Scalar::Bool, Value::Bool(_)) => Ok(()),
             (Scalar::Int32 | Scalar::Int64, Value::Number(number)) => {
+                // The converter takes a whole number however it is written.
+                if self.words == Words::Converter
+                    && let Some(whole) = whole(number)
+                {
+                    *value = whole.into();
+                    return Ok(());
+                }
                 let fits = number.as_i64().is_some_and(|n| scalar == Scalar::Int64 || i32::try_from(n).is_ok());
                 if fits { Ok(()) } else { self.number_mismatch(name, value, path) }
             }

@@ -198,7 +198,7 @@ pub(crate) fn complaints(body: &[u8], duplicates: Vec<String>, yaml: bool, unkno
 }
 
 /// The kind a document claims to be; what it leaves out is taken from the endpoint.
-fn kind_of(value: &Value, gvk: &GroupVersionKind) -> Result<GroupVersionKind, DecodeError> {
+pub(crate) fn kind_of(value: &Value, gvk: &GroupVersionKind) -> Result<GroupVersionKind, DecodeError> {
     const TARGET: &str =
         r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
     let refuse = |message: String| {
@@ -243,7 +243,13 @@ fn other_kind(found: GroupVersionKind, expected: &GroupVersionKind) -> DecodeErr
     if found.kind == expected.kind {
         return DecodeError::Version { found: found.group_version(), expected: expected.group_version() };
     }
-    let message = if Types::get().kind(&found).is_some() {
+    let message = not_that_kind(&found, expected);
+    DecodeError::Malformed { found, message }
+}
+
+/// Why an object that says it is one kind is not taken as another.
+pub(crate) fn not_that_kind(found: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+    if Types::get().kind(found).is_some() {
         let package = match &*expected.group {
             "" => "core",
             group => group.split('.').next().unwrap_or(group),
@@ -256,12 +262,11 @@ fn other_kind(found: GroupVersionKind, expected: &GroupVersionKind) -> DecodeErr
             found.kind,
             version.to_string()
         )
-    };
-    DecodeError::Malformed { found, message }
+    }
 }
 
 /// Writes kind and apiVersion where they belong: first.
-fn name(value: &mut Value, gvk: &GroupVersionKind) {
+pub(crate) fn name(value: &mut Value, gvk: &GroupVersionKind) {
     let Value::Object(map) = value else { return };
     let version = gvk.group_version().to_string();
     if map.get("kind").is_some_and(|k| *k == *gvk.kind) && map.get("apiVersion").is_some_and(|v| *v == version) {

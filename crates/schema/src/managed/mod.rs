@@ -5,18 +5,24 @@
 //! - [`entries`]: the list in the metadata
 //! - `resets`: fields that a request cannot write
 //! - [`track_update`]: ownership after a create, an update or a patch
+//! - [`scale`]: the same through the scale subresource
+//! - [`apply()`]: server-side apply, out of `check`, `merge` and `last_applied`
 //!
 //! Ownership is decided on the object that a client sent, defaults filled in, before admission changes it.
 
-#[allow(dead_code, reason = "apply uses the rest")]
+pub mod apply;
+mod check;
 mod compare;
 pub mod element;
 pub mod entries;
+mod last_applied;
+mod merge;
 mod resets;
-#[allow(dead_code, reason = "apply uses the rest")]
+pub mod scale;
 pub mod set;
 mod update;
 
+pub use apply::{ApplyError, Configuration, Conflict, apply, read};
 pub use update::{Convert, Subject, Writer, keep_times_if_unchanged, manager, track_update};
 
 #[cfg(test)]

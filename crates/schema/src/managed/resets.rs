@@ -39,12 +39,8 @@ impl Filter {
         }
         match (&*gvk.kind, subresource) {
             ("Pod", "ephemeralcontainers") => Filter::Only(&[&["spec", "ephemeralContainers"]]),
-            ("Pod", "resize") => Filter::Only(&[
-                &["spec", "containers", "*", "resources"],
-                &["spec", "containers", "*", "resizePolicy"],
-                &["spec", "initContainers", "*", "resources"],
-                &["spec", "initContainers", "*", "resizePolicy"],
-            ]),
+            // The reference means resources and resizePolicy alone, but what it records is everything in a container.
+            ("Pod", "resize") => Filter::Only(&[&["spec", "containers", "*"], &["spec", "initContainers", "*"]]),
             ("Namespace", "finalize") => without(json!({"f:status": {}})),
             ("CertificateSigningRequest", "") => without(json!({"f:spec": {}, "f:status": {}})),
             ("CertificateSigningRequest", "status") => without(json!({"f:spec": {}, "f:status": {"f:conditions": {}}})),

@@ -13,7 +13,15 @@ pub(crate) fn with_times(value: &mut Value) {
         Value::String(text) if text == "$TIME" => *text = "2024-01-02T03:04:05Z".to_owned(),
         Value::String(text) if text.starts_with('$') && text.to_lowercase().contains("port") => *value = 30000.into(),
         Value::Array(items) => items.iter_mut().for_each(with_times),
-        Value::Object(map) => map.values_mut().for_each(with_times),
+        Value::Object(map) => {
+            for (key, value) in map.iter_mut() {
+                let is_micro = matches!(key.as_str(), "eventTime" | "lastObservedTime" | "renewTime" | "acquireTime");
+                if is_micro && *value == "$TIME" {
+                    *value = "2024-01-02T03:04:05.000000Z".into();
+                }
+                with_times(value);
+            }
+        }
         _ => {}
     }
 }

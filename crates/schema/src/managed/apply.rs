@@ -1,0 +1,281 @@
+//! Server-side apply: a manager states the fields it wants; what it stated before and no longer states goes, what others own
+//! and have set otherwise is a conflict.
+
+use machinery::{GroupVersion, GroupVersionKind, Status};
+use serde_json::Value;
+
+use super::check::check;
+use super::compare::{compare, field_set};
+use super::element::Element;
+use super::entries::{self, Entry, Operation};
+use super::last_applied;
+use super::merge::{merge, remove};
+use super::resets::Filter;
+use super::set::Set;
+use super::update::{Changes, Subject, Writer, annotate, empty, list, strip, take_over, update};
+use crate::decode::coerce::{Words, coerce};
+use crate::decode::{self, FieldValidation, forget_empty};
+
+/// Who owns what was there before anybody applied.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// A field that another manager owns and has set to another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// As messages name it: `"kubectl" using apps/v1`.
+    pub manager: String,
+    pub path: Vec<Element>,
+}
+
+/// Why a configuration was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplyError {
+    /// It is no configuration of this kind (400).
+    Malformed(String),
+    /// Errors that the reference answers with 500 and the bare text.
+    Unmapped(String),
+    Conflicts(Vec<Conflict>),
+}
+
+impl ApplyError {
+    #[must_use]
+    pub fn to_status(&self) -> Status {
+        match self {
+            ApplyError::Malformed(message) => Status::bad_request(message.clone()),
+            ApplyError::Unmapped(message) => Status::unmapped(message.clone()),
+            ApplyError::Conflicts(conflicts) => {
+                let pairs: Vec<(String, String)> = conflicts
+                    .iter()
+                    .map(|c| (c.manager.clone(), c.path.iter().map(ToString::to_string).collect()))
+                    .collect();
+                Status::apply_conflicts(&pairs)
+            }
+        }
+    }
+}
+
+/// A configuration as a client sent it.
+#[derive(Debug)]
+pub struct Configuration {
+    pub value: Value,
+    duplicates: Vec<String>,
+}
+
+/// Reads the body of an apply: YAML, or JSON, which is YAML too.
+pub fn read(body: &[u8]) -> Result<Configuration, ApplyError> {
+    // JSON is much faster read as JSON, and means the same unless a key stands twice.
+    let as_json = decode::json::parse(body).ok().filter(|document| !document.has_duplicates);
+    let (value, duplicates) = match as_json {
+        Some(document) => (document.value, Vec::new()),
+        None => {
+            let document = decode::yaml::parse(body).map_err(|error| {
+                ApplyError::Malformed(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+            })?;
+            (document.value, document.duplicates)
+        }
+    };
+    let word = match &value {
+        Value::Object(_) | Value::Null => None,
+        Value::Array(_) => Some("array"),
+        Value::String(_) => Some("string"),
+        Value::Number(_) => Some("number"),
+        Value::Bool(_) => Some("bool"),
+    };
+    if let Some(word) = word {
+        return Err(ApplyError::Malformed(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+        )));
+    }
+    Ok(Configuration { value, duplicates })
+}
+
+impl Configuration {
+    /// What strict reading says about keys that stand twice. Asked once the apply itself has succeeded.
+    pub fn warnings(self, validation: FieldValidation) -> Result<Vec<String>, ApplyError> {
+        match validation {
+            FieldValidation::Strict if !self.duplicates.is_empty() => Err(ApplyError::Malformed(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+                self.duplicates.join("\n  ")
+            ))),
+            FieldValidation::Warn => Ok(self.duplicates),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Applies a configuration to the stored object, or to nothing.
+///
+/// The result is in its normal form and has its managedFields; defaults are for the caller to fill in, and then
+/// [`super::keep_times_if_unchanged`] to call, because an apply that only repeats what is there is no write.
+pub fn apply(
+    subject: &Subject<'_>,
+    live: Option<&Value>,
+    config: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    let zero;
+    let live = match live {
+        Some(live) => live,
+        None => {
+            zero = empty(subject);
+            &zero
+        }
+    };
+    let kind = kind_of(config);
+    if kind != *subject.gvk {
+        return Err(ApplyError::Malformed(format!("invalid object type: {}", show_kind(&kind))));
+    }
+    let owners = entries::decode(list(live))
+        .map_err(|error| ApplyError::Unmapped(format!("failed to decode managed fields: {error}")))?;
+    let mut base = live.clone();
+    entries::take(&mut base);
+    let owners = match owners.is_empty() {
+        false => owners,
+        true => {
+            let first = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
+            update(subject, &empty(subject), &base, owners, &first)
+        }
+    };
+    let is_kubectl = writer.manager == last_applied::MANAGER;
+    let mut result = attempt(subject, &base, config, owners.clone(), writer, force);
+    if let (true, Err(ApplyError::Conflicts(conflicts))) = (is_kubectl, &result)
+        && let Some(allowed) = last_applied::allowed(subject, &base)
+    {
+        let left: Vec<Conflict> = conflicts.iter().filter(|c| !allowed.has(&c.path)).cloned().collect();
+        result = match left.is_empty() {
+            true => attempt(subject, &base, config, owners, writer, true),
+            false => Err(ApplyError::Conflicts(left)),
+        };
+    }
+    let (mut object, owners) = result?;
+    if is_kubectl {
+        last_applied::rewrite(&mut object, config);
+    }
+    annotate(subject, &mut object);
+    entries::put(&mut object, owners);
+    forget_empty(subject.ty, &mut object);
+    Ok(object)
+}
+
+/// The kind a configuration claims; what it leaves out is empty.
+fn kind_of(config: &Value) -> GroupVersionKind {
+    let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
+    let version = GroupVersion::parse(text("apiVersion")).unwrap_or_default();
+    GroupVersionKind::new(version.group, version.version, text("kind"))
+}
+
+/// As Go prints it: the core group keeps its slash.
+fn show_kind(gvk: &GroupVersionKind) -> String {
+    format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind)
+}
+
+fn attempt(
+    subject: &Subject<'_>,
+    live: &Value,
+    config: &Value,
+    mut owners: Vec<Entry>,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Result<(Value, Vec<Entry>), ApplyError> {
+    let (shapes, root) = (subject.ty.shapes(), subject.ty.root());
+    if config.pointer("/metadata/managedFields").is_some_and(|list| !list.is_null()) {
+        return Err(ApplyError::Malformed("metadata.managedFields must be nil".to_owned()));
+    }
+    let text = |path: &str| config.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let named = format!("{}/{}; {}", text("/metadata/namespace"), text("/metadata/name"), show_kind(subject.gvk));
+    check(shapes, root, config)
+        .map_err(|error| ApplyError::Unmapped(format!("failed to create typed patch object ({named}): {error}")))?;
+
+    let filter = Filter::of(subject.gvk, writer.subresource, subject.custom, subject.has_status);
+    let mut merged = merge(shapes, root, live, config);
+    let mut entry = writer.entry(subject, Operation::Apply, filter.apply(field_set(shapes, root, config)));
+    let last = owners.iter().position(|owner| owner.is_same_manager(&entry)).map(|at| owners.swap_remove(at));
+    owners.push(entry.clone());
+    if let Some(last) = &last
+        && !last.set.is_empty()
+        && last.api_version == entry.api_version
+    {
+        merged = prune(subject, merged, &last.set, &owners);
+    }
+
+    let changes = Changes::new(subject, live, &merged, &filter);
+    if !force {
+        let conflicts = conflicts(&changes, &owners, &entry);
+        if !conflicts.is_empty() {
+            return Err(ApplyError::Conflicts(conflicts));
+        }
+    }
+    take_over(&changes, &mut owners, Some(&entry));
+
+    entry.set = strip(entry.set);
+    // The time is that of the last write that changed something.
+    if super::element::equal(live, &merged) {
+        entry.time = last.and_then(|last| last.time);
+    }
+    owners.retain(|owner| !owner.is_same_manager(&entry));
+    if !entry.set.is_empty() {
+        owners.push(entry);
+    }
+    if subject.custom {
+        return Ok((merged, owners));
+    }
+    coerce(subject.ty, &mut merged, Words::Converter).map_err(|error| {
+        ApplyError::Unmapped(format!(
+            "failed to convert new object ({named}) to proper version: unable to convert unstructured object to {}: {error}",
+            show_kind(subject.gvk)
+        ))
+    })?;
+    decode::name(&mut merged, subject.gvk);
+    Ok((merged, owners))
+}
+
+/// Fields of other managers that would get another value.
+fn conflicts(changes: &Changes<'_>, owners: &[Entry], own: &Entry) -> Vec<Conflict> {
+    let mut others: Vec<&Entry> = owners.iter().filter(|owner| !owner.is_same_manager(own)).collect();
+    others.sort_by_key(|owner| owner.identity());
+    let mut conflicts = Vec::new();
+    for owner in others {
+        let Some(found) = changes.in_version(&owner.api_version) else { continue };
+        let taken = owner.set.intersection(&found.modified.union(&found.added));
+        let manager = describe(owner);
+        conflicts.extend(taken.paths().into_iter().map(|path| Conflict { manager: manager.clone(), path }));
+    }
+    conflicts
+}
+
+fn describe(owner: &Entry) -> String {
+    let mut text = machinery::go_text::quote(&owner.manager);
+    if !owner.subresource.is_empty() {
+        text.push_str(&format!(" with subresource {}", machinery::go_text::quote(&owner.subresource)));
+    }
+    if owner.operation == Operation::Update {
+        text.push_str(&format!(" using {}", owner.api_version));
+    }
+    text
+}
+
+/// Takes out what the manager applied before and does not apply now, unless somebody else owns it.
+fn prune(subject: &Subject<'_>, merged: Value, last: &Set, owners: &[Entry]) -> Value {
+    let (shapes, root) = (subject.ty.shapes(), subject.ty.root());
+    let named = |set: &Set| set.with_named_fields(shapes, Some(root));
+    let merged_set = named(&field_set(shapes, root, &merged));
+    let pruned = remove(shapes, root, &merged, &named(last));
+    // What others own, and what is applied now, comes back.
+    let owned = owners.iter().fold(Set::default(), |all, owner| all.union(&owner.set));
+    let pruned_set = named(&field_set(shapes, root, &pruned));
+    let pruned = remove(shapes, root, &merged, &merged_set.difference(&pruned_set.union(&named(&owned))));
+    // Only what this manager had itself may go.
+    let pruned_set = named(&field_set(shapes, root, &pruned));
+    let gone = merged_set.difference(&pruned_set).intersection(&named(last));
+    remove(shapes, root, &merged, &gone)
+}
+
+/// What an object stated in an older configuration and still has: the paths on which a conflict may be overruled.
+pub(super) fn still_as_stated(subject: &Subject<'_>, live: &Value, stated: &Value) -> Option<Set> {
+    let (shapes, root) = (subject.ty.shapes(), subject.ty.root());
+    check(shapes, root, stated).ok()?;
+    let found = compare(shapes, root, stated, live);
+    let set = field_set(shapes, root, stated);
+    Some(set.difference(&found.modified).difference(&found.added).difference(&found.removed))
+}

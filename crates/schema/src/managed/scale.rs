@@ -1,0 +1,113 @@
+//! Ownership through the scale subresource: the one field of a Scale is a field of its parent, under another path.
+//!
+//! A write to a Scale runs like any other, on a Scale whose managedFields come from [`of_parent`]; if it changed the number of
+//! replicas, the parent's managedFields are then those of [`to_parent`].
+
+use serde_json::Value;
+
+use super::element::Element;
+use super::entries::{self, Entry, Operation};
+use super::set::Set;
+use super::update::list;
+
+const SCALE_VERSION: &str = "autoscaling/v1";
+
+fn single(path: &[&str]) -> (Vec<Element>, Set) {
+    let path: Vec<Element> = path.iter().map(|name| Element::field(name)).collect();
+    let mut set = Set::default();
+    set.insert(&path);
+    (path, set)
+}
+
+/// The managedFields of a Scale: the managers of the parent that own its replicas, which stand at `path` (`spec`,
+/// `replicas`) in `version`.
+#[must_use]
+pub fn of_parent(parent: &Value, version: &str, path: &[&str]) -> Option<Value> {
+    let (path, _) = single(path);
+    let (_, replicas) = single(&["spec", "replicas"]);
+    let owners = entries::decode(list(parent)).ok()?;
+    let owners = owners.into_iter().filter(|owner| owner.api_version == version && owner.set.has(&path));
+    let owners = owners.map(|owner| Entry { api_version: SCALE_VERSION.to_owned(), set: replicas.clone(), ..owner });
+    entries::encode(owners.collect())
+}
+
+/// The managedFields of the parent after its replicas were written through `scale`. A manager that is new there has no time:
+/// so it is in the reference.
+#[must_use]
+pub fn to_parent(parent: &Value, scale: &Value, version: &str, path: &[&str]) -> Option<Value> {
+    let (path, set) = single(path);
+    let (replicas, _) = single(&["spec", "replicas"]);
+    let owners = entries::decode(list(parent)).unwrap_or_default();
+    let mut scalers = entries::decode(list(scale)).unwrap_or_default();
+    scalers.retain(|scaler| scaler.set.has(&replicas));
+    let is_same =
+        |a: &Entry, b: &Entry| a.manager == b.manager && a.operation == b.operation && a.subresource == b.subresource;
+    let mut kept = Vec::with_capacity(owners.len() + 1);
+    for mut owner in owners {
+        if owner.api_version == version && owner.set.has(&path) {
+            match scalers.iter().position(|scaler| is_same(scaler, &owner)) {
+                Some(at) => {
+                    scalers.swap_remove(at);
+                }
+                None => owner.set = owner.set.difference(&set),
+            }
+        }
+        if !owner.set.is_empty() {
+            kept.push(owner);
+        }
+    }
+    for scaler in scalers {
+        kept.push(Entry { api_version: version.to_owned(), time: None, set: set.clone(), ..scaler });
+    }
+    // Updates of one manager in two versions have become one.
+    let mut merged: Vec<Entry> = Vec::with_capacity(kept.len());
+    for entry in kept {
+        match merged.iter_mut().find(|other| other.is_same_manager(&entry)) {
+            Some(other) if other.operation == Operation::Update => other.set = other.set.union(&entry.set),
+            _ => merged.push(entry),
+        }
+    }
+    entries::encode(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, version: &str, subresource: &str, fields: Value) -> Value {
+        let mut entry = json!({"manager": manager, "operation": operation, "apiVersion": version,
+            "time": "2024-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields});
+        if !subresource.is_empty() {
+            entry["subresource"] = json!(subresource);
+        }
+        entry
+    }
+
+    #[test]
+    fn replicas_go_there_and_back() {
+        let both = json!({"f:spec": {"f:paused": {}, "f:replicas": {}}});
+        let parent = json!({"metadata": {"managedFields": [
+            entry("a", "Apply", "apps/v1", "", both), entry("b", "Update", "apps/v1", "", json!({"f:spec": {"f:paused": {}}}))]}});
+        let path = ["spec", "replicas"];
+        let list = of_parent(&parent, "apps/v1", &path).unwrap();
+        assert_eq!(list, json!([entry("a", "Apply", "autoscaling/v1", "", json!({"f:spec": {"f:replicas": {}}}))]));
+        // Another one takes the replicas over.
+        let scaled = entry("s", "Update", "autoscaling/v1", "scale", json!({"f:spec": {"f:replicas": {}}}));
+        let scale = json!({"metadata": {"managedFields": [scaled]}});
+        let list = to_parent(&parent, &scale, "apps/v1", &path).unwrap();
+        assert_eq!(list[0]["fieldsV1"], json!({"f:spec": {"f:paused": {}}}));
+        let scaler = list.as_array().unwrap().iter().find(|e| e["manager"] == "s").unwrap();
+        assert_eq!(scaler["apiVersion"], "apps/v1");
+        assert_eq!(scaler["subresource"], "scale");
+        assert!(scaler.get("time").is_none());
+        assert_eq!(list.as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn replicas_that_nobody_owns_stay_so() {
+        let parent = json!({"metadata": {"managedFields": [entry("a", "Apply", "apps/v1", "", json!({"f:spec": {"f:paused": {}}}))]}});
+        assert_eq!(of_parent(&parent, "apps/v1", &["spec", "replicas"]), None);
+    }
+}

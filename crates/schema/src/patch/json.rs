@@ -1,0 +1,220 @@
+//! RFC 6902: a list of operations, each on a path.
+//!
+//! The reference's library is more lenient than the standard, and clients see it: `replace` of a missing key adds it, indices
+//! count from the end when negative, a missing value is null, `copy` of a missing key copies null. No library of ours does
+//! that, hence this file.
+
+use serde_json::{Map, Value};
+
+use super::{PatchError, Patched, Target, word};
+use crate::decode;
+
+/// More operations than this are refused.
+const OPERATIONS_MAX: usize = 10_000;
+
+/// What `copy` may add up to.
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Applies the operations in order; the first that fails fails the patch.
+pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patched, PatchError> {
+    let is_strict = target.is_strict();
+    let refuse =
+        |error: String| PatchError::Malformed(if is_strict { format!("error decoding patch: {error}") } else { error });
+    let document = decode::json::parse(patch).map_err(refuse)?;
+    let operations = match document.value {
+        Value::Array(operations) => operations,
+        Value::Null => Vec::new(),
+        other => {
+            let name = if is_strict { "[]handlers.jsonPatchOp" } else { "jsonpatch.Patch" };
+            return Err(refuse(format!("json: cannot unmarshal {} into Go value of type {name}", word(&other))));
+        }
+    };
+    let complaints =
+        if is_strict { check(&operations, patch, document.has_duplicates).map_err(refuse)? } else { Vec::new() };
+    if operations.len() > OPERATIONS_MAX {
+        return Err(PatchError::TooLarge(format!(
+            "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
+            operations.len()
+        )));
+    }
+    let mut root = current.clone();
+    if let Value::Object(map) = &mut root {
+        map.sort_keys();
+    }
+    let mut copied = 0;
+    for operation in &operations {
+        let Value::Object(operation) = operation else { continue };
+        run(&mut root, operation, &mut copied).ok_or(PatchError::Unprocessable)?;
+    }
+    target.decode(root, complaints)
+}
+
+/// What strict decoding of the operations says.
+fn check(operations: &[Value], patch: &[u8], has_duplicates: bool) -> Result<Vec<String>, String> {
+    let mut complaints = Vec::new();
+    if has_duplicates {
+        let inside = decode::json::duplicates(patch);
+        complaints.extend(inside.iter().map(|path| format!("json patch duplicate field {path:?}")));
+    }
+    for (at, operation) in operations.iter().enumerate() {
+        match operation {
+            Value::Object(operation) => {
+                for (key, value) in operation {
+                    match (key.as_str(), value) {
+                        ("value", _) | ("op" | "path" | "from", Value::String(_) | Value::Null) => {}
+                        ("op" | "path" | "from", other) => {
+                            return Err(format!(
+                                "json: cannot unmarshal {} into Go struct field jsonPatchOp.{key} of type string",
+                                word(other)
+                            ));
+                        }
+                        _ => complaints.push(format!("json patch unknown field {:?}", format!("[{at}].{key}"))),
+                    }
+                }
+            }
+            Value::Null => {}
+            other => {
+                return Err(format!(
+                    "json: cannot unmarshal {} into Go value of type handlers.jsonPatchOp",
+                    word(other)
+                ));
+            }
+        }
+    }
+    Ok(complaints)
+}
+
+/// Does one operation. None: it does not apply; what exactly is wrong no client is told.
+fn run(root: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Option<()> {
+    let text = |key: &str| operation.get(key).and_then(Value::as_str);
+    let value = || operation.get("value").cloned().unwrap_or(Value::Null);
+    match text("op")? {
+        "add" => {
+            let (place, key) = find(root, text("path")?)?;
+            add(place, &key, value())
+        }
+        "remove" => {
+            let (place, key) = find(root, text("path")?)?;
+            remove(place, &key).map(|_| ())
+        }
+        "replace" => {
+            let path = text("path")?;
+            if path.is_empty() {
+                let value = value();
+                *root = (value.is_object() || value.is_array()).then_some(value)?;
+                return Some(());
+            }
+            let (place, key) = find(root, path)?;
+            match place {
+                Value::Object(map) => {
+                    map.insert(key, value());
+                }
+                Value::Array(items) => {
+                    let at = index(&key, items.len())?;
+                    *items.get_mut(at)? = value();
+                }
+                _ => return None,
+            }
+            Some(())
+        }
+        "move" => {
+            let (place, key) = find(root, text("from")?)?;
+            let moved = remove(place, &key)?;
+            let (place, key) = find(root, text("path")?)?;
+            add(place, &key, moved)
+        }
+        "copy" => {
+            let (place, key) = find(root, text("from")?)?;
+            let copy = get(place, &key)?.clone();
+            *copied += if copy.is_null() { 0 } else { serde_json::to_vec(&copy).map_or(0, |bytes| bytes.len()) };
+            if *copied > COPIED_BYTES_MAX {
+                return None;
+            }
+            let (place, key) = find(root, text("path")?)?;
+            add(place, &key, copy)
+        }
+        "test" => {
+            let path = text("path")?;
+            let wanted = operation.get("value").unwrap_or(&Value::Null);
+            if path.is_empty() {
+                return (root == wanted).then_some(());
+            }
+            let (place, key) = find(root, path)?;
+            (get(place, &key)? == wanted).then_some(())
+        }
+        _ => None,
+    }
+}
+
+/// The container a path ends in, and the last key. Objects on the way are sorted, as the reference shows them.
+fn find<'v>(root: &'v mut Value, path: &str) -> Option<(&'v mut Value, String)> {
+    let mut parts = path.split('/');
+    // What stands before the first slash is ignored.
+    parts.next()?;
+    let mut parts: Vec<String> = parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
+    let last = parts.pop()?;
+    let mut place = root;
+    for part in parts {
+        place = match place {
+            Value::Object(map) => map.get_mut(&part)?,
+            Value::Array(items) => {
+                let at = index(&part, items.len())?;
+                items.get_mut(at)?
+            }
+            _ => return None,
+        };
+        match place {
+            Value::Object(map) => map.sort_keys(),
+            Value::Array(_) => {}
+            _ => return None,
+        }
+    }
+    Some((place, last))
+}
+
+/// An index of a list; negative ones count from the end.
+fn index(text: &str, length: usize) -> Option<usize> {
+    // Go reads a sign and leading zeros too.
+    let at: i64 = text.strip_prefix('+').unwrap_or(text).parse().ok()?;
+    let length = i64::try_from(length).ok()?;
+    let at = if at < 0 { at + length } else { at };
+    usize::try_from(at).ok()
+}
+
+fn get<'v>(place: &'v Value, key: &str) -> Option<&'v Value> {
+    match place {
+        Value::Object(map) => Some(map.get(key).unwrap_or(&Value::Null)),
+        Value::Array(items) => items.get(index(key, items.len())?),
+        _ => None,
+    }
+}
+
+fn add(place: &mut Value, key: &str, value: Value) -> Option<()> {
+    match place {
+        Value::Object(map) => {
+            map.insert(key.to_owned(), value);
+            map.sort_keys();
+        }
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => {
+            let at = index(key, items.len() + 1)?;
+            if at > items.len() {
+                return None;
+            }
+            items.insert(at, value);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn remove(place: &mut Value, key: &str) -> Option<Value> {
+    match place {
+        Value::Object(map) => map.shift_remove(key),
+        Value::Array(items) => {
+            let at = index(key, items.len())?;
+            (at < items.len()).then(|| items.remove(at))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,102 @@
+//! Patches other than apply: RFC 6902, RFC 7386, and strategic merge, with the outcomes of the reference.
+//!
+//! - [`json`]: a list of operations
+//! - [`merge`]: an object laid over another
+//! - [`strategic`]: the same, with lists merged by keys and directives
+//!
+//! Each gives the patched object in its normal form. Defaults, ownership and validation follow elsewhere.
+
+mod error;
+pub mod json;
+pub mod merge;
+pub mod strategic;
+
+pub use error::PatchError;
+
+use machinery::{GroupVersionKind, go_text};
+use serde_json::Value;
+
+use crate::decode::{self, FieldValidation};
+use crate::facts::{Type, Types};
+
+/// What is patched, and how strictly.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    pub ty: &'a Type,
+    pub gvk: &'a GroupVersionKind,
+    /// A custom kind's objects are not brought into the form of a struct.
+    pub custom: bool,
+    pub validation: FieldValidation,
+}
+
+/// A patched object.
+#[derive(Debug)]
+pub struct Patched {
+    pub value: Value,
+    /// Texts for `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+impl Target<'_> {
+    fn is_strict(&self) -> bool {
+        self.validation != FieldValidation::Ignore
+    }
+
+    /// Decodes the result of a JSON patch or a merge patch; `complaints` are about the keys of the patch itself.
+    fn decode(&self, mut value: Value, mut complaints: Vec<String>) -> Result<Patched, PatchError> {
+        if self.custom {
+            return self.finish(value, complaints, String::new);
+        }
+        let shown = |value: &Value| go_text::json(value);
+        let before = value.clone();
+        let invalid = |detail: String| PatchError::Invalid { value: shown(&before), detail };
+        let found = decode::kind_of(&value, self.gvk).map_err(|error| invalid(error.message()))?;
+        if found != *self.gvk {
+            // The reference decodes what the object claims to be before it finds that it is something else.
+            let refused = Types::get().kind(&found).and_then(|ty| decode::normalise(&ty, &mut value).err());
+            return Err(invalid(refused.unwrap_or_else(|| decode::not_that_kind(&found, self.gvk))));
+        }
+        let unknown = decode::normalise(self.ty, &mut value).map_err(invalid)?;
+        decode::name(&mut value, self.gvk);
+        if self.is_strict() {
+            complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+        }
+        self.finish(value, complaints, || shown(&before))
+    }
+
+    /// Warns of complaints, or refuses for them.
+    fn finish(
+        &self,
+        value: Value,
+        complaints: Vec<String>,
+        shown: impl FnOnce() -> String,
+    ) -> Result<Patched, PatchError> {
+        if self.validation == FieldValidation::Strict && !complaints.is_empty() {
+            let detail = format!("strict decoding error: {}", complaints.join(", "));
+            return Err(PatchError::Invalid { value: shown(), detail });
+        }
+        Ok(Patched { value, warnings: complaints })
+    }
+}
+
+/// Duplicate keys of a patch, as complaints.
+fn duplicates(patch: &[u8], has_some: bool) -> Vec<String> {
+    if !has_some {
+        return Vec::new();
+    }
+    decode::json::duplicates(patch).iter().map(|path| format!("duplicate field {path:?}")).collect()
+}
+
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

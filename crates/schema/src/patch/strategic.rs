@@ -1,0 +1,398 @@
+//! Strategic merge: a merge patch that knows the type. Lists merge by the key their field declares, and directives in
+//! the patch say what else to do: `$patch`, `$retainKeys`, `$setElementOrder/<field>`, `$deleteFromPrimitiveList/<field>`.
+
+pub(crate) mod go_value;
+mod order;
+
+use serde_json::{Map, Value};
+
+use super::{PatchError, Patched, Target, duplicates, word};
+use crate::decode;
+use crate::decode::coerce::{Words, coerce};
+use crate::facts::{Field, Form, NodeId, Shapes};
+use go_value::go_value;
+use order::{in_order, partition};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const SET_ORDER: &str = "$setElementOrder";
+const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList";
+
+type Object = Map<String, Value>;
+
+/// Merges `patch` into `current`. Not for custom kinds: their types declare no merge keys.
+pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patched, PatchError> {
+    let document = decode::json::parse(patch).map_err(PatchError::Malformed)?;
+    let mut overlay = match document.value {
+        Value::Object(overlay) => overlay,
+        Value::Null => Object::new(),
+        other => {
+            let word = word(&other);
+            return Err(PatchError::Malformed(format!(
+                "json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+            )));
+        }
+    };
+    let mut complaints = duplicates(patch, document.has_duplicates && target.is_strict());
+    let base = current.as_object().cloned().unwrap_or_default();
+    let shapes = target.ty.shapes();
+    let merged = Merge { shapes }.maps(base, &mut overlay, Some(target.ty.root()))?;
+    let mut value = Value::Object(merged);
+    let shown = || go_value(&Value::Object(overlay.clone()));
+    let findings = coerce(target.ty, &mut value, Words::Converter)
+        .map_err(|detail| PatchError::Invalid { value: shown(), detail })?;
+    decode::name(&mut value, target.gvk);
+    if target.is_strict() {
+        complaints.extend(findings.unknown.iter().map(|path| format!("unknown field {path:?}")));
+    }
+    target.finish(value, complaints, shown)
+}
+
+fn malformed(what: &str) -> PatchError {
+    PatchError::Malformed(format!("invalid patch format of {what}"))
+}
+
+fn unmapped(message: impl Into<String>) -> PatchError {
+    PatchError::Unmapped(message.into())
+}
+
+pub(super) fn no_merge_key(item: &Value, key: &str) -> PatchError {
+    unmapped(format!("map: {} does not contain declared merge key: {key}", go_value(item)))
+}
+
+/// What Go calls the type of a value that it was handed where it wanted another.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+fn wrong_type(wanted: &str, value: &Value) -> PatchError {
+    unmapped(format!("expected a {wanted}, but received a {}", go_type(value)))
+}
+
+fn as_list(value: &Value) -> Result<&Vec<Value>, PatchError> {
+    value.as_array().ok_or_else(|| wrong_type("[]interface {}", value))
+}
+
+/// What a value is among the sorts that merge differently.
+fn sort_of(value: &Value) -> u8 {
+    match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(number) if number.is_f64() => 2,
+        Value::Number(_) => 3,
+        Value::String(_) => 4,
+        Value::Array(_) => 5,
+        Value::Object(_) => 6,
+    }
+}
+
+/// How a field merges.
+struct Declared<'a> {
+    node: NodeId,
+    merges: bool,
+    replaces: bool,
+    key: Option<&'a str>,
+}
+
+struct Merge<'a> {
+    shapes: &'a Shapes,
+}
+
+impl<'a> Merge<'a> {
+    /// What the type declares about a field. `node` is none below free-form values.
+    fn field(&self, node: Option<NodeId>, name: &str) -> Result<Declared<'a>, PatchError> {
+        let Some(id) = node else {
+            return Err(unmapped("merging an object in json but data type is not struct, instead is: interface"));
+        };
+        let node = self.shapes.node(id);
+        let owner = node.name.rsplit('.').next().unwrap_or_default();
+        let missing = || unmapped(format!("unable to find api field in struct {owner} for the json field {name:?}"));
+        let object = match &node.form {
+            Form::Object(object) if object.rest.is_none() => object,
+            Form::Object(_) => {
+                return Err(unmapped("merging an object in json but data type is not struct, instead is: map"));
+            }
+            Form::List(_) => {
+                return Err(unmapped("merging an object in json but data type is not struct, instead is: slice"));
+            }
+            _ => return Err(missing()),
+        };
+        let folded = || object.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        let field: &Field = object.field(name).or_else(folded).ok_or_else(missing)?;
+        Ok(Declared {
+            node: field.node,
+            merges: field.strategy.merge,
+            replaces: field.strategy.replace,
+            key: field.strategy.merge_key.as_deref(),
+        })
+    }
+
+    /// As [`Merge::field`], for a field that must be a list; its node is that of the items.
+    fn list_field(&self, node: Option<NodeId>, name: &str) -> Result<Declared<'a>, PatchError> {
+        let declared = self.field(node, name)?;
+        match &self.shapes.node(declared.node).form {
+            Form::List(list) => Ok(Declared { node: list.item, ..declared }),
+            _ => Err(unmapped("expected slice or array type, but got: struct")),
+        }
+    }
+
+    /// Merges a patch into an object. Directives are taken out of the patch on the way.
+    fn maps(&self, mut base: Object, patch: &mut Object, node: Option<NodeId>) -> Result<Object, PatchError> {
+        if let Some(directive) = patch.get(DIRECTIVE) {
+            return match directive.as_str() {
+                Some("replace") => {
+                    patch.shift_remove(DIRECTIVE);
+                    Ok(patch.clone())
+                }
+                Some("delete") => Ok(Object::new()),
+                _ => Err(bad_directive(directive, patch)),
+            };
+        }
+        retain_keys(&mut base, patch)?;
+        self.set_orders(&mut base, patch, node)?;
+        let keys: Vec<String> = patch.keys().cloned().collect();
+        for key in keys {
+            let (name, is_deletion) = match key.strip_prefix(DELETE_PRIMITIVES) {
+                Some(rest) => (rest.strip_prefix('/').ok_or_else(|| malformed("primitive list"))?, true),
+                None => (key.as_str(), false),
+            };
+            let Some(value) = patch.get_mut(&key) else { continue };
+            if value.is_null() {
+                base.shift_remove(name);
+                continue;
+            }
+            let is_alike = base.get(name).is_some_and(|old| sort_of(old) == sort_of(value));
+            if !is_alike {
+                if !is_deletion {
+                    discard_nulls(value);
+                    put(&mut base, name, without_directives(value.clone()));
+                }
+                continue;
+            }
+            match value {
+                Value::Object(patch) => {
+                    let declared = self.field(node, name)?;
+                    let merged = if declared.replaces {
+                        patch.clone()
+                    } else {
+                        let Some(Value::Object(old)) = base.get_mut(name).map(Value::take) else { continue };
+                        self.maps(old, patch, Some(declared.node))?
+                    };
+                    base.insert(name.to_owned(), Value::Object(merged));
+                }
+                Value::Array(patch) => {
+                    let declared = self.list_field(node, name)?;
+                    let Some(Value::Array(old)) = base.get_mut(name).map(Value::take) else { continue };
+                    let merged = self.lists(old, patch, &declared, is_deletion)?;
+                    base.insert(name.to_owned(), Value::Array(merged));
+                }
+                value => put(&mut base, name, without_directives(value.clone())),
+            }
+        }
+        Ok(base)
+    }
+
+    /// `$setElementOrder/<field>`: merges the field's list and sorts it.
+    fn set_orders(&self, base: &mut Object, patch: &mut Object, node: Option<NodeId>) -> Result<(), PatchError> {
+        let keys: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
+        for key in keys {
+            let Some(wanted) = patch.shift_remove(&key) else { continue };
+            let wanted = as_list(&wanted)?;
+            let name = key.strip_prefix(SET_ORDER).and_then(|rest| rest.strip_prefix('/'));
+            let name = name.ok_or_else(|| malformed("setElementOrder list"))?;
+            let old = base.get(name).map(as_list).transpose()?.cloned();
+            let new = patch.get(name).map(as_list).transpose()?.cloned();
+            let declared = self.list_field(node, name)?;
+            order::check(new.as_deref().unwrap_or_default(), wanted, declared.key)?;
+            let merged = match (&old, &new) {
+                (None, None) => continue,
+                (Some(old), None) => old.clone(),
+                (None, Some(new)) => match without_directives(Value::Array(new.clone())) {
+                    Some(Value::Array(kept)) => kept,
+                    _ => continue,
+                },
+                (Some(old), Some(new)) => self.lists(old.clone(), &mut new.clone(), &declared, false)?,
+            };
+            let old = old.unwrap_or_default();
+            let new = new.unwrap_or_default();
+            let (listed, others) = partition(merged, wanted, declared.key)?;
+            let is_map = is_list_of_maps(&[&old, &new])?;
+            let sorted = in_order(listed, others, wanted, &old, declared.key.filter(|_| is_map))?;
+            base.insert(name.to_owned(), Value::Array(sorted));
+            patch.shift_remove(name);
+        }
+        Ok(())
+    }
+
+    fn lists(
+        &self,
+        old: Vec<Value>,
+        patch: &mut [Value],
+        declared: &Declared<'a>,
+        is_deletion: bool,
+    ) -> Result<Vec<Value>, PatchError> {
+        if !declared.merges && !is_deletion {
+            return Ok(patch.to_vec());
+        }
+        if old.is_empty() && patch.is_empty() {
+            return Ok(old);
+        }
+        if !is_list_of_maps(&[&old, patch])? {
+            if is_deletion {
+                return Ok(old.into_iter().filter(|item| !patch.contains(item)).collect());
+            }
+            let merged = without_duplicates(old.iter().chain(patch.iter()).cloned().collect());
+            let (patched, others) = partition(merged, patch, None)?;
+            return in_order(patched, others, patch, &old, None);
+        }
+        let Some(key) = declared.key else {
+            return Err(unmapped("cannot merge lists without merge key for struct"));
+        };
+        let (mut merged, mut patch) = special_items(old, patch, key)?;
+        let old = merged.clone();
+        for item in &mut patch {
+            let Value::Object(patch) = item else { continue };
+            let Some(value) = patch.get(key).cloned() else { return Err(no_merge_key(item, key)) };
+            let found = merged.iter_mut().find(|other| other.get(key) == Some(&value));
+            match found.map(Value::take) {
+                Some(Value::Object(old)) => {
+                    let at = merged.iter().position(Value::is_null);
+                    let new = Value::Object(self.maps(old, patch, Some(declared.node))?);
+                    match at {
+                        Some(at) => merged[at] = new,
+                        None => merged.push(new),
+                    }
+                }
+                _ => merged.push(item.clone()),
+            }
+        }
+        let (patched, others) = partition(merged, &patch, Some(key))?;
+        in_order(patched, others, &patch, &old, Some(key))
+    }
+}
+
+fn bad_directive(directive: &Value, map: &Object) -> PatchError {
+    let shown = match directive {
+        Value::String(text) => text.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Array(_) | Value::Object(_) => go_value(directive),
+        other => format!("%!s({}={})", go_type(other), go_value(other)),
+    };
+    unmapped(format!("unknown patch type: {shown} in map: {}", go_value(&Value::Object(map.clone()))))
+}
+
+/// `$retainKeys`: what is not listed goes; what is sent must be listed.
+fn retain_keys(base: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
+    let Some(retained) = patch.shift_remove(RETAIN_KEYS) else { return Ok(()) };
+    let Value::Array(retained) = retained else { return Err(malformed("retainKeys")) };
+    let is_listed = |key: &String| retained.iter().any(|listed| listed.as_str() == Some(key));
+    for (key, value) in patch.iter() {
+        if !value.is_null() && !key.starts_with(DELETE_PRIMITIVES) && !key.starts_with(SET_ORDER) && !is_listed(key) {
+            return Err(malformed("retainKeys"));
+        }
+    }
+    base.retain(|key, _| is_listed(key));
+    Ok(())
+}
+
+/// Does what items with a directive say; gives the list to merge into, and the patch without those items.
+fn special_items(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    let mut rest = Vec::with_capacity(patch.len());
+    let mut replaces = false;
+    for item in patch {
+        let Value::Object(map) = item else { continue };
+        let Some(directive) = map.get(DIRECTIVE) else {
+            rest.push(item.clone());
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let value = map.get(key).ok_or_else(|| no_merge_key(item, key))?;
+                old.retain(|other| other.get(key) != Some(value));
+            }
+            Some("replace") => replaces = true,
+            Some("merge") => return Err(unmapped("merging lists cannot yet be specified in the patch")),
+            _ => return Err(bad_directive(directive, map)),
+        }
+    }
+    if replaces {
+        return Ok((rest, Vec::new()));
+    }
+    Ok((old, rest))
+}
+
+/// Whether lists hold objects; their items must all be of one sort.
+fn is_list_of_maps(lists: &[&[Value]]) -> Result<bool, PatchError> {
+    let mut first = None;
+    for item in lists.iter().copied().flatten() {
+        match first {
+            None if item.is_array() => return Err(PatchError::Unprocessable),
+            None => first = Some(item),
+            Some(other) if sort_of(other) != sort_of(item) => {
+                let shown: Vec<String> = lists.iter().map(|list| go_value(&Value::Array(list.to_vec()))).collect();
+                return Err(unmapped(format!("list element types are not identical: [{}]", shown.join(" "))));
+            }
+            Some(_) => {}
+        }
+    }
+    first.map(Value::is_object).ok_or_else(|| unmapped("no elements in any of the given slices"))
+}
+
+fn put(base: &mut Object, name: &str, value: Option<Value>) {
+    match value {
+        Some(value) => {
+            base.insert(name.to_owned(), value);
+        }
+        None => {
+            base.shift_remove(name);
+        }
+    }
+}
+
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        _ => {}
+    }
+}
+
+/// Without objects that carry a directive; none if the value is one.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => None,
+        Value::Object(map) => Some(Value::Object(
+            map.into_iter().filter_map(|(key, value)| Some((key, without_directives(value)?))).collect(),
+        )),
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        other => Some(other),
+    }
+}
+
+/// Keeps the first of equal scalars; the last item takes the place of one that goes, as in the reference.
+fn without_duplicates(mut items: Vec<Value>) -> Vec<Value> {
+    let mut at = 0;
+    while at < items.len() {
+        let mut other = at + 1;
+        while other < items.len() {
+            if items[at] == items[other] {
+                items.swap_remove(other);
+            } else {
+                other += 1;
+            }
+        }
+        at += 1;
+    }
+    items
+}

@@ -1,0 +1,121 @@
+//! The order of a merged list: what the patch sent in the order of the patch, the rest where it was.
+
+use serde_json::Value;
+
+use super::super::PatchError;
+use super::go_value::go_value;
+use super::{DIRECTIVE, SET_ORDER, no_merge_key, unmapped, wrong_type};
+
+/// What identifies an item: its merge key, or itself.
+fn identity<'v>(item: &'v Value, key: Option<&str>) -> &'v Value {
+    const NONE: &Value = &Value::Null;
+    match key {
+        Some(key) => item.get(key).unwrap_or(NONE),
+        None => item,
+    }
+}
+
+fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
+    let wanted = identity(item, key);
+    list.iter().position(|other| identity(other, key) == wanted)
+}
+
+/// Splits a list into what is in `by` and what is not.
+pub(super) fn partition(
+    list: Vec<Value>,
+    by: &[Value],
+    key: Option<&str>,
+) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    let (mut inside, mut outside) = (Vec::with_capacity(list.len()), Vec::new());
+    for item in list {
+        let is_inside = match key {
+            None => by.contains(&item),
+            Some(key) => {
+                let Value::Object(map) = &item else { return Err(wrong_type("map[string]interface {}", &item)) };
+                let value = map.get(key).ok_or_else(|| no_merge_key(&item, key))?;
+                by.iter().any(|other| other.get(key) == Some(value))
+            }
+        };
+        if is_inside { inside.push(item) } else { outside.push(item) }
+    }
+    Ok((inside, outside))
+}
+
+/// Sorts `patched` as `patch_order` and `others` as `server_order` say, and merges the two.
+pub(super) fn in_order(
+    mut patched: Vec<Value>,
+    mut others: Vec<Value>,
+    patch_order: &[Value],
+    server_order: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, PatchError> {
+    if let Some(key) = key {
+        for item in patched.iter().chain(patch_order).chain(&others).chain(server_order) {
+            let Value::Object(map) = item else { return Err(wrong_type("map[string]interface {}", item)) };
+            if !map.contains_key(key) {
+                return Err(no_merge_key(item, key));
+            }
+        }
+    }
+    patched.sort_by_key(|item| position(patch_order, item, key).unwrap_or(usize::MAX));
+    others.sort_by_key(|item| position(server_order, item, key).unwrap_or(usize::MAX));
+    let mut merged = Vec::with_capacity(patched.len() + others.len());
+    let (mut patched, mut others) = (patched.into_iter().peekable(), others.into_iter().peekable());
+    loop {
+        let other_first = match (others.peek(), patched.peek()) {
+            (None, None) => return Ok(merged),
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(other), Some(patched)) => {
+                let places = (position(server_order, other, key), position(server_order, patched, key));
+                matches!(places, (Some(other), Some(patched)) if other < patched)
+            }
+        };
+        merged.extend(if other_first { others.next() } else { patched.next() });
+    }
+}
+
+/// The items of a patch must stand in the order that the patch itself asks for.
+pub(super) fn check(patch: &[Value], wanted: &[Value], key: Option<&str>) -> Result<(), PatchError> {
+    if patch.is_empty() || wanted.is_empty() {
+        return Ok(());
+    }
+    let mut items: Vec<&Value> = Vec::with_capacity(patch.len());
+    for item in patch {
+        if key.is_some() && !item.is_object() {
+            return Err(wrong_type("map[string]interface {}", item));
+        }
+        let is_deletion = key.is_some() && item.get(DIRECTIVE).and_then(Value::as_str) == Some("delete");
+        if !is_deletion {
+            items.push(item);
+        }
+    }
+    let (mut at, mut place) = (0, 0);
+    while at < items.len() && place < wanted.len() {
+        if items[at].get(DIRECTIVE).is_some() {
+            at += 1;
+            continue;
+        }
+        if let Some(key) = key {
+            for item in [items[at], &wanted[place]] {
+                let Value::Object(map) = item else { return Err(wrong_type("map[string]interface {}", item)) };
+                if !map.contains_key(key) {
+                    return Err(no_merge_key(item, key));
+                }
+            }
+        }
+        if identity(items[at], key) == identity(&wanted[place], key) {
+            at += 1;
+        }
+        place += 1;
+    }
+    if at < items.len() && place >= wanted.len() {
+        let list = |items: &[Value]| go_value(&Value::Array(items.to_vec()));
+        return Err(unmapped(format!(
+            "The order in patch list:\n{}\n doesn't match {SET_ORDER} list:\n{}\n",
+            list(patch),
+            list(wanted)
+        )));
+    }
+    Ok(())
+}
