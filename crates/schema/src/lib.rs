@@ -10,6 +10,7 @@
 //! - [`managed`]: who owns which field
 //! - [`patch`]: JSON patch, merge patch, strategic merge
 //! - [`strategy`]: what a kind does with an object on its way in
+//! - [`validation`]: what is wrong with one
 
 pub mod columns;
 pub mod decode;
@@ -21,5 +22,6 @@ pub mod kinds;
 pub mod managed;
 pub mod patch;
 pub mod strategy;
+pub mod validation;
 
 mod walk;

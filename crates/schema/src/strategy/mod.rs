@@ -39,6 +39,7 @@ pub fn prepare_for_create(kind: &Kind, object: &mut Value) {
     }
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("", "Pod") => pod::create(fields),
+        ("", "Service") => service::create(fields),
         ("apps", "DaemonSet") => workload::create_daemon_set(fields),
         ("batch", "Job") => workload::create_job(fields),
         (group, kind) => cluster::create(group, kind, fields),

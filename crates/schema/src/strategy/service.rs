@@ -1,10 +1,70 @@
-//! Services: fields that only some types have leave with the type, if their author did not touch them.
+//! Services: what the server allocated is kept when a client leaves it out, and fields that only some types have leave
+//! with the type, if their author did not touch them.
 
 use serde_json::{Value, json};
 
-use crate::walk::{Fields, Fill as _, Walk as _};
+use crate::walk::{Fields, Fill as _, Walk as _, is_empty};
+
+/// The two spellings of one address.
+pub(super) fn create(service: &mut Fields) {
+    let Some(spec) = service.child("spec") else { return };
+    let address = spec.word("clusterIP").to_owned();
+    if !address.is_empty() {
+        spec.fill_empty("clusterIPs", json!([address]));
+    }
+}
 
 pub(super) fn update(service: &mut Fields, old: &Value) {
+    keep_allocated(service, old.at("spec"));
+    leave_with_type(service, old);
+}
+
+fn keep_allocated(service: &mut Fields, stored: &Value) {
+    let Some(new) = service.get("spec").cloned() else { return };
+    let Some(spec) = service.child("spec") else { return };
+    if has_address(stored) && has_address(&new) {
+        if let address @ Value::String(_) = stored.at("clusterIP") {
+            spec.fill_empty("clusterIP", address.clone());
+        }
+        if spec.word("clusterIP") == stored.text("clusterIP") {
+            if let addresses @ Value::Array(_) = stored.at("clusterIPs") {
+                spec.fill_empty("clusterIPs", addresses.clone());
+            }
+        }
+    }
+    if has_node_ports(stored) && has_node_ports(&new) {
+        let wanted: Vec<i64> = new.list("ports").iter().filter_map(|port| port.int("nodePort")).collect();
+        for port in spec.items("ports") {
+            let same = |other: &&Value| {
+                other.text("protocol") == port.word("protocol")
+                    && other.int("port") == port.get("port").and_then(Value::as_i64)
+            };
+            let kept = stored.list("ports").iter().find(same).and_then(|other| other.int("nodePort"));
+            if let Some(kept) = kept.filter(|kept| !wanted.contains(kept)) {
+                port.fill_empty("nodePort", kept);
+            }
+        }
+    }
+    if has_health_check(stored) && has_health_check(&new) {
+        if let port @ Value::Number(_) = stored.at("healthCheckNodePort") {
+            spec.fill_empty("healthCheckNodePort", port.clone());
+        }
+    }
+    // A client that knows only one of the two spellings changes both.
+    let (address, addresses) = (spec.word("clusterIP").to_owned(), spec.get("clusterIPs").cloned().unwrap_or_default());
+    let (old_address, old_addresses) = (stored.text("clusterIP"), stored.at("clusterIPs"));
+    if address != old_address && &addresses == old_addresses && has_address(&new) {
+        if address.is_empty() {
+            spec.shift_remove("clusterIPs");
+        } else {
+            spec.insert("clusterIPs".into(), json!([address]));
+        }
+    } else if address == old_address && &addresses != old_addresses && is_empty(Some(&addresses)) {
+        spec.shift_remove("clusterIP");
+    }
+}
+
+fn leave_with_type(service: &mut Fields, old: &Value) {
     let Some(new) = service.get("spec").cloned() else { return };
     let stored = old.at("spec");
     let Some(spec) = service.child("spec") else { return };

@@ -1,0 +1,447 @@
+//! Webhook configurations, admission policies and their bindings. Expressions are checked for being there, not for meaning.
+
+use std::collections::HashSet;
+
+use machinery::field_error::{FieldError, Path};
+use machinery::{GroupVersion, names};
+use serde_json::Value;
+
+use super::Errors;
+use super::rules::{objections, one_of, optional_word, required, selector, word};
+use crate::walk::Walk as _;
+
+const SPEC: Path<'static> = Path::new("spec");
+
+pub(super) fn validate(kind: &str, object: &Value, errors: &mut Errors) {
+    match kind {
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => webhooks(object, errors),
+        "ValidatingAdmissionPolicy" => policy(object, true, errors),
+        "MutatingAdmissionPolicy" => policy(object, false, errors),
+        "ValidatingAdmissionPolicyBinding" => binding(object.at("spec"), true, errors),
+        "MutatingAdmissionPolicyBinding" => binding(object.at("spec"), false, errors),
+        _ => {}
+    }
+}
+
+fn webhooks(object: &Value, errors: &mut Errors) {
+    let list = Path::new("webhooks");
+    let mut taken = HashSet::new();
+    for (i, hook) in object.list("webhooks").iter().enumerate() {
+        let path = list.index(i);
+        webhook(hook, &path, errors);
+        review_versions(hook, &path.child("admissionReviewVersions"), errors);
+        let name = hook.text("name");
+        if !name.is_empty() && !taken.insert(name) {
+            errors.push(FieldError::duplicate(path.child("name"), name));
+        }
+    }
+}
+
+fn webhook(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
+    qualified_domain(hook.text("name"), &path.child("name"), errors);
+    let list = path.child("rules");
+    for (i, rule) in hook.list("rules").iter().enumerate() {
+        operations(rule, &list.index(i), errors);
+    }
+    optional_word(errors, &path.child("failurePolicy"), hook.at("failurePolicy"), &["Fail", "Ignore"]);
+    optional_word(errors, &path.child("matchPolicy"), hook.at("matchPolicy"), &["Equivalent", "Exact"]);
+    let effects = path.child("sideEffects");
+    if hook.has("sideEffects") {
+        word(errors, &effects, hook.text("sideEffects"), &["None", "NoneOnDryRun"]);
+    } else {
+        errors.push(FieldError::required(effects, "must specify one of None, NoneOnDryRun"));
+    }
+    if let Some(seconds) = hook.int("timeoutSeconds").filter(|seconds| !(1..=30).contains(seconds)) {
+        let why = "the timeout value must be between 1 and 30 seconds";
+        errors.push(FieldError::invalid(path.child("timeoutSeconds"), seconds, why));
+    }
+    selector(errors, &path.child("namespaceSelector"), hook.at("namespaceSelector"));
+    selector(errors, &path.child("objectSelector"), hook.at("objectSelector"));
+    optional_word(errors, &path.child("reinvocationPolicy"), hook.at("reinvocationPolicy"), &["IfNeeded", "Never"]);
+    client(hook.at("clientConfig"), &path.child("clientConfig"), errors);
+    conditions(hook, &path.child("matchConditions"), errors);
+}
+
+/// Where a webhook is called. CustomResourceDefinitions have the same for conversion.
+fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
+    match (client.at("url").as_str(), client.at("service")) {
+        (Some(url), Value::Null) => {
+            let path = path.child("url");
+            let Some(rest) = url.strip_prefix("https://") else {
+                let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+                let why = if scheme.is_empty() && !url.contains("//") {
+                    "url must be a valid URL: host must be specified; desired format: https://host[/path]".to_owned()
+                } else {
+                    "'https' is the only allowed URL scheme; desired format: https://host[/path]".to_owned()
+                };
+                errors.push(FieldError::invalid(path, if scheme.is_empty() { url } else { scheme }, why));
+                return;
+            };
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            if host.is_empty() {
+                let why = "host must be specified; desired format: https://host[/path]";
+                errors.push(FieldError::invalid(path, host, why));
+            }
+            if host.contains('@') {
+                let why = "user information is not permitted in the URL";
+                errors.push(FieldError::invalid(path, url, why));
+            }
+            for (mark, what) in [('#', "fragments"), ('?', "query parameters")] {
+                if let Some((_, part)) = rest.split_once(mark) {
+                    errors.push(FieldError::invalid(path, part, format!("{what} are not permitted in the URL")));
+                }
+            }
+        }
+        (None, service @ Value::Object(_)) => {
+            let path = path.child("service");
+            for (field, what) in [("name", "service name"), ("namespace", "service namespace")] {
+                if service.text(field).is_empty() {
+                    errors.push(FieldError::required(path.child(field), format!("{what} is required")));
+                }
+            }
+            let port = service.int("port").unwrap_or(443);
+            if !names::port_number(port).is_empty() {
+                let why = "port is not valid: must be between 1 and 65535, inclusive";
+                errors.push(FieldError::invalid(path.child("port"), port, why));
+            }
+            if let Some(target) = service.at("path").as_str()
+                && !target.is_empty()
+                && !target.starts_with('/')
+            {
+                errors.push(FieldError::invalid(path.child("path"), target, "must start with a '/'"));
+            }
+        }
+        _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
+    }
+}
+
+/// A domain of at least three segments.
+fn qualified_domain(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return required(errors, path);
+    }
+    let why = names::dns1123_subdomain(name);
+    if !why.is_empty() {
+        errors.push(FieldError::invalid(path, name, why.join(",")));
+    } else if name.split('.').count() < 3 {
+        let why = "should be a domain with at least three segments separated by dots";
+        errors.push(FieldError::invalid(path, name, why));
+    }
+}
+
+fn review_versions(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let versions = hook.list("admissionReviewVersions");
+    if versions.is_empty() {
+        errors.push(FieldError::required(path, "must specify one of v1, v1beta1"));
+        return;
+    }
+    let mut seen = HashSet::new();
+    for (i, version) in versions.iter().enumerate() {
+        let version = version.as_str().unwrap_or_default();
+        if !seen.insert(version) {
+            errors.push(FieldError::invalid(path.index(i), version, "duplicate version"));
+            continue;
+        }
+        objections(errors, &path.index(i), version, names::dns1035_label(version));
+    }
+    if !seen.contains("v1") && !seen.contains("v1beta1") {
+        let why = "must include at least one of v1, v1beta1";
+        errors.push(FieldError::invalid(path, hook.at("admissionReviewVersions"), why));
+    }
+}
+
+/// Which operations on which resources.
+fn operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (wanted, list) = (rule.list("operations"), path.child("operations"));
+    let any = |list: &[Value]| list.iter().any(|item| item == "*");
+    if wanted.is_empty() {
+        required(errors, &list);
+    }
+    if wanted.len() > 1 && any(wanted) {
+        let why = "if '*' is present, must not specify other operations";
+        errors.push(FieldError::invalid(&list, rule.at("operations"), why));
+    }
+    for (i, operation) in wanted.iter().enumerate() {
+        let operation = operation.as_str().unwrap_or_default();
+        word(errors, &list.index(i), operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
+    }
+    for (field, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
+        let (values, list) = (rule.list(field), path.child(field));
+        if values.is_empty() {
+            required(errors, &list);
+        }
+        if values.len() > 1 && any(values) {
+            let why = format!("if '*' is present, must not specify other {what}");
+            errors.push(FieldError::invalid(&list, rule.at(field), why));
+        }
+        for (i, _) in values.iter().enumerate().filter(|(_, value)| field == "apiVersions" && *value == "") {
+            required(errors, &list.index(i));
+        }
+    }
+    resources(rule, &path.child("resources"), errors);
+    optional_word(errors, &path.child("scope"), rule.at("scope"), &["*", "Cluster", "Namespaced"]);
+}
+
+fn resources(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let resources: Vec<&str> = rule.list("resources").iter().map(|r| r.as_str().unwrap_or_default()).collect();
+    if resources.is_empty() {
+        required(errors, path);
+    }
+    let (mut whole, mut everywhere) = (HashSet::new(), HashSet::new());
+    let mut plain = false;
+    for (i, resource) in resources.iter().enumerate() {
+        if resource.is_empty() {
+            required(errors, &path.index(i));
+            continue;
+        }
+        let Some((name, sub)) = resource.split_once('/') else {
+            plain = *resource != "*";
+            continue;
+        };
+        if whole.contains(name) {
+            let why = format!("if '{name}/*' is present, must not specify {resource}");
+            errors.push(FieldError::invalid(path.index(i), *resource, why));
+        }
+        if everywhere.contains(sub) {
+            let why = format!("if '*/{sub}' is present, must not specify {resource}");
+            errors.push(FieldError::invalid(path.index(i), *resource, why));
+        }
+        if sub == "*" {
+            whole.insert(name);
+        }
+        if name == "*" {
+            everywhere.insert(sub);
+        }
+    }
+    if resources.len() > 1 && resources.contains(&"*/*") {
+        let why = "if '*/*' is present, must not specify other resources";
+        errors.push(FieldError::invalid(path, rule.at("resources"), why));
+    }
+    if plain && resources.contains(&"*") {
+        let why = "if '*' is present, must not specify other resources without subresources";
+        errors.push(FieldError::invalid(path, rule.at("resources"), why));
+    }
+}
+
+fn conditions(holder: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let conditions = holder.list("matchConditions");
+    if conditions.len() > 64 {
+        errors.push(FieldError::too_many(path, conditions.len(), 64));
+    }
+    let mut taken = HashSet::new();
+    for (i, condition) in conditions.iter().enumerate() {
+        let path = path.index(i);
+        if condition.text("expression").trim().is_empty() {
+            required(errors, &path.child("expression"));
+        }
+        let name = condition.text("name");
+        if name.is_empty() {
+            required(errors, &path.child("name"));
+        } else {
+            objections(errors, &path.child("name"), name, names::qualified_name(name));
+            if !taken.insert(name) {
+                errors.push(FieldError::duplicate(path.child("name"), name));
+            }
+        }
+    }
+}
+
+fn policy(object: &Value, validating: bool, errors: &mut Errors) {
+    let spec = object.at("spec");
+    one_of(errors, &SPEC.child("failurePolicy"), spec.text("failurePolicy"), &["Fail", "Ignore"]);
+    if spec.has("paramKind") {
+        parameter_kind(spec.at("paramKind"), &SPEC.child("paramKind"), errors);
+    }
+    let (constraints, path) = (spec.at("matchConstraints"), SPEC.child("matchConstraints"));
+    if constraints.is_object() {
+        match_resources(constraints, &path, errors);
+        if constraints.list("resourceRules").is_empty() {
+            required(errors, &path.child("resourceRules"));
+        }
+    } else {
+        required(errors, &path);
+    }
+    conditions(spec, &SPEC.child("matchConditions"), errors);
+    let list = SPEC.child("variables");
+    for (i, variable) in spec.list("variables").iter().enumerate() {
+        let path = list.index(i);
+        let name = variable.text("name");
+        if name.trim().is_empty() {
+            errors.push(FieldError::required(path.child("name"), "name is not specified"));
+        } else if !is_identifier(name) {
+            errors.push(FieldError::invalid(path.child("name"), name, "must be a valid CEL identifier"));
+        }
+        if variable.text("expression").trim().is_empty() {
+            errors.push(FieldError::required(path.child("expression"), "expression is not specified"));
+        }
+    }
+    if validating {
+        validations(object, errors);
+    } else if spec.list("mutations").is_empty() {
+        errors.push(FieldError::required(SPEC.child("mutations"), "mutations must contain at least one item"));
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn validations(object: &Value, errors: &mut Errors) {
+    let spec = object.at("spec");
+    let (rules, annotations) = (spec.list("validations"), spec.list("auditAnnotations"));
+    if rules.is_empty() && annotations.is_empty() {
+        let why = "validations or auditAnnotations must contain at least one item";
+        errors.push(FieldError::required(SPEC.child("validations"), why));
+        errors.push(FieldError::required(SPEC.child("auditAnnotations"), why));
+    }
+    let list = SPEC.child("validations");
+    for (i, rule) in rules.iter().enumerate() {
+        let path = list.index(i);
+        if rule.text("expression").trim().is_empty() {
+            errors.push(FieldError::required(path.child("expression"), "expression is not specified"));
+        }
+        let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+        // The list in the message leaves one out that is accepted.
+        if let Some(reason) = rule.at("reason").as_str().filter(|reason| *reason != "Unauthorized") {
+            word(errors, &path.child("reason"), reason, &reasons);
+        }
+    }
+    let list = SPEC.child("auditAnnotations");
+    let mut taken = HashSet::new();
+    for (i, annotation) in annotations.iter().enumerate() {
+        let path = list.index(i);
+        let key = annotation.text("key");
+        if object.text("metadata.name").is_empty() {
+            errors.push(FieldError::invalid(path.child("key"), key, "requires metadata.name be non-empty"));
+        } else {
+            let whole = format!("{}/{key}", object.text("metadata.name"));
+            objections(errors, &path.child("key"), &whole, names::qualified_name(&whole));
+        }
+        if annotation.text("valueExpression").trim().is_empty() {
+            errors.push(FieldError::required(path.child("valueExpression"), "valueExpression is not specified"));
+        }
+        if !taken.insert(key) {
+            errors.push(FieldError::duplicate(path.child("key"), key));
+        }
+    }
+}
+
+fn parameter_kind(kind: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let version = kind.text("apiVersion");
+    let version_path = path.child("apiVersion");
+    if version.is_empty() {
+        required(errors, &version_path);
+    } else {
+        match GroupVersion::parse(version) {
+            None => {
+                let why = format!("unexpected GroupVersion string: {version}");
+                errors.push(FieldError::invalid(version_path, version, why));
+            }
+            Some(parsed) => {
+                if !parsed.group.is_empty() {
+                    objections(errors, &version_path, &parsed.group, names::dns1123_subdomain(&parsed.group));
+                }
+                if parsed.version.is_empty() {
+                    errors.push(FieldError::invalid(version_path, version, "version must be specified"));
+                } else {
+                    objections(errors, &version_path, &parsed.version, names::dns1035_label(&parsed.version));
+                }
+            }
+        }
+    }
+    let name = kind.text("kind");
+    if name.is_empty() {
+        return required(errors, &path.child("kind"));
+    }
+    let why = names::dns1035_label(&name.to_lowercase());
+    if !why.is_empty() {
+        let why = format!("may have mixed case, but should otherwise match: {}", why.join(","));
+        errors.push(FieldError::invalid(path.child("kind"), name, why));
+    }
+}
+
+fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
+    one_of(errors, &path.child("matchPolicy"), resources.text("matchPolicy"), &["Equivalent", "Exact"]);
+    for field in ["namespaceSelector", "objectSelector"] {
+        if resources.has(field) {
+            selector(errors, &path.child(field), resources.at(field));
+        } else {
+            required(errors, &path.child(field));
+        }
+    }
+    for field in ["resourceRules", "excludeResourceRules"] {
+        let list = path.child(field);
+        for (i, rule) in resources.list(field).iter().enumerate() {
+            let path = list.index(i);
+            let names_path = path.child("resourceNames");
+            let mut taken = HashSet::new();
+            for (j, name) in rule.list("resourceNames").iter().enumerate() {
+                let name = name.as_str().unwrap_or_default();
+                objections(errors, &names_path.index(j), name, names::path_segment(name));
+                if !taken.insert(name) {
+                    errors.push(FieldError::duplicate(names_path.index(j), name));
+                }
+            }
+            operations(rule, &path, errors);
+        }
+    }
+}
+
+fn binding(spec: &Value, validating: bool, errors: &mut Errors) {
+    let (name, path) = (spec.text("policyName"), SPEC.child("policyName"));
+    if name.is_empty() {
+        required(errors, &path);
+    } else {
+        objections(errors, &path, name, names::dns1123_subdomain(name));
+    }
+    if spec.has("paramRef") {
+        parameter(spec.at("paramRef"), &SPEC.child("paramRef"), errors);
+    }
+    if spec.has("matchResources") {
+        match_resources(spec.at("matchResources"), &SPEC.child("matchResources"), errors);
+    }
+    if !validating {
+        return;
+    }
+    let (actions, path) = (spec.list("validationActions"), SPEC.child("validationActions"));
+    let mut seen = HashSet::new();
+    for (i, action) in actions.iter().enumerate() {
+        let action = action.as_str().unwrap_or_default();
+        word(errors, &path.index(i), action, &["Audit", "Deny", "Warn"]);
+        if !seen.insert(action) {
+            errors.push(FieldError::duplicate(path.index(i), action));
+        }
+    }
+    if seen.contains("Deny") && seen.contains("Warn") {
+        let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
+            response and headers serves no purpose)";
+        errors.push(FieldError::invalid(path, spec.at("validationActions"), why));
+    }
+    if actions.is_empty() {
+        errors.push(FieldError::required(path, "at least one validation action is required"));
+    }
+}
+
+fn parameter(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (name, by_selector) = (reference.text("name"), reference.has("selector"));
+    match (name.is_empty(), by_selector) {
+        (false, true) => {
+            let why = "name and selector are mutually exclusive";
+            errors.push(FieldError::forbidden(path.child("name"), why));
+            errors.push(FieldError::forbidden(path.child("selector"), why));
+        }
+        (false, false) => objections(errors, &path.child("name"), name, names::path_segment(name)),
+        (true, true) => selector(errors, &path.child("selector"), reference.at("selector")),
+        (true, false) => {
+            errors.push(FieldError::required(path, "one of name or selector must be specified"));
+        }
+    }
+    let action = path.child("parameterNotFoundAction");
+    if reference.has("parameterNotFoundAction") {
+        word(errors, &action, reference.text("parameterNotFoundAction"), &["Allow", "Deny"]);
+    } else {
+        required(errors, &action);
+    }
+}

@@ -1,0 +1,466 @@
+//! Certificates, flow control, leases, priorities, runtime classes, events of their own group, API services.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::names;
+use serde_json::{Value, json};
+
+use super::core::{EventFields, any_event};
+use super::rules::{immutable, named, not_negative, objections, one_of, optional, required, same, word};
+use super::{Errors, pod};
+use crate::walk::Walk as _;
+
+const SPEC: Path<'static> = Path::new("spec");
+
+pub(super) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    match (group, kind) {
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificate(object, errors),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => flow_schema(object, errors),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => priority_level(object, errors),
+        ("coordination.k8s.io", "Lease") => {
+            let spec = object.at("spec");
+            if let Some(seconds) = spec.int("leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
+                errors.push(FieldError::invalid(SPEC.child("leaseDurationSeconds"), seconds, "must be greater than 0"));
+            }
+            not_negative(errors, &SPEC.child("leaseTransitions"), spec.int("leaseTransitions"));
+        }
+        ("scheduling.k8s.io", "PriorityClass") => priority_class(object, old, errors),
+        ("node.k8s.io", "RuntimeClass") => runtime_class(object, old, errors),
+        ("events.k8s.io", "Event") => event(object, old, errors),
+        ("apiregistration.k8s.io", "APIService") if old.is_none() => api_service(object, errors),
+        _ => {}
+    }
+}
+
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+fn certificate(object: &Value, errors: &mut Errors) {
+    let spec = object.at("spec");
+    let request = spec.text("request");
+    if !is_pem(request, "CERTIFICATE REQUEST") {
+        let shown = if request.is_empty() { Value::Null } else { request.into() };
+        let why = "PEM block type must be CERTIFICATE REQUEST";
+        errors.push(FieldError::invalid(SPEC.child("request"), shown, why));
+    }
+    let (usages, list) = (spec.list("usages"), SPEC.child("usages"));
+    if usages.is_empty() {
+        required(errors, &list);
+    }
+    for (i, usage) in usages.iter().enumerate() {
+        word(errors, &list.index(i), usage.as_str().unwrap_or_default(), &USAGES);
+    }
+    let mut seen = HashSet::new();
+    for (i, usage) in usages.iter().enumerate() {
+        let usage = usage.as_str().unwrap_or_default();
+        if !seen.insert(usage) {
+            errors.push(FieldError::duplicate(list.index(i), usage));
+        }
+    }
+    signer(spec.text("signerName"), &SPEC.child("signerName"), errors);
+    if let Some(seconds) = spec.int("expirationSeconds").filter(|seconds| *seconds < 600) {
+        let why = "may not specify a duration less than 600 seconds (10 minutes)";
+        errors.push(FieldError::invalid(SPEC.child("expirationSeconds"), seconds, why));
+    }
+    certificate_conditions(object, errors);
+}
+
+fn signer(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return required(errors, path);
+    }
+    if name == "kubernetes.io/legacy-unknown" {
+        let why = "the legacy signerName is not allowed via this API version";
+        errors.push(FieldError::invalid(path, name, why));
+        return;
+    }
+    match name.split('/').collect::<Vec<_>>()[..] {
+        [domain, rest] if !rest.is_empty() => {
+            objections(errors, path, domain, names::dns1123_subdomain(domain));
+            for segment in rest.split('.') {
+                objections(errors, path, segment, names::dns1123_subdomain(segment));
+            }
+            if domain.split('.').count() < 2 {
+                let why = "should be a domain with at least two segments separated by dots";
+                errors.push(FieldError::invalid(path, domain, why));
+            }
+        }
+        _ => {
+            let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+            errors.push(FieldError::invalid(path, name, why));
+        }
+    }
+}
+
+/// Whether Base64 text holds a PEM block of a kind.
+fn is_pem(encoded: &str, kind: &str) -> bool {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    text.contains(&format!("-----BEGIN {kind}-----")) && text.contains(&format!("-----END {kind}-----"))
+}
+
+fn certificate_conditions(object: &Value, errors: &mut Errors) {
+    let list = Path::new("status.conditions");
+    let (mut approved, mut denied) = (false, false);
+    let mut seen = HashSet::new();
+    for (i, condition) in object.list("status.conditions").iter().enumerate() {
+        let path = list.index(i);
+        let kind = condition.text("type");
+        if kind.is_empty() {
+            required(errors, &path.child("type"));
+        }
+        let words: &[&str] = match kind {
+            "Approved" | "Denied" | "Failed" => &["True"],
+            _ => &["False", "True", "Unknown"],
+        };
+        one_of(errors, &path.child("status"), condition.text("status"), words);
+        approved |= kind == "Approved";
+        denied |= kind == "Denied";
+        if approved && denied && matches!(kind, "Approved" | "Denied") {
+            errors.push(FieldError::invalid(list, kind, "Approved and Denied conditions are mutually exclusive"));
+        }
+        if !seen.insert(kind) {
+            errors.push(FieldError::duplicate(path.child("type"), kind));
+        }
+    }
+}
+
+fn kept_conditions(new: &Value, old: &Value, errors: &mut Errors) {
+    let count = |of: &Value, kind: &str| of.list("status.conditions").iter().filter(|c| c.text("type") == kind).count();
+    for kind in ["Approved", "Denied", "Failed"] {
+        if count(new, kind) < count(old, kind) {
+            let why = format!("updates may not remove a condition of type {kind:?}");
+            errors.push(FieldError::forbidden("status.conditions", why));
+        }
+    }
+}
+
+/// A write to `/approval`.
+pub(super) fn certificate_approval(new: &Value, old: &Value, errors: &mut Errors) {
+    certificate(new, errors);
+    kept_conditions(new, old, errors);
+}
+
+/// A write to `/status`.
+pub(super) fn certificate_status(new: &Value, old: &Value, errors: &mut Errors) {
+    certificate(new, errors);
+    let (issued, before) = (new.text("status.certificate"), old.text("status.certificate"));
+    let path = Path::new("status.certificate");
+    if !issued.is_empty() && issued != before && !is_pem(issued, "CERTIFICATE") {
+        let why = "must contain at least one CERTIFICATE PEM block";
+        errors.push(FieldError::invalid(path, "<certificate data>", why));
+    }
+    kept_conditions(new, old, errors);
+    if issued != before && !before.is_empty() {
+        errors.push(FieldError::forbidden(path, "updates may not modify existing certificate content"));
+    }
+}
+
+fn flow_schema(object: &Value, errors: &mut Errors) {
+    let spec = object.at("spec");
+    let (precedence, path) = (spec.int("matchingPrecedence").unwrap_or(0), SPEC.child("matchingPrecedence"));
+    if precedence <= 0 {
+        errors.push(FieldError::invalid(path, precedence, "must be a positive value"));
+    }
+    if precedence > 10_000 {
+        errors.push(FieldError::invalid(path, precedence, "must not be greater than 10000"));
+    }
+    if precedence == 1 && object.text("metadata.name") != "exempt" {
+        let why = "only the schema named 'exempt' may have matchingPrecedence 1";
+        errors.push(FieldError::invalid(path, precedence, why));
+    }
+    if spec.has("distinguisherMethod") {
+        let kind = spec.text("distinguisherMethod.type");
+        if !matches!(kind, "ByNamespace" | "ByUser") {
+            let shown = BadValue::text(json!({"Type": kind}).to_string());
+            let path = SPEC.child("distinguisherMethod.type");
+            errors.push(FieldError::not_supported(path, shown, ["ByNamespace", "ByUser"]));
+        }
+    }
+    let (level, path) = (spec.text("priorityLevelConfiguration.name"), SPEC.child("priorityLevelConfiguration.name"));
+    if level.is_empty() {
+        errors.push(FieldError::required(path, "must reference a priority level"));
+    } else {
+        objections(errors, &path, level, names::dns1123_subdomain(level));
+    }
+    let list = SPEC.child("rules");
+    for (i, rule) in spec.list("rules").iter().enumerate() {
+        flow_rule(rule, &list.index(i), errors);
+    }
+}
+
+fn flow_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let list = path.child("subjects");
+    for (i, subject) in rule.list("subjects").iter().enumerate() {
+        flow_subject(subject, &list.index(i), errors);
+    }
+    if rule.list("subjects").is_empty() {
+        errors.push(FieldError::required(list, "subjects must contain at least one value"));
+    }
+    let (resources, urls) = (rule.list("resourceRules"), rule.list("nonResourceRules"));
+    if resources.is_empty() && urls.is_empty() {
+        let why = "at least one of resourceRules and nonResourceRules has to be non-empty";
+        errors.push(FieldError::required(path, why));
+    }
+    let list = path.child("resourceRules");
+    for (i, rule) in resources.iter().enumerate() {
+        let path = list.index(i);
+        verbs(rule, &path, errors);
+        for (field, what, plural) in [("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")]
+        {
+            let values = rule.list(field);
+            if values.is_empty() {
+                let why = format!("resource rules must supply at least one {what}");
+                errors.push(FieldError::required(path.child(field), why));
+            } else if values.len() > 1 && values.iter().any(|value| value == "*") {
+                let why = format!("if '*' is present, must not specify other {plural}");
+                errors.push(FieldError::invalid(path.child(field), rule.at(field), why));
+            }
+        }
+        if rule.list("namespaces").is_empty() && rule.flag("clusterScope") != Some(true) {
+            let why = "resource rules that are not cluster scoped must supply at least one namespace";
+            errors.push(FieldError::required(path.child("namespaces"), why));
+        }
+    }
+    let list = path.child("nonResourceRules");
+    for (i, rule) in urls.iter().enumerate() {
+        let path = list.index(i);
+        verbs(rule, &path, errors);
+        let (urls, list) = (rule.list("nonResourceURLs"), path.child("nonResourceURLs"));
+        if urls.is_empty() {
+            errors.push(FieldError::required(&list, "nonResourceURLs must contain at least one value"));
+        }
+        for (j, url) in urls.iter().enumerate() {
+            let url = url.as_str().unwrap_or_default();
+            if url != "*" && !url.starts_with('/') {
+                errors.push(FieldError::invalid(list.index(j), url, "must start with slash"));
+            }
+        }
+    }
+}
+
+fn verbs(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (verbs, path) = (rule.list("verbs"), path.child("verbs"));
+    if verbs.is_empty() {
+        errors.push(FieldError::required(path, "verbs must contain at least one value"));
+    } else if verbs.len() > 1 && verbs.iter().any(|verb| verb == "*") {
+        let why = "if '*' is present, must not specify other verbs";
+        errors.push(FieldError::invalid(path, rule.at("verbs"), why));
+    }
+}
+
+fn flow_subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let kind = subject.text("kind");
+    let own = match kind {
+        "User" => "user",
+        "Group" => "group",
+        "ServiceAccount" => "serviceAccount",
+        _ => return word(errors, &path.child("kind"), kind, &["Group", "ServiceAccount", "User"]),
+    };
+    if subject.has(own) {
+        let path = path.child(own);
+        if subject.at(own).text("name").is_empty() {
+            required(errors, &path.child("name"));
+        }
+        if own == "serviceAccount" && subject.at(own).text("namespace").is_empty() {
+            let why = "must specify namespace for service account";
+            errors.push(FieldError::required(path.child("namespace"), why));
+        }
+    } else {
+        let why = format!("{own} is required when subject kind is '{kind}'");
+        errors.push(FieldError::required(path.child(own), why));
+    }
+    for (field, kind) in [("user", "User"), ("group", "Group"), ("serviceAccount", "ServiceAccount")] {
+        if field != own && subject.has(field) {
+            let why = format!("{field} is forbidden when subject kind is not '{kind}'");
+            errors.push(FieldError::forbidden(path.child(field), why));
+        }
+    }
+}
+
+fn priority_level(object: &Value, errors: &mut Errors) {
+    let spec = object.at("spec");
+    let kind = spec.text("type");
+    if (object.text("metadata.name") == "exempt") != (kind == "Exempt") {
+        let why = "must be 'Exempt' if and only if `name` is 'exempt'";
+        errors.push(FieldError::invalid(SPEC.child("type"), kind, why));
+    }
+    match kind {
+        "Exempt" if spec.has("limited") => {
+            errors.push(FieldError::forbidden(SPEC.child("limited"), "must be nil if the type is not Limited"));
+        }
+        "Limited" => {
+            if spec.has("exempt") {
+                errors.push(FieldError::forbidden(SPEC.child("exempt"), "must be nil if the type is Limited"));
+            }
+            let (limited, path) = (spec.at("limited"), SPEC.child("limited"));
+            if !limited.is_object() {
+                errors.push(FieldError::required(path, "must not be empty when type is Limited"));
+                return;
+            }
+            not_negative(errors, &path.child("nominalConcurrencyShares"), limited.int("nominalConcurrencyShares"));
+            let (response, path) = (limited.at("limitResponse"), path.child("limitResponse"));
+            match (response.text("type"), response.has("queuing")) {
+                ("Reject", true) => {
+                    let why = "must be nil if limited.limitResponse.type is not Limited";
+                    errors.push(FieldError::forbidden(path.child("queuing"), why));
+                }
+                ("Queue", false) => {
+                    let why = "must not be empty if limited.limitResponse.type is Limited";
+                    errors.push(FieldError::required(path.child("queuing"), why));
+                }
+                ("Reject" | "Queue", _) => {}
+                ("", _) => required(errors, &path.child("type")),
+                (other, _) => word(errors, &path.child("type"), other, &["Queue", "Reject"]),
+            }
+        }
+        "Exempt" => {}
+        "" => required(errors, &SPEC.child("type")),
+        other => word(errors, &SPEC.child("type"), other, &["Exempt", "Limited"]),
+    }
+}
+
+fn priority_class(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let value = object.int("value").unwrap_or(0);
+    let policy = Path::new("preemptionPolicy");
+    if let Some(old) = old {
+        if value != old.int("value").unwrap_or(0) {
+            errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+        }
+        return immutable(errors, &policy, object.at("preemptionPolicy"), old.at("preemptionPolicy"));
+    }
+    let name = object.text("metadata.name");
+    if name.starts_with("system-") {
+        let known = match name {
+            "system-cluster-critical" => Some(2_000_000_000),
+            "system-node-critical" => Some(2_000_001_000),
+            _ => None,
+        };
+        let why = match known {
+            None => format!("{name} is not a known system priority class"),
+            Some(wanted) if wanted != value => {
+                format!("value of {name} PriorityClass must be {wanted}")
+            }
+            Some(_) if object.flag("globalDefault") == Some(true) => {
+                format!("globalDefault of {name} PriorityClass must be false")
+            }
+            Some(_) => String::new(),
+        };
+        if !why.is_empty() {
+            let why =
+                format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}");
+            errors.push(FieldError::forbidden("metadata.name", why));
+        }
+    } else if value > 1_000_000_000 {
+        let why = "maximum allowed value of a user defined priority is 1000000000";
+        errors.push(FieldError::forbidden("value", why));
+    }
+    if let Some(word) = object.at("preemptionPolicy").as_str() {
+        one_of(errors, &policy, word, &["PreemptLowerPriority", "Never"]);
+    }
+}
+
+fn runtime_class(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let path = Path::new("handler");
+    if let Some(old) = old {
+        return immutable(errors, &path, object.at("handler"), old.at("handler"));
+    }
+    named(errors, &path, object.text("handler"), names::dns1123_label);
+    pod::overhead(object.at("overhead.podFixed"), &Path::new("overhead"), errors);
+    let path = Path::new("scheduling");
+    super::rules::labels(errors, &path.child("nodeSelector"), object.at("scheduling.nodeSelector"));
+    pod::scheduling::tolerations(object.list("scheduling.tolerations"), &path.child("tolerations"), errors);
+}
+
+fn event(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let fields = EventFields { regarding: "regarding", message: "note", controller: "reportingController" };
+    any_event(object, fields, errors);
+    let mut series = |object: &Value| {
+        let series = object.at("series");
+        if series.is_object() {
+            if series.int("count").unwrap_or(0) < 2 {
+                errors.push(FieldError::invalid("series.count", "", "should be at least 2"));
+            }
+            if !series.has("lastObservedTime") {
+                required(errors, &Path::new("series.lastObservedTime"));
+            }
+        }
+    };
+    let Some(old) = old else {
+        series(object);
+        if !object.has("eventTime") {
+            required(errors, &Path::new("eventTime"));
+        }
+        let kind = object.text("type");
+        if !matches!(kind, "Normal" | "Warning") {
+            errors.push(FieldError::invalid("type", "", format!("has invalid value: {kind}")));
+        }
+        for (field, shown) in
+            [("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp")]
+        {
+            if object.has(field) {
+                errors.push(FieldError::invalid(shown, "", "needs to be unset"));
+            }
+        }
+        if object.int("deprecatedCount").unwrap_or(0) != 0 {
+            errors.push(FieldError::invalid("count", "", "needs to be unset"));
+        }
+        return;
+    };
+    if !same(object.at("series"), old.at("series")) {
+        series(object);
+    }
+    for (field, shown) in [
+        ("regarding", "involvedObject"),
+        ("reason", "reason"),
+        ("note", "message"),
+        ("deprecatedSource", "source"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingController", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ] {
+        immutable(errors, &Path::new(shown), object.at(field), old.at(field));
+    }
+}
+
+/// Named after the version and group it serves.
+fn api_service(object: &Value, errors: &mut Errors) {
+    let spec = object.at("spec");
+    let (group, version) = (spec.text("group"), spec.text("version"));
+    let wanted = if group.is_empty() { format!("{version}.") } else { format!("{version}.{group}") };
+    let name = object.text("metadata.name");
+    if !name.is_empty() && name != wanted {
+        let why = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
+        errors.push(FieldError::invalid("metadata.name", name, why));
+    }
+    optional(errors, &SPEC.child("group"), group, names::dns1123_subdomain);
+    named(errors, &SPEC.child("version"), version, names::dns1035_label);
+}

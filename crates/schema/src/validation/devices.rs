@@ -1,0 +1,179 @@
+//! Device classes, claims on devices, and slices of them. Expressions are checked for being there, not for meaning.
+
+use std::collections::HashSet;
+
+use machinery::field_error::{FieldError, Path};
+use machinery::names;
+use serde_json::Value;
+
+use super::rules::{immutable, named, objections, required, word};
+use super::{Errors, storage};
+use crate::walk::Walk as _;
+
+const SPEC: Path<'static> = Path::new("spec");
+
+pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    match (kind, old) {
+        ("ResourceClaim" | "ResourceClaimTemplate", Some(old)) => {
+            immutable(errors, &SPEC, object.at("spec"), old.at("spec"));
+        }
+        ("ResourceClaim", None) => claim(object.at("spec.devices"), &SPEC.child("devices"), errors),
+        ("ResourceClaimTemplate", None) => {
+            super::rules::template_meta(errors, &SPEC.child("metadata"), object.at("spec.metadata"));
+            claim(object.at("spec.spec.devices"), &SPEC.child("spec.devices"), errors);
+        }
+        ("DeviceClass", _) => {
+            selectors(object.list("spec.selectors"), &SPEC.child("selectors"), errors);
+        }
+        ("ResourceSlice", old) => slice(object, old, errors),
+        _ => {}
+    }
+}
+
+fn claim(devices: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let requests = devices.list("requests");
+    let list = path.child("requests");
+    let mut seen = HashSet::new();
+    for (i, request) in requests.iter().enumerate() {
+        let path = list.index(i);
+        let name = request.text("name");
+        named(errors, &path.child("name"), name, names::dns1123_label);
+        let alternatives = request.list("firstAvailable");
+        match (request.has("exactly"), alternatives.is_empty()) {
+            (false, true) => {
+                errors.push(FieldError::required(path, "exactly one of `exactly` or `firstAvailable` is required"));
+            }
+            (true, false) => {
+                let why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+                errors.push(FieldError::invalid(path, Value::Null, why));
+            }
+            (true, true) => device_request(request.at("exactly"), &path.child("exactly"), errors),
+            (false, false) => {
+                let list = path.child("firstAvailable");
+                for (j, alternative) in alternatives.iter().enumerate() {
+                    let path = list.index(j);
+                    named(errors, &path.child("name"), alternative.text("name"), names::dns1123_label);
+                    device_request(alternative, &path, errors);
+                }
+            }
+        }
+        if !name.is_empty() && !seen.insert(name) {
+            errors.push(FieldError::duplicate(path.child("name"), name));
+        }
+    }
+    let list = path.child("constraints");
+    for (i, constraint) in devices.list("constraints").iter().enumerate() {
+        let path = list.index(i);
+        request_names(constraint, requests, &path.child("requests"), errors);
+        let attribute = constraint.at("matchAttribute").as_str().or(constraint.at("distinctAttribute").as_str());
+        match attribute {
+            None => required(errors, &path.child("matchAttribute")),
+            Some(attribute) => {
+                let field = if constraint.has("matchAttribute") { "matchAttribute" } else { "distinctAttribute" };
+                qualified(attribute, &path.child(field), errors);
+            }
+        }
+    }
+    let list = path.child("config");
+    for (i, config) in devices.list("config").iter().enumerate() {
+        let path = list.index(i);
+        request_names(config, requests, &path.child("requests"), errors);
+        if config.has("opaque") {
+            storage::driver_name(config.text("opaque.driver"), &path.child("opaque.driver"), errors);
+        } else {
+            required(errors, &path.child("opaque"));
+        }
+    }
+}
+
+fn device_request(request: &Value, path: &Path<'_>, errors: &mut Errors) {
+    named(errors, &path.child("deviceClassName"), request.text("deviceClassName"), names::dns1123_subdomain);
+    selectors(request.list("selectors"), &path.child("selectors"), errors);
+    let (count, count_path) = (request.int("count").unwrap_or(0), path.child("count"));
+    match request.text("allocationMode") {
+        "All" if count != 0 => {
+            let why = "must not be specified when allocationMode is 'All'";
+            errors.push(FieldError::invalid(count_path, count, why));
+        }
+        "ExactCount" if count <= 0 => {
+            errors.push(FieldError::invalid(count_path, count, "must be greater than zero"));
+        }
+        "All" | "ExactCount" => {}
+        other => word(errors, &path.child("allocationMode"), other, &["All", "ExactCount"]),
+    }
+}
+
+fn selectors(selectors: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    if selectors.len() > 32 {
+        errors.push(FieldError::too_many(path, selectors.len(), 32));
+    }
+    for (i, selector) in selectors.iter().enumerate() {
+        let path = path.index(i);
+        if !selector.has("cel") {
+            required(errors, &path.child("cel"));
+        } else if selector.text("cel.expression").len() > 10 * 1024 {
+            errors.push(FieldError::too_long(path.child("cel.expression"), 10 * 1024));
+        }
+    }
+}
+
+/// Requests by name, or by name and alternative: `gpu`, `gpu/large`.
+fn request_names(holder: &Value, requests: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    const WHY: &str =
+        "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    for (i, reference) in holder.list("requests").iter().enumerate() {
+        let reference = reference.as_str().unwrap_or_default();
+        let (name, alternative) = reference.split_once('/').map_or((reference, None), |(n, a)| (n, Some(a)));
+        for segment in reference.split('/') {
+            objections(errors, &path.index(i), segment, names::dns1123_label(segment));
+        }
+        let known = requests.iter().any(|request| {
+            request.text("name") == name
+                && alternative.is_none_or(|alternative| {
+                    request.list("firstAvailable").iter().any(|other| other.text("name") == alternative)
+                })
+        });
+        if !known {
+            errors.push(FieldError::invalid(path.index(i), reference, WHY));
+        }
+    }
+}
+
+fn qualified(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    match name.split_once('/') {
+        None => {
+            let why = "a fully qualified name must be a domain and a name separated by a slash";
+            errors.push(FieldError::invalid(path, name, why));
+        }
+        Some((domain, rest)) => {
+            objections(errors, path, domain, names::dns1123_subdomain(domain));
+            if rest.is_empty() {
+                errors.push(FieldError::required(path, "the name must not be empty"));
+            }
+        }
+    }
+}
+
+fn slice(object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let spec = object.at("spec");
+    if let Some(old) = old.map(|old| old.at("spec")) {
+        for field in ["driver", "nodeName"] {
+            immutable(errors, &SPEC.child(field), spec.at(field), old.at(field));
+        }
+        immutable(errors, &SPEC.child("pool.name"), spec.at("pool.name"), old.at("pool.name"));
+    }
+    storage::driver_name(spec.text("driver"), &SPEC.child("driver"), errors);
+    let pool = SPEC.child("pool");
+    if spec.text("pool.name").is_empty() {
+        required(errors, &pool.child("name"));
+    }
+    let mut seen = HashSet::new();
+    let list = SPEC.child("devices");
+    for (i, device) in spec.list("devices").iter().enumerate() {
+        let (path, name) = (list.index(i), device.text("name"));
+        named(errors, &path.child("name"), name, names::dns1123_label);
+        if !name.is_empty() && !seen.insert(name) {
+            errors.push(FieldError::duplicate(path.child("name"), name));
+        }
+    }
+}
