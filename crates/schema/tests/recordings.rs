@@ -11,6 +11,8 @@ mod columns;
 mod decode;
 #[path = "recordings/discovery.rs"]
 mod discovery;
+#[path = "recordings/kinds.rs"]
+mod kinds;
 #[path = "recordings/writes.rs"]
 mod writes;
 

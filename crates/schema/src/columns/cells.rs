@@ -87,28 +87,9 @@ pub(super) fn since(time: &str, now: i64) -> String {
     }
 }
 
-/// A duration in one or two units, coarser the longer it is: `90s`, `5m30s`, `47h`, `3d4h`.
+/// A number of seconds as people say it.
 pub(super) fn duration(seconds: i64) -> String {
-    const MINUTE: i64 = 60;
-    const HOUR: i64 = 60 * MINUTE;
-    const DAY: i64 = 24 * HOUR;
-    const YEAR: i64 = 365 * DAY;
-    let two = |large: i64, unit: &str, small: i64, small_unit: &str| {
-        if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
-    };
-    match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        s if s < 2 * MINUTE => format!("{s}s"),
-        s if s < 10 * MINUTE => two(s / MINUTE, "m", s % MINUTE, "s"),
-        s if s < 3 * HOUR => format!("{}m", s / MINUTE),
-        s if s < 8 * HOUR => two(s / HOUR, "h", s % HOUR / MINUTE, "m"),
-        s if s < 48 * HOUR => format!("{}h", s / HOUR),
-        s if s < 8 * DAY => two(s / DAY, "d", s % DAY / HOUR, "h"),
-        s if s < 2 * YEAR => format!("{}d", s / DAY),
-        s if s < 8 * YEAR => two(s / YEAR, "y", s % YEAR / DAY, "d"),
-        s => format!("{}y", s / YEAR),
-    }
+    machinery::age::human(jiff::SignedDuration::from_secs(seconds))
 }
 
 /// `a=1,b=2`, by key.
@@ -164,28 +145,6 @@ pub(super) fn condition<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a V
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn durations_become_coarser() {
-        let hour = 3600;
-        for (seconds, text) in [
-            (-2, "<invalid>"),
-            (-1, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (330, "5m30s"),
-            (10 * 60, "10m"),
-            (3 * hour + 60, "3h1m"),
-            (8 * hour + 60, "8h"),
-            (47 * hour, "47h"),
-            (49 * hour, "2d1h"),
-            (8 * 24 * hour + hour, "8d"),
-            (2 * 365 * 24 * hour + 24 * hour, "2y1d"),
-            (9 * 365 * 24 * hour, "9y"),
-        ] {
-            assert_eq!(duration(seconds), text, "{seconds}");
-        }
-    }
 
     #[test]
     fn lists_are_cut() {

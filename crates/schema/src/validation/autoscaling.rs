@@ -1,11 +1,12 @@
 //! Autoscalers, in both versions.
 
 use machinery::field_error::{FieldError, Path};
+use machinery::quantity::Quantity;
 use machinery::{GroupVersion, names};
 use serde_json::Value;
 
 use super::Errors;
-use super::amount::{self, Amount};
+use super::amount;
 use super::rules::{named, not_negative, optional_word, selector, word};
 use crate::walk::Walk as _;
 
@@ -159,7 +160,7 @@ fn metric_target(target: &Value, path: &Path<'_>, errors: &mut Errors) {
     word(errors, &path.child("type"), kind, &["Utilization", "Value", "AverageValue"]);
     for field in ["value", "averageValue"] {
         let value = target.at(field);
-        if !value.is_null() && Amount::of(value) <= Amount::ZERO {
+        if !value.is_null() && amount::of(value) <= Quantity::default() {
             errors.push(FieldError::invalid(path.child(field), amount::text(value), "must be positive"));
         }
     }

@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashSet};
 use base64::Engine as _;
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::names;
+use machinery::quantity::{Notation, Quantity};
 use serde_json::{Value, json};
 
-use super::amount::{self, Amount};
+use super::amount;
 use super::rules::{annotation, objections, one_of, port_number, required, same};
 use super::{Errors, address, pod, service, storage, workload};
 use crate::walk::Walk as _;
@@ -355,7 +356,7 @@ fn limits_of(limit: &Value, name: &str, path: &Path<'_>, errors: &mut Errors) {
     let given = |field: &str| limit.map(field).and_then(|amounts| amounts.get(name));
     let mut not_more = |low: &str, low_word: &str, high: &str, high_word: &str, at: &str| {
         if let (Some(low), Some(high)) = (given(low), given(high))
-            && Amount::of(low) > Amount::of(high)
+            && amount::of(low) > amount::of(high)
         {
             let (low, high) = (amount::text(low), amount::text(high));
             let why = format!("{low_word} value {low} is greater than {high_word} value {high}");
@@ -370,7 +371,7 @@ fn limits_of(limit: &Value, name: &str, path: &Path<'_>, errors: &mut Errors) {
     not_more("min", "min", "default", "default", "default");
     not_more("default", "default", "max", "max", "default");
     if let Some(ratio) = given("maxLimitRequestRatio")
-        && Amount::parse("1").is_some_and(|one| Amount::of(ratio) < one)
+        && amount::of(ratio) < Quantity::new(1, Notation::Decimal)
     {
         let text = amount::text(ratio);
         let why = format!("ratio {text} is less than 1");
@@ -448,7 +449,7 @@ pub(super) fn quota_amounts(object: &Value, part: &str, errors: &mut Errors) {
             objections(errors, &path, name, why);
             amount::not_negative(errors, &path, value);
             let counted = name.starts_with("count/") || COUNTED.contains(&name.as_str());
-            if counted && !Amount::of(value).is_whole() {
+            if counted && !amount::of(value).is_integer() {
                 errors.push(FieldError::invalid(path, amount::text(value), "must be an integer"));
             }
         }

@@ -7,7 +7,7 @@ use machinery::names;
 use serde_json::{Value, json};
 
 use super::Errors;
-use super::amount::{self, Amount};
+use super::amount;
 use super::pod::scheduling::node_selector;
 use super::pod::volume::{secret_reference, shared_source};
 use super::rules::{
@@ -110,7 +110,7 @@ fn volume_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     for (name, value) in amounts.into_iter().flatten() {
         let path = capacity_path.key(name);
-        let whole = Amount::of(value).whole();
+        let whole = amount::of(value).value();
         if whole < 0 {
             errors.push(FieldError::invalid(path, whole, "must be a valid resource quantity"));
         }
@@ -224,8 +224,8 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
         errors.push(FieldError::forbidden(SPEC, why));
     }
-    let size = |of: &Value| Amount::of(of.at("resources.requests.storage"));
-    if size(spec) < size(stored) && size(spec) <= Amount::of(old.at("status.capacity.storage")) {
+    let size = |of: &Value| amount::of(of.at("resources.requests.storage"));
+    if size(spec) < size(stored) && size(spec) <= amount::of(old.at("status.capacity.storage")) {
         let path = SPEC.child("resources.requests.storage");
         errors.push(FieldError::forbidden(path, "field can not be less than status.capacity"));
     }
@@ -286,7 +286,7 @@ fn data_source(source: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn claim_status(object: &Value, errors: &mut Errors) {
     let path = Path::new("status.capacity");
     for (name, value) in object.map("status.capacity").into_iter().flatten() {
-        let whole = Amount::of(value).whole();
+        let whole = amount::of(value).value();
         if whole < 0 {
             errors.push(FieldError::invalid(path.key(name), whole, "must be a valid resource quantity"));
         }

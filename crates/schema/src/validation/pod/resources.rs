@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use machinery::field_error::{FieldError, Path};
 use machinery::names;
+use machinery::quantity::Quantity;
 use serde_json::Value;
 
 use super::super::Errors;
-use super::super::amount::{self, Amount};
+use super::super::amount;
 use super::super::rules::{named, objections, required, word};
 use super::Whole;
 use crate::walk::Walk as _;
@@ -104,14 +105,14 @@ fn pod_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
 /// An amount of a resource: never negative, whole where things are counted.
 pub(in super::super) fn quantity(name: &str, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     amount::not_negative(errors, path, value);
-    if is_counted(name) && !Amount::of(value).is_whole() {
+    if is_counted(name) && !amount::of(value).is_integer() {
         errors.push(FieldError::invalid(path, amount::text(value), "must be an integer"));
     }
 }
 
 fn huge_pages(name: &str, value: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let size = name.strip_prefix(HUGE).and_then(Amount::parse);
-    if size.is_none_or(|size| !Amount::of(value).is_multiple_of(size)) {
+    let size = name.strip_prefix(HUGE).and_then(|size| size.parse().ok());
+    if size.is_none_or(|size| !amount::is_multiple(&amount::of(value), &size)) {
         let text = amount::text(value);
         errors.push(FieldError::invalid(
             path,
@@ -146,7 +147,7 @@ pub(super) fn requirements(resources: &Value, claims: &[&str], whole_pod: bool, 
         quantity(name, value, &path, errors);
         match limits.and_then(|limits| limits.get(name)) {
             Some(limit) => {
-                let (asked, allowed) = (Amount::of(value), Amount::of(limit));
+                let (asked, allowed) = (amount::of(value), amount::of(limit));
                 let relation = if asked != allowed && !may_overcommit(name) {
                     "must be equal to"
                 } else if asked > allowed {
@@ -206,9 +207,9 @@ pub(super) fn pod_level(whole: &Whole<'_>, path: &Path<'_>, errors: &mut Errors)
     let requests = path.child("requests");
     for (name, value) in resources.map("requests").into_iter().flatten() {
         let containers = whole.spec.list("containers").iter();
-        let asked = containers.filter_map(|c| c.map("resources.requests")?.get(name)).map(Amount::of);
-        let asked = asked.fold(Amount::ZERO, std::ops::Add::add);
-        if asked > Amount::of(value) {
+        let asked = containers.filter_map(|c| c.map("resources.requests")?.get(name)).map(amount::of);
+        let asked = asked.fold(Quantity::default(), |sum, asked| sum.plus(&asked));
+        if asked > amount::of(value) {
             let why = "must be greater than or equal to aggregate container requests";
             errors.push(FieldError::invalid(requests.key(name), amount::text(value), why));
         }
@@ -217,7 +218,7 @@ pub(super) fn pod_level(whole: &Whole<'_>, path: &Path<'_>, errors: &mut Errors)
     for (i, container) in whole.spec.list("containers").iter().enumerate() {
         for (name, limit) in container.map("resources.limits").into_iter().flatten() {
             let Some(allowed) = resources.map("limits").and_then(|limits| limits.get(name)) else { continue };
-            if Amount::of(limit) > Amount::of(allowed) {
+            if amount::of(limit) > amount::of(allowed) {
                 let entry = list.index(i);
                 let entry = entry.key(name);
                 let why = format!("must be less than or equal to pod limits of {}", amount::text(allowed));

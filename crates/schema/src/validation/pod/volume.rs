@@ -7,7 +7,7 @@ use machinery::names;
 use serde_json::Value;
 
 use super::super::Errors;
-use super::super::amount::Amount;
+use super::super::amount;
 use super::super::rules::{
     descending, named, no_backsteps, objections, optional_word, required, template_meta, unreserved, word,
 };
@@ -96,7 +96,7 @@ fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
         found = true;
         match name {
             "emptyDir" => {
-                if Amount::of(source.at("sizeLimit")).is_negative() {
+                if amount::of(source.at("sizeLimit")).is_negative() {
                     let why = "SizeLimit field must be a valid resource quantity";
                     errors.push(FieldError::forbidden(path.child("sizeLimit"), why));
                 }
