@@ -22,28 +22,69 @@ fn create_from_a_file_and_from_stdin() {
     assert!(!names(&server).contains("three"), "a dry run leaves nothing");
 }
 
+/// One object of each of many kinds, with the fields it must have.
+///
+/// From a file, since kubectl's generators (`create configmap`, `create deployment`) send protobuf.
+const MANY: &str = r#"
+{apiVersion: v1, kind: Namespace, metadata: {name: team}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: red}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: key}, stringData: {a: b}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: limits}, spec: {hard: {pods: "3"}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: app}]}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: app, image: app}]}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+"#;
+
 #[test]
-fn create_by_generators() {
+fn create_objects_of_many_kinds() {
     let server = Server::start();
-    for (line, said) in [
-        ("create namespace team", "namespace/team created\n"),
-        ("create configmap settings --from-literal=colour=red", "configmap/settings created\n"),
-        ("create secret generic key --from-literal=a=b", "secret/key created\n"),
-        ("create serviceaccount robot", "serviceaccount/robot created\n"),
-        ("create deployment web --image=app --replicas=2", "deployment.apps/web created\n"),
-        ("create service clusterip web --tcp=80:8080", "service/web created\n"),
-        ("create job once --image=app", "job.batch/once created\n"),
-        ("create cronjob often --image=app '--schedule=*/5 * * * *'", "cronjob.batch/often created\n"),
-        ("create role reader --verb=get --resource=pods", "role.rbac.authorization.k8s.io/reader created\n"),
-        ("create quota limits --hard=pods=3", "resourcequota/limits created\n"),
-    ] {
-        assert_eq!(server.kubectl(line).ok(), said, "{line}");
-    }
+    let said = server.kubectl_with("create -f -", MANY).ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "namespace/team created",
+            "configmap/settings created",
+            "secret/key created",
+            "serviceaccount/robot created",
+            "service/web created",
+            "resourcequota/limits created",
+            "deployment.apps/web created",
+            "job.batch/once created",
+            "role.rbac.authorization.k8s.io/reader created",
+        ]
+    );
     assert_eq!(server.kubectl("get configmap settings -o 'jsonpath={.data.colour}'").ok(), "red");
-    assert_eq!(server.kubectl("get secret key -o 'jsonpath={.data.a}'").ok(), "Yg==");
+    assert_eq!(server.kubectl("get secret key -o 'jsonpath={.data.a} {.type}'").ok(), "Yg== Opaque");
     let deployments = server.kubectl("get deployments").ok();
     assert_eq!(rows(&deployments)[0], ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]);
     assert_eq!(rows(&deployments)[1][..4], ["web", "0/2", "0", "0"]);
+    let all = server.kubectl("get all -o name").ok();
+    for name in ["service/web", "deployment.apps/web", "job.batch/once"] {
+        assert!(all.lines().any(|line| line == name), "{name} is missing in\n{all}");
+    }
 }
 
 #[test]
@@ -111,7 +152,8 @@ fn delete_by_label_and_all() {
     let said = server.kubectl("delete pods -l app=web").ok();
     assert_eq!(said.lines().count(), 2, "{said}");
     assert_eq!(names(&server), "pod/four\npod/three\n");
-    server.kubectl("create configmap kept").ok();
+    let kept = "{apiVersion: v1, kind: ConfigMap, metadata: {name: kept}}";
+    server.kubectl_with("create -f -", kept).ok();
     server.kubectl("delete pods --all").ok();
     assert_eq!(names(&server), "");
     server.kubectl("get configmap kept").ok();
@@ -157,7 +199,8 @@ fn patch_with_json_and_merge() {
 #[test]
 fn replace_needs_the_current_version() {
     let server = Server::start();
-    server.kubectl("create configmap settings --from-literal=colour=red").ok();
+    let settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {colour: red}}";
+    server.kubectl_with("create -f -", settings).ok();
     let old = server.kubectl("get configmap settings -o yaml").ok();
     let said = server.kubectl_with("replace -f -", &old.replace("red", "green")).ok();
     assert_eq!(said, "configmap/settings replaced\n");
@@ -169,7 +212,7 @@ fn replace_needs_the_current_version() {
 #[test]
 fn scale_a_deployment() {
     let server = Server::start();
-    server.kubectl("create deployment web --image=app").ok();
+    server.kubectl_with("create -f -", MANY).ok();
     assert_eq!(server.kubectl("scale deployment web --replicas=5").ok(), "deployment.apps/web scaled\n");
     assert_eq!(server.kubectl("get deployment web -o 'jsonpath={.spec.replicas}'").ok(), "5");
 }
