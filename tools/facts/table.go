@@ -128,7 +128,11 @@ func (t *table) node(goType reflect.Type, ref schema.TypeRef) int {
 				}
 			}
 		}
-		return t.intern(fmt.Sprintf("L\t%s\t%d\t%s", goType, t.node(goType.Elem(), element), relation))
+		line := fmt.Sprintf("L\t%s\t%d\t%s", goType, t.node(goType.Elem(), element), relation)
+		if _, ok := reflect.Zero(goType).Interface().(interface{ Marshal() ([]byte, error) }); ok {
+			line += "\tw"
+		}
+		return t.intern(line)
 	case reflect.Map:
 		element := schema.TypeRef{}
 		relation := "g"

@@ -23,12 +23,16 @@ pub(crate) fn of_kind(
     validation: FieldValidation,
     ctx: &Context,
 ) -> Result<Value, Status> {
-    let ty = type_of(gvk)?;
     let media = match body.media {
         MediaType::Json => Media::Json,
         MediaType::Yaml => Media::Yaml,
-        MediaType::Protobuf => return Err(Status::unsupported_media_type(&machinery::media::PLAIN[..2])),
+        // Custom resources have no messages.
+        MediaType::Protobuf if Types::get().kind(gvk).is_none() => {
+            return Err(Status::unsupported_media_type(&machinery::media::PLAIN[..2]));
+        }
+        MediaType::Protobuf => Media::Protobuf,
     };
+    let ty = type_of(gvk)?;
     let decoded = schema::decode::decode(&ty, gvk, &body.bytes, media, strictness(validation))
         .map_err(|error| error.to_status(&gvk.kind, &body.bytes))?;
     for warning in decoded.warnings {

@@ -1,9 +1,9 @@
 //! Bodies that are read here and answered elsewhere: reviews, which say something about who asks and are never stored.
 
-use machinery::Status;
 use machinery::options::CreateOptions;
+use machinery::{GroupVersionKind, Status};
 use schema::managed::{Subject, Writer, track_update};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::body;
 use crate::meta;
@@ -34,4 +34,22 @@ impl Registry {
 /// YAML that is no object of a kind (options of a delete).
 pub fn yaml(text: &[u8]) -> Result<Value, Status> {
     schema::decode::yaml::parse(text).map(|document| document.value).map_err(Status::bad_request)
+}
+
+/// Options of a delete in protobuf. They may name any group: every group knows the same options.
+pub fn protobuf_options(body: &[u8]) -> Result<Value, Status> {
+    let gvk = GroupVersionKind::new("meta.k8s.io", "v1", "DeleteOptions");
+    let opened = schema::protobuf::open(body).map_err(Status::bad_request)?;
+    let mut options = match opened.kind {
+        "" | "DeleteOptions" => {
+            let ty = body::type_of(&gvk)?;
+            let mut options = schema::protobuf::read(&ty, opened.raw).map_err(Status::bad_request)?;
+            schema::decode::normalise(&ty, &mut options).map_err(Status::bad_request)?;
+            options
+        }
+        _ => json!({}),
+    };
+    options["kind"] = json!(opened.kind);
+    options["apiVersion"] = json!(opened.api_version);
+    Ok(options)
 }

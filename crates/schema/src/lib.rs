@@ -9,6 +9,7 @@
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 //! - [`managed`]: who owns which field
 //! - [`patch`]: JSON patch, merge patch, strategic merge
+//! - [`protobuf`]: objects in the binary form that Go programs prefer
 //! - [`strategy`]: what a kind does with an object on its way in
 //! - [`validation`]: what is wrong with one
 
@@ -21,6 +22,7 @@ pub mod kind;
 pub mod kinds;
 pub mod managed;
 pub mod patch;
+pub mod protobuf;
 pub mod strategy;
 pub mod validation;
 

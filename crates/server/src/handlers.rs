@@ -21,7 +21,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, header};
 use jiff::Timestamp;
-use machinery::media::MediaType;
 use machinery::query::Query;
 use machinery::{Status, media};
 use registry::{Body, Context, Form, ListView, Outcome, Shape, Target, UserInfo, View, Warnings};
@@ -162,9 +161,4 @@ impl Call<'_> {
         };
         Ok(reply::rendered(200, form.encoding, segments))
     }
-}
-
-/// Whether a request brought YAML; what else it may be was checked before.
-fn is_yaml(media: MediaType) -> bool {
-    media == MediaType::Yaml
 }

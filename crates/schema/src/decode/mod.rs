@@ -8,13 +8,14 @@ mod base64;
 pub(crate) mod coerce;
 pub mod json;
 mod quantity;
-mod time;
+pub(crate) mod time;
 pub mod yaml;
 
 use machinery::{GroupVersion, GroupVersionKind, Status};
 use serde_json::Value;
 
 use crate::facts::{Type, Types};
+use crate::protobuf;
 use coerce::Words;
 
 /// The form of a body.
@@ -22,6 +23,7 @@ use coerce::Words;
 pub enum Media {
     Json,
     Yaml,
+    Protobuf,
 }
 
 /// What to do about unknown and duplicate fields.
@@ -127,6 +129,7 @@ fn parse(body: &[u8], media: Media, wants_duplicates: bool) -> Result<Parsed, St
             let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
             Ok(Parsed { value: document.value, duplicates, yaml: false })
         }
+        Media::Protobuf => Err("protobuf is no text".to_owned()),
         Media::Yaml => {
             let mut document = yaml::parse(body)?;
             // The reference turns YAML into JSON first, which sorts it: what comes first is refused first.
@@ -146,6 +149,9 @@ pub fn decode(
     media: Media,
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
+    if media == Media::Protobuf {
+        return from_protobuf(ty, gvk, body);
+    }
     let strict = validation != FieldValidation::Ignore;
     let parsed = parse(body, media, strict).map_err(|message| DecodeError::Unrecognized { message })?;
     let mut value = parsed.value;
@@ -167,6 +173,20 @@ pub fn decode(
         warnings = complaints.into_iter().filter(|text| !text.contains('\n')).collect();
     }
     Ok(Decoded { value, warnings })
+}
+
+/// The kind stands outside of the message, and nothing in it can be unknown or twice.
+fn from_protobuf(ty: &Type, gvk: &GroupVersionKind, body: &[u8]) -> Result<Decoded, DecodeError> {
+    let opened = protobuf::open(body).map_err(|message| DecodeError::Unrecognized { message })?;
+    let found = kind_named(opened.api_version, opened.kind, gvk)?;
+    if found != *gvk {
+        return Err(other_kind(found, gvk));
+    }
+    let read =
+        protobuf::read(ty, opened.raw).and_then(|mut value| coerce::coerce(ty, &mut value, Words::Json).map(|_| value));
+    let mut value = read.map_err(|message| DecodeError::Malformed { found, message })?;
+    name(&mut value, gvk);
+    Ok(Decoded { value, warnings: Vec::new() })
 }
 
 /// Duplicate and unknown fields as one list, in the order of the document.
@@ -231,6 +251,11 @@ pub(crate) fn kind_of(value: &Value, gvk: &GroupVersionKind) -> Result<GroupVers
         }
     }
     let [api_version, kind] = texts;
+    kind_named(api_version, kind, gvk)
+}
+
+/// As [`kind_of`], of the names themselves.
+fn kind_named(api_version: &str, kind: &str, gvk: &GroupVersionKind) -> Result<GroupVersionKind, DecodeError> {
     let Some(version) = GroupVersion::parse(api_version) else {
         return Err(DecodeError::Unrecognized { message: format!("unexpected GroupVersion string: {api_version}") });
     };

@@ -23,6 +23,24 @@ pub(super) fn micros(text: &str) -> Result<Option<String>, String> {
     Ok(moment.map(|m| format!("{}.{:06}Z", date(m.seconds), m.nanos / 1000)))
 }
 
+/// Seconds since 1970 and nanoseconds of a time in either form; none if it is no time, or the zero time.
+pub(crate) fn parts(text: &str) -> Option<(i64, u32)> {
+    let moment = parse(text, RFC3339, false).ok()??;
+    Some((moment.seconds, moment.nanos))
+}
+
+/// The other way: whole seconds, or six digits when there are nanoseconds. None outside of the years that four digits write.
+pub(crate) fn written(seconds: i64, nanos: Option<i64>) -> Option<String> {
+    const SECOND: i64 = 1_000_000_000;
+    let seconds = seconds.checked_add(nanos.unwrap_or_default().div_euclid(SECOND))?;
+    let years = days_from_civil(0, 1, 1) * 86_400..days_from_civil(10_000, 1, 1) * 86_400;
+    let date = years.contains(&seconds).then(|| date(seconds))?;
+    Some(match nanos {
+        None => format!("{date}Z"),
+        Some(nanos) => format!("{date}.{:06}Z", nanos.rem_euclid(SECOND) / 1000),
+    })
+}
+
 struct Reader<'a> {
     whole: &'a str,
     rest: &'a str,

@@ -4,9 +4,11 @@
 //! kinds; a custom kind has a small graph of its own. Decoding, ownership and patches only ever see nodes.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+
+use crate::protobuf::Layout;
 
 /// The number of a node in its [`Shapes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +18,8 @@ pub struct NodeId(pub(crate) u32);
 #[derive(Debug, Default)]
 pub struct Shapes {
     pub(crate) nodes: Vec<Node>,
+    /// How the objects look in protobuf, by the number of their node; made when somebody first asks.
+    pub(crate) layouts: OnceLock<Vec<Layout>>,
 }
 
 /// One type, as it stands in one or more places.
@@ -68,6 +72,8 @@ pub enum Scalar {
 pub struct List {
     pub item: NodeId,
     pub listing: Listing,
+    /// In protobuf the list is a message with the items in it, not a repeated field.
+    pub wrapped: bool,
 }
 
 /// How a list merges.

@@ -110,7 +110,7 @@ impl Graph {
             }
             _ => Listing::Atomic,
         };
-        self.add(Form::List(List { item, listing }))
+        self.add(Form::List(List { item, listing, wrapped: false }))
     }
 
     /// Copies the type of `metadata` from the built-in kinds.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! S <name> <scalar>                        a scalar, or `raw` / `json`
-//! L <name> <item> a|s|m:<key>,<key>        a list: atomic, a set, a map by keys
+//! L <name> <item> a|s|m:<key>,<key> [w]    a list: atomic, a set, a map by keys; w: in protobuf a message of its own
 //! M <name> <value> a|g                     a map: atomic, granular
 //! O <name> a|g                             an object; its fields follow, each on a line that starts with a tab:
 //!   <name> <type> <flags> <number> <wire> <patch strategy> <merge key> <preset> <embedded structs>
@@ -44,7 +44,8 @@ pub(super) fn read(text: &'static str) -> (Shapes, Kinds) {
             "L" => {
                 let name = Cow::Borrowed(next());
                 let item = number(next());
-                nodes.push(Node { name, form: Form::List(List { item, listing: listing(next()) }) });
+                let listing = listing(next());
+                nodes.push(Node { name, form: Form::List(List { item, listing, wrapped: next() == "w" }) });
             }
             "M" => {
                 let name = Cow::Borrowed(next());
@@ -90,7 +91,7 @@ pub(super) fn read(text: &'static str) -> (Shapes, Kinds) {
         nodes[at] = copy;
     }
     kinds.sort_unstable_by_key(|(g, v, k, _)| (*g, *v, *k));
-    (Shapes { nodes }, kinds)
+    (Shapes { nodes, ..Shapes::default() }, kinds)
 }
 
 /// What omitempty means for a type.

@@ -1,10 +1,11 @@
 //! DELETE of one object.
 
+use machinery::media::MediaType;
 use machinery::options::DeleteOptions;
 use machinery::{Status, media};
 
 use crate::body::RequestBody;
-use crate::handlers::{Call, is_yaml};
+use crate::handlers::Call;
 use crate::reply::Reply;
 use crate::routing::ResourceRoute;
 
@@ -29,9 +30,10 @@ pub(super) async fn options(
     }
     let media = media::body_type(call.content_type())?;
     let group_version = route.target.kind.group_version().to_string();
-    if is_yaml(media) {
-        let value = registry::unstored::yaml(&bytes)?;
-        return DeleteOptions::from_value(&value, &group_version);
-    }
-    DeleteOptions::from_json(&bytes, &group_version)
+    let value = match media {
+        MediaType::Json => return DeleteOptions::from_json(&bytes, &group_version),
+        MediaType::Yaml => registry::unstored::yaml(&bytes)?,
+        MediaType::Protobuf => registry::unstored::protobuf_options(&bytes)?,
+    };
+    DeleteOptions::from_value(&value, &group_version)
 }
