@@ -19,7 +19,10 @@
 
 pub mod backoff;
 pub mod connect;
+pub mod controller;
+
 mod error;
+pub mod expectations;
 pub mod informer;
 mod key;
 pub mod list_watch;
@@ -28,6 +31,7 @@ pub mod object;
 pub mod pager;
 pub mod queue;
 pub mod reflector;
+pub mod retry;
 pub mod retry_watcher;
 mod revision;
 #[cfg(test)]
