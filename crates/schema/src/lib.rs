@@ -12,6 +12,7 @@
 //! - [`protobuf`]: objects in the binary form that Go programs prefer
 //! - [`strategy`]: what a kind does with an object on its way in
 //! - [`validation`]: what is wrong with one
+//! - [`warnings`]: what is doubtful about one
 
 pub mod columns;
 pub mod decode;
@@ -25,5 +26,6 @@ pub mod patch;
 pub mod protobuf;
 pub mod strategy;
 pub mod validation;
+pub mod warnings;
 
 mod walk;

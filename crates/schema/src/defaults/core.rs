@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{pod, spec, volume, workload};
+use super::{pod, round_up, spec, volume, workload};
 use crate::walk::{Fields, Fill as _};
 
 pub(super) fn apply(kind: &str, object: &mut Fields) {
@@ -24,6 +24,7 @@ pub(super) fn apply(kind: &str, object: &mut Fields) {
             }
             if let Some(spec) = spec(object) {
                 volume::source(spec);
+                round_up(spec, &["capacity"]);
                 spec.fill_empty("persistentVolumeReclaimPolicy", "Retain");
                 spec.fill("volumeMode", "Filesystem");
             }
@@ -37,6 +38,11 @@ pub(super) fn apply(kind: &str, object: &mut Fields) {
             }
         }
         "LimitRange" => limit_range(object),
+        "ResourceQuota" => {
+            if let Some(spec) = spec(object) {
+                round_up(spec, &["hard"]);
+            }
+        }
         _ => {}
     }
 }
@@ -47,6 +53,9 @@ pub(super) fn claim(object: &mut Fields) {
     }
     if let Some(spec) = spec(object) {
         spec.fill("volumeMode", "Filesystem");
+        if let Some(resources) = spec.child("resources") {
+            round_up(resources, &["limits", "requests"]);
+        }
     }
 }
 
@@ -81,6 +90,9 @@ fn namespace(object: &mut Fields) {
 }
 
 fn node(object: &mut Fields) {
+    if let Some(status) = object.child("status") {
+        round_up(status, &["capacity", "allocatable"]);
+    }
     if let Some(status) = object.child("status")
         && let Some(capacity) = status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
     {
@@ -145,6 +157,7 @@ fn service(object: &mut Fields) {
 fn limit_range(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     for limit in spec.items("limits") {
+        round_up(limit, &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]);
         if limit.word("type") != "Container" {
             continue;
         }

@@ -6,6 +6,7 @@
 //! What depends on the state of the server is not here: the addresses, families and node ports of a service, the class of a
 //! claim, priorities by name.
 
+use machinery::quantity::Quantity;
 use serde_json::Value;
 
 use crate::kind::Kind;
@@ -32,6 +33,22 @@ fn apply_to(group: &str, version: &str, kind: &str, object: &mut Fields) {
         "apps" | "batch" => workload::apply(kind, object),
         "autoscaling" => workload::autoscaler(version, object),
         _ => policy::apply(group, kind, object),
+    }
+}
+
+/// Amounts of resources are never finer than a thousandth; what is finer is rounded up.
+fn round_up(holder: &mut Fields, maps: &[&str]) {
+    for name in maps {
+        let Some(amounts) = holder.child(name) else { continue };
+        for amount in amounts.values_mut() {
+            // The canonical text of a finer amount ends in one of these.
+            if let Value::String(text) = amount
+                && text.ends_with(['n', 'u'])
+                && let Ok(exact) = text.parse::<Quantity>()
+            {
+                *amount = Quantity::from_milli(exact.milli_value()).to_string().into();
+            }
+        }
     }
 }
 

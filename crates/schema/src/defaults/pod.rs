@@ -1,5 +1,6 @@
 //! Pods and pod templates.
 
+use machinery::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::volume;
@@ -7,6 +8,9 @@ use crate::walk::{Fields, Fill as _, Walk as _};
 
 /// A pod itself: more is filled than in a template, so that templates stay as their owner wrote them.
 pub(super) fn pod(object: &mut Fields) {
+    if let Some(status) = object.child("status") {
+        addresses(status);
+    }
     let Some(spec) = object.child("spec") else { return };
     pod_spec(spec);
     for list in ["containers", "initContainers"] {
@@ -26,6 +30,17 @@ pub(super) fn pod(object: &mut Fields) {
                 }
             }
         }
+    }
+}
+
+/// One address has two spellings; where they differ, the older one counts.
+fn addresses(status: &mut Fields) {
+    let first = status.get("podIPs").and_then(|list| list.get(0)).map_or("", |entry| entry.text("ip")).to_owned();
+    let address = status.word("podIP").to_owned();
+    if !address.is_empty() && address != first {
+        status.insert("podIPs".into(), json!([{"ip": address}]));
+    } else if address.is_empty() && !first.is_empty() {
+        status.insert("podIP".into(), first.into());
     }
 }
 
@@ -96,6 +111,9 @@ fn container(container: &mut Fields) {
     let policy = if always_pulled(image) { "Always" } else { "IfNotPresent" };
     container.fill_empty("imagePullPolicy", policy);
     container.fill("resources", json!({}));
+    if let Some(resources) = container.child("resources") {
+        super::round_up(resources, &["limits", "requests"]);
+    }
     container.fill_empty("terminationMessagePath", "/dev/termination-log");
     container.fill_empty("terminationMessagePolicy", "File");
     if let Some(context) = container.child("securityContext")
@@ -154,28 +172,50 @@ fn requests_from_limits(container: &mut Fields) {
     }
 }
 
-/// Requests of the pod as a whole follow its limits, where containers say nothing.
+/// Requests of the pod as a whole are what its containers ask for, else its limits.
 fn pod_level_resources(spec: &mut Fields) {
     let Some(limits) = spec.get("resources").and_then(|resources| resources.map("limits")) else { return };
     if limits.is_empty() {
         return;
     }
     let limits: Map<String, Value> = limits.clone();
-    let asked = |name: &str| {
-        let containers =
-            ["containers", "initContainers"].into_iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
-        containers.filter_map(|container| container.map("resources.requests")?.get(name)).count()
-    };
-    // A sum over containers needs quantities; where one container asks, its amount is the sum.
     let mut wanted = Map::new();
-    for (name, limit) in limits {
-        if asked(&name) == 0 {
-            wanted.insert(name, limit);
+    for name in ["cpu", "memory"] {
+        if let Some(amount) = asked_by_containers(spec, name) {
+            wanted.insert(name.to_owned(), amount.to_string().into());
         }
+    }
+    for (name, limit) in limits {
+        wanted.fill(&name, limit);
     }
     if let Some(requests) = spec.child("resources").and_then(|resources| resources.child_or_new("requests")) {
         for (name, amount) in wanted {
             requests.fill(&name, amount);
         }
     }
+}
+
+/// What containers need at the same time: all that stay, or one that runs before them if it needs more.
+fn asked_by_containers(spec: &Fields, name: &str) -> Option<Quantity> {
+    let list = |field: &str| spec.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let asked = |container: &Value| {
+        let amount = container.map("resources.requests")?.get(name)?;
+        Quantity::from_value(amount).ok()
+    };
+    let add = |sum: Option<Quantity>, more: Option<Quantity>| match (sum, more) {
+        (Some(sum), Some(more)) => Some(sum.plus(&more)),
+        (sum, more) => sum.or(more),
+    };
+    let (mut staying, mut starting) = (None, None);
+    for container in list("initContainers") {
+        if container.text("restartPolicy") == "Always" {
+            staying = add(staying, asked(container));
+        } else {
+            starting = starting.max(add(staying.clone(), asked(container)));
+        }
+    }
+    for container in list("containers") {
+        staying = add(staying, asked(container));
+    }
+    staying.max(starting)
 }

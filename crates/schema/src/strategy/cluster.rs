@@ -48,6 +48,7 @@ pub(super) fn update(group: &str, kind: &str, new: &mut Fields, old: &Value) {
             }
         }
         ("certificates.k8s.io", "CertificateSigningRequest") => keep(new, old, "spec"),
+        ("storage.k8s.io", "CSIDriver") => count_driver_changes(new, old),
         ("coordination.k8s.io", "Lease") => gated_lease_fields(new, old),
         _ => {}
     }
@@ -72,10 +73,17 @@ fn data_sources(claim: &mut Fields) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".into(), source);
         }
-        (None, Some(reference)) if known(&reference) && reference.text("namespace").is_empty() => {
+        (None, Some(reference)) if reference.text("namespace").is_empty() => {
             spec.insert("dataSource".into(), reference);
         }
         _ => {}
+    }
+}
+
+/// A driver has no generation until its spec changes for the first time.
+fn count_driver_changes(new: &mut Fields, old: &Value) {
+    if new.get("spec").unwrap_or(&Value::Null) != old.at("spec") {
+        super::set_generation(new, old.int("metadata.generation").unwrap_or(0) + 1);
     }
 }
 

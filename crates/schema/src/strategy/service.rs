@@ -99,6 +99,9 @@ fn leave_with_type(service: &mut Fields, old: &Value) {
     if is_external(stored) && !is_external(&new) && same("externalTrafficPolicy") {
         spec.shift_remove("externalTrafficPolicy");
     }
+    if has_address(stored) && !has_address(&new) && same("internalTrafficPolicy") {
+        spec.shift_remove("internalTrafficPolicy");
+    }
     if !is_balanced(&new)
         && let Some(status) = service.child_or_new("status")
     {

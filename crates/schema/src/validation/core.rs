@@ -24,10 +24,12 @@ pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: 
         "ConfigMap" => config_map(object, old, errors),
         "Secret" => secret(object, old, errors),
         "Namespace" if old.is_none() => namespace_finalizers(object, false, errors),
-        "Node" => match old {
-            None => node(object, errors),
-            Some(old) => node_update(object, old, errors),
-        },
+        "Node" => {
+            node(object, errors);
+            if let Some(old) = old {
+                node_update(object, old, errors);
+            }
+        }
         "Endpoints" => endpoints(object, old, errors),
         "Event" => event(object, errors),
         "LimitRange" => limit_range(object, errors),

@@ -210,3 +210,177 @@ fn any_update(kind: &Kind, new: &Value, old: &Value) -> Errors {
     let rules = MetaRules { known_finalizers_only: false, ..meta_rules(kind) };
     validate_object_meta_update(new.at("metadata"), old.at("metadata"), &rules)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{defaults, kinds, strategy};
+    use serde_json::json;
+
+    fn kind(group: &str, plural: &str) -> &'static Kind {
+        kinds::builtin().get(group, "v1", plural).unwrap()
+    }
+
+    /// A new object after everything that happens before validation.
+    fn prepared(kind: &Kind, mut object: Value) -> Value {
+        object["metadata"]["namespace"] = if kind.namespaced { "ns".into() } else { Value::Null };
+        object["metadata"]["uid"] = "u".into();
+        defaults::apply(kind, &mut object);
+        strategy::admit_create(kind, &mut object);
+        strategy::prepare_for_create(kind, &mut object);
+        object
+    }
+
+    fn refused(group: &str, plural: &str, object: Value) -> Vec<String> {
+        let kind = kind(group, plural);
+        validate_create(kind, &prepared(kind, object)).iter().map(ToString::to_string).collect()
+    }
+
+    fn pod(spec: Value) -> Value {
+        let mut spec = spec;
+        if spec.get("containers").is_none() {
+            spec["containers"] = json!([{"name": "c", "image": "i"}]);
+        }
+        json!({"metadata": {"name": "p"}, "spec": spec})
+    }
+
+    #[test]
+    fn small_objects_are_fine() {
+        assert_eq!(refused("", "pods", pod(json!({}))), [""; 0]);
+        assert_eq!(refused("", "configmaps", json!({"metadata": {"name": "c"}, "data": {"a": "b"}})), [""; 0]);
+        let spec = json!({"ports": [{"port": 80}]});
+        assert_eq!(refused("", "services", json!({"metadata": {"name": "s"}, "spec": spec})), [""; 0]);
+        let template =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+        assert_eq!(refused("apps", "deployments", json!({"metadata": {"name": "d"}, "spec": spec})), [""; 0]);
+    }
+
+    #[test]
+    fn pods_say_what_is_wrong_where() {
+        assert_eq!(refused("", "pods", pod(json!({"containers": []}))), ["spec.containers: Required value"]);
+        assert_eq!(
+            refused("", "pods", pod(json!({"restartPolicy": "never"}))),
+            [r#"spec.restartPolicy: Unsupported value: "never": supported values: "Always", "OnFailure", "Never""#]
+        );
+        let resources = json!({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}});
+        let containers = json!([{"name": "c", "image": "i", "resources": resources}]);
+        assert_eq!(
+            refused("", "pods", pod(json!({"containers": containers}))),
+            [
+                r#"spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1"#
+            ]
+        );
+    }
+
+    #[test]
+    fn what_may_not_change() {
+        let pods = kind("", "pods");
+        let mut old = prepared(pods, pod(json!({})));
+        old["metadata"]["resourceVersion"] = "1".into();
+        let mut image = old.clone();
+        image["spec"]["containers"][0]["image"] = "other".into();
+        assert!(validate_update(pods, &image, &old).is_empty(), "an image may change");
+        let mut node = old.clone();
+        node["spec"]["nodeName"] = "n".into();
+        let errors = validate_update(pods, &node, &old);
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].detail.starts_with("pod updates may not change fields other than"));
+
+        let config_maps = kind("", "configmaps");
+        let old = json!({"metadata": {"name": "c", "namespace": "n", "resourceVersion": "1"}, "data": {"a": "1"}, "immutable": true});
+        let mut new = old.clone();
+        new["data"]["a"] = "2".into();
+        let errors: Vec<String> = validate_update(config_maps, &new, &old).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, ["data: Forbidden: field is immutable when `immutable` is set"]);
+    }
+
+    #[test]
+    fn metadata_is_checked_once_more_only_when_the_rest_is_fine() {
+        let errors = refused("rbac.authorization.k8s.io", "roles", json!({"metadata": {"name": "a/b"}, "rules": []}));
+        assert_eq!(errors, [r#"metadata.name: Invalid value: "a/b": may not contain '/'"#]);
+        let errors = refused("", "namespaces", json!({"metadata": {"name": "a.b"}}));
+        assert_eq!(errors, [r#"metadata.name: Invalid value: "a.b": must not contain dots"#]);
+    }
+
+    #[test]
+    fn scales_bindings_and_tokens() {
+        let scale =
+            |n: i64| validate_scale(&json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"replicas": n}}));
+        assert!(scale(0).is_empty() && scale(-1).len() == 1);
+        assert_eq!(validate_binding(&json!({"target": {"kind": "Pod", "name": ""}})).len(), 2);
+        assert_eq!(validate_token_request(&json!({"spec": {"expirationSeconds": 5}})).len(), 1);
+        assert!(validate_token_request(&json!({"spec": {}})).is_empty());
+    }
+
+    /// Nothing a client can send makes these panic: every value of a large object is replaced by odd ones in turn.
+    #[test]
+    fn odd_values_anywhere_are_survived() {
+        let whole = json!({
+            "metadata": {"name": "a", "namespace": "n", "labels": {"a": "b"}, "annotations": {"a": "b"}, "generation": 1},
+            "type": "kubernetes.io/tls", "data": {"a": "MQ=="}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}],
+            "roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}], "handler": "h",
+            "webhooks": [{"name": "a.b.c", "clientConfig": {"url": "https://a"}, "rules": [{"operations": ["*"]}]}],
+            "subsets": [{"addresses": [{"ip": "1.1.1.1"}], "ports": [{"port": 1}]}], "parameters": {"a": "b"},
+            "addressType": "IPv4", "endpoints": [{"addresses": ["1.1.1.1"]}], "ports": [{"port": 1}], "provisioner": "p",
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "type": "LoadBalancer", "clusterIPs": ["1.1.1.1"],
+                "ports": [{"port": 1, "nodePort": 2, "targetPort": "x"}], "nodeSelector": {"a": "b"}, "schedule": "* * * * *",
+                "timeZone": "UTC", "completions": 1, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {}}}],
+                "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 1}], "resources": {"limits": {"cpu": "1"}},
+                    "livenessProbe": {"httpGet": {"port": 1}}, "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
+                    "volumeMounts": [{"name": "v", "mountPath": "/"}], "securityContext": {"runAsUser": 1}}],
+                "volumes": [{"name": "v", "secret": {"secretName": "s"}}], "tolerations": [{"key": "a"}],
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+                "rules": [{"host": "h", "http": {"paths": [{"path": "/"}]}}], "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/"}, "request": "YQ==", "usages": ["any"],
+                "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}, "drivers": [{"name": "d"}],
+                "limits": [{"type": "Container", "max": {"cpu": "1"}}], "hard": {"pods": "1"}, "scopes": ["BestEffort"],
+            },
+            "status": {"conditions": [{"type": "Complete", "status": "True"}], "phase": "Bound", "podIPs": [{"ip": "x"}]},
+        });
+        let odd = [
+            json!(null),
+            json!(-1),
+            json!("\u{0}%/.."),
+            json!([]),
+            json!({}),
+            json!([null, 1, {"a": []}]),
+            json!(1e300),
+        ];
+        let mut pointers = Vec::new();
+        collect(&whole, String::new(), &mut pointers);
+        for pointer in &pointers {
+            for value in &odd {
+                let mut object = whole.clone();
+                *object.pointer_mut(pointer).unwrap() = value.clone();
+                for kind in kinds::builtin().iter() {
+                    let mut new = object.clone();
+                    defaults::apply(kind, &mut new);
+                    strategy::prepare_for_create(kind, &mut new);
+                    let _ = validate_create(kind, &new);
+                    let _ = crate::warnings::on_write(kind, &new, None);
+                    let _ = validate_update(kind, &new, &whole);
+                    let _ = validate_status_update(kind, &new, &whole);
+                }
+                for sub in ["resize", "ephemeralcontainers", "finalize", "approval"] {
+                    let _ = validate_subresource_update(kind("", "pods"), sub, &object, &whole);
+                }
+            }
+        }
+    }
+
+    fn collect(value: &Value, at: String, pointers: &mut Vec<String>) {
+        pointers.push(at.clone());
+        match value {
+            Value::Object(map) => {
+                map.iter().for_each(|(k, v)| collect(v, format!("{at}/{}", k.replace('/', "~1")), pointers))
+            }
+            Value::Array(items) => {
+                items.iter().enumerate().for_each(|(i, v)| collect(v, format!("{at}/{i}"), pointers))
+            }
+            _ => {}
+        }
+    }
+}

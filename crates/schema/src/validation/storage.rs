@@ -325,14 +325,6 @@ fn parameters(object: &Value, may_be_empty: bool, errors: &mut Errors) {
 }
 
 fn storage_class(object: &Value, old: Option<&Value>, errors: &mut Errors) {
-    if let Some(old) = old {
-        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-            if !same(object.at(field), old.at(field)) {
-                errors.push(FieldError::forbidden(field, format!("updates to {field} are forbidden.")));
-            }
-        }
-        return;
-    }
     provisioner(object.text("provisioner"), &Path::new("provisioner"), errors);
     parameters(object, true, errors);
     optional_word(errors, &Path::new("reclaimPolicy"), object.at("reclaimPolicy"), &["Delete", "Retain"]);
@@ -341,6 +333,11 @@ fn storage_class(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         word(errors, &path, object.text("volumeBindingMode"), &["Immediate", "WaitForFirstConsumer"]);
     } else {
         required(errors, &path);
+    }
+    if let Some(old) = old {
+        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+            immutable(errors, &Path::new(field), object.at(field), old.at(field));
+        }
     }
 }
 

@@ -130,6 +130,25 @@ impl Score {
         }
     }
 
+    /// Warnings about the text of the body and about security are others' to make.
+    fn warnings(&mut self, what: &str, body: &Value, answer: &Value, got: &[String]) {
+        let list = answer["warnings"].as_array().cloned().unwrap_or_default();
+        let expected: Vec<String> = list
+            .iter()
+            .filter_map(|text| {
+                text.as_str()?.strip_prefix("299 - \"")?.strip_suffix('"').map(|t| t.replace("\\\"", "\""))
+            })
+            .filter(|text| {
+                !["unknown field", "duplicate field", "PodSecurity"].iter().any(|other| text.contains(other))
+            })
+            .collect();
+        if expected == got {
+            self.right += 1;
+        } else {
+            self.wrong.push(format!("{what}\n   body {body}\n   want {expected:?}\n   got  {got:?}"));
+        }
+    }
+
     fn object(&mut self, what: &str, body: &Value, mut expected: Value, mut got: Value) {
         normal(&mut expected, "");
         normal(&mut got, "");
@@ -212,6 +231,7 @@ fn concrete(value: &Value) -> Value {
 #[test]
 fn kinds_agree() {
     let (mut creates, mut refusals, mut updates) = (Score::default(), Score::default(), Score::default());
+    let mut said = Score::default();
     for scenario in scenarios("kinds.json") {
         let scenario = concrete(&scenario);
         let name = text(&scenario, "name").to_owned();
@@ -226,12 +246,8 @@ fn kinds_agree() {
                 && answer["body"]["details"]["kind"] == target.kind.gvk.kind.as_str();
             let what = format!("{name}: {} {}", text(step, "method"), text(step, "path"));
             if step["method"] == "POST" && target.name.is_empty() && body.is_object() && body.get("$raw").is_none() {
-                if status == 201 {
-                    if let (Some(object), Some(got)) =
-                        (answer["body"]["metadata"]["name"].as_str(), Some(answer["body"].clone()))
-                    {
-                        stored.insert(key(object), got);
-                    }
+                if let (201, Some(object)) = (status, answer["body"]["metadata"]["name"].as_str()) {
+                    stored.insert(key(object), answer["body"].clone());
                 }
                 let Some(got) = prepare_new(&target, body) else { continue };
                 let errors = validation::validate_create(target.kind, &got);
@@ -239,6 +255,7 @@ fn kinds_agree() {
                     refusals.causes(&what, body, &answer["body"], &errors);
                 } else if status == 201 && target.kind.stored() {
                     if errors.is_empty() {
+                        said.warnings(&what, body, answer, &schema::warnings::on_write(target.kind, &got, None));
                         creates.object(&what, body, answer["body"].clone(), got);
                     } else {
                         creates.causes(&what, body, &json!({}), &errors);
@@ -296,6 +313,9 @@ fn kinds_agree() {
                 updates.causes(&what, body, &answer["body"], &errors);
             } else if status == 200 {
                 if errors.is_empty() {
+                    if sub.is_empty() {
+                        said.warnings(&what, body, answer, &schema::warnings::on_write(kind, &new, Some(&old)));
+                    }
                     updates.object(&what, body, answer["body"].clone(), new);
                 } else {
                     updates.causes(&what, body, &json!({}), &errors);
@@ -303,6 +323,7 @@ fn kinds_agree() {
             }
         }
     }
+    said.report("warnings", 98);
     creates.report("creates", 96);
     refusals.report("refusals", 96);
     updates.report("updates", 96);

@@ -1,0 +1,441 @@
+//! What a client should know about an object that is accepted all the same: texts for `Warning` headers.
+
+use std::collections::{HashMap, HashSet};
+
+use base64::Engine as _;
+use machinery::field_error::Path;
+use machinery::names;
+use machinery::quantity::Quantity;
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::walk::Walk as _;
+
+/// The warnings of a create (`old` is none) or of an update of the object itself, after preparation.
+#[must_use]
+pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if kind.custom {
+        return warnings;
+    }
+    // Templates are looked at when they are new, or when something of the spec changed.
+    let changed = old.is_none_or(|old| old.at("metadata.generation") != new.at("metadata.generation"));
+    let out = &mut warnings;
+    match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
+        ("", "Pod") => {
+            let name = "this is used in the Pod's hostname, which can result in surprising behavior";
+            host_name(new, old, name, out);
+            pod(new, &Path::root(), out);
+        }
+        ("", "PodTemplate") => pod(new.at("template"), &Path::new("template"), out),
+        ("", "Service") => service(new, out),
+        ("", "Secret") => secret(new, out),
+        ("", "Endpoints") => {
+            out.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+        }
+        ("", "PersistentVolume") => volume(new, out),
+        ("", "PersistentVolumeClaim") => {
+            storage_class_annotation(new, out);
+            claim(new.at("spec"), &Path::new("spec"), out);
+        }
+        ("batch", "CronJob") => {
+            let name = "this is used in Pod names and hostnames, which can result in surprising behavior";
+            host_name(new, old, name, out);
+            if changed {
+                pod(new.at("spec.jobTemplate.spec.template"), &Path::new("spec.jobTemplate.spec.template"), out);
+            }
+        }
+        ("", "ReplicationController") | ("apps" | "batch", _) if new.has("spec.template") => {
+            if kind.gvk.kind != "StatefulSet" && kind.gvk.kind != "DaemonSet" {
+                let name = "this is used in Pod names and hostnames, which can result in surprising behavior";
+                host_name(new, old, name, out);
+            }
+            if changed {
+                pod(new.at("spec.template"), &Path::new("spec.template"), out);
+            }
+            let list = Path::new("spec.volumeClaimTemplates");
+            for (i, template) in new.list("spec.volumeClaimTemplates").iter().enumerate() {
+                claim(template.at("spec"), &list.index(i), out);
+            }
+        }
+        ("networking.k8s.io", "Ingress") if old.is_none() => {
+            const CLASS: &str = "kubernetes.io/ingress.class";
+            if has_annotation(new, CLASS) && !new.has("spec.ingressClassName") {
+                out.push(format!("annotation {CLASS:?} is deprecated, please use 'spec.ingressClassName' instead"));
+            }
+        }
+        ("discovery.k8s.io", "EndpointSlice") if old.is_none() && new.text("addressType") == "FQDN" => {
+            out.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
+        _ => {}
+    }
+    warnings
+}
+
+fn has_annotation(object: &Value, name: &str) -> bool {
+    object.map("metadata.annotations").is_some_and(|annotations| annotations.contains_key(name))
+}
+
+fn host_name(new: &Value, old: Option<&Value>, why: &str, out: &mut Vec<String>) {
+    let objections = names::dns1123_label(new.text("metadata.name"));
+    if old.is_none() && !objections.is_empty() {
+        out.push(format!("metadata.name: {why}; a DNS label is recommended: [{}]", objections.join(" ")));
+    }
+}
+
+/// Labels of nodes that have newer names.
+fn deprecated_label(label: &str) -> Option<&'static str> {
+    Some(match label {
+        "beta.kubernetes.io/arch" => r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#,
+        "beta.kubernetes.io/os" => r#"deprecated since v1.14; use "kubernetes.io/os" instead"#,
+        "failure-domain.beta.kubernetes.io/region" => {
+            r#"deprecated since v1.17; use "topology.kubernetes.io/region" instead"#
+        }
+        "failure-domain.beta.kubernetes.io/zone" => {
+            r#"deprecated since v1.17; use "topology.kubernetes.io/zone" instead"#
+        }
+        "beta.kubernetes.io/instance-type" => {
+            r#"deprecated since v1.17; use "node.kubernetes.io/instance-type" instead"#
+        }
+        "app.kubernetes.io/created-by" => "deprecated since v1.9",
+        "scheduler.alpha.kubernetes.io/preferAvoidPods" => "deprecated since v1.22; use Taints and Tolerations instead",
+        "node-role.kubernetes.io/master" => r#"use "node-role.kubernetes.io/control-plane" instead"#,
+        _ => return None,
+    })
+}
+
+/// Volumes that no kubelet mounts any more.
+const DEAD_VOLUMES: [(&str, &str, &str); 9] = [
+    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+/// A pod, or the template of one.
+fn pod(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    let spec = pod.at("spec");
+    let spec_path = path.child("spec");
+    placement(spec, &spec_path, out);
+    let annotations = path.child("metadata.annotations");
+    for (name, why) in [
+        (
+            "scheduler.alpha.kubernetes.io/critical-pod",
+            r#"non-functional in v1.16+; use the "priorityClassName" field instead"#,
+        ),
+        ("security.alpha.kubernetes.io/sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
+        ("security.alpha.kubernetes.io/unsafe-sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
+    ] {
+        if has_annotation(pod, name) {
+            out.push(format!("{}: {why}", annotations.key(name)));
+        }
+    }
+    let list = spec_path.child("volumes");
+    for (i, volume) in spec.list("volumes").iter().enumerate() {
+        let path = list.index(i);
+        for (field, shown, why) in DEAD_VOLUMES {
+            if volume.has(field) {
+                out.push(format!("{}: {why}", path.child(shown)));
+            }
+        }
+        if volume.has("ephemeral.volumeClaimTemplate") {
+            let path = path.child("ephemeral.volumeClaimTemplate.spec");
+            claim(volume.at("ephemeral.volumeClaimTemplate.spec"), &path, out);
+        }
+    }
+    repeated(spec, "hostAliases", "ip", &spec_path, out);
+    repeated(spec, "imagePullSecrets", "name", &spec_path, out);
+    let list = spec_path.child("imagePullSecrets");
+    for (i, _) in spec.list("imagePullSecrets").iter().enumerate().filter(|(_, s)| s.text("name").is_empty()) {
+        out.push(format!("{}: invalid empty name \"\"", list.index(i).child("name")));
+    }
+    whole_bytes(spec, "overhead", &spec_path, out);
+    let mut ports: HashMap<(i64, &str), Vec<(String, &Value)>> = HashMap::new();
+    let mut named: HashMap<&str, String> = HashMap::new();
+    let (mut clashes, mut same_names) = (Vec::new(), Vec::new());
+    for field in ["initContainers", "containers", "ephemeralContainers"] {
+        let list = spec_path.child(field);
+        for (i, container) in spec.list(field).iter().enumerate() {
+            let path = list.index(i);
+            for part in ["limits", "requests"] {
+                whole_bytes(container.at("resources"), part, &path.child("resources"), out);
+            }
+            variables(container, &path.child("env"), out);
+            let list = path.child("ports");
+            for (j, port) in container.list("ports").iter().enumerate() {
+                let here = list.index(j).to_string();
+                let key = (port.int("containerPort").unwrap_or(0), port.text("protocol"));
+                let others = ports.entry(key).or_default();
+                for (there, other) in others.iter() {
+                    clashes.extend(
+                        port_clash(port, other).map(|how| format!("{here}: {how} port definition with {there}")),
+                    );
+                }
+                others.push((here.clone(), port));
+                let name = port.text("name");
+                if name.is_empty() {
+                    continue;
+                }
+                match named.get(name) {
+                    None => {
+                        named.insert(name, here);
+                    }
+                    Some(there) => same_names.push(format!(
+                        "{here}: duplicate port name {name:?} with {there}, services and probes that select ports by \
+                         name will use {there}"
+                    )),
+                }
+            }
+        }
+    }
+    out.append(&mut clashes);
+    out.append(&mut same_names);
+    if spec.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        let why = "must be >= 0; negative values are invalid and will be treated as 1";
+        out.push(format!("{}: {why}", spec_path.child("terminationGracePeriodSeconds")));
+    }
+    affinity(spec, &spec_path.child("affinity"), out);
+}
+
+/// How two definitions of one port get in each other's way.
+fn port_clash(port: &Value, other: &Value) -> Option<&'static str> {
+    let (ip, number) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0));
+    let (other_ip, other_number) = (other.text("hostIP"), other.int("hostPort").unwrap_or(0));
+    if ip == other_ip && number == other_number {
+        Some("duplicate")
+    } else if number == 0 || other_number == 0 {
+        Some("overlapping")
+    } else if number == other_number && ip.is_empty() != other_ip.is_empty() {
+        Some("dangerously ambiguous")
+    } else {
+        None
+    }
+}
+
+fn placement(spec: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    for label in spec.map("nodeSelector").into_iter().flat_map(|map| map.keys()) {
+        if let Some(why) = deprecated_label(label) {
+            out.push(format!("{}: {why}", path.child("nodeSelector").key(label)));
+        }
+    }
+    let nodes = spec.at("affinity.nodeAffinity");
+    let node_path = path.child("affinity.nodeAffinity");
+    let list = node_path.child("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    for (i, term) in nodes.list("requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms").iter().enumerate() {
+        node_term(term, &list.index(i), out);
+    }
+    let list = node_path.child("preferredDuringSchedulingIgnoredDuringExecution");
+    for (i, term) in nodes.list("preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+        node_term(term.at("preference"), &list.index(i).child("preference"), out);
+    }
+    let list = path.child("topologySpreadConstraints");
+    for (i, constraint) in spec.list("topologySpreadConstraints").iter().enumerate() {
+        let path = list.index(i);
+        let key = constraint.text("topologyKey");
+        if let Some(why) = deprecated_label(key) {
+            out.push(format!("{}: {key} is {why}", path.child("topologyKey")));
+        }
+        if !constraint.has("labelSelector") {
+            out.push(format!("{}: a null labelSelector results in matching no pod", path.child("labelSelector")));
+        }
+    }
+}
+
+fn node_term(term: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    let list = path.child("matchExpressions");
+    for (i, expression) in term.list("matchExpressions").iter().enumerate() {
+        let key = expression.text("key");
+        if let Some(why) = deprecated_label(key) {
+            out.push(format!("{}: {key} is {why}", list.index(i).child("key")));
+        }
+    }
+}
+
+fn affinity(spec: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    for field in ["podAffinity", "podAntiAffinity"] {
+        for (when, inner) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            ("preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
+        ] {
+            let path = path.child(field);
+            let list = path.child(when);
+            for (i, term) in spec.at("affinity").at(field).list(when).iter().enumerate() {
+                let (term, entry) = (if inner.is_empty() { term } else { term.at(inner) }, list.index(i));
+                let place = if inner.is_empty() { entry } else { entry.child(inner) };
+                if !term.has("labelSelector") {
+                    let why = "a null labelSelector results in matching no pod";
+                    out.push(format!("{}: {why}", place.child("labelSelector")));
+                }
+            }
+        }
+    }
+}
+
+/// Entries of a list that clients merge by a key, given twice.
+fn repeated(spec: &Value, field: &str, key: &str, path: &Path<'_>, out: &mut Vec<String>) {
+    let list = path.child(field);
+    let mut seen = HashSet::new();
+    for (i, item) in spec.list(field).iter().enumerate() {
+        let value = item.text(key);
+        if !seen.insert(value) {
+            out.push(format!("{}: duplicate {key} {value:?}", list.index(i).child(key)));
+        }
+    }
+}
+
+/// Memory and storage come in whole bytes.
+fn whole_bytes(holder: &Value, part: &str, path: &Path<'_>, out: &mut Vec<String>) {
+    for name in ["memory", "ephemeral-storage"] {
+        let Some(amount) = holder.map(part).and_then(|amounts| amounts.get(name)) else { continue };
+        fraction(amount, &path.child(part).key(name), out);
+    }
+}
+
+fn fraction(amount: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    if let Ok(exact) = Quantity::from_value(amount)
+        && !exact.is_integer()
+    {
+        out.push(format!("{path}: fractional byte value \"{exact}\" is invalid, must be an integer"));
+    }
+}
+
+fn variables(container: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    let mut seen = HashSet::new();
+    for (i, variable) in container.list("env").iter().enumerate() {
+        let name = variable.text("name");
+        if seen.insert(name) {
+            continue;
+        }
+        // A second definition may build on the first.
+        let (value, reference) = (variable.text("value"), format!("$({name})"));
+        if variable.has("valueFrom") || value == reference || !value.contains(&reference) {
+            let why = "which may be dropped when using apply";
+            out.push(format!("{}: hides previous definition of {name:?}, {why}", path.index(i)));
+        }
+    }
+}
+
+fn claim(spec: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    for part in ["requests", "limits"] {
+        let Some(amount) = spec.at("resources").map(part).and_then(|amounts| amounts.get("storage")) else { continue };
+        let path = path.child("resources");
+        fraction(amount, &path.child(part).key("storage"), out);
+    }
+}
+
+fn storage_class_annotation(object: &Value, out: &mut Vec<String>) {
+    const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+    if has_annotation(object, CLASS) {
+        let why = r#"deprecated since v1.8; use "storageClassName" attribute instead"#;
+        out.push(format!("metadata.annotations[{CLASS}]: {why}"));
+    }
+}
+
+fn volume(object: &Value, out: &mut Vec<String>) {
+    storage_class_annotation(object, out);
+    let spec = object.at("spec");
+    if spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
+        let why = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        out.push(format!("spec.persistentVolumeReclaimPolicy: {why}"));
+    }
+    let list = Path::new("spec.nodeAffinity.required.nodeSelectorTerms");
+    for (i, term) in spec.list("nodeAffinity.required.nodeSelectorTerms").iter().enumerate() {
+        node_term(term, &list.index(i), out);
+    }
+    for (field, shown, why) in DEAD_VOLUMES {
+        if spec.has(field) {
+            out.push(format!("spec.{shown}: {why}"));
+        }
+    }
+}
+
+fn service(object: &Value, out: &mut Vec<String>) {
+    let spec = object.at("spec");
+    let headless = matches!(spec.list("clusterIPs"), [only] if only == "None");
+    let external = !spec.list("externalIPs").is_empty();
+    if headless {
+        for (given, field) in [
+            (!spec.text("loadBalancerIP").is_empty(), "loadBalancerIP"),
+            (external, "externalIPs"),
+            (spec.text("sessionAffinity") != "None", "SessionAffinity"),
+        ] {
+            if given {
+                out.push(format!("spec.{field} is ignored for headless services"));
+            }
+        }
+    } else if external && spec.text("type") == "ExternalName" {
+        out.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    } else if external {
+        out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+    }
+}
+
+fn secret(object: &Value, out: &mut Vec<String>) {
+    if object.text("type") != "kubernetes.io/tls" {
+        return;
+    }
+    for (key, what) in [("tls.crt", "certificate"), ("tls.key", "key")] {
+        let encoded = object.map("data").and_then(|data| data.get(key)).and_then(Value::as_str).unwrap_or_default();
+        let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
+        if !String::from_utf8_lossy(&bytes).contains("-----BEGIN ") {
+            out.push(format!("tls: failed to find any PEM data in {what} input"));
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::builtin;
+    use serde_json::json;
+
+    fn warned(group: &str, plural: &str, object: Value) -> Vec<String> {
+        on_write(builtin().get(group, "v1", plural).unwrap(), &object, None)
+    }
+
+    #[test]
+    fn a_variable_that_hides_another_one() {
+        let pod = |value: &str| {
+            let env = json!([{"name": "A", "value": "1"}, {"name": "A", "value": value}]);
+            warned("", "pods", json!({"metadata": {"name": "a"}, "spec": {"containers": [{"env": env}]}}))
+        };
+        assert_eq!(
+            pod("2"),
+            ["spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when using apply"]
+        );
+        assert!(pod("$(A) more").is_empty(), "a value may build on the one before");
+    }
+
+    #[test]
+    fn templates_are_warned_about_by_their_own_path() {
+        let spec = json!({"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}}});
+        let warnings = warned("apps", "deployments", json!({"metadata": {"name": "a"}, "spec": spec}));
+        assert!(
+            warnings[0].starts_with("spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14")
+        );
+    }
+
+    #[test]
+    fn updates_of_the_spec_alone_look_at_templates() {
+        let deployments = builtin().get("apps", "v1", "deployments").unwrap();
+        let old = json!({"metadata": {"name": "a.b", "generation": 1}, "spec": {"template": {"spec": {"terminationGracePeriodSeconds": -1}}}});
+        assert!(on_write(deployments, &old, Some(&old)).is_empty());
+        let mut new = old.clone();
+        new["metadata"]["generation"] = 2.into();
+        assert_eq!(on_write(deployments, &new, Some(&old)).len(), 1);
+    }
+
+    #[test]
+    fn odd_objects_have_no_warnings() {
+        for kind in builtin().iter() {
+            let _ = on_write(kind, &json!({"metadata": 3, "spec": {"template": [], "volumes": {}}}), None);
+            let _ = on_write(kind, &json!(null), None);
+        }
+    }
+}
