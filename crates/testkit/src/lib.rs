@@ -1,5 +1,7 @@
 //! Test tools of dogwatch. A dev-dependency only.
 //!
 //! - [`fake_server`]: an API server that does what a script says, over a real socket
+//! - [`history`]: what watchers were told, and what must be true of it
 
 pub mod fake_server;
+pub mod history;

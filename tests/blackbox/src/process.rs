@@ -120,6 +120,15 @@ impl Process {
         self.end()
     }
 
+    /// Asks it to stop and waits until it has, without letting go of it.
+    pub fn interrupt(&mut self) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is part of every system");
+        assert!(sent.success(), "{} had ended before it was told to", self.name);
+        let status = self.child.wait().expect("our own child can be waited for");
+        assert!(status.success(), "a clean stop ends with 0, not {status}; {}", self.story());
+    }
+
     /// SIGKILL, and waits until it is gone.
     pub fn kill(&mut self) {
         // It may have ended by itself.

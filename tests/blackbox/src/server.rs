@@ -39,6 +39,22 @@ impl Server {
         (self.process, self.kubeconfig) = (process, kubeconfig);
     }
 
+    /// Stops it as an operator would, and starts it again on the same port and data.
+    pub fn stop_and_restart(&mut self) {
+        let address = self.address().to_owned();
+        self.process.interrupt();
+        let (process, url, kubeconfig) = up(self.folder.path(), &address, &self.flags);
+        (self.process, self.url, self.kubeconfig) = (process, url, kubeconfig);
+    }
+
+    /// A clean stop; the folder with its data stays as long as what is returned.
+    pub fn stop_keeping_data(self) -> TempDir {
+        let Server { process, folder, .. } = self;
+        let (status, _) = process.terminate();
+        assert!(status.success(), "a clean stop ends with 0, not {status}");
+        folder
+    }
+
     /// `https://127.0.0.1:PORT`
     pub fn url(&self) -> &str {
         &self.url
