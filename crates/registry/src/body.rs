@@ -52,7 +52,7 @@ pub(crate) fn in_order(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     schema::decode::normalise(&ty, object).map(|_| ()).map_err(Status::internal)
 }
 
-fn strictness(validation: FieldValidation) -> schema::decode::FieldValidation {
+pub(crate) fn strictness(validation: FieldValidation) -> schema::decode::FieldValidation {
     match validation {
         FieldValidation::Ignore => schema::decode::FieldValidation::Ignore,
         FieldValidation::Warn => schema::decode::FieldValidation::Warn,

@@ -12,13 +12,20 @@ use crate::body;
 use crate::conversion;
 use crate::failure;
 use crate::meta;
-use crate::pending;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
 use crate::view::{Outcome, View};
 
 /// How often a generated name is tried before the client is asked to come again.
 const NAME_ATTEMPTS: usize = 8;
+
+/// Who is recorded as the owner of a new object's fields.
+#[derive(Clone, Copy)]
+pub(crate) enum Tracking<'a> {
+    By(&'a str),
+    /// The object carries its record already: it was applied.
+    Done,
+}
 
 impl Registry {
     pub async fn create(
@@ -33,7 +40,7 @@ impl Registry {
         }
         let object = body::object(&target.kind, &body, options.field_validation, ctx)?;
         let manager = ctx.manager(&options.field_manager);
-        self.create_object(target, object, &manager, options.dry_run, ctx).await
+        self.create_object(target, object, Tracking::By(&manager), options.dry_run, ctx).await
     }
 
     /// Creates an object that is decoded already, in the version of the endpoint.
@@ -41,7 +48,7 @@ impl Registry {
         &self,
         target: &Target,
         mut object: Value,
-        manager: &str,
+        tracking: Tracking<'_>,
         dry_run: bool,
         ctx: &Context,
     ) -> Result<Outcome, Status> {
@@ -77,7 +84,7 @@ impl Registry {
                 meta::of_mut(&mut object).insert("name".to_owned(), json!(name));
             }
             attempts -= 1;
-            match self.create_once(target, object, manager, dry_run, ctx).await {
+            match self.create_once(target, object, tracking, dry_run, ctx).await {
                 Err(Refused::Taken(name)) if generated && attempts == 0 => {
                     return Err(Status::generate_name_conflict(&target.gr(), &name));
                 }
@@ -102,23 +109,25 @@ impl Registry {
         &self,
         target: &Target,
         mut object: Value,
-        manager: &str,
+        tracking: Tracking<'_>,
         dry_run: bool,
         ctx: &Context,
     ) -> Result<Created, Refused> {
         let kind = &target.kind;
         schema::defaults::apply(kind, &mut object);
         // A client owns what it sent and what followed from that, not what admission added.
-        let now = meta::timestamp(self.now());
-        let ty = body::type_of(&kind.gvk)?;
-        let writer = Writer { manager, subresource: "", time: &now };
-        track_update(&Subject::new(kind, &ty), None, &mut object, &writer);
+        if let Tracking::By(manager) = tracking {
+            let now = meta::timestamp(self.now());
+            let ty = body::type_of(&kind.gvk)?;
+            let writer = Writer { manager, subresource: "", time: &now };
+            track_update(&Subject::new(kind, &ty), None, &mut object, &writer);
+        }
         schema::strategy::admit_create(kind, &mut object);
         self.admit_create(target, &mut object, ctx).await?;
         schema::strategy::prepare_for_create(kind, &mut object);
         self.allocate(target, &mut object, None)?;
         let name = meta::name(&object).to_owned();
-        let errors = pending::validate_create(kind, &object);
+        let errors = schema::validation::validate_create(kind, &object);
         if !errors.is_empty() {
             self.release(target, &object);
             return Err(Status::invalid(&kind.group_kind(), &name, &errors).into());

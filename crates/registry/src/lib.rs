@@ -6,7 +6,7 @@
 //! - [`registry`]: what all verbs share: kinds, cache, store, clock; and what a server holds from its first start
 //! - [`request`]: what a verb is asked: target, body, who asks
 //! - reading: `get`, `list`, `watch`; answers are a [`view`] (or a [`watch_view`]) shown in a [`form`] as [`segments`]
-//! - writing: `create`, `update`, `patch`, `delete`, `delete_collection`; `body` reads what was sent, `write` commits
+//! - writing: `create`, `update`, `patch`, `apply`, `delete`, `delete_collection`; `body` reads what was sent, `write` commits
 //!   a change if nothing came in between, `failure` says why the store refused
 //! - `admission`: what other objects say about a write (namespaces, priority classes, …)
 //! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
@@ -17,6 +17,7 @@
 
 mod admission;
 mod allocation;
+mod apply;
 mod body;
 mod conversion;
 mod create;
@@ -29,7 +30,6 @@ mod get;
 mod list;
 mod meta;
 mod patch;
-mod pending;
 pub mod registry;
 pub mod request;
 mod seed;

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::body;
 use crate::conversion;
-use crate::pending;
 use crate::registry::Registry;
 use crate::request::{Context, PatchBody, Target};
 use crate::update::Author;
@@ -22,7 +21,7 @@ impl Registry {
         ctx: &Context,
     ) -> Result<Outcome, Status> {
         if body.kind == PatchType::Apply {
-            return Err(Status::router_unsupported_media_type());
+            return self.apply(target, &body, options, ctx).await;
         }
         if let Some(outcome) = self.patch_subresource(target, &body, options, ctx).await? {
             return Ok(outcome);
@@ -34,7 +33,7 @@ impl Registry {
             .rewrite(target, options.dry_run, |old| {
                 let mut shown = old.clone();
                 conversion::show(kind, &mut shown)?;
-                let mut new = patched(&kind.gvk, &shown, &body, options, ctx)?;
+                let mut new = patched(&kind.gvk, kind.custom, &shown, &body, options, ctx)?;
                 body::agree_on_namespace(target, &mut new)?;
                 body::agree_on_name(target, &new)?;
                 schema::defaults::apply(kind, &mut new);
@@ -49,12 +48,21 @@ impl Registry {
 /// The object after the patch, read again as its kind.
 pub(crate) fn patched(
     gvk: &GroupVersionKind,
+    custom: bool,
     current: &Value,
     body: &PatchBody,
     options: &PatchOptions,
     ctx: &Context,
 ) -> Result<Value, Status> {
-    let patched = pending::patch(gvk, current, body, options.field_validation)?;
+    let ty = body::type_of(gvk)?;
+    let target = schema::patch::Target { ty: &ty, gvk, custom, validation: body::strictness(options.field_validation) };
+    let patched = match body.kind {
+        PatchType::Json => schema::patch::json::apply(&target, current, &body.bytes),
+        PatchType::Merge => schema::patch::merge::apply(&target, current, &body.bytes),
+        PatchType::Strategic => schema::patch::strategic::apply(&target, current, &body.bytes),
+        PatchType::Apply => return Err(Status::internal("an apply is not a patch of what is there")),
+    };
+    let patched = patched.map_err(|error| error.to_status())?;
     for warning in patched.warnings {
         ctx.warnings.push(warning);
     }

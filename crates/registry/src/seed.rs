@@ -3,6 +3,7 @@
 use machinery::Status;
 use serde_json::{Value, json};
 
+use crate::create::Tracking;
 use crate::registry::Registry;
 use crate::request::{Context, Target};
 
@@ -56,7 +57,7 @@ impl Registry {
         }
         object["kind"] = json!(kind.gvk.kind);
         object["apiVersion"] = json!(kind.group_version().to_string());
-        match self.create_object(&target, object, MANAGER, false, &Context::default()).await {
+        match self.create_object(&target, object, Tracking::By(MANAGER), false, &Context::default()).await {
             // Another server on the same store was quicker.
             Err(status) if status.code == 409 => Ok(()),
             Err(status) => Err(status),

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::body;
 use crate::conversion;
+use crate::create::Tracking;
 use crate::meta;
-use crate::pending;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
 use crate::view::Outcome;
@@ -21,11 +21,13 @@ pub(crate) struct Author<'a> {
     pub(crate) door: Option<&'a str>,
     /// The subresource under which the change is recorded.
     pub(crate) tracked_as: Option<&'a str>,
+    /// The object carries its record already: it was applied.
+    pub(crate) applied: bool,
 }
 
 impl<'a> Author<'a> {
     pub(crate) fn through(manager: &'a str, door: Option<&'a str>) -> Self {
-        Author { manager, door, tracked_as: door }
+        Author { manager, door, tracked_as: door, applied: false }
     }
 }
 
@@ -49,7 +51,7 @@ impl Registry {
         let key = self.key(target)?;
         let creates = kind.rules.create_on_update && target.subresource.is_none();
         if creates && self.current(kind, &key).await?.is_none() {
-            return self.create_object(target, object, &manager, options.dry_run, ctx).await;
+            return self.create_object(target, object, Tracking::By(&manager), options.dry_run, ctx).await;
         }
         let author = Author::through(&manager, target.subresource.as_deref());
         let written =
@@ -79,7 +81,9 @@ impl Registry {
         let now = meta::timestamp(self.now());
         let ty = body::type_of(&kind.gvk)?;
         let writer = Writer { manager: author.manager, subresource: author.tracked_as.unwrap_or_default(), time: &now };
-        track_update(&Subject::new(kind, &ty), Some(&shown_old), &mut new, &writer);
+        if !author.applied {
+            track_update(&Subject::new(kind, &ty), Some(&shown_old), &mut new, &writer);
+        }
         match author.door {
             Some(door) => schema::strategy::prepare_for_subresource_update(kind, door, &mut new, &shown_old, &now),
             None => {
@@ -89,8 +93,8 @@ impl Registry {
             }
         }
         let errors = match author.door {
-            Some(door) => pending::validate_subresource(kind, door, &new, &shown_old),
-            None => pending::validate_update(kind, &new, &shown_old),
+            Some(door) => schema::validation::validate_subresource_update(kind, door, &new, &shown_old),
+            None => schema::validation::validate_update(kind, &new, &shown_old),
         };
         if !errors.is_empty() {
             return Err(Status::invalid(&kind.group_kind(), target.name(), &errors));

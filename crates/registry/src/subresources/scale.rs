@@ -83,7 +83,7 @@ impl Registry {
     ) -> Result<Outcome, Status> {
         let manager = ctx.manager(&options.field_manager);
         self.write_scale(target, options.dry_run, &manager, ctx, |old| {
-            patch::patched(&kind(), &of(target, old), body, options, ctx)
+            patch::patched(&kind(), false, &of(target, old), body, options, ctx)
         })
         .await
     }
@@ -97,7 +97,7 @@ impl Registry {
         mut wanted: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Outcome, Status> {
         let parent = target.parent();
-        let author = Author { manager, door: None, tracked_as: Some("scale") };
+        let author = Author { manager, door: None, tracked_as: Some("scale"), applied: false };
         let written = self
             .rewrite(&parent, dry_run, |old| {
                 let mut scale = wanted(old)?;
