@@ -49,7 +49,9 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("xtask: {failure}");
+            if failure != progress::SAID {
+                eprintln!("xtask: {failure}");
+            }
             ExitCode::FAILURE
         }
     }

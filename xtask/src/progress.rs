@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 pub(crate) type Failure = String;
 pub(crate) type Outcome = Result<(), Failure>;
 
+/// The failure of a command that ended with its own last word.
+pub(crate) const SAID: &str = "";
+
 /// How long a command may be silent before we say that it still runs.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 

@@ -41,7 +41,7 @@ pub(crate) fn test(workspace: &Workspace, args: &[&str]) -> Outcome {
         println!("failed: {name}");
     }
     println!("{} passed, {} failed", sums.passed, sums.failed);
-    if sums.failed == 0 { Ok(()) } else { Err("not all tests passed".into()) }
+    if sums.failed == 0 { Ok(()) } else { Err(progress::SAID.into()) }
 }
 
 /// Downloads run beside the build, compilers after it: two cores are soon busy.
