@@ -147,6 +147,9 @@ impl Ledger {
         while let Some(row) = rows.next()? {
             let key = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
             let (revision, size) = (revision(row, 1)?, row.get::<_, i64>(2)?);
+            if !(DELETED..=i64::from(u32::MAX)).contains(&size) {
+                return Err(Fault::Corrupt(format!("{key:?} has an impossible size, {size}")));
+            }
             if revision > self.state.revision {
                 return Err(Fault::Corrupt(format!(
                     "{key:?} has revision {revision}, beyond the last one given out, {}",
