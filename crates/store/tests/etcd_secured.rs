@@ -50,7 +50,7 @@ impl Certificates {
 
     fn start(&self, more: &[&str]) -> EtcdServer {
         let (cert, key) = (self.path("server.pem"), self.path("server.key"));
-        let mut arguments = vec!["--cert-file", &cert, "--key-file", &key, "--unsafe-no-fsync"];
+        let mut arguments = vec!["--cert-file", &cert, "--key-file", &key];
         arguments.extend(more);
         EtcdServer::start_with("https", &arguments)
     }

@@ -25,6 +25,7 @@ pub(super) enum Fault {
     Token(String),
     Compacted,
     Future,
+    /// etcd has reached its quota. It may have carried out the write that made it so.
     Full(String),
     /// With the limit, where the member told it.
     TooLarge(Option<usize>),

@@ -198,6 +198,7 @@ impl Watching {
             return self.hang_up(&fault);
         }
         if answer.fragment {
+            line.heard = Instant::now();
             line.fragments.extend(answer.events);
             return Step::Continue;
         }

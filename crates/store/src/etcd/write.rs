@@ -29,7 +29,11 @@ impl EtcdStore {
         let etcd_key = self.keyspace.of(&key);
         let absent = compare(&etcd_key, Revision::ZERO);
         let put = Operation::Put(PutRequest { key: etcd_key.clone(), value });
-        match self.transact(etcd_key, absent, put).await.map_err(|fault| fault.of_write(&key, bytes))? {
+        let outcome = match self.transact(etcd_key, absent, put).await {
+            Ok(outcome) => outcome,
+            Err(fault) => return Err(self.write_error(fault, &key, bytes, None).await),
+        };
+        match outcome {
             Outcome::Done(revision) => Ok(revision),
             Outcome::Differs(Some(current)) => Err(WriteError::Exists(current)),
             // The comparison and the read are one transaction: this would be an etcd that contradicts itself.
@@ -65,9 +69,24 @@ impl EtcdStore {
         }
         let etcd_key = self.keyspace.of(&key);
         let unchanged = compare(&etcd_key, expected);
-        match self.transact(etcd_key, unchanged, operation).await.map_err(|fault| fault.of_write(&key, bytes))? {
+        let outcome = match self.transact(etcd_key, unchanged, operation).await {
+            Ok(outcome) => outcome,
+            Err(fault) => return Err(self.write_error(fault, &key, bytes, Some(expected)).await),
+        };
+        match outcome {
             Outcome::Done(revision) => Ok(revision),
             Outcome::Differs(current) => Err(WriteError::Conflict { key, expected, current }),
+        }
+    }
+
+    /// Puts a fault into the words of the contract.
+    async fn write_error(&self, fault: Fault, key: &Key, bytes: usize, before: Option<Revision>) -> WriteError {
+        let Fault::Full(reason) = fault else { return fault.of_write(key, bytes) };
+        // The write that fills etcd up may be applied and still be answered with "space exceeded". By then it is
+        // decided, so what is there now tells, unless somebody else has written the key as well.
+        match self.read(key).await {
+            Ok(now) if now.as_ref().map(|entry| entry.revision) == before => WriteError::Full(reason),
+            _ => WriteError::Unknown(reason),
         }
     }
 
