@@ -316,7 +316,8 @@ mod tests {
     /// Nothing a client can send makes these panic: every value of a large object is replaced by odd ones in turn.
     #[test]
     fn odd_values_anywhere_are_survived() {
-        let whole = json!({
+        let whole: Value = serde_json::from_str(
+            r#"{
             "metadata": {"name": "a", "namespace": "n", "labels": {"a": "b"}, "annotations": {"a": "b"}, "generation": 1},
             "type": "kubernetes.io/tls", "data": {"a": "MQ=="}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}],
             "roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}], "handler": "h",
@@ -336,10 +337,12 @@ mod tests {
                 "rules": [{"host": "h", "http": {"paths": [{"path": "/"}]}}], "accessModes": ["ReadWriteOnce"],
                 "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/"}, "request": "YQ==", "usages": ["any"],
                 "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}, "drivers": [{"name": "d"}],
-                "limits": [{"type": "Container", "max": {"cpu": "1"}}], "hard": {"pods": "1"}, "scopes": ["BestEffort"],
+                "limits": [{"type": "Container", "max": {"cpu": "1"}}], "hard": {"pods": "1"}, "scopes": ["BestEffort"]
             },
-            "status": {"conditions": [{"type": "Complete", "status": "True"}], "phase": "Bound", "podIPs": [{"ip": "x"}]},
-        });
+            "status": {"conditions": [{"type": "Complete", "status": "True"}], "phase": "Bound", "podIPs": [{"ip": "x"}]}
+        }"#,
+        )
+        .unwrap();
         let odd = [
             json!(null),
             json!(-1),

@@ -199,7 +199,7 @@ fn prepare_new(target: &Target, body: &Value) -> Option<Value> {
 
 /// What a server fills into services.
 fn allocate(kind: &Kind, object: &mut Value) {
-    if kind.gvk.kind != "Service" || kind.gvk.group != "" {
+    if kind.gvk.kind != "Service" || !kind.gvk.group.is_empty() {
         return;
     }
     let spec = &mut object["spec"];
