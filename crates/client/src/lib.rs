@@ -16,15 +16,20 @@
 //! - [`store`]: the set, its indices, its snapshots
 //! - [`informer`]: one watch for many handlers
 //! - [`workqueue`]: keys that need work
+//! - [`controller`]: from events to reconcile runs; [`expectations`], [`retry`]
+//! - [`leader`]: one of many acts
+//! - [`events`]: telling people
 
 pub mod backoff;
 pub mod connect;
 pub mod controller;
 
 mod error;
+pub mod events;
 pub mod expectations;
 pub mod informer;
 mod key;
+pub mod leader;
 pub mod list_watch;
 pub mod metrics;
 pub mod object;

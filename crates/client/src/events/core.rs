@@ -1,0 +1,105 @@
+//! The recorder of `core/v1` Events.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::correlate::Correlator;
+use super::sink::{EventSink, deliver};
+use super::{QUEUE, event_name, namespace_of};
+use crate::metrics::Counter;
+
+/// What kind of news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// As it should be.
+    Normal,
+    /// As it should not.
+    Warning,
+}
+
+impl EventType {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Records events. Cheap to clone; never blocks.
+#[derive(Clone)]
+pub struct EventRecorder {
+    queue: mpsc::Sender<Event>,
+    component: Arc<str>,
+    host: Arc<str>,
+    dropped: Arc<Counter>,
+}
+
+/// Writes what recorders record.
+pub struct EventWriter {
+    queue: mpsc::Receiver<Event>,
+    sink: Arc<dyn EventSink<Event>>,
+}
+
+impl EventRecorder {
+    /// A recorder in the name of a component on a host, and the writer that has to run for it.
+    pub fn new(sink: Arc<dyn EventSink<Event>>, component: &str, host: &str) -> (Self, EventWriter) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let recorder = Self { queue: sender, component: component.into(), host: host.into(), dropped: Arc::default() };
+        (recorder, EventWriter { queue: receiver, sink })
+    }
+
+    /// Something happened to an object.
+    pub fn record(&self, object: &ObjectReference, kind: EventType, reason: &str, message: &str) {
+        let now = Timestamp::now();
+        let mut event = Event {
+            involved_object: object.clone(),
+            type_: Some(kind.as_str().into()),
+            reason: Some(reason.into()),
+            message: Some(message.into()),
+            count: Some(1),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            source: Some(EventSource {
+                component: Some(self.component.to_string()),
+                host: Some(self.host.to_string()),
+            }),
+            reporting_component: Some(self.component.to_string()),
+            reporting_instance: Some(self.host.to_string()),
+            ..Event::default()
+        };
+        event.metadata.name = Some(event_name(object.name.as_deref().unwrap_or_default(), now));
+        event.metadata.namespace = Some(namespace_of(object));
+        if self.queue.try_send(event).is_err() {
+            self.dropped.inc();
+        }
+    }
+
+    /// Events that did not fit the queue.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.get()
+    }
+}
+
+impl EventWriter {
+    /// Writes until `stop`, or until all recorders are gone and everything is written.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut correlator = Correlator::new();
+        let write_all = async {
+            while let Some(event) = self.queue.recv().await {
+                let namespace = event.metadata.namespace.clone().unwrap_or_default();
+                if let Some((equal, write)) = correlator.correlate(event)
+                    && let Some(written) = deliver(&*self.sink, namespace, write).await
+                {
+                    correlator.written(equal, written);
+                }
+            }
+        };
+        let _ = stop.run_until_cancelled(write_all).await;
+    }
+}

@@ -1,0 +1,38 @@
+//! Event recorders: telling people what a controller did, without flooding anybody.
+//!
+//! - `core`: the recorder of `core/v1` Events
+//! - `correlate`: what it combines, counts and drops
+//! - `series`: the recorder of `events.k8s.io/v1` Events
+//! - `sink`: where events are written, and when a write is worth another try
+//!
+//! Recording never blocks and never fails: events wait in a bounded queue, and one that does not fit is dropped and
+//! counted.
+
+mod core;
+mod correlate;
+mod series;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+pub use core::{EventRecorder, EventType, EventWriter};
+pub use series::{InvalidEvent, NewEvent, SeriesRecorder, SeriesWriter};
+pub use sink::{ApiEvents, EventSink};
+
+/// Events that may wait to be written.
+const QUEUE: usize = 1000;
+
+/// The namespace of an event about an object: cluster-scoped objects have theirs in `default`.
+fn namespace_of(object: &k8s_openapi::api::core::v1::ObjectReference) -> String {
+    object.namespace.clone().filter(|ns| !ns.is_empty()).unwrap_or_else(|| "default".to_owned())
+}
+
+/// `<object>.<nanoseconds in hex>`: unique enough, and sorted by time. If that is no valid name, the time alone has to
+/// do.
+fn event_name(object: &str, now: jiff::Timestamp) -> String {
+    let nanos = now.as_nanosecond();
+    let valid = !object.is_empty()
+        && object.len() <= 200
+        && object.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
+    if valid { format!("{object}.{nanos:x}") } else { format!("event.{nanos:x}.{:016x}", rand::random::<u64>()) }
+}
