@@ -138,6 +138,14 @@ impl ResponseBody {
         }
     }
 
+    /// A watch, and what is to be kept as long as it lives; any other body comes back as it is.
+    pub(crate) fn into_watch(self) -> Result<(Box<WatchBody>, impl Sized), Self> {
+        match self.content {
+            Content::Watch(watch) => Ok((watch, self.held)),
+            _ => Err(self),
+        }
+    }
+
     #[must_use]
     pub fn is_watch(&self) -> bool {
         matches!(self.content, Content::Watch(_))

@@ -18,6 +18,15 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// A slice in front of others, which stay where they are.
+    #[must_use]
+    pub fn with_front(front: Bytes, rest: Vec<Bytes>) -> Self {
+        let remaining = front.len() + rest.iter().map(Bytes::len).sum::<usize>();
+        let mut chunk = Chunk { front, rest, next: 0, remaining };
+        chunk.settle();
+        chunk
+    }
+
     /// Takes what is left of the front slice, if it is not empty.
     pub fn pop(&mut self) -> Option<Bytes> {
         self.settle();
@@ -55,10 +64,7 @@ impl From<Vec<u8>> for Chunk {
 
 impl From<Vec<Bytes>> for Chunk {
     fn from(slices: Vec<Bytes>) -> Self {
-        let remaining = slices.iter().map(Bytes::len).sum();
-        let mut chunk = Chunk { front: Bytes::new(), rest: slices, next: 0, remaining };
-        chunk.settle();
-        chunk
+        Chunk::with_front(Bytes::new(), slices)
     }
 }
 

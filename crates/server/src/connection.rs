@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, Version};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn;
 use hyper::service::Service;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
@@ -59,20 +62,11 @@ where
 {
     let activity = Arc::new(Activity::new(protocol));
     let ticket = handler.drain().ticket();
-    let io = Heard { io: TokioIo::new(io), activity: Arc::clone(&activity) };
-    let service = Requests { handler, peer: Arc::new(peer), activity: Arc::clone(&activity), lease };
+    let peer = Arc::new(peer);
+    let requests = Requests { handler, peer, activity: Arc::clone(&activity), lease };
     // Boxed, so that the task of an idle connection is as large as its protocol needs and no larger.
     let ended = match protocol {
-        Protocol::Http1 => {
-            let mut builder = conn::http1::Builder::new();
-            builder
-                .half_close(false)
-                .max_buf_size(limits.header_bytes_max.max(HTTP1_BUFFER_MIN))
-                // The watchdog knows a silent connection from a slow request; hyper's timer does not.
-                .header_read_timeout(None);
-            let connection = Box::pin(builder.serve_connection(io, service).with_upgrades());
-            Box::pin(drive(connection, &activity, ticket, limits)).await
-        }
+        Protocol::Http1 => Box::pin(serve_http1(io, requests, &activity, ticket, limits)).await,
         Protocol::Http2 => {
             let mut builder = conn::http2::Builder::new(TokioExecutor::new());
             builder
@@ -86,13 +80,62 @@ where
                 .max_send_buf_size(limits.watch_batch_bytes_max)
                 .keep_alive_interval(KEEP_ALIVE_INTERVAL)
                 .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
-            let connection = Box::pin(builder.serve_connection(io, service));
-            Box::pin(drive(connection, &activity, ticket, limits)).await
+            let io = Heard::new(io, Bytes::new(), &activity);
+            let mut connection = Box::pin(builder.serve_connection(io, requests));
+            let mut ticket = ticket;
+            Box::pin(drive(&mut connection, &activity, &mut ticket, limits)).await.map(|_| ())
         }
     };
     if let Err(error) = ended {
         tracing::trace!(%error, "connection ended");
     }
+}
+
+/// hyper reads requests and writes answers, except for watches: for those it hands the socket over to
+/// [`streaming`](crate::streaming), and takes it back when the watch has ended.
+async fn serve_http1<IO, H>(
+    mut io: IO,
+    mut requests: Requests<H>,
+    activity: &Arc<Activity>,
+    mut ticket: crate::drain::Ticket,
+    limits: &Limits,
+) -> hyper::Result<()>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
+{
+    let mut unread = Bytes::new();
+    loop {
+        let mut builder = conn::http1::Builder::new();
+        builder
+            .half_close(false)
+            .max_buf_size(limits.header_bytes_max.max(HTTP1_BUFFER_MIN))
+            // The watchdog knows a silent connection from a slow request; hyper's timer does not.
+            .header_read_timeout(None);
+        let heard = Heard::new(io, unread, activity);
+        let mut connection = Box::pin(builder.serve_connection(heard, requests).with_upgrades());
+        if drive(&mut connection, activity, &mut ticket, limits).await? == Driven::Ended {
+            return Ok(());
+        }
+        let Some(watch) = activity.taken.lock().take() else { return Ok(()) };
+        // Unpinned, so that the connection can be taken apart: hyper's buffers go, the socket stays.
+        let Some(parts) = unpin(connection).into_parts() else { return Ok(()) };
+        // What hyper has read comes before what it was still to be given.
+        let early = match parts.io.prefix.is_empty() {
+            true => parts.read_buf,
+            false => [parts.read_buf, parts.io.prefix].concat().into(),
+        };
+        let streaming = Box::pin(crate::streaming::stream(parts.io.io.into_inner(), watch, early));
+        match streaming.await {
+            Some(next) => (io, unread) = next,
+            None => return Ok(()),
+        }
+        requests = parts.service;
+    }
+}
+
+fn unpin<T: Unpin>(pinned: Pin<Box<T>>) -> T {
+    *Pin::into_inner(pinned)
 }
 
 /// hyper takes no smaller one.
@@ -129,19 +172,30 @@ where
     }
 }
 
+/// How [`drive`] ends.
+#[derive(Debug, PartialEq, Eq)]
+enum Driven {
+    Ended,
+    /// A watch is to be streamed on the socket.
+    Taken,
+}
+
 /// Polls a connection, its watchdog, and the sign that the server stops.
 async fn drive<C: Gentle>(
-    mut connection: Pin<Box<C>>,
+    connection: &mut Pin<Box<C>>,
     activity: &Activity,
-    mut drain: crate::drain::Ticket,
+    drain: &mut crate::drain::Ticket,
     limits: &Limits,
-) -> hyper::Result<()> {
+) -> hyper::Result<Driven> {
     let mut ending = false;
     let mut watchdog = pin!(tokio::time::sleep(limits.header_read_timeout.min(limits.idle_timeout)));
     poll_fn(move |cx| {
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(ended);
+                return Poll::Ready(ended.map(|()| Driven::Ended));
+            }
+            if activity.has_taken.swap(false, Ordering::Relaxed) {
+                return Poll::Ready(Ok(Driven::Taken));
             }
             if !ending && (drain.poll_begun(cx) || activity.unwelcome.load(Ordering::Relaxed)) {
                 ending = true;
@@ -157,12 +211,12 @@ async fn drive<C: Gentle>(
                     // If it does not end now, it has the same time again.
                     watchdog.as_mut().reset(Instant::now() + limits.idle_timeout);
                     if ending {
-                        return Poll::Ready(Ok(()));
+                        return Poll::Ready(Ok(Driven::Ended));
                     }
                     ending = true;
                     connection.as_mut().end_gently();
                 }
-                Judgement::TooSlow => return Poll::Ready(Ok(())),
+                Judgement::TooSlow => return Poll::Ready(Ok(Driven::Ended)),
             }
         }
     })
@@ -170,7 +224,6 @@ async fn drive<C: Gentle>(
 }
 
 /// What a connection is doing, for its watchdog. Times are milliseconds since it began; zero is never.
-#[derive(Debug)]
 struct Activity {
     protocol: Protocol,
     began: Instant,
@@ -182,6 +235,15 @@ struct Activity {
     heard_at: AtomicU64,
     /// A request was refused as nobody's: the connection has no future.
     unwelcome: AtomicBool,
+    /// A watch that wants the socket for itself; looked at only when `has_taken` says so.
+    taken: Mutex<Option<Taken>>,
+    has_taken: AtomicBool,
+}
+
+/// An answer that is a watch, and what becomes of the connection after it.
+pub(crate) struct Taken {
+    pub(crate) response: Response<ResponseBody>,
+    pub(crate) keep_alive: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -203,6 +265,8 @@ impl Activity {
             quiet_since: AtomicU64::new(0),
             heard_at: AtomicU64::new(0),
             unwelcome: AtomicBool::new(false),
+            taken: Mutex::new(None),
+            has_taken: AtomicBool::new(false),
         }
     }
 
@@ -270,28 +334,64 @@ impl<H: Handler> Service<Request<Incoming>> for Requests<H> {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let active = Active::new(&self.activity);
-        let http2 = request.version() == Version::HTTP_2;
+        let version = request.version();
+        // A watch may have the socket if nothing else is on it: no body that was not read, no older protocol.
+        let may_take =
+            version == Version::HTTP_11 && request.method() != Method::HEAD && request.body().is_end_stream();
+        let keep_alive = !header_says_close(request.headers());
         request.extensions_mut().insert(self.lease.clone());
         let answer = self.handler.handle(request.map(RequestBody::from), &self.peer);
         Box::pin(async move {
             let response = answer.await;
-            if http2 && response.status() == StatusCode::UNAUTHORIZED {
+            if version == Version::HTTP_2 && response.status() == StatusCode::UNAUTHORIZED {
                 active.0.unwelcome.store(true, Ordering::Relaxed);
+            }
+            if may_take && response.body().is_watch() {
+                let activity = Arc::clone(&active.0);
+                let response = response.map(|body| body.holding(active));
+                *activity.taken.lock() = Some(Taken { response, keep_alive });
+                activity.has_taken.store(true, Ordering::Relaxed);
+                // `drive` looks next, and takes the connection apart.
+                std::future::pending::<()>().await;
+                unreachable!("a pending future does not end");
             }
             Ok(response.map(|body| body.holding(active)))
         })
     }
 }
 
+fn header_says_close(headers: &http::HeaderMap) -> bool {
+    headers
+        .get_all(http::header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|token| token.trim().eq_ignore_ascii_case("close"))
+}
+
 /// A socket that tells when something was read from it.
 struct Heard<IO> {
     io: TokioIo<IO>,
+    /// Read before hyper came (again); it is given these first.
+    prefix: Bytes,
     activity: Arc<Activity>,
 }
 
+impl<IO> Heard<IO> {
+    fn new(io: IO, prefix: Bytes, activity: &Arc<Activity>) -> Self {
+        Heard { io: TokioIo::new(io), prefix, activity: Arc::clone(activity) }
+    }
+}
+
 impl<IO: AsyncRead + Unpin> Read for Heard<IO> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
         let this = self.get_mut();
+        if !this.prefix.is_empty() {
+            let count = this.prefix.len().min(buf.remaining());
+            buf.put_slice(&this.prefix.split_to(count));
+            this.activity.heard();
+            return Poll::Ready(Ok(()));
+        }
         let read = Pin::new(&mut this.io).poll_read(cx, buf);
         if read.is_ready() {
             this.activity.heard();

@@ -6,7 +6,7 @@
 //!   as one function, which a caller in the same process uses without any of these
 //! - [`authentication`] and [`identity`] say who asks, [`request_info`] what for, [`authorization`] whether
 //! - [`routing`] finds the handler, `handlers` has one file a verb; [`negotiation`] chooses the form of the answer
-//! - [`body`] and [`chunk`] carry the answer out, [`websocket`] in messages; [`reply`], [`warnings`] and [`compression`]
+//! - [`body`] and [`chunk`] carry the answer out, `streaming` a watch over HTTP/1.1, [`websocket`] in messages; [`reply`], [`warnings`] and [`compression`]
 //!   dress it
 //! - [`discovery`], [`openapi`], [`health`], [`version`]: paths that are no resource
 //! - [`limits`] bounds all of it, [`metrics`] counts it, [`deadline`], [`shutdown`] and [`drain`] end it
@@ -38,6 +38,7 @@ pub mod request_info;
 pub mod routing;
 pub mod service;
 pub mod shutdown;
+mod streaming;
 pub mod tls;
 pub mod version;
 pub mod warnings;

@@ -106,7 +106,7 @@ impl OpenApiDocuments {
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
-fn http_date(at: std::time::SystemTime) -> String {
+pub(crate) fn http_date(at: std::time::SystemTime) -> String {
     let at = jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }

@@ -115,3 +115,48 @@ async fn a_request_body_arrives_whole() {
     client.send(&format!("POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())).await;
     assert!(client.until("300000").await.starts_with("HTTP/1.1 200"));
 }
+
+#[tokio::test]
+async fn a_request_sent_during_a_watch_is_answered_after_it() {
+    let world = World::start().await;
+    let mut client = world.http1().await;
+    client.get("/watch/a").await;
+    client.until("\r\n\r\n").await;
+    client.send("GET /who HTTP/1.1\r\nHo").await;
+    world.send("a", &["{\"one\"}\n"]).await;
+    client.until("{\"one\"}\n\r\n").await;
+    world.end("a");
+    assert_eq!(client.until("0\r\n\r\n").await, "0\r\n\r\n");
+    client.send("st: x\r\n\r\nGET /watch/b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    client.until("kubernetes-admin").await;
+    let head = client.until("\r\n\r\n").await;
+    assert!(head.contains("connection: close\r\n"), "{head}");
+    world.end("b");
+    assert_eq!(client.rest().await, "0\r\n\r\n");
+}
+
+#[tokio::test]
+async fn two_requests_at_once_may_both_be_watches() {
+    let world = World::start().await;
+    let mut client = world.http1().await;
+    let watch = |name| format!("GET /watch/{name} HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.send(&format!("{}{}", watch("a"), watch("b"))).await;
+    client.until("\r\n\r\n").await;
+    world.end("a");
+    client.until("0\r\n\r\n").await;
+    client.until("\r\n\r\n").await;
+    world.send("b", &["{\"two\"}\n"]).await;
+    client.until("{\"two\"}\n\r\n").await;
+}
+
+#[tokio::test]
+async fn http_1_0_has_no_chunks() {
+    let world = World::start().await;
+    let mut client = world.http1().await;
+    client.send("GET /watch/a HTTP/1.0\r\n\r\n").await;
+    let head = client.until("\r\n\r\n").await;
+    assert!(!head.to_ascii_lowercase().contains("transfer-encoding"), "{head}");
+    world.send("a", &["{\"one\"}\n"]).await;
+    world.end("a");
+    assert_eq!(client.rest().await, "{\"one\"}\n");
+}
