@@ -19,10 +19,11 @@ func main() {
 		"listwatch": listWatch,
 		"informer":  informer,
 		"typed":     typed,
+		"typedjson": typedJSON,
 		"dynamic":   dynamicClient,
 	}
 	if len(os.Args) != 2 || programs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|dynamic")
+		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

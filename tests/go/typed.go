@@ -12,11 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// typed walks an object's life through the typed client, and the errors a program tells apart.
-//
-// The typed client sends bodies of built-in kinds as protobuf when nobody chooses; this one chooses JSON.
-func typed(ctx context.Context, config *rest.Config) error {
+// typedJSON is typed for those who choose JSON.
+func typedJSON(ctx context.Context, config *rest.Config) error {
 	config.ContentType = "application/json"
+	return typed(ctx, config)
+}
+
+// typed walks an object's life through the typed client, and the errors a program tells apart. When nobody chooses,
+// it sends bodies of built-in kinds as protobuf, and would rather have answers so too.
+func typed(ctx context.Context, config *rest.Config) error {
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

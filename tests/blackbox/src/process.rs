@@ -114,16 +114,18 @@ impl Process {
 
     /// Asks it to stop and waits until it has.
     pub fn terminate(self) -> (ExitStatus, Vec<String>) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is part of every system");
+        // Every shell has kill built in; as a program it may be missing.
+        let kill = format!("kill -TERM {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().expect("every system has a shell");
         assert!(sent.success(), "{} had ended before it was told to", self.name);
         self.end()
     }
 
     /// Asks it to stop and waits until it has, without letting go of it.
     pub fn interrupt(&mut self) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill is part of every system");
+        // Every shell has kill built in; as a program it may be missing.
+        let kill = format!("kill -TERM {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().expect("every system has a shell");
         assert!(sent.success(), "{} had ended before it was told to", self.name);
         let status = self.child.wait().expect("our own child can be waited for");
         assert!(status.success(), "a clean stop ends with 0, not {status}; {}", self.story());

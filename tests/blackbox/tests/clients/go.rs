@@ -92,8 +92,17 @@ fn shared_informer_resumes_after_the_server_was_killed() {
 
 #[test]
 fn typed_client_walks_an_objects_life() {
+    walks_an_objects_life("typed");
+}
+
+#[test]
+fn typed_client_walks_an_objects_life_in_json() {
+    walks_an_objects_life("typedjson");
+}
+
+fn walks_an_objects_life(name: &str) {
     let server = Server::start();
-    let said = run(program(&server, "typed"), "").ok();
+    let said = run(program(&server, name), "").ok();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(
         lines,

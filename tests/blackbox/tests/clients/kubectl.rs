@@ -2,8 +2,10 @@
 //!
 //! - `reading.rs`: get in all its forms, and asking about the server
 //! - `watching.rs`: get -w, wait, proxy
+//! - `applying.rs`: apply on both sides, diff, strategic patches, set
 //! - `writing.rs`: create, delete, label, annotate, patch, and what is refused
 
+mod applying;
 mod reading;
 mod watching;
 mod writing;

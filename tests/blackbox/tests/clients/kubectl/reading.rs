@@ -146,6 +146,8 @@ fn version_and_cluster_info() {
     assert!(version.contains("\nServer Version: v1.36"), "{version}");
     let info = server.kubectl("cluster-info").ok();
     assert!(info.contains("control plane") && info.contains(server.url()), "{info}");
+    let who = server.kubectl("auth whoami -o 'jsonpath={.status.userInfo.groups}'").ok();
+    assert!(who.contains("system:authenticated"), "{who}");
 }
 
 #[test]

@@ -23,8 +23,6 @@ fn create_from_a_file_and_from_stdin() {
 }
 
 /// One object of each of many kinds, with the fields it must have.
-///
-/// From a file, since kubectl's generators (`create configmap`, `create deployment`) send protobuf.
 const MANY: &str = r#"
 {apiVersion: v1, kind: Namespace, metadata: {name: team}}
 ---
@@ -85,6 +83,32 @@ fn create_objects_of_many_kinds() {
     for name in ["service/web", "deployment.apps/web", "job.batch/once"] {
         assert!(all.lines().any(|line| line == name), "{name} is missing in\n{all}");
     }
+}
+
+#[test]
+fn create_by_generators() {
+    // These send protobuf, where a file is sent as JSON.
+    let server = Server::start();
+    for (line, said) in [
+        ("create namespace team", "namespace/team created\n"),
+        ("create configmap settings --from-literal=colour=red", "configmap/settings created\n"),
+        ("create secret generic key --from-literal=a=b", "secret/key created\n"),
+        ("create serviceaccount robot", "serviceaccount/robot created\n"),
+        ("create deployment web --image=app --replicas=2", "deployment.apps/web created\n"),
+        ("create service clusterip web --tcp=80:8080", "service/web created\n"),
+        ("create job once --image=app", "job.batch/once created\n"),
+        ("create cronjob often --image=app '--schedule=*/5 * * * *'", "cronjob.batch/often created\n"),
+        ("create role reader --verb=get --resource=pods", "role.rbac.authorization.k8s.io/reader created\n"),
+        ("create quota limits --hard=pods=3", "resourcequota/limits created\n"),
+        ("run one --image=app", "pod/one created\n"),
+        ("expose deployment web --port=80 --name=other", "service/other exposed\n"),
+    ] {
+        assert_eq!(server.kubectl(line).ok(), said, "{line}");
+    }
+    assert_eq!(server.kubectl("get configmap settings -o 'jsonpath={.data.colour}'").ok(), "red");
+    assert_eq!(server.kubectl("get secret key -o 'jsonpath={.data.a}'").ok(), "Yg==");
+    assert_eq!(server.kubectl("get deployment web -o 'jsonpath={.spec.replicas}'").ok(), "2");
+    assert_eq!(server.kubectl("get quota limits -o 'jsonpath={.spec.hard.pods}'").ok(), "3");
 }
 
 #[test]
