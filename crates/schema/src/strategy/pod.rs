@@ -18,7 +18,7 @@ pub(super) fn create(pod: &mut Fields) {
     pod.insert("status".into(), status);
 }
 
-pub(super) fn update(pod: &mut Fields, _old: &Value) {
+pub(super) fn update(pod: &mut Fields) {
     // A period below zero once meant "at once".
     if let Some(spec) = pod.child("spec")
         && spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0)

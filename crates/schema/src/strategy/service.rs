@@ -26,10 +26,10 @@ fn keep_allocated(service: &mut Fields, stored: &Value) {
         if let address @ Value::String(_) = stored.at("clusterIP") {
             spec.fill_empty("clusterIP", address.clone());
         }
-        if spec.word("clusterIP") == stored.text("clusterIP") {
-            if let addresses @ Value::Array(_) = stored.at("clusterIPs") {
-                spec.fill_empty("clusterIPs", addresses.clone());
-            }
+        if spec.word("clusterIP") == stored.text("clusterIP")
+            && let addresses @ Value::Array(_) = stored.at("clusterIPs")
+        {
+            spec.fill_empty("clusterIPs", addresses.clone());
         }
     }
     if has_node_ports(stored) && has_node_ports(&new) {
@@ -45,10 +45,11 @@ fn keep_allocated(service: &mut Fields, stored: &Value) {
             }
         }
     }
-    if has_health_check(stored) && has_health_check(&new) {
-        if let port @ Value::Number(_) = stored.at("healthCheckNodePort") {
-            spec.fill_empty("healthCheckNodePort", port.clone());
-        }
+    if has_health_check(stored)
+        && has_health_check(&new)
+        && let port @ Value::Number(_) = stored.at("healthCheckNodePort")
+    {
+        spec.fill_empty("healthCheckNodePort", port.clone());
     }
     // A client that knows only one of the two spellings changes both.
     let (address, addresses) = (spec.word("clusterIP").to_owned(), spec.get("clusterIPs").cloned().unwrap_or_default());

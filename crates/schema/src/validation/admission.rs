@@ -159,7 +159,7 @@ fn operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     if wanted.len() > 1 && any(wanted) {
         let why = "if '*' is present, must not specify other operations";
-        errors.push(FieldError::invalid(&list, rule.at("operations"), why));
+        errors.push(FieldError::invalid(list, rule.at("operations"), why));
     }
     for (i, operation) in wanted.iter().enumerate() {
         let operation = operation.as_str().unwrap_or_default();
@@ -172,7 +172,7 @@ fn operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         if values.len() > 1 && any(values) {
             let why = format!("if '*' is present, must not specify other {what}");
-            errors.push(FieldError::invalid(&list, rule.at(field), why));
+            errors.push(FieldError::invalid(list, rule.at(field), why));
         }
         for (i, _) in values.iter().enumerate().filter(|(_, value)| field == "apiVersions" && *value == "") {
             required(errors, &list.index(i));

@@ -182,7 +182,7 @@ fn scaling(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
     optional_word(errors, &path.child("selectPolicy"), rules.at("selectPolicy"), &["Disabled", "Max", "Min"]);
     let list = path.child("policies");
     if rules.list("policies").is_empty() {
-        errors.push(FieldError::required(&list, "must specify at least one Policy"));
+        errors.push(FieldError::required(list, "must specify at least one Policy"));
     }
     for (i, policy) in rules.list("policies").iter().enumerate() {
         let path = list.index(i);

@@ -254,10 +254,10 @@ fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: &Path<'_>, errors
     }
     let (values, list) = (codes.list("values"), path.child("values"));
     if values.is_empty() {
-        errors.push(FieldError::invalid(&list, codes.at("values"), "at least one value is required"));
+        errors.push(FieldError::invalid(list, codes.at("values"), "at least one value is required"));
     }
     if values.len() > 255 {
-        errors.push(FieldError::too_many(&list, values.len(), 255));
+        errors.push(FieldError::too_many(list, values.len(), 255));
     }
     let numbers: Vec<i64> = values.iter().map(|value| value.as_i64().unwrap_or(0)).collect();
     for (i, code) in numbers.iter().enumerate() {
@@ -269,7 +269,7 @@ fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: &Path<'_>, errors
         }
     }
     if !numbers.is_sorted() {
-        errors.push(FieldError::invalid(&list, codes.at("values"), "must be ordered"));
+        errors.push(FieldError::invalid(list, codes.at("values"), "must be ordered"));
     }
 }
 

@@ -253,7 +253,7 @@ fn flow_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
         verbs(rule, &path, errors);
         let (urls, list) = (rule.list("nonResourceURLs"), path.child("nonResourceURLs"));
         if urls.is_empty() {
-            errors.push(FieldError::required(&list, "nonResourceURLs must contain at least one value"));
+            errors.push(FieldError::required(list, "nonResourceURLs must contain at least one value"));
         }
         for (j, url) in urls.iter().enumerate() {
             let url = url.as_str().unwrap_or_default();

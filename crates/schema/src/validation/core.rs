@@ -399,14 +399,13 @@ fn quota(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         if !known.iter().any(|known| scope == known) {
             errors.push(FieldError::invalid(path, scopes, "unsupported scope"));
         }
-        for name in object.map("spec.hard").into_iter().flat_map(|hard| hard.keys()) {
+        for name in object.map("spec.hard").into_iter().flat_map(|hard| hard.keys()).filter(|name| !name.contains('/'))
+        {
             let of_pods = matches!(name.as_str(), "pods" | "cpu" | "memory" | "ephemeral-storage")
                 || name.starts_with("requests.")
                 || name.starts_with("limits.");
-            let standard = pod_quota(name);
-            if standard && !of_pods {
-                errors.push(FieldError::invalid(path, scopes, "unsupported scope applied to resource"));
-            } else if scope == "BestEffort" && standard && name != "pods" {
+            // What asks for nothing can only be counted.
+            if !of_pods || (scope == "BestEffort" && name != "pods") {
                 errors.push(FieldError::invalid(path, scopes, "unsupported scope applied to resource"));
             }
         }
@@ -424,11 +423,6 @@ fn quota(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             errors.push(FieldError::invalid(path, scopes, super::rules::IMMUTABLE));
         }
     }
-}
-
-/// Names that quotas know without a domain.
-fn pod_quota(name: &str) -> bool {
-    !name.contains('/')
 }
 
 pub(super) fn quota_amounts(object: &Value, part: &str, errors: &mut Errors) {

@@ -354,11 +354,12 @@ mod tests {
         ];
         let mut pointers = Vec::new();
         collect(&whole, String::new(), &mut pointers);
-        for pointer in &pointers {
-            for value in &odd {
+        for (i, pointer) in pointers.iter().enumerate() {
+            for (j, value) in odd.iter().enumerate() {
                 let mut object = whole.clone();
                 *object.pointer_mut(pointer).unwrap() = value.clone();
-                for kind in kinds::builtin().iter() {
+                // A third of the kinds each time: all pairs of a place and a kind are met.
+                for kind in kinds::builtin().iter().skip((i + j) % 3).step_by(3) {
                     let mut new = object.clone();
                     defaults::apply(kind, &mut new);
                     strategy::prepare_for_create(kind, &mut new);

@@ -345,10 +345,10 @@ fn endpoint(entry: &Value, family: &str, path: &Path<'_>, errors: &mut Errors) {
     let addresses = entry.list("addresses");
     let list = path.child("addresses");
     if addresses.is_empty() {
-        errors.push(FieldError::required(&list, "must contain at least 1 address"));
+        errors.push(FieldError::required(list, "must contain at least 1 address"));
     }
     if addresses.len() > 100 {
-        errors.push(FieldError::too_many(&list, addresses.len(), 100));
+        errors.push(FieldError::too_many(list, addresses.len(), 100));
     }
     for (i, text) in addresses.iter().enumerate() {
         let text = text.as_str().unwrap_or_default();
@@ -357,7 +357,7 @@ fn endpoint(entry: &Value, family: &str, path: &Path<'_>, errors: &mut Errors) {
             "IPv4" | "IPv6" => {
                 if let Some(address) = address::strict_address(errors, &path, text) {
                     if address.is_ipv4() != (family == "IPv4") {
-                        errors.push(FieldError::invalid(&list, text, format!("must be an {family} address")));
+                        errors.push(FieldError::invalid(list, text, format!("must be an {family} address")));
                     }
                     address::reachable(errors, &path, text);
                 }

@@ -51,11 +51,11 @@ fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Err
     if !rule.list("nonResourceURLs").is_empty() {
         let (path, urls) = (path.child("nonResourceURLs"), rule.at("nonResourceURLs"));
         if namespaced {
-            errors.push(FieldError::invalid(&path, urls, "namespaced rules cannot apply to non-resource URLs"));
+            errors.push(FieldError::invalid(path, urls, "namespaced rules cannot apply to non-resource URLs"));
         }
         if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !rule.list(field).is_empty()) {
             let why = "rules cannot apply to both regular resources and non-resource URLs";
-            errors.push(FieldError::invalid(&path, urls, why));
+            errors.push(FieldError::invalid(path, urls, why));
         }
         return;
     }

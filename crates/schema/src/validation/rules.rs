@@ -132,20 +132,14 @@ pub(super) fn port(errors: &mut Errors, path: &Path<'_>, value: &Value) {
 /// An integer or a percentage, not negative.
 pub(super) fn number_or_percent(errors: &mut Errors, path: &Path<'_>, value: &Value) {
     match value {
-        Value::String(text) => {
-            if names::percent(text).is_empty() {
-                return;
-            }
-            objections(errors, path, text, names::percent(text));
-        }
+        Value::String(text) => objections(errors, path, text, names::percent(text)),
         Value::Number(number) => not_negative(errors, path, number.as_i64()),
         _ => {}
     }
 }
 
 pub(super) fn not_more_than_all(errors: &mut Errors, path: &Path<'_>, value: &Value) {
-    if let Some(percent) = value.as_str().and_then(percentage).filter(|percent| *percent > 100) {
-        let _ = percent;
+    if value.as_str().and_then(percentage).is_some_and(|percent| percent > 100) {
         errors.push(FieldError::invalid(path, value, "must not be greater than 100%"));
     }
 }

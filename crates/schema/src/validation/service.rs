@@ -188,10 +188,10 @@ fn cluster_addresses(spec: &Value, errors: &mut Errors) {
     match (first.is_empty(), addresses.first()) {
         (false, None) => required(errors, &path),
         (false, Some(address)) if address != first => {
-            errors.push(FieldError::invalid(&path, all, "first value must match `clusterIP`"));
+            errors.push(FieldError::invalid(path, all, "first value must match `clusterIP`"));
         }
         (true, Some(_)) => {
-            errors.push(FieldError::invalid(&path, all, "must be empty when `clusterIP` is not specified"));
+            errors.push(FieldError::invalid(path, all, "must be empty when `clusterIP` is not specified"));
         }
         _ => {}
     }
@@ -211,7 +211,7 @@ fn cluster_addresses(spec: &Value, errors: &mut Errors) {
         let text = entry.as_str().unwrap_or_default();
         if i == 0 && text == "None" {
             if addresses.len() > 1 {
-                errors.push(FieldError::invalid(&path, all, "'None' must be the first and only value"));
+                errors.push(FieldError::invalid(path, all, "'None' must be the first and only value"));
             }
             continue;
         }
@@ -219,7 +219,7 @@ fn cluster_addresses(spec: &Value, errors: &mut Errors) {
     }
     let broken = errors.len() > before;
     if addresses.len() > 2 {
-        errors.push(FieldError::invalid(&path, all, "may only hold up to 2 values"));
+        errors.push(FieldError::invalid(path, all, "may only hold up to 2 values"));
     }
     if broken {
         return;
@@ -227,7 +227,7 @@ fn cluster_addresses(spec: &Value, errors: &mut Errors) {
     let is_v6 = |entry: &Value| address::parse(entry.as_str().unwrap_or_default()).map(|address| address.is_ipv6());
     let families: HashSet<bool> = addresses.iter().filter_map(is_v6).collect();
     if addresses.len() > 1 && families.len() < 2 {
-        errors.push(FieldError::invalid(&path, all, "may specify no more than one IP for each IP family"));
+        errors.push(FieldError::invalid(path, all, "may specify no more than one IP for each IP family"));
     }
     for (i, (entry, family)) in addresses.iter().zip(spec.list("ipFamilies")).enumerate() {
         let wanted = family.as_str().unwrap_or_default();
@@ -286,7 +286,7 @@ fn source_ranges(service: &Value, errors: &mut Errors) {
         // The field is reported by its Go name.
         let path = SPEC.child("LoadBalancerSourceRanges");
         if !is_balanced(spec) {
-            errors.push(FieldError::forbidden(&path, ONLY_BALANCED));
+            errors.push(FieldError::forbidden(path, ONLY_BALANCED));
         }
         for (i, range) in ranges.iter().enumerate() {
             address::range(errors, &path.index(i), range.as_str().unwrap_or_default().trim());

@@ -106,7 +106,7 @@ fn volume_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         required(errors, &capacity_path);
     }
     if amounts.is_none_or(|amounts| amounts.len() != 1 || !amounts.contains_key("storage")) {
-        errors.push(FieldError::not_supported(&capacity_path, capacity, ["storage"]));
+        errors.push(FieldError::not_supported(capacity_path, capacity, ["storage"]));
     }
     for (name, value) in amounts.into_iter().flatten() {
         let path = capacity_path.key(name);
@@ -117,7 +117,6 @@ fn volume_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         amount::positive(errors, &path, value);
     }
     let policies = ["Delete", "Recycle", "Retain"];
-    optional(errors, &path.child("persistentVolumeReclaimPolicy"), "", |_| Vec::new());
     if !spec.text("persistentVolumeReclaimPolicy").is_empty() {
         let path = path.child("persistentVolumeReclaimPolicy");
         word(errors, &path, spec.text("persistentVolumeReclaimPolicy"), &policies);
@@ -235,7 +234,7 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, errors: &mut Errors) {
 pub(super) fn claim_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let modes = path.child("accessModes");
     if spec.list("accessModes").is_empty() {
-        errors.push(FieldError::required(&modes, "at least 1 access mode is required"));
+        errors.push(FieldError::required(modes, "at least 1 access mode is required"));
     }
     selector(errors, &path.child("selector"), spec.at("selector"));
     access_modes(spec, &modes, errors);

@@ -45,13 +45,13 @@ fn selected_template(spec: &Value, kind: &str, owner: &str, errors: &mut Errors)
     if wanted.is_object() {
         selector(errors, &path, wanted);
         if is_empty_selector(wanted) {
-            errors.push(FieldError::invalid(&path, wanted, format!("empty selector is invalid for {kind}")));
+            errors.push(FieldError::invalid(path, wanted, format!("empty selector is invalid for {kind}")));
         }
     } else {
         required(errors, &path);
     }
     match Selector::from_label_selector(wanted) {
-        Err(_) => errors.push(FieldError::invalid(&path, wanted, "invalid label selector")),
+        Err(_) => errors.push(FieldError::invalid(path, wanted, "invalid label selector")),
         Ok(wanted) => {
             let (template, path) = (spec.at("template"), SPEC.child("template"));
             matching_labels(&wanted, template, &path, errors);
@@ -182,7 +182,7 @@ fn stateful_set(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
     if wanted.is_object() {
         selector(errors, &path, wanted);
         if is_empty_selector(wanted) {
-            errors.push(FieldError::invalid(&path, wanted, "empty selector is invalid for statefulset"));
+            errors.push(FieldError::invalid(path, wanted, "empty selector is invalid for statefulset"));
         }
     } else {
         required(errors, &path);
@@ -292,19 +292,19 @@ fn rolling_daemons(rolling: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn revision(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     not_negative(errors, &Path::new("revision"), object.int("revision"));
     let (data, path) = (object.at("data"), Path::new("data"));
-    match old {
+    let why = match old {
         // A revision that changes its number is told about its data, as in the reference.
         Some(old) => {
             if data != old.at("data") || object.int("revision") != old.int("revision") {
                 errors.push(FieldError::invalid(path, data, super::rules::IMMUTABLE));
             }
+            return;
         }
-        None if data.is_null() => errors.push(FieldError::required(path, "data is mandatory")),
-        None if !data.is_object() => {
-            errors.push(FieldError::required(path, "data must be a valid JSON object"));
-        }
-        None => {}
-    }
+        None if data.is_null() => "data is mandatory",
+        None if !data.is_object() => "data must be a valid JSON object",
+        None => return,
+    };
+    errors.push(FieldError::required(path, why));
 }
 
 pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {

@@ -496,7 +496,7 @@ fn restart_policy(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     let list = path.child("restartPolicyRules");
     if rules.len() > 20 {
-        errors.push(FieldError::too_many(&list, rules.len(), 20));
+        errors.push(FieldError::too_many(list, rules.len(), 20));
     }
     for (i, rule) in rules.iter().enumerate() {
         let path = list.index(i);

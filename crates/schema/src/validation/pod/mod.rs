@@ -189,7 +189,7 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     let list = path.child("nameservers");
     if servers.len() > 3 {
-        errors.push(FieldError::invalid(&list, config.at("nameservers"), "must not have more than 3 nameservers"));
+        errors.push(FieldError::invalid(list, config.at("nameservers"), "must not have more than 3 nameservers"));
     }
     for (i, server) in servers.iter().enumerate() {
         address::address(errors, &list.index(i), server.as_str().unwrap_or_default());
@@ -197,12 +197,12 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let searches = config.list("searches");
     let list = path.child("searches");
     if searches.len() > 32 {
-        errors.push(FieldError::invalid(&list, config.at("searches"), "must not have more than 32 search paths"));
+        errors.push(FieldError::invalid(list, config.at("searches"), "must not have more than 32 search paths"));
     }
     let characters: usize = searches.iter().map(|s| s.as_str().map_or(0, str::len) + 1).sum();
     if characters > 2049 {
         let why = "must not have more than 2048 characters (including spaces) in the search list";
-        errors.push(FieldError::invalid(&list, config.at("searches"), why));
+        errors.push(FieldError::invalid(list, config.at("searches"), why));
     }
     for (i, search) in searches.iter().enumerate() {
         let search = search.as_str().unwrap_or_default();

@@ -157,12 +157,12 @@ pub(super) fn requirements(resources: &Value, claims: &[&str], whole_pod: bool, 
                 };
                 if !relation.is_empty() {
                     let why = format!("{relation} {name} limit of {}", amount::text(limit));
-                    errors.push(FieldError::invalid(&request_path, amount::text(value), why));
+                    errors.push(FieldError::invalid(request_path, amount::text(value), why));
                 }
             }
             None if !may_overcommit(name) => {
                 let why = "Limit must be set for non overcommitable resources";
-                errors.push(FieldError::required(&limit_path, why));
+                errors.push(FieldError::required(limit_path, why));
             }
             None => {}
         }

@@ -54,7 +54,7 @@ pub(in super::super) fn node_selector(value: &Value, path: &Path<'_>, errors: &m
     let terms = value.list("nodeSelectorTerms");
     let list = path.child("nodeSelectorTerms");
     if terms.is_empty() {
-        errors.push(FieldError::required(&list, "must have at least one node selector term"));
+        errors.push(FieldError::required(list, "must have at least one node selector term"));
     }
     for (i, term) in terms.iter().enumerate() {
         node_term(term, true, &list.index(i), errors);
@@ -70,15 +70,15 @@ fn node_term(term: &Value, check_values: bool, path: &Path<'_>, errors: &mut Err
         match requirement.text("operator") {
             "In" | "NotIn" if values.is_empty() => {
                 let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(&value_path, why));
+                errors.push(FieldError::required(value_path, why));
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(&value_path, why));
+                errors.push(FieldError::forbidden(value_path, why));
             }
             "Gt" | "Lt" if values.len() != 1 => {
                 let why = "must be specified single value when `operator` is 'Lt' or 'Gt'";
-                errors.push(FieldError::required(&value_path, why));
+                errors.push(FieldError::required(value_path, why));
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
             other => errors.push(FieldError::invalid(path.child("operator"), other, "not a valid selector operator")),
@@ -100,7 +100,7 @@ fn node_term(term: &Value, check_values: bool, path: &Path<'_>, errors: &mut Err
         match requirement.text("operator") {
             "In" | "NotIn" if values.len() != 1 => {
                 let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-                errors.push(FieldError::required(&value_path, why));
+                errors.push(FieldError::required(value_path, why));
             }
             "In" | "NotIn" => {}
             other => errors.push(FieldError::invalid(path.child("operator"), other, "not a valid selector operator")),
@@ -138,7 +138,7 @@ fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
         let keys = term.list(field);
         let list = path.child(field);
         if !keys.is_empty() && !term.has("labelSelector") {
-            errors.push(FieldError::forbidden(&list, "must not be specified when labelSelector is not set"));
+            errors.push(FieldError::forbidden(list, "must not be specified when labelSelector is not set"));
         }
         for (i, key) in keys.iter().enumerate() {
             let key = key.as_str().unwrap_or_default();

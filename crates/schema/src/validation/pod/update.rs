@@ -316,7 +316,7 @@ fn addresses(status: &Value, errors: &mut Errors) {
         addresses.iter().filter_map(|a| address::parse(a.text("ip"))).map(|a| a.is_ipv4()).collect();
     if addresses.len() > 2 || (families.len() == 2 && families[0] == families[1]) {
         let why = "may specify no more than one IP for each IP family";
-        errors.push(FieldError::invalid(&list, status.at("podIPs"), why));
+        errors.push(FieldError::invalid(list, status.at("podIPs"), why));
     }
     let hosts = status.list("hostIPs");
     let list = STATUS.child("hostIPs");

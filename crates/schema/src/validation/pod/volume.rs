@@ -182,10 +182,8 @@ pub(in super::super) fn shared_source(name: &str, source: &Value, path: &Path<'_
             }
             need(source, "image", path, errors);
         }
-        "cephfs" => {
-            if source.list("monitors").is_empty() {
-                required(errors, &path.child("monitors"));
-            }
+        "cephfs" if source.list("monitors").is_empty() => {
+            required(errors, &path.child("monitors"));
         }
         "glusterfs" => {
             need(source, "endpoints", path, errors);
