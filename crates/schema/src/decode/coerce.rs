@@ -50,6 +50,9 @@ pub(crate) fn forget_empty(ty: &Type, value: &mut Value) {
         match (&shapes.node(id).form, value) {
             (Form::Object(object), Value::Object(map)) => {
                 for (key, value) in map.iter_mut() {
+                    if !value.is_array() && !value.is_object() {
+                        continue;
+                    }
                     let Some(child) = object.child(key) else { continue };
                     walk(shapes, child, value);
                     let is_empty = value.as_array().is_some_and(Vec::is_empty)
@@ -61,7 +64,7 @@ pub(crate) fn forget_empty(ty: &Type, value: &mut Value) {
                 }
             }
             (Form::List(list), Value::Array(items)) => {
-                for item in items {
+                for item in items.iter_mut().filter(|item| item.is_object()) {
                     walk(shapes, list.item, item);
                 }
             }

@@ -96,7 +96,8 @@ pub struct Object {
     pub rest: Option<NodeId>,
     /// Owned as one value.
     pub atomic: bool,
-    /// Indices of `fields` in the order of their names, for lookup.
+    /// Where a field stands, by its name: one more than its index in `fields`, at a place given by [`place`] or the next
+    /// free ones after it; zero is free. Every key of every document is looked up here, so it is worth a table.
     pub(crate) by_name: Vec<u16>,
     /// Indices of the fields that are shown also when nobody sent them.
     pub(crate) always: Vec<u16>,
@@ -163,9 +164,15 @@ impl Shapes {
 impl Object {
     /// Sorts the lookup tables out; called once all fields are there.
     pub(crate) fn index(&mut self, is_shown: impl Fn(&Field) -> bool) {
-        let count = u16::try_from(self.fields.len()).expect("an object has fewer than 65536 declared fields");
-        self.by_name = (0..count).collect();
-        self.by_name.sort_by(|a, b| self.fields[*a as usize].name.cmp(&self.fields[*b as usize].name));
+        let count = u16::try_from(self.fields.len()).expect("an object has fewer than 65535 declared fields");
+        self.by_name = vec![0; (self.fields.len() * 2).next_power_of_two()];
+        for at in 0..count {
+            let mut slot = place(&self.fields[at as usize].name, self.by_name.len());
+            while self.by_name[slot] != 0 {
+                slot = (slot + 1) % self.by_name.len();
+            }
+            self.by_name[slot] = at + 1;
+        }
         for field in &mut self.fields {
             field.shown = is_shown(field);
         }
@@ -175,8 +182,16 @@ impl Object {
     /// Where a field stands, by its name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
-        let at = self.by_name.binary_search_by(|at| (*self.fields[*at as usize].name).cmp(name)).ok()?;
-        Some(self.by_name[at] as usize)
+        // At most half of the places are taken, so a free one ends every search.
+        let mut slot = place(name, self.by_name.len());
+        loop {
+            let at = *self.by_name.get(slot)?;
+            let at = usize::from(at.checked_sub(1)?);
+            if self.fields[at].name == name {
+                return Some(at);
+            }
+            slot = (slot + 1) % self.by_name.len();
+        }
     }
 
     #[must_use]
@@ -189,6 +204,16 @@ impl Object {
     pub fn child(&self, name: &str) -> Option<NodeId> {
         self.field(name).map(|f| f.node).or(self.rest)
     }
+}
+
+/// A place in a table of a power of two places, from the length of a name and three of its bytes: fields of one object differ
+/// in those, mostly.
+fn place(name: &str, places: usize) -> usize {
+    let bytes = name.as_bytes();
+    let byte = |at: usize| usize::from(bytes.get(at).copied().unwrap_or_default());
+    let mixed =
+        byte(0) ^ (byte(bytes.len() / 2) << 3) ^ (byte(bytes.len().saturating_sub(1)) << 5) ^ (bytes.len() << 1);
+    mixed & places.wrapping_sub(1)
 }
 
 /// A node with its graph: what the rest of the program holds.

@@ -5,9 +5,9 @@ use machinery::{GroupVersion, GroupVersionKind, Status};
 use serde_json::Value;
 
 use super::check::check;
-use super::compare::{compare, field_set};
-use super::element::Element;
-use super::entries::{self, Entry, Operation};
+use super::compare::{compare, field_set, is_plainly_equal};
+use super::element::{Element, equal};
+use super::entries::{self, Entry, Fields, Operation};
 use super::last_applied;
 use super::merge::{merge, remove};
 use super::resets::Filter;
@@ -126,7 +126,7 @@ pub fn apply(
     if kind != *subject.gvk {
         return Err(ApplyError::Malformed(format!("invalid object type: {}", show_kind(&kind))));
     }
-    let owners = entries::decode(list(live))
+    let owners = entries::stored(list(live))
         .map_err(|error| ApplyError::Unmapped(format!("failed to decode managed fields: {error}")))?;
     let mut base = live.clone();
     entries::take(&mut base);
@@ -189,32 +189,32 @@ fn attempt(
 
     let filter = Filter::of(subject.gvk, writer.subresource, subject.custom, subject.has_status);
     let mut merged = merge(shapes, root, live, config);
-    let mut entry = writer.entry(subject, Operation::Apply, filter.apply(field_set(shapes, root, config)));
-    let last = owners.iter().position(|owner| owner.is_same_manager(&entry)).map(|at| owners.swap_remove(at));
-    owners.push(entry.clone());
-    if let Some(last) = &last
-        && !last.set.is_empty()
+    let set = filter.apply(field_set(shapes, root, config));
+    let mut entry = writer.entry(subject, Operation::Apply, Set::default());
+    let mut last = owners.iter().position(|owner| owner.is_same_manager(&entry)).map(|at| owners.swap_remove(at));
+    if let Some(last) = &mut last
         && last.api_version == entry.api_version
+        && !last.fields.read().is_within(&set)
     {
-        merged = prune(subject, merged, &last.set, &owners);
+        merged = prune(subject, merged, last.fields.read(), &set, &mut owners);
     }
 
     let changes = Changes::new(subject, live, &merged, &filter);
     if !force {
-        let conflicts = conflicts(&changes, &owners, &entry);
+        let conflicts = conflicts(&changes, &mut owners);
         if !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflicts));
         }
     }
-    take_over(&changes, &mut owners, Some(&entry));
+    take_over(&changes, &mut owners);
 
-    entry.set = strip(entry.set);
+    let set = strip(set);
     // The time is that of the last write that changed something.
-    if super::element::equal(live, &merged) {
+    if is_plainly_equal(live, &merged) || equal(live, &merged) {
         entry.time = last.and_then(|last| last.time);
     }
-    owners.retain(|owner| !owner.is_same_manager(&entry));
-    if !entry.set.is_empty() {
+    if !set.is_empty() {
+        entry.fields = Fields::Read(set);
         owners.push(entry);
     }
     if subject.custom {
@@ -231,13 +231,16 @@ fn attempt(
 }
 
 /// Fields of other managers that would get another value.
-fn conflicts(changes: &Changes<'_>, owners: &[Entry], own: &Entry) -> Vec<Conflict> {
-    let mut others: Vec<&Entry> = owners.iter().filter(|owner| !owner.is_same_manager(own)).collect();
-    others.sort_by_key(|owner| owner.identity());
+fn conflicts(changes: &Changes<'_>, owners: &mut [Entry]) -> Vec<Conflict> {
+    owners.sort_by_key(|owner| owner.identity());
     let mut conflicts = Vec::new();
-    for owner in others {
+    for owner in owners {
         let Some(found) = changes.in_version(&owner.api_version) else { continue };
-        let taken = owner.set.intersection(&found.modified.union(&found.added));
+        if found.modified.is_empty() && found.added.is_empty() {
+            continue;
+        }
+        let changed = found.modified.clone().union(found.added.clone());
+        let taken = owner.fields.read().intersection(&changed);
         let manager = describe(owner);
         conflicts.extend(taken.paths().into_iter().map(|path| Conflict { manager: manager.clone(), path }));
     }
@@ -256,15 +259,16 @@ fn describe(owner: &Entry) -> String {
 }
 
 /// Takes out what the manager applied before and does not apply now, unless somebody else owns it.
-fn prune(subject: &Subject<'_>, merged: Value, last: &Set, owners: &[Entry]) -> Value {
+fn prune(subject: &Subject<'_>, merged: Value, last: &Set, now: &Set, others: &mut [Entry]) -> Value {
     let (shapes, root) = (subject.ty.shapes(), subject.ty.root());
     let named = |set: &Set| set.with_named_fields(shapes, Some(root));
     let merged_set = named(&field_set(shapes, root, &merged));
     let pruned = remove(shapes, root, &merged, &named(last));
     // What others own, and what is applied now, comes back.
-    let owned = owners.iter().fold(Set::default(), |all, owner| all.union(&owner.set));
+    let owned = others.iter_mut().fold(now.clone(), |all, owner| all.union(owner.fields.read().clone()));
     let pruned_set = named(&field_set(shapes, root, &pruned));
-    let pruned = remove(shapes, root, &merged, &merged_set.difference(&pruned_set.union(&named(&owned))));
+    let gone = merged_set.clone().difference(&pruned_set.union(named(&owned)));
+    let pruned = remove(shapes, root, &merged, &gone);
     // Only what this manager had itself may go.
     let pruned_set = named(&field_set(shapes, root, &pruned));
     let gone = merged_set.difference(&pruned_set).intersection(&named(last));

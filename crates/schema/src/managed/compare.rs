@@ -145,6 +145,18 @@ impl Comparer<'_> {
         };
         // The root is at depth 0, so metadata's own entries are at depth 1 with the type ObjectMeta.
         let in_metadata = depth == 1 && &*self.shapes.node(id).name == "v1.ObjectMeta";
+        // Two objects in their normal form mostly have the same keys in the same order: then nothing is looked up.
+        if let (Some(old), Some(new)) = (old, new)
+            && old.len() == new.len()
+            && old.keys().eq(new.keys())
+        {
+            for ((key, old), new) in old.iter().zip(new.values()) {
+                if !is_plainly_equal(old, new) {
+                    visit(key, Some(old), Some(new), in_metadata);
+                }
+            }
+            return;
+        }
         for (key, value) in new.into_iter().flatten() {
             visit(key, old.and_then(|old| old.get(key)), Some(value), in_metadata);
         }
@@ -227,8 +239,26 @@ impl Comparer<'_> {
             }
         }
         for (element, before, now) in pairs {
+            if let (Some(before), Some(now)) = (before, now)
+                && is_plainly_equal(before, now)
+            {
+                continue;
+            }
             self.child(list.item, || element.clone(), before, now, depth, found);
         }
+    }
+}
+
+/// Equal, and written the same way too; says no where only the order of keys differs.
+pub(super) fn is_plainly_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_plainly_equal(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((ka, a), (kb, b))| ka == kb && is_plainly_equal(a, b))
+        }
+        _ => a == b,
     }
 }
 

@@ -5,11 +5,12 @@ use std::fmt;
 
 use machinery::go_text;
 use serde_json::{Number, Value};
+use smol_str::SmolStr;
 
 #[derive(Clone, Debug)]
 pub enum Element {
-    /// `f:spec`
-    Field(String),
+    /// `f:spec`. Most names are short enough to stand here without memory of their own.
+    Field(SmolStr),
     /// `k:{"name":"c"}`: sorted by name.
     Key(Vec<(String, Value)>),
     /// `v:"example.com/finalizer"`
@@ -21,23 +22,32 @@ pub enum Element {
 impl Element {
     #[must_use]
     pub fn field(name: &str) -> Element {
-        Element::Field(name.to_owned())
+        Element::Field(SmolStr::new(name))
     }
 
     /// The key it has in `fieldsV1`.
     #[must_use]
     pub fn encode(&self) -> String {
         match self {
-            Element::Field(name) => format!("f:{name}"),
+            Element::Field(name) => {
+                let mut text = String::with_capacity(name.len() + 2);
+                text.push_str("f:");
+                text.push_str(name);
+                text
+            }
             Element::Key(keys) => {
-                let mut text = String::from("k:{");
+                let mut text = String::with_capacity(32);
+                text.push_str("k:{");
                 for (at, (name, value)) in keys.iter().enumerate() {
                     if at > 0 {
                         text.push(',');
                     }
-                    text.push_str(&go_text::json(&Value::String(name.clone())));
+                    push_text(name, &mut text);
                     text.push(':');
-                    text.push_str(&go_text::json(value));
+                    match value {
+                        Value::String(value) => push_text(value, &mut text),
+                        value => text.push_str(&go_text::json(value)),
+                    }
                 }
                 text.push('}');
                 text
@@ -54,7 +64,7 @@ impl Element {
             return Err(MalformedPath);
         }
         Ok(Some(match sort {
-            "f:" => Element::Field(rest.to_owned()),
+            "f:" => Element::Field(SmolStr::new(rest)),
             "v:" => Element::Value(serde_json::from_str(rest).map_err(|_| MalformedPath)?),
             "k:" => {
                 let Ok(Value::Object(keys)) = serde_json::from_str(rest) else { return Err(MalformedPath) };
@@ -74,6 +84,18 @@ impl Element {
             Element::Value(_) => 2,
             Element::Index(_) => 3,
         }
+    }
+}
+
+/// Text as JSON. Names and keys mostly have nothing to escape, and this runs for every list item of every write.
+fn push_text(text: &str, out: &mut String) {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&');
+    if text.bytes().all(is_plain) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    } else {
+        out.push_str(&go_text::json(&Value::String(text.to_owned())));
     }
 }
 

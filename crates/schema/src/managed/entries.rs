@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::element::MalformedPath;
 use super::set::Set;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +21,67 @@ pub struct Entry {
     pub subresource: String,
     /// RFC 3339 in UTC, so that text order is time order.
     pub time: Option<String>,
-    pub set: Set,
+    pub fields: Fields,
+}
+
+/// What a manager owns. Most entries of an object pass through a write untouched, and are not read for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fields {
+    /// `fieldsV1` as this server wrote it.
+    Stored(Value),
+    Read(Set),
+}
+
+impl Fields {
+    /// Reads what was stored, if it was not read yet.
+    pub fn read(&mut self) -> &mut Set {
+        if let Fields::Stored(fields) = self {
+            // What is stored was read or made by this server before.
+            *self = Fields::Read(Set::decode(fields).unwrap_or_default());
+        }
+        match self {
+            Fields::Read(set) => set,
+            Fields::Stored(_) => unreachable!("it was just read"),
+        }
+    }
+
+    /// The set, taken out.
+    #[must_use]
+    pub fn into_set(mut self) -> Set {
+        std::mem::take(self.read())
+    }
+
+    /// Takes paths away. An entry that has none of them stays as it is stored.
+    pub(super) fn subtract(&mut self, gone: &Set) {
+        if gone.is_empty() || matches!(self, Fields::Stored(fields) if !gone.touches(fields)) {
+            return;
+        }
+        let set = std::mem::take(self.read());
+        *self = Fields::Read(set.difference(gone));
+    }
+
+    /// Adds paths. An entry that has all of them stays as it is stored.
+    pub(super) fn add(&mut self, more: Set) {
+        if matches!(self, Fields::Stored(fields) if more.is_within_stored(fields)) {
+            return;
+        }
+        let set = std::mem::take(self.read());
+        *self = Fields::Read(set.union(more));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Fields::Stored(fields) => fields.as_object().is_none_or(Map::is_empty),
+            Fields::Read(set) => set.is_empty(),
+        }
+    }
+
+    fn encode(self) -> Value {
+        match self {
+            Fields::Stored(fields) => fields,
+            Fields::Read(set) => set.encode(),
+        }
+    }
 }
 
 impl Entry {
@@ -33,13 +94,17 @@ impl Entry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
+    fn order(&self) -> (Operation, Option<&str>, &str, &str, &str) {
+        (self.operation, self.time.as_deref(), &self.manager, &self.api_version, &self.subresource)
+    }
+
     /// The order in which messages name managers.
     pub(super) fn identity(&self) -> String {
         let version = if self.operation == Operation::Apply { "" } else { &self.api_version };
         format!("{}\u{0}{:?}\u{0}{version}\u{0}{}", self.manager, self.operation, self.subresource)
     }
 
-    fn encode(&self) -> Value {
+    fn encode(self) -> Value {
         let mut map = Map::with_capacity(7);
         let mut put = |name: &str, value: &str| {
             if !value.is_empty() {
@@ -51,16 +116,25 @@ impl Entry {
         put("apiVersion", &self.api_version);
         put("time", self.time.as_deref().unwrap_or_default());
         put("fieldsType", "FieldsV1");
-        map.insert("fieldsV1".to_owned(), self.set.encode());
+        map.insert("fieldsV1".to_owned(), self.fields.encode());
         if !self.subresource.is_empty() {
-            map.insert("subresource".to_owned(), Value::String(self.subresource.clone()));
+            map.insert("subresource".to_owned(), Value::String(self.subresource));
         }
         Value::Object(map)
     }
 }
 
-/// The list of an object; a malformed one is an error as a whole.
-pub(super) fn decode(list: Option<&Value>) -> Result<Vec<Entry>, String> {
+/// The list of a stored object, whose entries this server has made: they are read when somebody asks.
+pub(super) fn stored(list: Option<&Value>) -> Result<Vec<Entry>, String> {
+    read(list, |fields| Ok(Fields::Stored(fields.clone())))
+}
+
+/// A list that a client sent; a malformed one is an error as a whole.
+pub(super) fn sent(list: Option<&Value>) -> Result<Vec<Entry>, String> {
+    read(list, |fields| Set::decode(fields).map(Fields::Read))
+}
+
+fn read(list: Option<&Value>, fields: impl Fn(&Value) -> Result<Fields, MalformedPath>) -> Result<Vec<Entry>, String> {
     let mut entries: Vec<Entry> = Vec::new();
     for (at, entry) in list.and_then(Value::as_array).into_iter().flatten().enumerate() {
         let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -77,7 +151,7 @@ pub(super) fn decode(list: Option<&Value>) -> Result<Vec<Entry>, String> {
             "" => return Err(format!("missing fieldsType in managed fields entry {at}")),
             other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {at}")),
         }
-        let set = Set::decode(entry.get("fieldsV1").unwrap_or(&Value::Null))
+        let fields = fields(entry.get("fieldsV1").unwrap_or(&Value::Null))
             .map_err(|_| format!("error decoding set in managed fields entry {at}"))?;
         let decoded = Entry {
             manager: text("manager").to_owned(),
@@ -85,7 +159,7 @@ pub(super) fn decode(list: Option<&Value>) -> Result<Vec<Entry>, String> {
             api_version: text("apiVersion").to_owned(),
             subresource: text("subresource").to_owned(),
             time: Some(text("time").to_owned()).filter(|time| !time.is_empty()),
-            set,
+            fields,
         };
         // The last entry of a manager wins.
         entries.retain(|other| !other.is_same_manager(&decoded));
@@ -99,12 +173,8 @@ pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
     if entries.is_empty() {
         return None;
     }
-    entries.sort_by(|a, b| {
-        let key =
-            |e: &Entry| (e.operation, e.time.clone(), e.manager.clone(), e.api_version.clone(), e.subresource.clone());
-        key(a).cmp(&key(b))
-    });
-    Some(Value::Array(entries.iter().map(Entry::encode).collect()))
+    entries.sort_by(|a, b| a.order().cmp(&b.order()));
+    Some(Value::Array(entries.into_iter().map(Entry::encode).collect()))
 }
 
 /// Whether a client asks to forget all ownership: an empty list, or one empty entry.

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::element::Element;
-use super::entries::{self, Entry, Operation};
+use super::entries::{self, Entry, Fields, Operation};
 use super::set::Set;
 use super::update::list;
 
@@ -25,9 +25,13 @@ fn single(path: &[&str]) -> (Vec<Element>, Set) {
 pub fn of_parent(parent: &Value, version: &str, path: &[&str]) -> Option<Value> {
     let (path, _) = single(path);
     let (_, replicas) = single(&["spec", "replicas"]);
-    let owners = entries::decode(list(parent)).ok()?;
-    let owners = owners.into_iter().filter(|owner| owner.api_version == version && owner.set.has(&path));
-    let owners = owners.map(|owner| Entry { api_version: SCALE_VERSION.to_owned(), set: replicas.clone(), ..owner });
+    let mut owners = entries::stored(list(parent)).ok()?;
+    owners.retain_mut(|owner| owner.api_version == version && owner.fields.read().has(&path));
+    let owners = owners.into_iter().map(|owner| Entry {
+        api_version: SCALE_VERSION.to_owned(),
+        fields: Fields::Read(replicas.clone()),
+        ..owner
+    });
     entries::encode(owners.collect())
 }
 
@@ -37,33 +41,36 @@ pub fn of_parent(parent: &Value, version: &str, path: &[&str]) -> Option<Value> 
 pub fn to_parent(parent: &Value, scale: &Value, version: &str, path: &[&str]) -> Option<Value> {
     let (path, set) = single(path);
     let (replicas, _) = single(&["spec", "replicas"]);
-    let owners = entries::decode(list(parent)).unwrap_or_default();
-    let mut scalers = entries::decode(list(scale)).unwrap_or_default();
-    scalers.retain(|scaler| scaler.set.has(&replicas));
+    let owners = entries::stored(list(parent)).unwrap_or_default();
+    let mut scalers = entries::sent(list(scale)).unwrap_or_default();
+    scalers.retain_mut(|scaler| scaler.fields.read().has(&replicas));
     let is_same =
         |a: &Entry, b: &Entry| a.manager == b.manager && a.operation == b.operation && a.subresource == b.subresource;
     let mut kept = Vec::with_capacity(owners.len() + 1);
     for mut owner in owners {
-        if owner.api_version == version && owner.set.has(&path) {
+        if owner.api_version == version && owner.fields.read().has(&path) {
             match scalers.iter().position(|scaler| is_same(scaler, &owner)) {
                 Some(at) => {
                     scalers.swap_remove(at);
                 }
-                None => owner.set = owner.set.difference(&set),
+                None => owner.fields.subtract(&set),
             }
         }
-        if !owner.set.is_empty() {
+        if !owner.fields.is_empty() {
             kept.push(owner);
         }
     }
     for scaler in scalers {
-        kept.push(Entry { api_version: version.to_owned(), time: None, set: set.clone(), ..scaler });
+        kept.push(Entry { api_version: version.to_owned(), time: None, fields: Fields::Read(set.clone()), ..scaler });
     }
     // Updates of one manager in two versions have become one.
     let mut merged: Vec<Entry> = Vec::with_capacity(kept.len());
     for entry in kept {
         match merged.iter_mut().find(|other| other.is_same_manager(&entry)) {
-            Some(other) if other.operation == Operation::Update => other.set = other.set.union(&entry.set),
+            Some(other) if other.operation == Operation::Update => {
+                let before = std::mem::take(other.fields.read());
+                other.fields = Fields::Read(before.union(entry.fields.into_set()));
+            }
             _ => merged.push(entry),
         }
     }

@@ -2,8 +2,6 @@
 //!
 //! `fieldsV1` is this tree in JSON: a leaf is `{}`; a node that is owned itself and has owned children says so with `.`.
 
-use std::cmp::Ordering;
-
 use serde_json::{Map, Value};
 
 use super::element::{Element, MalformedPath};
@@ -71,7 +69,7 @@ impl Set {
                 match self.nodes.last_mut() {
                     Some(last) if last.element == node.element => {
                         last.owned |= node.owned;
-                        last.children = last.children.union(&node.children);
+                        last.children = std::mem::take(&mut last.children).union(node.children);
                     }
                     _ => self.nodes.push(node),
                 }
@@ -98,85 +96,93 @@ impl Set {
         }
     }
 
-    /// Walks two sets side by side and keeps what `owned` says; `None` stands for the side that has no such node.
-    fn zip(&self, other: &Set, owned: fn(bool, bool) -> bool, below: fn(&Set, &Set) -> Set) -> Set {
-        let empty = Set::default();
-        let mut nodes = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
-        let (mut left, mut right) = (self.nodes.as_slice(), other.nodes.as_slice());
-        loop {
-            let order = match (left.first(), right.first()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(l), Some(r)) => l.element.cmp(&r.element),
-            };
-            let (element, is_left, is_right, children) = match order {
-                Ordering::Less => (&left[0].element, left[0].owned, false, below(&left[0].children, &empty)),
-                Ordering::Greater => (&right[0].element, false, right[0].owned, below(&empty, &right[0].children)),
-                Ordering::Equal => {
-                    (&left[0].element, left[0].owned, right[0].owned, below(&left[0].children, &right[0].children))
+    /// This set and `other`.
+    #[must_use]
+    pub fn union(mut self, other: Set) -> Set {
+        if self.is_empty() {
+            return other;
+        }
+        for node in other.nodes {
+            match self.nodes.binary_search_by(|own| own.element.cmp(&node.element)) {
+                Ok(at) => {
+                    let own = &mut self.nodes[at];
+                    own.owned |= node.owned;
+                    own.children = std::mem::take(&mut own.children).union(node.children);
                 }
-            };
-            let owned = owned(is_left, is_right);
+                Err(at) => self.nodes.insert(at, node),
+            }
+        }
+        self
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub fn intersection(&self, other: &Set) -> Set {
+        let mut nodes = Vec::new();
+        for node in &self.nodes {
+            let Some(own) = other.find(&node.element) else { continue };
+            let owned = node.owned && own.owned;
+            let children = node.children.intersection(&own.children);
             if owned || !children.is_empty() {
-                nodes.push(Node { element: element.clone(), owned, children });
-            }
-            if order != Ordering::Greater {
-                left = &left[1..];
-            }
-            if order != Ordering::Less {
-                right = &right[1..];
+                nodes.push(Node { element: node.element.clone(), owned, children });
             }
         }
         Set { nodes }
     }
 
+    /// Whether anything is in both.
     #[must_use]
-    pub fn union(&self, other: &Set) -> Set {
-        if other.is_empty() {
-            return self.clone();
-        }
-        if self.is_empty() {
-            return other.clone();
-        }
-        self.zip(other, |a, b| a || b, Set::union)
+    pub fn intersects(&self, other: &Set) -> bool {
+        self.nodes.iter().any(|node| {
+            let own = other.find(&node.element);
+            own.is_some_and(|own| (node.owned && own.owned) || node.children.intersects(&own.children))
+        })
     }
 
+    /// Whether everything in this set is in `other`.
     #[must_use]
-    pub fn intersection(&self, other: &Set) -> Set {
-        if self.is_empty() || other.is_empty() {
-            return Set::default();
-        }
-        self.zip(other, |a, b| a && b, Set::intersection)
+    pub fn is_within(&self, other: &Set) -> bool {
+        self.nodes.iter().all(|node| {
+            let own = other.find(&node.element);
+            own.is_some_and(|own| (!node.owned || own.owned) && node.children.is_within(&own.children))
+        })
     }
 
     /// Without exactly the paths of `other`; what is below them stays.
     #[must_use]
-    pub fn difference(&self, other: &Set) -> Set {
-        if self.is_empty() || other.is_empty() {
-            return self.clone();
+    pub fn difference(mut self, other: &Set) -> Set {
+        self.subtract(other);
+        self
+    }
+
+    fn subtract(&mut self, other: &Set) {
+        let mut emptied = false;
+        for node in &other.nodes {
+            let Ok(at) = self.nodes.binary_search_by(|own| own.element.cmp(&node.element)) else { continue };
+            let own = &mut self.nodes[at];
+            own.owned &= !node.owned;
+            own.children.subtract(&node.children);
+            emptied |= !own.owned && own.children.is_empty();
         }
-        self.zip(other, |a, b| a && !b, Set::difference)
+        if emptied {
+            self.nodes.retain(|node| node.owned || !node.children.is_empty());
+        }
     }
 
     /// Without the paths of `other` and everything below them.
     #[must_use]
-    pub fn without(&self, other: &Set) -> Set {
-        if self.is_empty() || other.is_empty() {
-            return self.clone();
-        }
-        let mut nodes = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
+    pub fn without(mut self, other: &Set) -> Set {
+        self.nodes.retain_mut(|node| {
             let (is_out, below) = other.child(&node.element);
             if is_out {
-                continue;
+                return false;
             }
-            let children = below.map_or_else(|| node.children.clone(), |below| node.children.without(below));
-            if node.owned || !children.is_empty() {
-                nodes.push(Node { element: node.element.clone(), owned: node.owned, children });
+            if let Some(below) = below {
+                node.children = std::mem::take(&mut node.children).without(below);
             }
-        }
-        Set { nodes }
+            node.owned || !node.children.is_empty()
+        });
+        self
     }
 
     /// Only what lies at or below one of the patterns; a pattern's `*` stands for any element.
@@ -273,6 +279,29 @@ impl Set {
         }
     }
 
+    /// Whether some path of this set is in `fields`, a `fieldsV1` that need not be read for it.
+    pub(super) fn touches(&self, fields: &Value) -> bool {
+        let Value::Object(map) = fields else { return false };
+        if map.is_empty() {
+            return false;
+        }
+        self.nodes.iter().any(|node| {
+            let Some(below) = map.get(&node.element.encode()) else { return false };
+            let is_owned = below.as_object().is_none_or(|below| below.is_empty() || below.contains_key("."));
+            (node.owned && is_owned) || node.children.touches(below)
+        })
+    }
+
+    /// Whether every path of this set is in `fields`, a `fieldsV1` that need not be read for it.
+    pub(super) fn is_within_stored(&self, fields: &Value) -> bool {
+        let Value::Object(map) = fields else { return self.is_empty() };
+        self.nodes.iter().all(|node| {
+            let Some(below) = map.get(&node.element.encode()) else { return false };
+            let is_owned = below.as_object().is_none_or(|below| below.is_empty() || below.contains_key("."));
+            (!node.owned || is_owned) && node.children.is_within_stored(below)
+        })
+    }
+
     fn decode_map(map: &Map<String, Value>) -> Result<(Set, bool), MalformedPath> {
         let mut set = Set { nodes: Vec::with_capacity(map.len()) };
         let mut owned = map.is_empty();
@@ -319,12 +348,13 @@ mod tests {
     fn sets_combine_path_by_path() {
         let a = set(json!({"f:a": {".": {}, "f:x": {}}, "f:b": {}}));
         let b = set(json!({"f:a": {"f:x": {}, "f:y": {}}}));
-        assert_eq!(a.union(&b).encode(), json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}}));
+        assert_eq!(a.clone().union(b.clone()).encode(), json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}, "f:b": {}}));
         assert_eq!(a.intersection(&b).encode(), json!({"f:a": {"f:x": {}}}));
-        assert_eq!(a.difference(&b).encode(), json!({"f:a": {}, "f:b": {}}));
-        assert_eq!(b.difference(&a).encode(), json!({"f:a": {"f:y": {}}}));
-        assert_eq!(a.without(&set(json!({"f:a": {}}))).encode(), json!({"f:b": {}}));
-        assert!(a.difference(&a).is_empty());
+        assert!(a.intersects(&b) && !a.is_within(&b) && a.is_within(&a));
+        assert_eq!(a.clone().difference(&b).encode(), json!({"f:a": {}, "f:b": {}}));
+        assert_eq!(b.clone().difference(&a).encode(), json!({"f:a": {"f:y": {}}}));
+        assert_eq!(a.clone().without(&set(json!({"f:a": {}}))).encode(), json!({"f:b": {}}));
+        assert!(a.clone().difference(&a).is_empty());
     }
 
     #[test]

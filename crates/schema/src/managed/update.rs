@@ -3,8 +3,8 @@
 use machinery::GroupVersionKind;
 use serde_json::Value;
 
-use super::compare::{Comparison, compare};
-use super::entries::{self, Entry, Operation};
+use super::compare::{Comparison, compare, is_plainly_equal};
+use super::entries::{self, Entry, Fields, Operation};
 use super::resets::Filter;
 use super::set::Set;
 use crate::decode::{forget_empty, normalise};
@@ -60,7 +60,7 @@ impl Writer<'_> {
             api_version: kind.gvk.group_version().to_string(),
             subresource: self.subresource.to_owned(),
             time: Some(self.time.to_owned()),
-            set,
+            fields: Fields::Read(set),
         }
     }
 }
@@ -148,7 +148,7 @@ pub(super) fn list(object: &Value) -> Option<&Value> {
 }
 
 fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
-    let stored = || entries::decode(list(live)).unwrap_or_default();
+    let stored = || entries::stored(list(live)).unwrap_or_default();
     if !writer.subresource.is_empty() {
         return stored();
     }
@@ -156,7 +156,13 @@ fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
     if entries::is_reset(sent) {
         return Vec::new();
     }
-    match entries::decode(sent) {
+    // Mostly a client sends back what it was given, or a patch leaves it alone.
+    if let (Some(sent), Some(known)) = (sent, list(live))
+        && is_plainly_equal(sent, known)
+    {
+        return stored();
+    }
+    match entries::sent(sent) {
         Ok(owners) if !owners.is_empty() => owners,
         _ => stored(),
     }
@@ -172,17 +178,29 @@ pub(super) fn update(
 ) -> Vec<Entry> {
     let filter = Filter::of(kind.gvk, writer.subresource, kind.custom, kind.has_status);
     let changes = Changes::new(kind, live, new, &filter);
-    take_over(&changes, &mut owners, None);
-    let Comparison { modified, added, .. } = changes.own;
-    let set = strip(filter.apply(modified.union(&added)));
-    if set.is_empty() {
-        return owners;
+    let mut entry = writer.entry(kind, Operation::Update, Set::default());
+    // What the writer has already it keeps: it is only taken from the others.
+    let own = owners.iter().position(|owner| owner.is_same_manager(&entry)).map(|at| owners.swap_remove(at));
+    take_over(&changes, &mut owners);
+    let Comparison { removed, modified, added } = changes.own;
+    let set = strip(filter.apply(modified.union(added)));
+    match own {
+        None if set.is_empty() => {}
+        None => {
+            entry.fields = Fields::Read(set);
+            owners.push(entry);
+        }
+        Some(mut own) => {
+            own.fields.subtract(&removed);
+            if !set.is_empty() {
+                own.fields.add(set);
+                own.time = entry.time;
+            }
+            if !own.fields.is_empty() {
+                owners.push(own);
+            }
+        }
     }
-    let mut entry = writer.entry(kind, Operation::Update, set);
-    if let Some(at) = owners.iter().position(|owner| owner.is_same_manager(&entry)) {
-        entry.set = entry.set.union(&owners.swap_remove(at).set);
-    }
-    owners.push(entry);
     owners
 }
 
@@ -217,19 +235,14 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Takes what changed from its owners; `spared` is the entry of the one who changes. Owners of nothing go.
-pub(super) fn take_over(changes: &Changes<'_>, owners: &mut Vec<Entry>, spared: Option<&Entry>) {
+/// Takes what changed from its owners. Owners of nothing go.
+pub(super) fn take_over(changes: &Changes<'_>, owners: &mut Vec<Entry>) {
     owners.retain_mut(|owner| {
-        if spared.is_some_and(|spared| owner.is_same_manager(spared)) {
-            return true;
-        }
         let Some(found) = changes.in_version(&owner.api_version) else { return false };
         for gone in [&found.modified, &found.added, &found.removed] {
-            if !gone.is_empty() {
-                owner.set = owner.set.difference(gone);
-            }
+            owner.fields.subtract(gone);
         }
-        !owner.set.is_empty()
+        !owner.fields.is_empty()
     });
 }
 
@@ -277,10 +290,10 @@ fn cap(mut owners: Vec<Entry>) -> Vec<Entry> {
                 };
                 let bucket =
                     owners.iter().position(|o| ancient(o) && o.operation == Operation::Update).unwrap_or(first);
-                let older = owners[bucket].set.union(&owners[at].set);
+                let newer = std::mem::take(owners[at].fields.read());
                 let time = owners[at].time.clone();
                 let entry = &mut owners[bucket];
-                entry.set = older;
+                entry.fields = Fields::Read(std::mem::take(entry.fields.read()).union(newer));
                 entry.manager = ANCIENT.to_owned();
                 entry.subresource = String::new();
                 entry.time = time;

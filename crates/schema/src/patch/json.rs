@@ -37,16 +37,30 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
             operations.len()
         )));
     }
+    let value = run_all(current, &operations, false).ok_or(PatchError::Unprocessable)?;
+    target.decode(value, complaints, || run_all(current, &operations, true).unwrap_or_default())
+}
+
+/// `sorted`: what is touched comes out sorted, as it does from the reference.
+fn run_all(current: &Value, operations: &[Value], sorted: bool) -> Option<Value> {
     let mut root = current.clone();
-    if let Value::Object(map) = &mut root {
+    if let Value::Object(map) = &mut root
+        && sorted
+    {
         map.sort_keys();
     }
-    let mut copied = 0;
-    for operation in &operations {
+    let mut run = Run { copied: 0, sorted };
+    for operation in operations {
         let Value::Object(operation) = operation else { continue };
-        run(&mut root, operation, &mut copied).ok_or(PatchError::Unprocessable)?;
+        run.operation(&mut root, operation)?;
     }
-    target.decode(root, complaints)
+    Some(root)
+}
+
+struct Run {
+    /// Bytes that `copy` added.
+    copied: usize,
+    sorted: bool,
 }
 
 /// What strict decoding of the operations says.
@@ -84,92 +98,116 @@ fn check(operations: &[Value], patch: &[u8], has_duplicates: bool) -> Result<Vec
     Ok(complaints)
 }
 
-/// Does one operation. None: it does not apply; what exactly is wrong no client is told.
-fn run(root: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Option<()> {
-    let text = |key: &str| operation.get(key).and_then(Value::as_str);
-    let value = || operation.get("value").cloned().unwrap_or(Value::Null);
-    match text("op")? {
-        "add" => {
-            let (place, key) = find(root, text("path")?)?;
-            add(place, &key, value())
-        }
-        "remove" => {
-            let (place, key) = find(root, text("path")?)?;
-            remove(place, &key).map(|_| ())
-        }
-        "replace" => {
-            let path = text("path")?;
-            if path.is_empty() {
-                let value = value();
-                *root = (value.is_object() || value.is_array()).then_some(value)?;
-                return Some(());
+impl Run {
+    /// Does one operation. None: it does not apply; what exactly is wrong no client is told.
+    fn operation(&mut self, root: &mut Value, operation: &Map<String, Value>) -> Option<()> {
+        let text = |key: &str| operation.get(key).and_then(Value::as_str);
+        let value = || operation.get("value").cloned().unwrap_or(Value::Null);
+        match text("op")? {
+            "add" => {
+                let (place, key) = self.find(root, text("path")?)?;
+                self.add(place, &key, value())
             }
-            let (place, key) = find(root, path)?;
-            match place {
-                Value::Object(map) => {
-                    map.insert(key, value());
+            "remove" => {
+                let (place, key) = self.find(root, text("path")?)?;
+                remove(place, &key).map(|_| ())
+            }
+            "replace" => {
+                let path = text("path")?;
+                if path.is_empty() {
+                    let value = value();
+                    *root = (value.is_object() || value.is_array()).then_some(value)?;
+                    return Some(());
                 }
+                let (place, key) = self.find(root, path)?;
+                match place {
+                    Value::Object(map) => {
+                        map.insert(key, value());
+                    }
+                    Value::Array(items) => {
+                        let at = index(&key, items.len())?;
+                        *items.get_mut(at)? = value();
+                    }
+                    _ => return None,
+                }
+                Some(())
+            }
+            "move" => {
+                let (place, key) = self.find(root, text("from")?)?;
+                let moved = remove(place, &key)?;
+                let (place, key) = self.find(root, text("path")?)?;
+                self.add(place, &key, moved)
+            }
+            "copy" => {
+                let (place, key) = self.find(root, text("from")?)?;
+                let copy = get(place, &key)?.clone();
+                self.copied +=
+                    if copy.is_null() { 0 } else { serde_json::to_vec(&copy).map_or(0, |bytes| bytes.len()) };
+                if self.copied > COPIED_BYTES_MAX {
+                    return None;
+                }
+                let (place, key) = self.find(root, text("path")?)?;
+                self.add(place, &key, copy)
+            }
+            "test" => {
+                let path = text("path")?;
+                let wanted = operation.get("value").unwrap_or(&Value::Null);
+                if path.is_empty() {
+                    return (root == wanted).then_some(());
+                }
+                let (place, key) = self.find(root, path)?;
+                (get(place, &key)? == wanted).then_some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// The container a path ends in, and the last key. Objects on the way are sorted, as the reference shows them.
+    fn find<'v>(&self, root: &'v mut Value, path: &str) -> Option<(&'v mut Value, String)> {
+        let mut parts = path.split('/');
+        // What stands before the first slash is ignored.
+        parts.next()?;
+        let mut parts: Vec<String> = parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
+        let last = parts.pop()?;
+        let mut place = root;
+        for part in parts {
+            place = match place {
+                Value::Object(map) => map.get_mut(&part)?,
                 Value::Array(items) => {
-                    let at = index(&key, items.len())?;
-                    *items.get_mut(at)? = value();
+                    let at = index(&part, items.len())?;
+                    items.get_mut(at)?
                 }
                 _ => return None,
+            };
+            match place {
+                Value::Object(map) if self.sorted => map.sort_keys(),
+                Value::Object(_) | Value::Array(_) => {}
+                _ => return None,
             }
-            Some(())
         }
-        "move" => {
-            let (place, key) = find(root, text("from")?)?;
-            let moved = remove(place, &key)?;
-            let (place, key) = find(root, text("path")?)?;
-            add(place, &key, moved)
-        }
-        "copy" => {
-            let (place, key) = find(root, text("from")?)?;
-            let copy = get(place, &key)?.clone();
-            *copied += if copy.is_null() { 0 } else { serde_json::to_vec(&copy).map_or(0, |bytes| bytes.len()) };
-            if *copied > COPIED_BYTES_MAX {
-                return None;
-            }
-            let (place, key) = find(root, text("path")?)?;
-            add(place, &key, copy)
-        }
-        "test" => {
-            let path = text("path")?;
-            let wanted = operation.get("value").unwrap_or(&Value::Null);
-            if path.is_empty() {
-                return (root == wanted).then_some(());
-            }
-            let (place, key) = find(root, path)?;
-            (get(place, &key)? == wanted).then_some(())
-        }
-        _ => None,
+        Some((place, last))
     }
-}
 
-/// The container a path ends in, and the last key. Objects on the way are sorted, as the reference shows them.
-fn find<'v>(root: &'v mut Value, path: &str) -> Option<(&'v mut Value, String)> {
-    let mut parts = path.split('/');
-    // What stands before the first slash is ignored.
-    parts.next()?;
-    let mut parts: Vec<String> = parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
-    let last = parts.pop()?;
-    let mut place = root;
-    for part in parts {
-        place = match place {
-            Value::Object(map) => map.get_mut(&part)?,
+    fn add(&self, place: &mut Value, key: &str, value: Value) -> Option<()> {
+        match place {
+            Value::Object(map) => {
+                map.insert(key.to_owned(), value);
+                if self.sorted {
+                    map.sort_keys();
+                }
+            }
+            Value::Array(items) if key == "-" => items.push(value),
             Value::Array(items) => {
-                let at = index(&part, items.len())?;
-                items.get_mut(at)?
+                let at = index(key, items.len() + 1)?;
+                if at > items.len() {
+                    return None;
+                }
+                items.insert(at, value);
             }
             _ => return None,
-        };
-        match place {
-            Value::Object(map) => map.sort_keys(),
-            Value::Array(_) => {}
-            _ => return None,
         }
+        Some(())
     }
-    Some((place, last))
 }
 
 /// An index of a list; negative ones count from the end.
@@ -187,25 +225,6 @@ fn get<'v>(place: &'v Value, key: &str) -> Option<&'v Value> {
         Value::Array(items) => items.get(index(key, items.len())?),
         _ => None,
     }
-}
-
-fn add(place: &mut Value, key: &str, value: Value) -> Option<()> {
-    match place {
-        Value::Object(map) => {
-            map.insert(key.to_owned(), value);
-            map.sort_keys();
-        }
-        Value::Array(items) if key == "-" => items.push(value),
-        Value::Array(items) => {
-            let at = index(key, items.len() + 1)?;
-            if at > items.len() {
-                return None;
-            }
-            items.insert(at, value);
-        }
-        _ => return None,
-    }
-    Some(())
 }
 
 fn remove(place: &mut Value, key: &str) -> Option<Value> {

@@ -27,22 +27,27 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
         }
     };
     let complaints = duplicates(patch, document.has_duplicates && target.is_strict());
+    let Value::Object(current) = current else {
+        return Err(PatchError::Malformed("Invalid JSON Document".to_owned()));
+    };
+    let shown = || {
+        let mut shown = current.clone();
+        lay(&mut shown, overlay.clone(), true);
+        Value::Object(shown)
+    };
     let mut value = current.clone();
-    match &mut value {
-        Value::Object(map) => lay(map, overlay),
-        _ => return Err(PatchError::Malformed("Invalid JSON Document".to_owned())),
-    }
-    target.decode(value, complaints)
+    lay(&mut value, overlay.clone(), false);
+    target.decode(Value::Object(value), complaints, shown)
 }
 
-/// Objects that were touched come out sorted, as they do from the reference; refusals show it.
-fn lay(below: &mut Map<String, Value>, above: Map<String, Value>) {
+/// `sorted`: what is touched comes out sorted, as it does from the reference.
+fn lay(below: &mut Map<String, Value>, above: Map<String, Value>, sorted: bool) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {
             (_, Value::Null) => {
                 below.shift_remove(&key);
             }
-            (Some(Value::Object(below)), Value::Object(above)) => lay(below, above),
+            (Some(Value::Object(below)), Value::Object(above)) => lay(below, above, sorted),
             // Something there is replaced as it is sent; where there was nothing, nulls mean nothing.
             (Some(old), value @ Value::Array(_)) if !old.is_null() && old.is_object() => *old = value,
             (_, mut value) => {
@@ -51,7 +56,9 @@ fn lay(below: &mut Map<String, Value>, above: Map<String, Value>) {
             }
         }
     }
-    below.sort_keys();
+    if sorted {
+        below.sort_keys();
+    }
 }
 
 fn prune(value: &mut Value) {

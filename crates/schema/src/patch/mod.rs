@@ -43,13 +43,19 @@ impl Target<'_> {
     }
 
     /// Decodes the result of a JSON patch or a merge patch; `complaints` are about the keys of the patch itself.
-    fn decode(&self, mut value: Value, mut complaints: Vec<String>) -> Result<Patched, PatchError> {
+    ///
+    /// `shown` makes the result again as the reference writes it, with what was touched sorted: refusals show it.
+    fn decode(
+        &self,
+        mut value: Value,
+        mut complaints: Vec<String>,
+        shown: impl Fn() -> Value,
+    ) -> Result<Patched, PatchError> {
+        let shown = || go_text::json(&shown());
         if self.custom {
-            return self.finish(value, complaints, String::new);
+            return self.finish(value, complaints, shown);
         }
-        let shown = |value: &Value| go_text::json(value);
-        let before = value.clone();
-        let invalid = |detail: String| PatchError::Invalid { value: shown(&before), detail };
+        let invalid = |detail: String| PatchError::Invalid { value: shown(), detail };
         let found = decode::kind_of(&value, self.gvk).map_err(|error| invalid(error.message()))?;
         if found != *self.gvk {
             // The reference decodes what the object claims to be before it finds that it is something else.
@@ -61,7 +67,7 @@ impl Target<'_> {
         if self.is_strict() {
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
         }
-        self.finish(value, complaints, || shown(&before))
+        self.finish(value, complaints, shown)
     }
 
     /// Warns of complaints, or refuses for them.
