@@ -268,6 +268,7 @@ where
     B::Error: std::fmt::Display,
 {
     if body.size_hint().lower() > bytes_max as u64 {
+        discard(&mut body, bytes_max).await;
         return Err(BodyError::TooLarge);
     }
     let mut first = Bytes::new();
@@ -276,6 +277,7 @@ where
         let frame = frame.map_err(|error| BodyError::Broken(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + whole.len() + data.len() > bytes_max {
+            discard(&mut body, bytes_max).await;
             return Err(BodyError::TooLarge);
         }
         // Most bodies come in one frame, and are not copied.
@@ -290,6 +292,24 @@ where
         }
     }
     Ok(if whole.is_empty() { first } else { whole.into() })
+}
+
+/// Reads on for a while and forgets it: most clients look at the answer only once they have sent everything, and would
+/// see a broken connection in its place. A body that is far too large is not worth that.
+async fn discard<B>(body: &mut B, bytes_max: usize)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut left = bytes_max.saturating_mul(4);
+    if body.size_hint().lower() > left as u64 {
+        return;
+    }
+    while let Some(Ok(frame)) = body.frame().await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            return;
+        }
+    }
 }
 
 impl From<Incoming> for RequestBody {

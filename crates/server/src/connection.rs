@@ -352,8 +352,7 @@ impl<H: Handler> Service<Request<Incoming>> for Requests<H> {
                 *activity.taken.lock() = Some(Taken { response, keep_alive });
                 activity.has_taken.store(true, Ordering::Relaxed);
                 // `drive` looks next, and takes the connection apart.
-                std::future::pending::<()>().await;
-                unreachable!("a pending future does not end");
+                match std::future::pending::<Infallible>().await {}
             }
             Ok(response.map(|body| body.holding(active)))
         })

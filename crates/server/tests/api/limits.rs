@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
+use server::authorization::{Attributes, Authorizer, Decision, Verdict, What};
 use server::limits::Limits;
 
 use crate::world::World;
@@ -14,10 +17,12 @@ async fn s02_14_30_a_body_of_3_mib_and_one_is_too_large() {
     let json_type = [("content-type", "application/json")];
     let answer = world.ask(true, "POST", MAPS, &json_type, vec![b' '; 3 * 1024 * 1024 + 1]).await;
     assert_eq!(answer.refusal(), (413, "Request entity too large: limit is 3145728".to_owned()));
+    let far = world.ask(true, "POST", MAPS, &json_type, vec![b' '; 8 * 1024 * 1024]).await;
+    assert_eq!(far.code, 413, "the answer is seen although the body was sent");
     let exact = world.ask(true, "POST", MAPS, &json_type, vec![b' '; 3 * 1024 * 1024]).await;
     assert_eq!(exact.code, 400, "as large as may be, and nothing in it");
     let metrics = world.get("/metrics").await;
-    assert!(metrics.text().contains("dogwatch_limit_refusals_total{name=\"body_bytes_max\"} 1"));
+    assert!(metrics.text().contains("dogwatch_limit_refusals_total{name=\"body_bytes_max\"} 2"));
 }
 
 #[tokio::test]
@@ -62,4 +67,47 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
     assert!(answer.contains("Timeout: request did not complete within the allotted timeout"), "{answer}");
+}
+
+/// Panics when it is asked about one path, thinks about another, and allows the rest.
+struct Unreliable;
+
+impl Authorizer for Unreliable {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        match attributes.what {
+            What::Path("/panic") => panic!("on purpose"),
+            What::Path("/later") => Verdict::Later(Box::pin(async {
+                tokio::task::yield_now().await;
+                Decision::deny("on a bad day")
+            })),
+            _ => Verdict::Now(Decision::allow("")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_an_answer_and_the_connection_lives_on() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let world = World::judged_by(Limits::default(), Arc::new(Unreliable)).await;
+    let mut stream = world.connect(true).await;
+    let mut ask = async |path: &str| {
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = vec![0; 4096];
+        let count = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut answer)).await.unwrap().unwrap();
+        String::from_utf8_lossy(&answer[..count]).into_owned()
+    };
+    let panicked = ask("/panic").await;
+    assert!(panicked.starts_with("HTTP/1.1 500 ") && panicked.contains("\"reason\":\"InternalError\""), "{panicked}");
+    assert!(ask("/healthz").await.ends_with("ok"));
+    let metrics = world.get("/metrics").await;
+    assert!(metrics.text().contains("dogwatch_request_panics_total 1"));
+}
+
+#[tokio::test]
+async fn an_authorizer_may_take_its_time_and_give_a_reason() {
+    let world = World::judged_by(Limits::default(), Arc::new(Unreliable)).await;
+    assert_eq!(
+        world.get("/later").await.refusal(),
+        (403, "forbidden: User \"kubernetes-admin\" cannot get path \"/later\": on a bad day".to_owned())
+    );
 }

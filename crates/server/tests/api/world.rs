@@ -15,7 +15,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use server::authentication::Authenticator;
-use server::authorization::AuthenticatedOnly;
+use server::authorization::{AuthenticatedOnly, Authorizer};
 use server::certs::Pki;
 use server::identity::User;
 use server::limits::Limits;
@@ -73,16 +73,16 @@ impl World {
     }
 
     pub(crate) async fn with(limits: Limits) -> Self {
+        Self::judged_by(limits, Arc::new(AuthenticatedOnly)).await
+    }
+
+    pub(crate) async fn judged_by(limits: Limits, authorizer: Arc<dyn Authorizer>) -> Self {
         let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
         let registry = registry::Registry::start(store, registry::Settings::default()).await.unwrap();
         let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
-        let config = Config {
-            limits,
-            authenticator,
-            authorizer: Arc::new(AuthenticatedOnly),
-            metrics: prometheus_client::registry::Registry::default(),
-        };
+        let config =
+            Config { limits, authenticator, authorizer, metrics: prometheus_client::registry::Registry::default() };
         let server = Server::new(registry, config);
         let pki = Pki::in_memory(&[], jiff::Timestamp::now()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
