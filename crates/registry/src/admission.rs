@@ -17,12 +17,17 @@ const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"]
 const SYSTEM_PRIORITY_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 impl Registry {
-    pub(crate) async fn admit_create(&self, target: &Target, object: &mut Value, _ctx: &Context) -> Result<(), Status> {
+    pub(crate) async fn admit_create(&self, target: &Target, object: &mut Value, ctx: &Context) -> Result<(), Status> {
         if let Some(namespace) = target.namespace.as_deref().filter(|_| target.kind.namespaced) {
             self.admit_into_namespace(target, object, namespace).await?;
         }
-        if target.kind.collection == "core/pods" {
-            self.resolve_priority(target, object).await?;
+        match target.kind.collection.as_str() {
+            "core/pods" => {
+                self.resolve_priority(target, object).await?;
+                self.find_runtime_class(target, object).await?;
+            }
+            "certificates.k8s.io/certificatesigningrequests" => sign_with(object, ctx),
+            _ => {}
         }
         Ok(())
     }
@@ -90,9 +95,32 @@ impl Registry {
             );
             return Err(Status::forbidden(&target.gr(), meta::name(pod), why));
         }
+        let policy = policy.as_str().unwrap_or("PreemptLowerPriority");
+        if let Some(said) = pod["spec"]["preemptionPolicy"].as_str().filter(|said| *said != policy) {
+            let why = format!(
+                "the string value of PreemptionPolicy ({said}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+            );
+            return Err(Status::forbidden(&target.gr(), meta::name(pod), why));
+        }
         pod["spec"]["priority"] = json!(priority);
-        if pod["spec"]["preemptionPolicy"].is_null() {
-            pod["spec"]["preemptionPolicy"] = if policy.is_null() { json!("PreemptLowerPriority") } else { policy };
+        pod["spec"]["preemptionPolicy"] = json!(policy);
+        Ok(())
+    }
+
+    /// A runtime class that a pod names must be there; its overhead and placement become the pod's.
+    async fn find_runtime_class(&self, target: &Target, pod: &mut Value) -> Result<(), Status> {
+        let class = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
+        if class.is_empty() {
+            return Ok(());
+        }
+        let found = self.lookup("node.k8s.io", "v1", "runtimeclasses", None, &class).await?;
+        let Some(found) = found else {
+            let why = format!("pod rejected: RuntimeClass \"{class}\" not found");
+            return Err(Status::forbidden(&target.gr(), meta::name(pod), why));
+        };
+        let found = view::parse(&found)?;
+        if let Some(overhead) = found["overhead"].get("podFixed") {
+            pod["spec"]["overhead"] = overhead.clone();
         }
         Ok(())
     }
@@ -103,5 +131,20 @@ impl Registry {
         let snapshot = self.cache.snapshot(&collection);
         let classes = snapshot.scan(collection.name(), None, None).filter_map(|item| view::parse(item).ok());
         classes.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())
+    }
+}
+
+/// A certificate is asked for by whoever sends the request, whatever it says.
+fn sign_with(request: &mut Value, ctx: &Context) {
+    let spec = &mut request["spec"];
+    spec["username"] = json!(ctx.user.name);
+    spec["groups"] = json!(ctx.user.groups);
+    for (member, value) in [("uid", json!(ctx.user.uid)), ("extra", json!(ctx.user.extra))] {
+        let empty = value == json!("") || value == json!({});
+        if !empty {
+            spec[member] = value;
+        } else if let Some(spec) = spec.as_object_mut() {
+            spec.shift_remove(member);
+        }
     }
 }

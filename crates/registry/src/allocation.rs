@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use machinery::{FieldError, Status};
 use parking_lot::Mutex;
 use rand::Rng;
+use schema::kind::Kind;
 use serde_json::{Value, json};
 
 use crate::meta;
@@ -213,6 +214,17 @@ impl Registry {
             .find(|number| !taken.ports.contains(number) && !pending.ports.contains(number))?;
         pending.ports.insert(number);
         Some(number)
+    }
+}
+
+/// A service that names its address in the old field names it in the new one too.
+pub(crate) fn pair_addresses(kind: &Kind, service: &mut Value) {
+    if kind.collection != "core/services" {
+        return;
+    }
+    let Some(address) = service["spec"]["clusterIP"].as_str().filter(|address| !address.is_empty()) else { return };
+    if service["spec"]["clusterIPs"].as_array().is_none_or(Vec::is_empty) {
+        service["spec"]["clusterIPs"] = json!([address]);
     }
 }
 

@@ -36,6 +36,7 @@ impl Registry {
             door: target.subresource.as_deref(),
             tracked_as: target.subresource.as_deref(),
             applied: true,
+            replaces: false,
         };
         let written = self
             .rewrite(target, options.dry_run, |old| {
@@ -76,6 +77,7 @@ impl Registry {
         let mut object = self.applied(target, None, &configuration.value, options)?;
         body::agree_on_namespace(target, &mut object)?;
         body::agree_on_name(target, &object)?;
+        meta::of_mut(&mut object).shift_remove("resourceVersion");
         warn(configuration, options, ctx)?;
         self.create_object(target, object, Tracking::Done, options.dry_run, ctx).await
     }

@@ -41,6 +41,11 @@ pub(crate) fn of_kind(
     Ok(decoded.value)
 }
 
+/// The kind that refusals of an object name: that of the version it is stored in.
+pub(crate) fn blamed(kind: &Kind) -> machinery::GroupResource {
+    machinery::GroupResource::new(&*kind.storage.group, &*kind.gvk.kind)
+}
+
 /// The fields of a kind.
 pub(crate) fn type_of(gvk: &machinery::GroupVersionKind) -> Result<Type, Status> {
     Types::get().kind(gvk).ok_or_else(|| Status::internal(format_args!("the fields of {gvk} are not known")))

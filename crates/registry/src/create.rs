@@ -8,6 +8,7 @@ use schema::managed::{Subject, Writer, track_update};
 use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
+use crate::allocation;
 use crate::body;
 use crate::conversion;
 use crate::failure;
@@ -125,13 +126,13 @@ impl Registry {
         schema::strategy::admit_create(kind, &mut object);
         self.admit_create(target, &mut object, ctx).await?;
         schema::strategy::prepare_for_create(kind, &mut object);
-        self.allocate(target, &mut object, None)?;
+        allocation::pair_addresses(kind, &mut object);
         let name = meta::name(&object).to_owned();
         let errors = schema::validation::validate_create(kind, &object);
         if !errors.is_empty() {
-            self.release(target, &object);
-            return Err(Status::invalid(&kind.group_kind(), &name, &errors).into());
+            return Err(Status::invalid(&body::blamed(kind), &name, &errors).into());
         }
+        self.allocate(target, &mut object, None)?;
         body::in_order(kind, &mut object)?;
         conversion::to_storage(kind, &mut object)?;
         let Some(key) = self.collection(kind).key(target.namespace.as_deref().filter(|_| kind.namespaced), &name)

@@ -6,6 +6,7 @@ use schema::kind::Kind;
 use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 use serde_json::{Value, json};
 
+use crate::allocation;
 use crate::body;
 use crate::conversion;
 use crate::create::Tracking;
@@ -23,11 +24,13 @@ pub(crate) struct Author<'a> {
     pub(crate) tracked_as: Option<&'a str>,
     /// The object carries its record already: it was applied.
     pub(crate) applied: bool,
+    /// The whole object was sent, so that its uid says which object is meant.
+    pub(crate) replaces: bool,
 }
 
 impl<'a> Author<'a> {
     pub(crate) fn through(manager: &'a str, door: Option<&'a str>) -> Self {
-        Author { manager, door, tracked_as: door, applied: false }
+        Author { manager, door, tracked_as: door, applied: false, replaces: false }
     }
 }
 
@@ -53,7 +56,7 @@ impl Registry {
         if creates && self.current(kind, &key).await?.is_none() {
             return self.create_object(target, object, Tracking::By(&manager), options.dry_run, ctx).await;
         }
-        let author = Author::through(&manager, target.subresource.as_deref());
+        let author = Author { replaces: true, ..Author::through(&manager, target.subresource.as_deref()) };
         let written =
             self.rewrite(target, options.dry_run, |old| self.revise(target, old, object.clone(), &author, ctx)).await?;
         self.forget_allocations(target, &written);
@@ -71,10 +74,11 @@ impl Registry {
         ctx: &Context,
     ) -> Result<Value, Status> {
         let kind = &target.kind;
-        precondition(target, old, &new)?;
+        precondition(target, old, &new, author)?;
         let mut shown_old = old.clone();
         conversion::show(kind, &mut shown_old)?;
         keep_metadata(&shown_old, &mut new);
+        meta::of_mut(&mut new).insert("resourceVersion".to_owned(), shown_old["metadata"]["resourceVersion"].clone());
         if let Some(warning) = meta::dedupe_owners(&mut new, " after mutating admission happens") {
             ctx.warnings.push(warning);
         }
@@ -89,7 +93,7 @@ impl Registry {
             None => {
                 schema::strategy::admit_update(kind, &mut new, &shown_old);
                 schema::strategy::prepare_for_update(kind, &mut new, &shown_old);
-                self.allocate(target, &mut new, Some(&shown_old))?;
+                allocation::pair_addresses(kind, &mut new);
             }
         }
         let errors = match author.door {
@@ -97,10 +101,12 @@ impl Registry {
             None => schema::validation::validate_update(kind, &new, &shown_old),
         };
         if !errors.is_empty() {
-            return Err(Status::invalid(&kind.group_kind(), target.name(), &errors));
+            return Err(Status::invalid(&body::blamed(kind), target.name(), &errors));
+        }
+        if author.door.is_none() {
+            self.allocate(target, &mut new, Some(&shown_old))?;
         }
         body::in_order(kind, &mut new)?;
-        meta::of_mut(&mut new).insert("resourceVersion".to_owned(), shown_old["metadata"]["resourceVersion"].clone());
         keep_times_if_unchanged(&shown_old, &mut new);
         conversion::to_storage(kind, &mut new)?;
         Ok(new)
@@ -108,10 +114,10 @@ impl Registry {
 }
 
 /// The revision and identity a client says it changes.
-fn precondition(target: &Target, old: &Value, new: &Value) -> Result<(), Status> {
+fn precondition(target: &Target, old: &Value, new: &Value, author: &Author<'_>) -> Result<(), Status> {
     let kind = &target.kind;
     let (said_uid, uid) = (meta::uid(new), meta::uid(old));
-    if !said_uid.is_empty() && said_uid != uid {
+    if author.replaces && !said_uid.is_empty() && said_uid != uid {
         let why = format!("Precondition failed: UID in precondition: {said_uid}, UID in object meta: {uid}");
         return Err(Status::conflict(&target.gr(), target.name(), why));
     }
@@ -120,8 +126,8 @@ fn precondition(target: &Target, old: &Value, new: &Value) -> Result<(), Status>
         return if kind.rules.unconditional_update { Ok(()) } else { Err(revision_needed(kind, target)) };
     }
     if said.parse::<u64>().is_err() {
-        let why = "must be a number";
-        return Err(Status::bad_request(format!("metadata.resourceVersion: Invalid value: {said:?}: {why}")));
+        let said = machinery::go_text::quote(said);
+        return Err(Status::unmapped(format!("strconv.ParseUint: parsing {said}: invalid syntax")));
     }
     if said == meta::resource_version(old) { Ok(()) } else { Err(Status::modified(&target.gr(), target.name())) }
 }
@@ -131,12 +137,17 @@ fn revision_needed(kind: &Kind, target: &Target) -> Status {
     Status::invalid(&kind.group_resource(), target.name(), &[error])
 }
 
-/// What stays as it was whatever the client sends.
+/// What stays as it was: some of it whatever the client sends, some only if it sends nothing. What it sends otherwise is
+/// for validation to refuse.
 fn keep_metadata(old: &Value, new: &mut Value) {
+    const ALWAYS: [&str; 3] = ["creationTimestamp", "generation", "selfLink"];
+    const UNLESS_SAID: [&str; 3] = ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
     let metadata = meta::of_mut(new);
-    for member in
-        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"]
-    {
+    for member in ALWAYS.into_iter().chain(UNLESS_SAID) {
+        let said = metadata.get(member).is_some_and(|said| !said.is_null() && said != "");
+        if said && UNLESS_SAID.contains(&member) {
+            continue;
+        }
         match old["metadata"].get(member) {
             Some(kept) => {
                 metadata.insert(member.to_owned(), kept.clone());

@@ -97,7 +97,7 @@ impl Registry {
         mut wanted: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Outcome, Status> {
         let parent = target.parent();
-        let author = Author { manager, door: None, tracked_as: Some("scale"), applied: false };
+        let author = Author { manager, door: None, tracked_as: Some("scale"), applied: false, replaces: true };
         let written = self
             .rewrite(&parent, dry_run, |old| {
                 let mut scale = wanted(old)?;
