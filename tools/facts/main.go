@@ -1,12 +1,13 @@
 // Command facts prints what the published Kubernetes modules say about the served kinds: JSON fields in order, their
 // types, what is left out when empty, protobuf numbers, list and map relations, merge keys. Names and numbers only.
 //
-//	go run . > ../../crates/schema/src/facts/types.tsv
+// It also writes objects of all kinds in both of their forms, which tests compare with.
 package main
 
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"sort"
@@ -107,8 +108,21 @@ func main() {
 		ids[gvk] = table.object(kinds[gvk])
 	}
 
-	out := bufio.NewWriter(os.Stdout)
-	defer out.Flush()
+	write("../../crates/schema/src/protobuf/vectors.tsv", func(out io.Writer) { vectors(out, order, kinds) })
+	write("../../crates/schema/src/facts/types.tsv", func(out io.Writer) { types(out, table, order, ids) })
+}
+
+// write makes a file of the tree anew; it is started in its own folder.
+func write(path string, content func(io.Writer)) {
+	file, err := os.Create(path)
+	must(err)
+	out := bufio.NewWriter(file)
+	content(out)
+	must(out.Flush())
+	must(file.Close())
+}
+
+func types(out io.Writer, table *table, order []schema.GroupVersionKind, ids map[schema.GroupVersionKind]int) {
 	fmt.Fprintln(out, "# Made by `cargo xtask facts` from the published modules; do not edit. The form is explained in table.rs.")
 	table.print(out)
 	for _, gvk := range order {

@@ -1,4 +1,4 @@
-//! In which form an answer is shown: JSON or YAML; the object itself, its metadata only, or a table.
+//! In which form an answer is shown: JSON, YAML or protobuf; the object itself, its metadata only, or a table.
 
 use machinery::Status;
 pub use machinery::accept::MetaVersion;
@@ -12,8 +12,12 @@ pub struct Form {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    Json { pretty: bool },
+    Json {
+        pretty: bool,
+    },
     Yaml,
+    /// Never of a table, and of custom resources only their metadata.
+    Protobuf,
 }
 
 impl Default for Encoding {
@@ -28,6 +32,7 @@ impl Encoding {
         match self {
             Encoding::Json { .. } => "application/json",
             Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
         }
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! - [`registry`]: what all verbs share: kinds, cache, store, clock; and what a server holds from its first start
 //! - [`request`]: what a verb is asked: target, body, who asks
-//! - reading: `get`, `list`, `watch`; answers are a [`view`] (or a [`watch_view`]) shown in a [`form`] as [`segments`]
+//! - reading: `get`, `list`, `watch`; answers are a [`view`] (or a [`watch_view`]) shown in a [`form`] as [`segments`];
+//!   `protobuf` is how they look in that form
 //! - writing: `create`, `update`, `patch`, `apply`, `delete`, `delete_collection`; `body` reads what was sent, `write` commits
 //!   a change if nothing came in between, `failure` says why the store refused
 //! - `admission`: what other objects say about a write (namespaces, priority classes, …)
@@ -30,6 +31,7 @@ mod get;
 mod list;
 mod meta;
 mod patch;
+mod protobuf;
 pub mod registry;
 pub mod request;
 mod seed;

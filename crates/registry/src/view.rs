@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::conversion;
 use crate::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
+use crate::protobuf;
 use crate::segments::Segments;
 
 /// One object to be shown, or a `Status` in its place.
@@ -68,6 +69,9 @@ impl View {
     }
 
     pub fn render(&self, form: &Form, now: Timestamp) -> Result<Segments, Status> {
+        if form.encoding == Encoding::Protobuf {
+            return protobuf::object(self, form.shape);
+        }
         let value = match (self, form.shape) {
             // A Status is never transformed.
             (View::Status(status), _) => status.to_value(),
@@ -111,13 +115,10 @@ impl ListView {
         if plain_json && form.shape == Shape::Plain {
             return self.shared();
         }
-        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
-        if let Some(token) = &self.continue_token {
-            metadata["continue"] = json!(token);
+        if form.encoding == Encoding::Protobuf {
+            return protobuf::list(self, form.shape);
         }
-        if let Some(remaining) = self.remaining {
-            metadata["remainingItemCount"] = json!(remaining);
-        }
+        let metadata = self.metadata();
         let values = || self.items.iter().map(|item| value(&self.kind, item));
         let list = match form.shape {
             Shape::Plain => {
@@ -153,6 +154,17 @@ impl ListView {
             }
         };
         Ok(encode(&list, form.encoding))
+    }
+
+    pub(crate) fn metadata(&self) -> Value {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if let Some(token) = &self.continue_token {
+            metadata["continue"] = json!(token);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        metadata
     }
 
     /// A head, shared slices, a tail.
@@ -246,7 +258,8 @@ pub(crate) fn table(version: MetaVersion, columns: Option<Value>, metadata: Valu
 
 fn encode(value: &Value, encoding: Encoding) -> Segments {
     match encoding {
-        Encoding::Json { pretty: false } => Segments::json(value),
+        // Protobuf has been shown before it comes to this.
+        Encoding::Json { pretty: false } | Encoding::Protobuf => Segments::json(value),
         Encoding::Json { pretty: true } => Segments::pretty(value),
         Encoding::Yaml => Segments::one(machinery::yaml::to_yaml(value)),
     }

@@ -1,4 +1,4 @@
-//! One open watch as a client sees it: events as lines of JSON, bookmarks, and an end.
+//! One open watch as a client sees it: events as lines of JSON or frames of protobuf, bookmarks, and an end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,8 @@ use schema::kind::Kind;
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use crate::form::{Form, IncludeObject, Shape};
+use crate::form::{Encoding, Form, IncludeObject, Shape};
+use crate::protobuf;
 use crate::view;
 
 /// How often a watch that allows bookmarks gets one.
@@ -48,6 +49,8 @@ pub struct WatchView {
     bookmark_due: Option<Pin<Box<Sleep>>>,
     /// Tables show their columns once.
     columns_sent: bool,
+    /// Whether events in protobuf say their length; a WebSocket does that itself.
+    lengths: bool,
 }
 
 enum Source {
@@ -109,12 +112,18 @@ impl WatchView {
             deadline: Box::pin(tokio::time::sleep_until(now + terms.timeout)),
             bookmark_due,
             columns_sent: false,
+            lengths: true,
         }
     }
 
-    /// In which form events are shown. JSON only; set before the first poll.
+    /// In which form events are shown: JSON or protobuf; set before the first poll.
     pub fn set_form(&mut self, form: Form) {
         self.form = form;
+    }
+
+    /// For a transport that keeps events apart by itself.
+    pub fn leave_out_lengths(&mut self) {
+        self.lengths = false;
     }
 
     /// The resource this watch is of, for metrics.
@@ -130,10 +139,8 @@ impl WatchView {
             match &mut self.source {
                 Source::Over => break,
                 Source::Refused(status) => {
-                    let event = error_event(status);
-                    frames.push([event]);
-                    frames.last = true;
-                    self.source = Source::Over;
+                    let status = status.clone();
+                    self.fail(&status, &mut frames);
                 }
                 Source::Watching(watcher) => match watcher.poll_next(cx) {
                     Poll::Pending => break,
@@ -185,6 +192,13 @@ impl WatchView {
     }
 
     fn show_object(&mut self, kind: EventKind, item: &Item, frames: &mut Frames) {
+        if self.form.encoding == Encoding::Protobuf {
+            match protobuf::stored(&self.kind, item, self.form.shape) {
+                Ok(object) => frames.push(object.event(name(kind), self.lengths)),
+                Err(status) => self.fail(&status, frames),
+            }
+            return;
+        }
         let opening = opening(kind);
         let shown = match self.form.shape {
             Shape::Plain => view::shown(&self.kind, item).map(|encoded| encoded.whole().clone()),
@@ -204,12 +218,26 @@ impl WatchView {
         };
         match shown {
             Ok(object) => frames.push([Bytes::from_static(opening), object, Bytes::from_static(b"}\n")]),
-            Err(status) => {
-                frames.push([error_event(&status)]);
-                frames.last = true;
-                self.source = Source::Over;
-            }
+            Err(status) => self.fail(&status, frames),
         }
+    }
+
+    /// The last event of all.
+    fn fail(&mut self, status: &Status, frames: &mut Frames) {
+        let event = self.event("ERROR", &status.to_value());
+        frames.push([event]);
+        frames.last = true;
+        self.source = Source::Over;
+    }
+
+    /// An event of an object that is not stored.
+    fn event(&self, kind: &str, object: &Value) -> Bytes {
+        if self.form.encoding != Encoding::Protobuf {
+            return format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into();
+        }
+        // What cannot be shown is at least an event of its kind.
+        let shown = protobuf::made(object, Shape::Plain).unwrap_or_default();
+        shown.event(kind, self.lengths).concat().into()
     }
 
     fn finish(&mut self, end: WatchEnd, frames: &mut Frames) {
@@ -221,8 +249,7 @@ impl WatchView {
             }
             WatchEnd::Failed(why) => Status::internal(why),
         };
-        frames.push([error_event(&status)]);
-        frames.last = true;
+        self.fail(&status, frames);
     }
 
     fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
@@ -268,7 +295,7 @@ impl WatchView {
                 view::table(version, columns_once(&mut self.columns_sent, &self.kind), table_metadata, rows)
             }
         };
-        event("BOOKMARK", &object)
+        self.event("BOOKMARK", &object)
     }
 }
 
@@ -285,6 +312,14 @@ fn opening(kind: EventKind) -> &'static [u8] {
     }
 }
 
+fn name(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Added => "ADDED",
+        EventKind::Modified => "MODIFIED",
+        EventKind::Deleted => "DELETED",
+    }
+}
+
 /// An object of which nothing is known but its kind, with the members its kind always shows.
 fn zero(kind: &Kind) -> Value {
     let mut object = json!({"kind": kind.gvk.kind, "apiVersion": kind.group_version().to_string(), "metadata": {}});
@@ -293,12 +328,4 @@ fn zero(kind: &Kind) -> Value {
         let _ = crate::body::in_order(kind, &mut object);
     }
     object
-}
-
-fn error_event(status: &Status) -> Bytes {
-    event("ERROR", &status.to_value())
-}
-
-fn event(kind: &str, object: &Value) -> Bytes {
-    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
 }

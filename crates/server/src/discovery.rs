@@ -20,6 +20,8 @@ use crate::negotiation::{accept_header, pretty};
 use crate::reply::{self, Reply};
 
 const AGGREGATED: HeaderValue = HeaderValue::from_static(discovery::AGGREGATED_TYPE);
+const AGGREGATED_PROTOBUF: HeaderValue =
+    HeaderValue::from_static("application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
 const PUBLIC: HeaderValue = HeaderValue::from_static("public");
 const VARY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept");
 
@@ -74,7 +76,13 @@ impl DiscoveryBodies {
     ) -> Result<Reply, Status> {
         match negotiate_discovery(accept_header(headers))? {
             Discovery::Aggregated(MediaType::Json) => Ok(aggregated(&self.of(kinds).core, headers)),
-            Discovery::Aggregated(_) => shown(&discovery::aggregated_core(kinds), MediaType::Yaml, headers, query),
+            Discovery::Aggregated(media) => {
+                let mut reply = shown(&discovery::aggregated_core(kinds), media, headers, query)?;
+                if media == MediaType::Protobuf {
+                    reply.headers_mut().insert(header::CONTENT_TYPE, AGGREGATED_PROTOBUF);
+                }
+                Ok(reply)
+            }
             Discovery::Plain(media) => {
                 let mut reply = shown(&discovery::core_versions(address), media, headers, query)?;
                 reply.headers_mut().insert(header::VARY, VARY_ACCEPT);
@@ -87,7 +95,13 @@ impl DiscoveryBodies {
     pub(crate) fn groups(&self, kinds: &Arc<Kinds>, headers: &HeaderMap, query: &Query) -> Result<Reply, Status> {
         match negotiate_discovery(accept_header(headers))? {
             Discovery::Aggregated(MediaType::Json) => Ok(aggregated(&self.of(kinds).groups, headers)),
-            Discovery::Aggregated(_) => shown(&discovery::aggregated_groups(kinds), MediaType::Yaml, headers, query),
+            Discovery::Aggregated(media) => {
+                let mut reply = shown(&discovery::aggregated_groups(kinds), media, headers, query)?;
+                if media == MediaType::Protobuf {
+                    reply.headers_mut().insert(header::CONTENT_TYPE, AGGREGATED_PROTOBUF);
+                }
+                Ok(reply)
+            }
             Discovery::Plain(media) => {
                 let mut reply = shown(&discovery::groups(kinds), media, headers, query)?;
                 reply.headers_mut().insert(header::VARY, VARY_ACCEPT);
@@ -125,7 +139,8 @@ fn aggregated(tagged: &Tagged, headers: &HeaderMap) -> Reply {
 pub(crate) fn shown(value: &Value, media: MediaType, headers: &HeaderMap, query: &Query) -> Result<Reply, Status> {
     let encoding = match media {
         MediaType::Yaml => Encoding::Yaml,
-        MediaType::Json | MediaType::Protobuf => Encoding::Json { pretty: pretty(headers, query) },
+        MediaType::Protobuf => Encoding::Protobuf,
+        MediaType::Json => Encoding::Json { pretty: pretty(headers, query) },
     };
     let form = Form { encoding, shape: Shape::Plain };
     let segments = View::Made { kind: None, value: value.clone() }.render(&form, Timestamp::UNIX_EPOCH)?;

@@ -1,10 +1,8 @@
 //! From `Accept`, the query and the User-Agent to the form of an answer.
 
-use std::borrow::Cow;
-
 use http::{HeaderMap, header};
 use machinery::Status;
-use machinery::accept::{self, Accepted, Endpoint, Transform};
+use machinery::accept::{self, Endpoint, Transform};
 use machinery::media::MediaType;
 use machinery::query::{Query, strict_truth};
 use registry::kind::Kind;
@@ -12,7 +10,6 @@ use registry::{Encoding, Form, IncludeObject, Shape};
 
 /// Programs that a person reads the output of.
 const READABLE_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The form, and whether a client asked for the metadata of one object or of a list.
 #[derive(Clone, Copy, Debug)]
@@ -47,14 +44,13 @@ pub fn negotiate(
     is_collection: bool,
     is_watch: bool,
 ) -> Result<Negotiated, Status> {
-    let endpoint = Endpoint { is_routed: !kind.custom, is_collection, is_watch, has_protobuf: false, has_table: true };
-    let accepted = match accept_header(headers).map(without_protobuf_transforms) {
-        Some(header) => accept::negotiate(Some(&header), &endpoint)?,
-        None => Accepted::default(),
-    };
+    let has_protobuf = !kind.custom;
+    let endpoint = Endpoint { is_routed: !kind.custom, is_collection, is_watch, has_protobuf, has_table: true };
+    let accepted = accept::negotiate(accept_header(headers), &endpoint)?;
     let encoding = match accepted.media {
         MediaType::Yaml => Encoding::Yaml,
-        _ => Encoding::Json { pretty: !is_watch && (accepted.pretty || pretty(headers, query)) },
+        MediaType::Protobuf => Encoding::Protobuf,
+        MediaType::Json => Encoding::Json { pretty: !is_watch && (accepted.pretty || pretty(headers, query)) },
     };
     let shape = match accepted.transform {
         None => Shape::Plain,
@@ -67,20 +63,6 @@ pub fn negotiate(
         }
     };
     Ok(Negotiated { form: Form { encoding, shape }, transform: accepted.transform })
-}
-
-/// Metadata clients ask for protobuf first and JSON second. Protobuf is not spoken here, so its clauses do not count.
-fn without_protobuf_transforms(header: &str) -> Cow<'_, str> {
-    if !header.contains(PROTOBUF) {
-        return Cow::Borrowed(header);
-    }
-    let is_transform = |clause: &&str| clause.trim_start().starts_with(PROTOBUF) && clause.contains("as=");
-    if !header.split(',').any(|clause| is_transform(&clause)) {
-        return Cow::Borrowed(header);
-    }
-    let kept: Vec<&str> = header.split(',').filter(|clause| !is_transform(clause)).collect();
-    // Nothing left must not read as "anything".
-    if kept.is_empty() { Cow::Borrowed(PROTOBUF) } else { Cow::Owned(kept.join(",")) }
 }
 
 impl Negotiated {
@@ -144,15 +126,32 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_falls_back_to_the_next_clause() {
-        let accept = |text: &'static str| ask(&[(header::ACCEPT, text)], "");
-        let first = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        let second = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-        let both: &'static str = format!("{first},{second}").leak();
-        assert_eq!(accept(both).unwrap().shape, Shape::Partial(accept::MetaVersion::V1));
-        assert_eq!(accept(first), Err(406));
+    fn go_programs_get_protobuf() {
+        let accept = |text: &'static str| ask(&[(header::ACCEPT, text)], "").map(|form| (form.encoding, form.shape));
+        let (json, protobuf) = (Encoding::Json { pretty: false }, Encoding::Protobuf);
+        let partial = Shape::Partial(accept::MetaVersion::V1);
+        assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json"), Ok((protobuf, Shape::Plain)));
+        assert_eq!(accept("application/json,application/vnd.kubernetes.protobuf"), Ok((json, Shape::Plain)));
+        let metadata =
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        assert_eq!(accept(metadata), Ok((protobuf, partial)));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), Err(406));
+    }
+
+    #[test]
+    fn custom_resources_have_protobuf_only_of_their_metadata() {
+        let mut kind = registry::kinds::builtin().get("", "v1", "pods").unwrap().as_ref().clone();
+        kind.custom = true;
+        let accept = |text: &'static str| {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, text.parse().unwrap())]);
+            let negotiated = negotiate(&headers, &Query::parse(""), &kind, true, false);
+            negotiated.map(|negotiated| negotiated.form.encoding).map_err(|status| status.code)
+        };
         assert_eq!(accept("application/vnd.kubernetes.protobuf"), Err(406));
-        assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json").unwrap(), Form::default());
+        let next = accept("application/vnd.kubernetes.protobuf,application/json");
+        assert_eq!(next, Ok(Encoding::Json { pretty: false }));
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        assert_eq!(accept(metadata), Ok(Encoding::Protobuf));
     }
 
     #[test]

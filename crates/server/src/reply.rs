@@ -15,6 +15,8 @@ pub type Reply = Response<ResponseBody>;
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+pub const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+pub const PROTOBUF_WATCH: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
@@ -41,6 +43,7 @@ pub fn rendered(code: u16, encoding: Encoding, segments: Segments) -> Reply {
     let content_type = match encoding {
         Encoding::Json { .. } => JSON,
         Encoding::Yaml => YAML,
+        Encoding::Protobuf => PROTOBUF,
     };
     whole(code, content_type, Chunk::from(segments.0))
 }
@@ -66,12 +69,13 @@ pub fn overloaded() -> Reply {
     reply
 }
 
-/// A `Status`, in YAML if that is what the client reads.
+/// A `Status`, in the form that the client reads.
 #[must_use]
 pub fn status(status: &Status, accept: Option<&str>, pretty: bool) -> Reply {
     let encoding = match error_media(accept) {
         MediaType::Yaml => Encoding::Yaml,
-        MediaType::Json | MediaType::Protobuf => Encoding::Json { pretty },
+        MediaType::Protobuf => Encoding::Protobuf,
+        MediaType::Json => Encoding::Json { pretty },
     };
     let form = Form { encoding, shape: Shape::Plain };
     let segments = View::Status(status.clone()).render(&form, Timestamp::UNIX_EPOCH);

@@ -36,8 +36,15 @@ pub fn is_upgrade(headers: &HeaderMap) -> bool {
     has(header::UPGRADE, "websocket") && has(header::CONNECTION, "upgrade")
 }
 
+/// What kind of messages events are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frames {
+    Text,
+    Binary,
+}
+
 /// Answers the handshake, and sends the watch's events once the connection is handed over.
-pub(crate) fn answer(headers: &HeaderMap, mut extensions: Extensions, watch: WatchBody) -> Reply {
+pub(crate) fn answer(headers: &HeaderMap, mut extensions: Extensions, watch: WatchBody, frames: Frames) -> Reply {
     let agreed = match handshake(headers) {
         Ok(agreed) => agreed,
         Err(refused) => return refused.reply(),
@@ -57,7 +64,7 @@ pub(crate) fn answer(headers: &HeaderMap, mut extensions: Extensions, watch: Wat
                 .max_frame_size(Some(CLIENT_MESSAGE_MAX));
             let io = TokioIo::new(upgraded);
             let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-            if let Err(error) = send(socket, watch).await {
+            if let Err(error) = send(socket, watch, frames).await {
                 tracing::trace!(%error, "WebSocket ended");
             }
         }
@@ -116,7 +123,7 @@ fn handshake(headers: &HeaderMap) -> Result<Agreed, Refused> {
 }
 
 /// Sends events until the watch ends or the client does. What the client says is read and forgotten.
-async fn send<S>(socket: WebSocketStream<S>, mut watch: WatchBody) -> Result<(), Error>
+async fn send<S>(socket: WebSocketStream<S>, mut watch: WatchBody, frames: Frames) -> Result<(), Error>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -135,7 +142,7 @@ where
         .await;
         match next {
             Next::Send(events) => {
-                for message in messages(events) {
+                for message in messages(events, frames) {
                     poll_fn(|cx| socket.as_mut().poll_ready(cx)).await?;
                     socket.as_mut().start_send(message)?;
                 }
@@ -155,16 +162,19 @@ enum Next {
     Gone,
 }
 
-/// One text message an event; its slices are joined, since a message is one piece.
-fn messages(events: Events) -> impl Iterator<Item = Message> {
+/// One message an event; its slices are joined, since a message is one piece.
+fn messages(events: Events, frames: Frames) -> impl Iterator<Item = Message> {
     let Events { segments, ends, .. } = events;
     let mut from = 0;
     ends.into_iter().map(move |end| {
         let joined = segments.get(from..end).unwrap_or_default().concat();
         from = end;
-        match String::from_utf8(joined) {
-            Ok(text) => Message::text(text),
-            Err(not_text) => Message::binary(not_text.into_bytes()),
+        match frames {
+            Frames::Binary => Message::binary(joined),
+            Frames::Text => match String::from_utf8(joined) {
+                Ok(text) => Message::text(text),
+                Err(not_text) => Message::binary(not_text.into_bytes()),
+            },
         }
     })
 }
@@ -213,7 +223,10 @@ mod tests {
     #[test]
     fn each_event_is_a_message_of_its_own() {
         let segments = ["{\"a\":", "1}\n", "{\"b\":2}\n"].map(|part| Bytes::from_static(part.as_bytes())).to_vec();
-        let sent: Vec<Message> = messages(Events { segments, ends: vec![2, 3], last: false }).collect();
+        let sent: Vec<Message> = messages(Events { segments, ends: vec![2, 3], last: false }, Frames::Text).collect();
         assert_eq!(sent, [Message::text("{\"a\":1}\n"), Message::text("{\"b\":2}\n")]);
+        let events = Events { segments: vec![Bytes::from_static(b"ab")], ends: vec![1], last: false };
+        let sent: Vec<Message> = messages(events, Frames::Binary).collect();
+        assert_eq!(sent, [Message::binary(&b"ab"[..])], "binary though it could be text");
     }
 }

@@ -102,12 +102,9 @@ pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What stands before an item in the message of a list.
-#[must_use]
-pub fn item_head(message: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8);
-    put_field_head(&mut out, 2, message);
-    out
+/// Writes what stands before an item of so many bytes in the message of a list; `number` is that of its `items`.
+pub fn put_item_head(out: &mut Vec<u8>, number: u32, message: usize) {
+    put_field_head(out, number, message);
 }
 
 /// What stands before the message of an object in a watch event. [`TAIL`] stands behind it. The length of the frame is

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use http::{Extensions, Method};
 use machinery::options::ListOptions;
 use machinery::{Status, fields};
-use registry::{Target, WatchView};
+use registry::{Encoding, Target, WatchView};
 
 use crate::body::{EventSource, Events, Observer, ResponseBody, WatchBody};
 use crate::handlers::{Call, scope};
@@ -29,11 +29,15 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     view.set_form(asked.form);
     let drain = call.server.drain.ticket();
     let bytes_max = call.server.limits.watch_batch_bytes_max;
-    let source = Box::new(Watching(view));
+    let is_protobuf = asked.form.encoding == Encoding::Protobuf;
     if websocket::is_upgrade(call.headers) && call.method == Method::GET {
+        view.leave_out_lengths();
+        let source = Box::new(Watching(view));
         let watch = WatchBody::new(source, Box::new(Uncounted(place)), drain, bytes_max);
-        return Ok(websocket::answer(call.headers, extensions, watch));
+        let frames = if is_protobuf { websocket::Frames::Binary } else { websocket::Frames::Text };
+        return Ok(websocket::answer(call.headers, extensions, watch, frames));
     }
+    let source = Box::new(Watching(view));
     let kind = &target.kind;
     let series = metrics.watch(&About {
         verb: "WATCH",
@@ -45,7 +49,8 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     });
     let counted = Counted { open: series.open(), _place: place };
     let watch = WatchBody::new(source, Box::new(counted), drain, bytes_max);
-    Ok(reply::with_body(200, reply::JSON, ResponseBody::watch(watch)))
+    let content_type = if is_protobuf { reply::PROTOBUF_WATCH } else { reply::JSON };
+    Ok(reply::with_body(200, content_type, ResponseBody::watch(watch)))
 }
 
 /// Checked by the rules of a list when only the path says "watch", as the reference does.
