@@ -7,6 +7,7 @@ mod forms;
 mod health;
 mod in_process;
 mod limits;
+mod protobuf;
 mod refusals;
 mod reviews;
 mod watches;

@@ -60,6 +60,17 @@ async fn s01_15_14_one_text_message_an_event() {
 }
 
 #[tokio::test]
+async fn s01_10_1_events_in_protobuf_are_binary_and_say_no_length() {
+    let world = World::start().await;
+    let accept = ("accept", "application/vnd.kubernetes.protobuf");
+    let (mut socket, _) = open(&world, true, PATH, &[ORIGIN, accept]).await.unwrap();
+    world.make_config_map("a", "v").await;
+    let Some(Message::Binary(event)) = next(&mut socket).await else { panic!("not binary") };
+    assert!(event.starts_with(b"\x0a\x05ADDED\x12"), "{event:?}");
+    assert!(event.ends_with(schema::protobuf::envelope::TAIL), "{event:?}");
+}
+
+#[tokio::test]
 async fn it_ends_when_the_watch_does_and_frees_its_place_when_the_client_goes() {
     let world = World::start().await;
     let (mut socket, _) = open(&world, true, &format!("{PATH}&timeoutSeconds=1"), &[ORIGIN]).await.unwrap();
