@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -34,6 +35,13 @@ func typed(ctx context.Context, config *rest.Config) error {
 		return fmt.Errorf("create: %w", err)
 	}
 	name := created.Name
+	stream, err := maps.Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + name, ResourceVersion: created.ResourceVersion,
+	})
+	if err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	defer stream.Stop()
 	fmt.Println("created", len(name) > len("settings-"), created.UID != "", created.Data["colour"])
 
 	stale := created.DeepCopy()
@@ -67,6 +75,16 @@ func typed(ctx context.Context, config *rest.Config) error {
 
 	if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete: %w", err)
+	}
+	for event := range stream.ResultChan() {
+		seen, ok := event.Object.(*corev1.ConfigMap)
+		if !ok {
+			return fmt.Errorf("watch: %T", event.Object)
+		}
+		fmt.Println("saw", event.Type, seen.Data["colour"], seen.Data["size"])
+		if event.Type == watch.Deleted {
+			break
+		}
 	}
 	_, err = maps.Get(ctx, name, metav1.GetOptions{})
 	fmt.Println("deleted is not found", apierrors.IsNotFound(err))

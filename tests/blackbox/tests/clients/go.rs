@@ -114,6 +114,9 @@ fn walks_an_objects_life(name: &str) {
             "second create already exists true",
             "bad name is invalid true",
             "listed 1",
+            "saw MODIFIED green ",
+            "saw MODIFIED green big",
+            "saw DELETED green big",
             "deleted is not found true",
             "server 1.36",
         ]
