@@ -23,7 +23,7 @@ use crate::retention::Retention;
 /// A step is sized so that it takes about this long; no write waits for more than one.
 const STEP_TIME: Duration = Duration::from_millis(4);
 const STEP_ROWS_MIN: usize = 16;
-const STEP_ROWS_MAX: usize = 2048;
+const STEP_ROWS_MAX: usize = 512;
 
 /// Freeing a large value walks all its pages, so bytes bound a step too.
 const STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -89,7 +89,7 @@ impl Compaction {
             waiting: Vec::new(),
             targeting: false,
             sweeping: false,
-            step_rows: 256,
+            step_rows: 64,
         }
     }
 

@@ -20,13 +20,17 @@ use super::schema;
 use super::writer::Command;
 
 /// The keeper copies after about this much was written.
-const COPY_EVERY_BYTES: usize = 4 * 1024 * 1024;
+const COPY_EVERY_BYTES: usize = 2 * 1024 * 1024;
 
-/// Beyond this the log should start over.
-const START_OVER_BYTES: i64 = 16 * 1024 * 1024;
+/// Beyond this the log should start over. Short on purpose: syncing a write over an existing part of the file took half as
+/// long as syncing one that makes the file longer (p50 160 against 430 µs for a single caller on ext4).
+const START_OVER_BYTES: i64 = 4 * 1024 * 1024;
 
 /// What is left to copy is short enough for the writer to do between two groups.
-const REST_PAGES: i32 = 256;
+const REST_PAGES: i32 = 128;
+
+/// Beyond this the writer copies whatever is left, so that the log is bounded under any load.
+const START_OVER_AT_ANY_COST_BYTES: i64 = 64 * 1024 * 1024;
 
 /// A log that once grew longer is cut back to this when it starts over.
 pub(super) const WAL_BYTES_KEPT: i64 = 32 * 1024 * 1024;
@@ -140,8 +144,10 @@ impl Keeper {
                     if i64::from(log) * PAGE_BYTES < START_OVER_BYTES {
                         return;
                     }
-                    if log - copied <= REST_PAGES {
-                        break;
+                    let bytes = i64::from(log) * PAGE_BYTES;
+                    if log - copied <= REST_PAGES || bytes >= START_OVER_AT_ANY_COST_BYTES {
+                        self.finish.store(true, Ordering::Relaxed);
+                        return;
                     }
                 }
                 Err(error) => {
@@ -150,6 +156,5 @@ impl Keeper {
                 }
             }
         }
-        self.finish.store(true, Ordering::Relaxed);
     }
 }
