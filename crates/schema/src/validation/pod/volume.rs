@@ -18,7 +18,7 @@ use crate::walk::Walk as _;
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
 /// The sources a volume may have, in the order they are looked at: the first counts, a second one is too many.
-const SOURCES: [&str; 31] = [
+const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
     "gitRepo",
@@ -49,7 +49,6 @@ const SOURCES: [&str; 31] = [
     "csi",
     "ephemeral",
     "image",
-    "",
 ];
 
 pub(super) fn volumes<'a>(whole: &mut Whole<'a>, pod: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -82,12 +81,14 @@ pub(super) fn volumes<'a>(whole: &mut Whole<'a>, pod: &str, path: &Path<'_>, err
 }
 
 fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
+    // A volume has few fields: they are looked up among the sources, not the other way round.
+    let place = |(name, source): (&String, _)| Some((SOURCES.iter().position(|known| known == name)?, source));
+    let mut given: Vec<(usize, &Value)> =
+        volume.as_object().into_iter().flatten().filter(|(_, source)| source.is_object()).filter_map(place).collect();
+    given.sort_unstable_by_key(|(place, _)| *place);
     let mut found = false;
-    for name in SOURCES {
-        let source = volume.as_object().and_then(|volume| volume.get(name)).unwrap_or(&Value::Null);
-        if !source.is_object() {
-            continue;
-        }
+    for (place, source) in given {
+        let name = SOURCES[place];
         let path = path.child(name);
         if found {
             errors.push(FieldError::forbidden(path, "may not specify more than 1 volume type"));
