@@ -26,4 +26,6 @@ pub use apply::{ApplyError, Configuration, Conflict, apply, read};
 pub use update::{Convert, Subject, Writer, keep_times_if_unchanged, manager, track_update};
 
 #[cfg(test)]
+mod apply_tests;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,418 @@
+//! Apply, as little stories: who applies what, who owns it then, who may not.
+
+use machinery::{GroupVersion, GroupVersionKind};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::decode::normalise;
+use crate::facts::{Type, Types};
+
+/// One object and what happens to it.
+struct Story {
+    gvk: GroupVersionKind,
+    ty: Type,
+    custom: bool,
+    live: Option<Value>,
+    clock: u32,
+}
+
+impl Story {
+    fn of(version: &str, kind: &str) -> Story {
+        let version = GroupVersion::parse(version).unwrap();
+        let gvk = GroupVersionKind::new(version.group, version.version, kind);
+        let ty = Types::get().kind(&gvk).unwrap();
+        Story { gvk, ty, custom: false, live: None, clock: 0 }
+    }
+
+    fn custom(schema: Value) -> Story {
+        let gvk = GroupVersionKind::new("e.io", "v1", "Thing");
+        Story { gvk, ty: Type::of_schema(Some(&schema)), custom: true, live: None, clock: 0 }
+    }
+
+    fn run<T>(
+        &mut self,
+        manager: &str,
+        subresource: &str,
+        act: impl FnOnce(&Subject<'_>, Option<&Value>, &Writer<'_>) -> T,
+    ) -> T {
+        self.clock += 1;
+        let time = format!("2024-01-01T00:{:02}:{:02}Z", self.clock / 60, self.clock % 60);
+        let subject = Subject { gvk: &self.gvk, ty: &self.ty, custom: self.custom, has_status: true, convert: None };
+        act(&subject, self.live.as_ref(), &Writer { manager, subresource, time: &time })
+    }
+
+    fn config(&self, content: &Value) -> Value {
+        let mut config = json!({"apiVersion": self.gvk.group_version().to_string(), "kind": self.gvk.kind, "metadata": {"name": "x"}});
+        for (key, value) in content.as_object().unwrap() {
+            if key == "metadata" {
+                config["metadata"].as_object_mut().unwrap().extend(value.as_object().unwrap().clone());
+            } else {
+                config[key] = value.clone();
+            }
+        }
+        config
+    }
+
+    fn try_apply(&mut self, manager: &str, content: &Value, force: bool) -> Result<(), ApplyError> {
+        self.try_apply_to(manager, "", content, force)
+    }
+
+    fn try_apply_to(
+        &mut self,
+        manager: &str,
+        subresource: &str,
+        content: &Value,
+        force: bool,
+    ) -> Result<(), ApplyError> {
+        let config = self.config(content);
+        let mut applied =
+            self.run(manager, subresource, |subject, live, writer| apply(subject, live, &config, writer, force))?;
+        if let Some(live) = &self.live {
+            keep_times_if_unchanged(live, &mut applied);
+        }
+        applied["metadata"]["uid"] = json!("u");
+        self.live = Some(applied);
+        Ok(())
+    }
+
+    #[track_caller]
+    fn apply(&mut self, manager: &str, content: Value) -> &mut Self {
+        self.try_apply(manager, &content, false).unwrap();
+        self
+    }
+
+    #[track_caller]
+    fn force(&mut self, manager: &str, content: Value) -> &mut Self {
+        self.try_apply(manager, &content, true).unwrap();
+        self
+    }
+
+    /// The message of the refusal.
+    #[track_caller]
+    fn refused(&mut self, manager: &str, content: Value) -> String {
+        self.try_apply(manager, &content, false).unwrap_err().to_status().message
+    }
+
+    fn update(&mut self, manager: &str, change: impl FnOnce(&mut Value)) -> &mut Self {
+        let mut new = self.live.clone().unwrap_or_else(|| self.config(&json!({})));
+        change(&mut new);
+        if !self.custom {
+            normalise(&self.ty, &mut new).unwrap();
+        }
+        self.run(manager, "", |subject, live, writer| track_update(subject, live, &mut new, writer));
+        new["metadata"]["uid"] = json!("u");
+        self.live = Some(new);
+        self
+    }
+
+    fn at(&self, path: &str) -> Value {
+        self.live.as_ref().and_then(|live| live.pointer(path)).cloned().unwrap_or(Value::Null)
+    }
+
+    fn owns(&self, manager: &str) -> Value {
+        let list = self.at("/metadata/managedFields");
+        let found = list.as_array().into_iter().flatten().find(|entry| entry["manager"] == manager);
+        found.map_or(Value::Null, |entry| entry["fieldsV1"].clone())
+    }
+}
+
+fn config_map() -> Story {
+    Story::of("v1", "ConfigMap")
+}
+
+fn deployment(containers: Value) -> Value {
+    json!({"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": containers}}}})
+}
+
+#[test]
+fn a_first_apply_owns_what_it_states() {
+    let mut story = config_map();
+    story.apply("a", json!({"data": {"k": "1"}, "metadata": {"labels": {"l": "1"}}}));
+    assert_eq!(story.owns("a"), json!({"f:data": {"f:k": {}}, "f:metadata": {"f:labels": {"f:l": {}}}}));
+    assert_eq!(story.at("/metadata/managedFields/0/operation"), "Apply");
+    let before = story.live.clone();
+    story.apply("a", json!({"data": {"k": "1"}, "metadata": {"labels": {"l": "1"}}}));
+    assert_eq!(story.live, before, "the same again is no change, not even of the time");
+}
+
+#[test]
+fn what_is_no_longer_stated_goes() {
+    let mut story = config_map();
+    story.apply("a", json!({"data": {"k": "1", "l": "2"}})).apply("a", json!({"data": {"l": "2", "m": "3"}}));
+    assert_eq!(story.at("/data"), json!({"l": "2", "m": "3"}));
+    story.apply("a", json!({}));
+    assert_eq!(story.at("/data"), Value::Null);
+    assert_eq!(story.owns("a"), Value::Null);
+}
+
+#[test]
+fn what_others_own_stays() {
+    let mut story = config_map();
+    story
+        .apply("a", json!({"data": {"k": "1", "l": "2"}}))
+        .apply("b", json!({"data": {"k": "1"}}))
+        .apply("a", json!({"data": {"l": "2"}}));
+    assert_eq!(story.at("/data"), json!({"k": "1", "l": "2"}));
+    assert_eq!(story.owns("b"), json!({"f:data": {"f:k": {}}}));
+    // What an updater set over it stays too.
+    story.update("u", |object| object["data"]["l"] = json!("9"));
+    assert_eq!(story.owns("a"), Value::Null, "the updater took the last field");
+    story.apply("a", json!({}));
+    assert_eq!(story.at("/data/l"), "9");
+}
+
+#[test]
+fn another_value_of_anothers_field_is_a_conflict() {
+    let mut story = config_map();
+    story.apply("a", json!({"data": {"k": "1", "l": "1"}}));
+    assert_eq!(
+        story.refused("b", json!({"data": {"k": "2"}})),
+        "Apply failed with 1 conflict: conflict with \"a\": .data.k"
+    );
+    assert_eq!(
+        story.refused("b", json!({"data": {"k": "2", "l": "2"}})),
+        "Apply failed with 2 conflicts: conflicts with \"a\":\n- .data.k\n- .data.l"
+    );
+    story.force("b", json!({"data": {"k": "2"}}));
+    assert_eq!(story.at("/data"), json!({"k": "2", "l": "1"}));
+    assert_eq!(story.owns("a"), json!({"f:data": {"f:l": {}}}));
+    assert_eq!(story.owns("b"), json!({"f:data": {"f:k": {}}}));
+    story.update("u", |object| object["data"]["l"] = json!("3"));
+    assert_eq!(
+        story.refused("a", json!({"data": {"l": "1"}})),
+        "Apply failed with 1 conflict: conflict with \"u\" using v1: .data.l"
+    );
+    let status = story.try_apply("a", &json!({"data": {"l": "1"}}), false).unwrap_err().to_status();
+    assert_eq!(status.code, 409);
+    assert_eq!(status.details.unwrap().causes[0].field, ".data.l");
+}
+
+#[test]
+fn equal_values_are_shared() {
+    let mut story = config_map();
+    story.apply("a", json!({"data": {"k": "1"}})).apply("b", json!({"data": {"k": "1"}}));
+    assert_eq!((story.owns("a"), story.owns("b")), (json!({"f:data": {"f:k": {}}}), json!({"f:data": {"f:k": {}}})));
+    assert!(story.at("/metadata/managedFields/0").get("time").is_none(), "an apply that changes nothing has no time");
+    assert!(story.refused("a", json!({"data": {"k": "2"}})).contains("conflict with \"b\""));
+}
+
+#[test]
+fn lists_with_keys_are_shared_by_item() {
+    let mut story = Story::of("apps/v1", "Deployment");
+    story.apply("a", deployment(json!([{"name": "one", "image": "1"}])));
+    story.apply("b", deployment(json!([{"name": "two", "image": "2"}])));
+    let names = |story: &Story| -> Vec<Value> {
+        story.at("/spec/template/spec/containers").as_array().unwrap().iter().map(|c| c["name"].clone()).collect()
+    };
+    assert_eq!(names(&story), ["one", "two"]);
+    assert!(story.owns("b")["f:spec"]["f:template"]["f:spec"]["f:containers"].get("k:{\"name\":\"two\"}").is_some());
+    let message = story.refused("b", deployment(json!([{"name": "one", "image": "9"}, {"name": "two", "image": "2"}])));
+    assert_eq!(
+        message,
+        "Apply failed with 1 conflict: conflict with \"a\": .spec.template.spec.containers[name=\"one\"].image"
+    );
+    story.apply("a", deployment(json!([])));
+    assert_eq!(names(&story), ["two"]);
+}
+
+#[test]
+fn items_follow_the_order_of_the_one_who_applies() {
+    let mut story = Story::of("apps/v1", "Deployment");
+    let list = |names: &[&str]| -> Value { names.iter().map(|name| json!({"name": name, "image": "i"})).collect() };
+    let names = |story: &Story| -> String {
+        story
+            .at("/spec/template/spec/containers")
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| c["name"].as_str().unwrap())
+            .collect()
+    };
+    story.apply("a", deployment(list(&["a", "b", "c"]))).apply("a", deployment(list(&["c", "a", "b"])));
+    assert_eq!(names(&story), "cab");
+    story.apply("b", deployment(list(&["x", "a"])));
+    assert_eq!(names(&story), "cxab");
+    story.apply("b", deployment(list(&["x"])));
+    assert_eq!(names(&story), "cxab", "a is still owned by the first");
+}
+
+#[test]
+fn a_port_is_known_by_number_and_protocol() {
+    let mut story = Story::of("apps/v1", "Deployment");
+    story.apply("a", deployment(json!([{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}])));
+    let fields = story.owns("a");
+    let ports = &fields["f:spec"]["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"]["f:ports"];
+    assert_eq!(*ports, json!({"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}}));
+    let twice = json!([{"name": "c", "image": "i", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "TCP"}]}]);
+    assert!(
+        story
+            .refused("a", deployment(twice))
+            .ends_with("duplicate entries for key [containerPort=80,protocol=\"TCP\"]")
+    );
+}
+
+#[test]
+fn atomic_parts_are_one_field() {
+    let mut story = Story::of("apps/v1", "Deployment");
+    story.apply("a", deployment(json!([{"name": "c", "image": "i"}])));
+    assert_eq!(story.owns("a")["f:spec"]["f:selector"], json!({}));
+    let other = json!({"spec": {"selector": {"matchLabels": {"app": "y"}}}});
+    assert_eq!(story.refused("b", other), "Apply failed with 1 conflict: conflict with \"a\": .spec.selector");
+    let mut story = Story::of("rbac.authorization.k8s.io/v1", "Role");
+    story.apply("a", json!({"rules": [{"verbs": ["get"], "resources": ["pods"], "apiGroups": [""]}]}));
+    assert_eq!(story.owns("a"), json!({"f:rules": {}}));
+}
+
+#[test]
+fn sets_are_shared_by_value() {
+    let mut story = config_map();
+    story.apply("a", json!({"metadata": {"finalizers": ["e.io/a", "e.io/b"]}}));
+    story.apply("b", json!({"metadata": {"finalizers": ["e.io/b", "e.io/c"]}}));
+    assert_eq!(story.at("/metadata/finalizers"), json!(["e.io/a", "e.io/b", "e.io/c"]));
+    story.apply("a", json!({}));
+    assert_eq!(story.at("/metadata/finalizers"), json!(["e.io/b", "e.io/c"]));
+    assert!(
+        story
+            .refused("a", json!({"metadata": {"finalizers": ["e.io/z", "e.io/z"]}}))
+            .contains("duplicate entries for key [=\"e.io/z\"]")
+    );
+}
+
+#[test]
+fn status_and_spec_are_applied_apart() {
+    let mut story = Story::of("apps/v1", "Deployment");
+    let mut content = deployment(json!([{"name": "c", "image": "i"}]));
+    content["status"] = json!({"replicas": 9});
+    story.apply("a", content);
+    assert!(story.owns("a").get("f:status").is_none());
+    story.try_apply_to("s", "status", &json!({"status": {"replicas": 3}, "spec": {"replicas": 7}}), true).unwrap();
+    assert_eq!(story.owns("s"), json!({"f:status": {"f:replicas": {}}}));
+    let entry =
+        story.at("/metadata/managedFields").as_array().unwrap().iter().find(|e| e["manager"] == "s").cloned().unwrap();
+    assert_eq!(entry["subresource"], "status");
+}
+
+#[test]
+fn an_object_without_owners_belongs_to_those_before() {
+    let mut story = config_map();
+    story.update("u", |object| object["data"] = json!({"k": "1"}));
+    story.update("u", |object| object["metadata"]["managedFields"] = json!([]));
+    assert_eq!(story.at("/metadata/managedFields"), Value::Null);
+    assert_eq!(
+        story.refused("a", json!({"data": {"k": "2"}})),
+        "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.k"
+    );
+    story.apply("a", json!({"data": {"l": "1"}}));
+    assert_eq!(story.owns("before-first-apply"), json!({"f:data": {".": {}, "f:k": {}}}));
+}
+
+#[test]
+fn kubectl_takes_over_what_it_applied_on_the_client() {
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let stated = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "annotations": {}}, "data": {"k": "1"}});
+    let create = |story: &mut Story| {
+        story.update("kubectl-client-side-apply", |object| {
+            object["data"] = json!({"k": "1", "l": "1"});
+            object["metadata"]["annotations"] = json!({annotation: stated.to_string()});
+        });
+    };
+    let mut story = config_map();
+    create(&mut story);
+    assert!(story.refused("other", json!({"data": {"k": "2"}})).contains("kubectl-client-side-apply"));
+    assert!(story.refused("kubectl", json!({"data": {"l": "2"}})).ends_with(".data.l"));
+    story.apply("kubectl", json!({"data": {"k": "2"}}));
+    assert_eq!(story.at("/data/k"), "2");
+    assert_eq!(
+        story.at("/metadata/annotations")[annotation],
+        "{\"apiVersion\":\"v1\",\"data\":{\"k\":\"2\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"x\"}}\n"
+    );
+}
+
+#[test]
+fn malformed_configurations_are_refused() {
+    let mut story = Story::of("apps/v1", "Deployment");
+    let typed = "failed to create typed patch object (/x; apps/v1, Kind=Deployment): ";
+    for (content, wanted) in [
+        (json!({"spec": {"nope": 1}}), ".spec.nope: field not declared in schema"),
+        (json!({"spec": {"replicas": "x"}}), ".spec.replicas: expected numeric (int or float), got string"),
+        (json!({"spec": {"paused": "yes"}}), ".spec.paused: expected boolean, got &{yes}"),
+        (deployment(json!({"name": "c1"})), ".spec.template.spec.containers: expected list, got &{map[name:c1]}"),
+        (
+            deployment(json!([{"name": "c"}, {"name": "c"}])),
+            ".spec.template.spec.containers: duplicate entries for key [name=\"c\"]",
+        ),
+        (
+            json!({"metadata": {"labels": {"a": true}}}),
+            ".metadata.labels.a: expected string, got &value.valueUnstructured{Value:true}",
+        ),
+        (json!({"metadata": {"ownerReferences": [{"kind": "x"}]}}), ""),
+    ] {
+        let found = story.try_apply("a", &content, false);
+        if wanted.is_empty() {
+            continue;
+        }
+        assert_eq!(found.unwrap_err().to_status().message, format!("{typed}{wanted}"));
+    }
+    let wrong = |config: Value| {
+        let gvk = GroupVersionKind::new("", "v1", "ConfigMap");
+        let ty = Types::get().kind(&gvk).unwrap();
+        let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: false, convert: None };
+        let writer = Writer { manager: "a", subresource: "", time: "2024-01-01T00:00:00Z" };
+        apply(&subject, None, &config, &writer, false).unwrap_err().to_status()
+    };
+    assert_eq!(wrong(json!({"kind": "Secret", "apiVersion": "v1"})).message, "invalid object type: /v1, Kind=Secret");
+    assert_eq!(wrong(json!({"kind": "Secret"})).code, 400);
+    let managed = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"managedFields": []}});
+    assert_eq!(wrong(managed).message, "metadata.managedFields must be nil");
+    assert!(
+        read(b"a: b: c")
+            .unwrap_err()
+            .to_status()
+            .message
+            .starts_with("error decoding YAML: error converting YAML to JSON: yaml:")
+    );
+    assert!(
+        read(b"[]")
+            .unwrap_err()
+            .to_status()
+            .message
+            .ends_with("cannot unmarshal array into Go value of type map[string]interface {}")
+    );
+}
+
+#[test]
+fn null_states_a_field_without_a_value() {
+    let mut story = config_map();
+    story.apply("a", json!({"data": {"k": "1", "l": "2"}})).apply("a", json!({"data": null}));
+    assert_eq!(story.at("/data"), Value::Null);
+    let mut story = config_map();
+    story.apply("a", json!({"data": {"k": null}}));
+    assert_eq!(story.at("/data"), json!({"k": ""}));
+}
+
+#[test]
+fn custom_kinds_merge_by_their_schema() {
+    let mut story = Story::custom(json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "n": {"type": "integer"},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+            "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "string"}}}},
+        "one": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}));
+    story.apply("a", json!({"spec": {"n": 1, "set": ["x"], "map": [{"k": "1", "v": "a"}], "one": {"a": "1"}, "free": {"deep": {"er": [1]}}}}));
+    assert_eq!(
+        story.owns("a"),
+        json!({"f:spec": {"f:free": {"f:deep": {".": {}, "f:er": {}}}, "f:map": {"k:{\"k\":\"1\"}": {".": {}, "f:k": {}, "f:v": {}}},
+            "f:n": {}, "f:one": {}, "f:set": {"v:\"x\"": {}}}})
+    );
+    story.apply("b", json!({"spec": {"set": ["y"], "map": [{"k": "2", "v": "b"}], "free": {"deep": {"too": 1}}}}));
+    assert_eq!(story.at("/spec/set"), json!(["x", "y"]));
+    assert_eq!(story.at("/spec/free"), json!({"deep": {"er": [1], "too": 1}}));
+    assert!(story.refused("b", json!({"spec": {"one": {"b": "1"}}})).ends_with("conflict with \"a\": .spec.one"));
+    assert!(story.refused("b", json!({"spec": {"nope": 1}})).ends_with(".spec.nope: field not declared in schema"));
+    story.apply("a", json!({"spec": {"n": 2}}));
+    assert_eq!(
+        story.at("/spec"),
+        json!({"n": 2, "set": ["y"], "map": [{"k": "2", "v": "b"}], "free": {"deep": {"too": 1}}})
+    );
+}
