@@ -9,7 +9,6 @@ use std::net::Ipv4Addr;
 use machinery::{FieldError, Status};
 use parking_lot::Mutex;
 use rand::Rng;
-use schema::kind::Kind;
 use serde_json::{Value, json};
 
 use crate::meta;
@@ -141,16 +140,34 @@ impl Registry {
             done.push(port);
         }
         service["spec"]["ports"] = json!(done);
-        let local = service["spec"]["externalTrafficPolicy"] == "Local" && service["spec"]["type"] == "LoadBalancer";
-        let had = old.and_then(|old| old["spec"]["healthCheckNodePort"].as_u64()).unwrap_or_default();
-        if local && service["spec"]["healthCheckNodePort"].as_u64().unwrap_or_default() == 0 {
-            if had != 0 {
-                service["spec"]["healthCheckNodePort"] = json!(had);
-            } else if let Some(number) = self.free_port(taken, pending) {
-                service["spec"]["healthCheckNodePort"] = json!(number);
-            }
-        }
         Ok(())
+    }
+
+    /// What must be there before a service is validated: the address under both its names, and the port that a local
+    /// load balancer is asked for its health on.
+    pub(crate) fn prepare_addresses(&self, target: &Target, service: &mut Value, old: Option<&Value>) {
+        if target.kind.collection != "core/services" {
+            return;
+        }
+        if let Some(address) = service["spec"]["clusterIP"].as_str().filter(|address| !address.is_empty())
+            && service["spec"]["clusterIPs"].as_array().is_none_or(Vec::is_empty)
+        {
+            service["spec"]["clusterIPs"] = json!([address]);
+        }
+        let local = service["spec"]["externalTrafficPolicy"] == "Local" && service["spec"]["type"] == "LoadBalancer";
+        if !local || service["spec"]["healthCheckNodePort"].as_u64().unwrap_or_default() != 0 {
+            return;
+        }
+        let had = old.and_then(|old| old["spec"]["healthCheckNodePort"].as_u64()).unwrap_or_default();
+        let port = if had != 0 {
+            Some(had)
+        } else {
+            let taken = self.taken_by_services();
+            self.free_port(&taken, &mut self.allocation.pending.lock()).map(u64::from)
+        };
+        if let Some(port) = port {
+            service["spec"]["healthCheckNodePort"] = json!(port);
+        }
     }
 
     /// Lets go of what was handed out for a write that did not happen, or whose object is gone.
@@ -214,17 +231,6 @@ impl Registry {
             .find(|number| !taken.ports.contains(number) && !pending.ports.contains(number))?;
         pending.ports.insert(number);
         Some(number)
-    }
-}
-
-/// A service that names its address in the old field names it in the new one too.
-pub(crate) fn pair_addresses(kind: &Kind, service: &mut Value) {
-    if kind.collection != "core/services" {
-        return;
-    }
-    let Some(address) = service["spec"]["clusterIP"].as_str().filter(|address| !address.is_empty()) else { return };
-    if service["spec"]["clusterIPs"].as_array().is_none_or(Vec::is_empty) {
-        service["spec"]["clusterIPs"] = json!([address]);
     }
 }
 

@@ -8,7 +8,6 @@ use schema::managed::{Subject, Writer, track_update};
 use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
-use crate::allocation;
 use crate::body;
 use crate::conversion;
 use crate::failure;
@@ -126,10 +125,11 @@ impl Registry {
         schema::strategy::admit_create(kind, &mut object);
         self.admit_create(target, &mut object, ctx).await?;
         schema::strategy::prepare_for_create(kind, &mut object);
-        allocation::pair_addresses(kind, &mut object);
+        self.prepare_addresses(target, &mut object, None);
         let name = meta::name(&object).to_owned();
         let errors = schema::validation::validate_create(kind, &object);
         if !errors.is_empty() {
+            self.release(target, &object);
             return Err(Status::invalid(&body::blamed(kind), &name, &errors).into());
         }
         self.allocate(target, &mut object, None)?;

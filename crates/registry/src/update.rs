@@ -6,7 +6,6 @@ use schema::kind::Kind;
 use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 use serde_json::{Value, json};
 
-use crate::allocation;
 use crate::body;
 use crate::conversion;
 use crate::create::Tracking;
@@ -93,7 +92,7 @@ impl Registry {
             None => {
                 schema::strategy::admit_update(kind, &mut new, &shown_old);
                 schema::strategy::prepare_for_update(kind, &mut new, &shown_old);
-                allocation::pair_addresses(kind, &mut new);
+                self.prepare_addresses(target, &mut new, Some(&shown_old));
             }
         }
         let errors = match author.door {
