@@ -55,7 +55,7 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
 
 /// Not so events of the core group and custom resources.
 fn checks_metadata(kind: &Kind) -> bool {
-    !kind.custom && !(kind.gvk.group.is_empty() && kind.gvk.kind == "Event")
+    !(kind.custom || kind.gvk.group.is_empty() && kind.gvk.kind == "Event")
 }
 
 /// A changed object, after `strategy::prepare_for_update`.
