@@ -22,6 +22,7 @@
 
 pub mod backoff;
 pub mod connect;
+pub mod consistency;
 pub mod controller;
 
 mod error;

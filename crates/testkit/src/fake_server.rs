@@ -188,9 +188,13 @@ pub struct FakeServer {
     accepting: Mutex<Option<AbortHandle>>,
 }
 
+type Responder = Box<dyn FnMut(&Request) -> Answer + Send>;
+
 #[derive(Default)]
 struct Shared {
     answers: Mutex<VecDeque<Answer>>,
+    /// Answers what the script does not.
+    responder: Mutex<Option<Responder>>,
     requests: Mutex<Vec<Request>>,
     unscripted: Mutex<usize>,
     open: Mutex<usize>,
@@ -215,6 +219,11 @@ impl FakeServer {
     /// Queues an answer. Requests take them in order; one without an answer gets 500 and is counted.
     pub fn answer(&self, answer: Answer) {
         self.shared.answers.lock().push_back(answer);
+    }
+
+    /// Answers every request for which no answer is queued by looking at it.
+    pub fn answer_with(&self, responder: impl FnMut(&Request) -> Answer + Send + 'static) {
+        *self.shared.responder.lock() = Some(Box::new(responder));
     }
 
     /// What was asked so far.
@@ -322,12 +331,13 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while let Some(request) = read_request(&mut stream, &mut buffer).await? {
-        shared.requests.lock().push(request);
-        let answer = shared.answers.lock().pop_front();
+        let scripted = shared.answers.lock().pop_front();
+        let answer = scripted.or_else(|| shared.responder.lock().as_mut().map(|respond| respond(&request)));
         let answer = answer.unwrap_or_else(|| {
             *shared.unscripted.lock() += 1;
             Answer::status(500, "InternalError")
         });
+        shared.requests.lock().push(request);
         shared.changed.notify_waiters();
         if !write_answer(&mut stream, answer).await? {
             return Ok(());

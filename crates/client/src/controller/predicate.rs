@@ -6,8 +6,10 @@ use std::sync::Arc;
 use crate::Object;
 use crate::informer::Event;
 
+type Accepts<K> = dyn Fn(&Event<K>) -> bool + Send + Sync;
+
 /// A condition on events.
-pub struct Predicate<K>(Arc<dyn Fn(&Event<K>) -> bool + Send + Sync>);
+pub struct Predicate<K>(Arc<Accepts<K>>);
 
 impl<K> Clone for Predicate<K> {
     fn clone(&self) -> Self {

@@ -61,11 +61,13 @@ fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
+type KeyMap<K> = dyn Fn(&K) -> Vec<Key> + Send + Sync;
+
 /// How a source makes keys.
 pub(super) enum Keys<K> {
     Own,
     Owners(OwnerMatch),
-    Mapped(Arc<dyn Fn(&K) -> Vec<Key> + Send + Sync>),
+    Mapped(Arc<KeyMap<K>>),
 }
 
 impl<K: Object> Keys<K> {

@@ -12,6 +12,8 @@ mod factory;
 mod handler;
 mod hub;
 mod mailbox;
+#[cfg(test)]
+mod model;
 mod resync;
 mod shared;
 #[cfg(test)]

@@ -333,6 +333,17 @@ impl<K: Object> Subscription<K> {
         }
     }
 
+    /// Takes events until one satisfies the condition. Survives relists, and so may skip states in between; use a
+    /// [`RetryWatcher`](crate::retry_watcher::RetryWatcher) to see each. `None` if the informer stops first.
+    pub async fn until(&mut self, mut condition: impl FnMut(&Event<K>) -> bool) -> Option<Event<K>> {
+        loop {
+            let event = self.next().await?;
+            if condition(&event) {
+                return Some(event);
+            }
+        }
+    }
+
     /// True once all initial objects were taken and the subscriber came back for more.
     pub fn has_synced(&self) -> bool {
         *self.mailbox.synced().borrow() == Synced::Yes

@@ -549,3 +549,36 @@ async fn several_namespaces_are_one_informer() {
     assert_eq!(informer.store().version().as_str(), "5");
     assert!(informer.store().get(&Key::parse("two/a").unwrap()).is_some());
 }
+
+#[test]
+fn script_13_a_million_changes_of_ten_keys_are_ten_entries() {
+    use super::mailbox::{Mailbox, Taken};
+    use crate::store::Applied;
+    let states: Vec<Arc<ConfigMap>> =
+        (0..20).map(|n| Arc::new(ConfigMap::from_raw(&object(&format!("k{}@{}", n % 10, n + 1))).unwrap())).collect();
+    let mailbox = Mailbox::new(Delivery::Latest, false);
+    for n in 0..1_000_000 {
+        let (old, new) = (states[n % 10].clone(), states[(n % 10) + 10].clone());
+        mailbox.push(&Applied::Updated { old, new }, false);
+    }
+    assert_eq!(mailbox.len(), 10);
+    let mut told = 0;
+    while let Taken::Event(event) = mailbox.take() {
+        assert!(matches!(event, Event::Updated { .. }));
+        told += 1;
+    }
+    assert_eq!(told, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rw_06_waiting_on_an_informer_survives_a_relist() {
+    let source = ScriptedSource::new();
+    source.on_watch(Ok(vec![added("a@1"), end("5"), Step::Wait(Duration::from_secs(1)), in_stream(gone())]));
+    source.on_watch(Ok(vec![end("9"), Step::Hang]));
+    let informer = informer(&source);
+    let mut events = informer.subscribe(options()).unwrap();
+    run(&informer);
+    let deleted = events.until(|event| matches!(event, Event::Deleted { .. })).await;
+    let last_known = deleted.and_then(|event| event.object().cloned()).unwrap();
+    assert_eq!(last_known.metadata.resource_version.as_deref(), Some("1"), "the last state known");
+}

@@ -394,3 +394,26 @@ impl Elector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn le_11_a_leader_whose_renewals_stopped_is_unhealthy() {
+        let shared = Arc::new(Shared {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            state: Mutex::default(),
+            slow_renewals: Counter::default(),
+        });
+        let health = ElectionHealth { shared: shared.clone() };
+        assert!(health.is_healthy(Duration::ZERO), "who does not lead is well");
+        shared.set(true, Some(Instant::now()));
+        tokio::time::advance(Duration::from_secs(24)).await;
+        assert!(health.is_healthy(Duration::from_secs(10)));
+        assert!(!shared.may_act(), "it must not act, although the process is not yet called sick");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(!health.is_healthy(Duration::from_secs(10)));
+    }
+}

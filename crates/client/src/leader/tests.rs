@@ -302,18 +302,6 @@ async fn le_10_a_stopped_leader_releases_and_the_next_need_not_wait() {
     assert!(began.elapsed() < Duration::from_secs(1));
 }
 
-#[tokio::test(start_paused = true)]
-async fn le_11_a_leader_that_cannot_renew_is_unhealthy() {
-    let server = Server::default();
-    let lock = server.candidate();
-    let leader = run_with(lock.clone(), ElectionConfig::new("one"), Duration::from_secs(3600));
-    leader.until_leading().await;
-    assert!(leader.health.is_healthy(Duration::ZERO));
-    *lock.cut.lock() = true;
-    sleep(Duration::from_secs(14)).await;
-    assert!(leader.health.is_healthy(Duration::from_secs(5)));
-}
-
 #[test]
 fn le_12_the_messages_of_the_events() {
     assert_eq!(Transition::BecameLeader.message("x").as_deref(), Some("x became leader"));

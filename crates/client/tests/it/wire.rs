@@ -1,0 +1,96 @@
+//! What requests say and how answers are read.
+
+use client::Error;
+use client::list_watch::{ListItem, ListerWatcher, WatchItem};
+use client::wire::Params;
+use futures::StreamExt;
+use testkit::fake_server::*;
+
+use super::*;
+
+#[tokio::test]
+async fn lw_01_namespace_and_selectors_are_in_both_verbs() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::status(422, "Invalid"));
+    server.answer(Answer::list(10, vec![]));
+    server.answer(Answer::watch().hold());
+    let source = ApiListWatch::namespaced::<Pod>(client_of(&server), "team")
+        .labels("app in (a, b)")
+        .fields("spec.nodeName=n1")
+        .tweak(|params| params.timeout_seconds = params.timeout_seconds.map(|_| 77));
+    let config = InformerConfig { reflector: quick(), ..InformerConfig::default() };
+    let informer = SharedInformer::<Pod>::new(source, config);
+    tokio::spawn(informer.start(CancellationToken::new()).unwrap());
+    server.asked(3).await;
+    for request in server.requests() {
+        assert_eq!(request.path, "/api/v1/namespaces/team/pods");
+        assert_eq!(request.query("labelSelector"), Some("app in (a, b)"));
+        assert_eq!(request.query("fieldSelector"), Some("spec.nodeName=n1"));
+        assert_eq!(request.query("timeoutSeconds").unwrap_or("77"), "77", "the modifier has the last word");
+        assert_eq!(request.header("accept"), Some("application/json"));
+    }
+}
+
+#[tokio::test]
+async fn lw_02_list_answers_one_page() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::list_page(10, vec![pod("a", 1)], Some("more")));
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let items: Vec<_> = source.list(Params::default()).await.unwrap().collect().await;
+    assert!(
+        matches!(&items[..], [Ok(ListItem::Object(_)), Ok(ListItem::End(end))] if end.continue_token.as_deref() == Some("more"))
+    );
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn lw_03_a_dropped_watch_closes_its_connection() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::watch().line(added(&pod("a", 1))).hold());
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let mut stream = source.watch(Params::default()).await.unwrap();
+    assert!(matches!(stream.next().await, Some(Ok(WatchItem::Added(_)))));
+    drop((stream, source));
+    server.all_closed().await;
+}
+
+#[tokio::test]
+async fn k_04_a_failed_watch_keeps_its_status_and_its_wish() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::status(429, "TooManyRequests").header("Retry-After", "7"));
+    server.answer(Answer::json(503, &serde_json::json!("<html>an apology</html>")));
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let error = source.watch(Params::default()).await.err().unwrap();
+    assert!(error.is_too_many_requests());
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    let error = source.watch(Params::default()).await.err().unwrap();
+    assert_eq!(error.code(), Some(503));
+    assert!(error.to_string().contains("an apology"), "{error}");
+}
+
+#[tokio::test]
+async fn k_06_kubes_own_retries_are_off() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::status(503, "ServiceUnavailable"));
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    assert_eq!(source.list(Params::default()).await.err().unwrap().code(), Some(503));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn k_13_warnings_do_not_disturb() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::list(10, vec![]).header("Warning", "299 - \"v1beta1 is deprecated\""));
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let items: Vec<_> = source.list(Params::default()).await.unwrap().collect().await;
+    assert!(matches!(&items[..], [Ok(ListItem::End(_))]));
+}
+
+#[tokio::test]
+async fn a_table_is_an_error_of_the_list() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::json(200, &serde_json::json!({"kind": "Table", "metadata": {}, "rows": []})));
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let items: Vec<_> = source.list(Params::default()).await.unwrap().collect().await;
+    assert!(matches!(&items[..], [Err(Error::Decode { .. })]));
+}
