@@ -27,7 +27,7 @@ pub enum Command {
     Delete(Delete),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
-    /// Write a consistent copy of a store to a new file; the server may be running on etcd, not on this directory.
+    /// Write a consistent copy of a store to a new file, while the server runs or not.
     Backup(Backup),
     /// Make a data directory from a backup.
     Restore(Restore),

@@ -37,17 +37,18 @@ pub async fn open(
     Ok(Arc::new(store.map_err(explain)?))
 }
 
-/// Writes a copy of a store to `file`.
+/// Writes a copy of a store to `file`; a server may be running on it.
 pub async fn backup(data_dir: &Path, etcd: &args::Etcd, file: &Path) -> Result<(), Failure> {
-    if etcd.endpoints.is_empty() && !data_dir.exists() {
-        return Err(
-            Failure::new(format!("there is no data directory {}", data_dir.display())).hint("name it with --data-dir")
-        );
+    if !etcd.endpoints.is_empty() {
+        let store = open(data_dir, false, etcd, args::Durability::Full).await?;
+        let written = store.backup(file).await;
+        store.close().await;
+        return written.map_err(Failure::new);
     }
-    let store = open(data_dir, false, etcd, args::Durability::Full).await?;
-    let written = store.backup(file).await;
-    store.close().await;
-    written.map_err(Failure::new)
+    let (data_dir, file) = (data_dir.to_owned(), file.to_owned());
+    let written = tokio::task::spawn_blocking(move || store::embedded::backup_directory(&data_dir, &file)).await;
+    let written = written.map_err(|error| Failure::new(format!("the backup failed: {error}")))?;
+    written.map_err(|error| Failure::new(error).hint("name the data directory with --data-dir"))
 }
 
 /// Makes a data directory from a backup; says how many objects are in it.

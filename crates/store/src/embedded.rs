@@ -22,7 +22,7 @@ mod session;
 mod tail;
 mod writer;
 
-pub use backup::{Restored, restore, verify};
+pub use backup::{Restored, backup_directory, restore, verify};
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};

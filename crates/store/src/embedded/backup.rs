@@ -22,6 +22,16 @@ pub struct Restored {
     pub revision: Revision,
 }
 
+/// Writes a copy of the store in `dir` to the new file `to`, whether or not a process has it open: one that does goes on
+/// writing, and the copy is of one moment.
+pub fn backup_directory(dir: &Path, to: &Path) -> Result<(), EngineError> {
+    let database = schema::database(dir);
+    if !database.is_file() {
+        return Err(EngineError::new(format!("there is no store in {}", dir.display())));
+    }
+    backup(&database, to)
+}
+
 /// Writes a consistent, compact copy of the database at `from` to the new file `to`. Writes go on meanwhile.
 pub(super) fn backup(from: &Path, to: &Path) -> Result<(), EngineError> {
     let failed = |what: String| EngineError::new(format!("backup to {}: {what}", to.display()));
