@@ -17,6 +17,7 @@ use crate::history::{History, HistoryLimits};
 use crate::item::Item;
 use crate::routing::Routes;
 use crate::spec::Spec;
+use crate::tally::{Figures, Tally};
 use crate::watcher::Mailbox;
 
 pub(crate) type Items = OrdMap<Key, Arc<Item>>;
@@ -25,6 +26,7 @@ pub(crate) type Items = OrdMap<Key, Arc<Item>>;
 pub struct Collection {
     name: Box<str>,
     spec: ArcSwap<Spec>,
+    tally: Tally,
     /// Held for as long as it takes to insert into a tree and push references; never while encoding or writing.
     pub(crate) state: Mutex<State>,
 }
@@ -63,7 +65,8 @@ impl Collection {
             routes: Routes::default(),
             changed: Revision::ZERO,
         };
-        Collection { name: name.into(), spec: ArcSwap::from_pointee(spec), state: Mutex::new(state) }
+        let tally = Tally::default();
+        Collection { name: name.into(), spec: ArcSwap::from_pointee(spec), tally, state: Mutex::new(state) }
     }
 
     /// `core/pods`
@@ -202,7 +205,16 @@ impl Collection {
         }
         let event = Arc::new(Event::new(change.revision, current, previous));
         state.history.push(Arc::clone(&event));
-        state.routes.candidates(&event, |mailbox| wakers.extend(mailbox.offer(&event)));
+        let mut told = 0;
+        state.routes.candidates(&event, |mailbox| {
+            if let Some(waker) = mailbox.offer(&event) {
+                told += 1;
+                wakers.extend(waker);
+            }
+        });
+        drop(state);
+        self.tally.received.add(1);
+        self.tally.dispatched.add(told);
     }
 
     /// Starts over from what the store holds now, after the feed was lost beyond resuming. Every watcher ends: what
@@ -253,11 +265,21 @@ impl Collection {
         self.state.lock().routes.remove(mailbox);
     }
 
-    /// Figures for metrics: objects, events in memory, bytes they keep alive.
     #[must_use]
-    pub fn figures(&self) -> (usize, usize, usize) {
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    #[must_use]
+    pub fn figures(&self) -> Figures {
         let state = self.state.lock();
-        (state.items.len(), state.history.len(), state.history.bytes())
+        Figures {
+            objects: state.items.len(),
+            history: state.history.len(),
+            history_bytes: state.history.bytes(),
+            history_max: state.history.limits().changes_max,
+            watchers: state.routes.len(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 //! Map of the files, in the order an object passes through them: [`feed`] takes changes from the store, [`item`] is an
 //! object as the cache holds it, [`event`] a change to one, [`collection`] applies it, [`history`] remembers it,
 //! [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what of an object can be
-//! selected on; [`cache`] is the whole and answers how fresh it is.
+//! selected on; [`tally`] counts; [`cache`] is the whole and answers how fresh it is.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
@@ -22,6 +22,7 @@ pub mod history;
 pub mod item;
 pub mod routing;
 pub mod spec;
+pub mod tally;
 pub mod watcher;
 
 pub use cache::{Cache, CacheError, Config, TooFarAhead};
@@ -30,4 +31,5 @@ pub use event::{Event, EventKind};
 pub use filter::{Filter, Term};
 pub use item::Item;
 pub use spec::{FieldSpec, Spec};
+pub use tally::{Figures, Tally};
 pub use watcher::{Delivery, Output, Start, WatchEnd, Watcher};

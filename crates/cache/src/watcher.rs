@@ -94,12 +94,12 @@ impl Mailbox {
         &self.filter
     }
 
-    /// Leaves a reference if the event concerns the owner; gives back whom to wake.
-    pub(crate) fn offer(&self, event: &Arc<Event>) -> Option<Waker> {
+    /// Leaves a reference if the event concerns the owner, and gives back whom to wake, if anybody sleeps.
+    pub(crate) fn offer(&self, event: &Arc<Event>) -> Option<Option<Waker>> {
         let kind = event.seen_through(&self.filter)?;
         let mut slot = self.slot.lock();
         if slot.behind {
-            return None;
+            return Some(None);
         }
         if slot.pending.len() >= MAILBOX_MAX {
             slot.pending = VecDeque::new();
@@ -107,7 +107,7 @@ impl Mailbox {
         } else {
             slot.pending.push_back((Arc::clone(event), kind));
         }
-        slot.waker.take()
+        Some(slot.waker.take())
     }
 
     pub(crate) fn end(&self) {
@@ -189,7 +189,10 @@ impl Watcher {
             let step = match &mut self.phase {
                 Phase::Initial { snapshot, from } => {
                     match next_initial(snapshot, from, &self.collection, &self.mailbox.filter) {
-                        Initial::Some(items) => Poll::Ready(Ok(Some(Output::Initial(items)))),
+                        Initial::Some(items) => {
+                            self.collection.tally().initial.add(items.len());
+                            Poll::Ready(Ok(Some(Output::Initial(items))))
+                        }
                         Initial::Nothing => {
                             // A long stretch without a match: let others run.
                             cx.waker().wake_by_ref();
@@ -319,7 +322,10 @@ impl Watcher {
 
     fn over(&self, error: WatchError) -> WatchEnd {
         match error {
-            WatchError::Compacted { oldest, .. } => WatchEnd::Expired { asked: self.cursor, oldest },
+            WatchError::Compacted { oldest, .. } => {
+                self.collection.tally().expired.add(1);
+                WatchEnd::Expired { asked: self.cursor, oldest }
+            }
             error => WatchEnd::Failed(error.to_string()),
         }
     }

@@ -47,11 +47,13 @@ impl Cluster {
         let registry = Registry::start(Arc::clone(&store), Settings::default())
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
+        let mut metrics = prometheus_client::registry::Registry::default();
+        metrics.register_collector(Box::new(registry::metrics::CacheMetrics::new(Arc::clone(registry.cache()))));
         let config = Config {
             limits,
             authenticator: Authenticator { tokens, anonymous: access.anonymous },
             authorizer: Arc::new(AuthenticatedOnly),
-            metrics: Default::default(),
+            metrics,
         };
         let server = Server::new(Arc::clone(&registry), config);
         let mut tasks = JoinSet::new();

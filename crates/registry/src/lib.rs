@@ -14,7 +14,7 @@
 //! - `conversion`: kinds that are served in a version they are not stored in
 //! - `allocation`: service addresses and node ports
 //! - [`unstored`]: bodies that are answered elsewhere
-//! - `expiry`: events that are too old
+//! - `expiry`: events that are too old; [`metrics`]: what the cache has counted
 
 mod admission;
 mod allocation;
@@ -30,6 +30,7 @@ pub mod form;
 mod get;
 mod list;
 mod meta;
+pub mod metrics;
 mod patch;
 mod protobuf;
 pub mod registry;

@@ -51,11 +51,16 @@ impl Registry {
             None => format!("{}/", collection.name()),
         };
         let from = from.map(|start| format!("{prefix}{start}"));
-        Ok(page(target, &snapshot, &filter, &prefix, from.as_deref(), limit))
+        let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit);
+        let tally = collection.tally();
+        tally.lists.add(1);
+        tally.looked_at.add(looked_at);
+        tally.returned.add(list.items.len());
+        Ok(list)
     }
 }
 
-/// The objects from `from` on that the filter admits, at most `limit` of them.
+/// The objects from `from` on that the filter admits, at most `limit` of them; and how many were looked at.
 fn page(
     target: &Target,
     snapshot: &Snapshot,
@@ -63,7 +68,8 @@ fn page(
     prefix: &str,
     from: Option<&str>,
     limit: Option<usize>,
-) -> ListView {
+) -> (ListView, usize) {
+    let mut looked_at = 0;
     let mut items: Vec<Arc<Item>> = Vec::new();
     let (mut continue_token, mut remaining) = (None, None);
     let mut rest = snapshot.scan(&target.kind.collection, filter.namespace(), from);
@@ -74,9 +80,12 @@ fn page(
             remaining = filter.is_open().then(|| 1 + rest.count() as u64);
             break;
         }
+        looked_at += 1;
         if filter.admits(item) {
             items.push(Arc::clone(item));
         }
     }
-    ListView { kind: Arc::clone(&target.kind), items, revision: snapshot.revision, continue_token, remaining }
+    let list =
+        ListView { kind: Arc::clone(&target.kind), items, revision: snapshot.revision, continue_token, remaining };
+    (list, looked_at)
 }
