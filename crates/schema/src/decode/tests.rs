@@ -1,3 +1,5 @@
+//! What decoding makes of bodies, and what it refuses.
+
 use machinery::GroupVersionKind;
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! Ownership of fields through writes, told as small stories.
+
 use machinery::GroupVersionKind;
 use serde_json::{Value, json};
 
