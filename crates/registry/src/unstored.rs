@@ -33,7 +33,7 @@ impl Registry {
 
 /// YAML that is no object of a kind (options of a delete).
 pub fn yaml(text: &[u8]) -> Result<Value, Status> {
-    schema::decode::yaml::parse(text).map(|document| document.value).map_err(Status::bad_request)
+    machinery::yaml::read(text).map(|document| document.value).map_err(Status::bad_request)
 }
 
 /// Options of a delete in protobuf. They may name any group: every group knows the same options.

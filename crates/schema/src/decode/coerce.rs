@@ -6,7 +6,9 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::{base64, quantity, time};
+use machinery::quantity::{Quantity, QuantityError};
+
+use super::{base64, time};
 use crate::facts::shape::Other;
 use crate::facts::{Either, Field, Form, NodeId, Object, Scalar, Shapes, Type};
 
@@ -362,19 +364,17 @@ impl<'a> Walk<'a> {
             }
             (Scalar::Quantity, Value::String(text)) => {
                 // Most quantities are short and canonical already; comparing is cheaper than replacing.
-                let canonical = quantity::canonical(text)?;
+                let canonical = canonical(text)?;
                 if canonical != *text {
                     *value = Value::String(canonical);
                 }
                 Ok(())
             }
             (Scalar::Quantity, Value::Number(number)) => {
-                *value = Value::String(quantity::canonical(&number.to_string())?);
+                *value = Value::String(canonical(&number.to_string())?);
                 Ok(())
             }
-            (Scalar::Quantity, _) => {
-                Err(quantity::canonical("").expect_err("an empty quantity is malformed").to_owned())
-            }
+            (Scalar::Quantity, _) => Err(QuantityError::Format.to_string()),
             (Scalar::IntOrString, Value::String(_)) => Ok(()),
             (Scalar::IntOrString, Value::Number(number)) => {
                 match number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) {
@@ -486,6 +486,11 @@ fn converter_sentence(name: &str, value: &Value) -> String {
     }
 }
 
+/// The one text of an amount.
+fn canonical(text: &str) -> Result<String, String> {
+    text.trim().parse::<Quantity>().map(|quantity| quantity.to_string()).map_err(|error| error.to_string())
+}
+
 /// A float that Go would print without a point.
 fn whole(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
@@ -501,5 +506,60 @@ fn word(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::canonical;
+
+    #[test]
+    fn one_form_for_each_amount() {
+        for (text, wanted) in [
+            ("1", "1"),
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            ("1500m", "1500m"),
+            ("100000k", "100M"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("1Ki", "1Ki"),
+            ("1536", "1536"),
+            ("0", "0"),
+            ("0.0", "0"),
+            ("-0", "0"),
+            ("-1500m", "-1500m"),
+            ("+2000", "2k"),
+            ("1e3", "1e3"),
+            ("12E2", "1200"),
+            ("1E", "1E"),
+            ("2n", "2n"),
+            ("0.0000000001", "1n"),
+            ("100m", "100m"),
+            ("128974848", "128974848"),
+            ("129M", "129M"),
+            ("123Mi", "123Mi"),
+            ("9999999999999999999", "9999999999999999999"),
+            ("9999999999999999999Ki", "9223372036854775807"),
+            ("+1", "+1"),
+            ("1e-3", "1e-3"),
+            ("12e3", "12e3"),
+            ("007", "007"),
+            (".5", "500m"),
+            ("5.", "5."),
+            ("1000Ki", "1000Ki"),
+        ] {
+            assert_eq!(canonical(text).as_deref(), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn malformed_ones_are_refused_in_two_ways() {
+        for text in ["", "abc", "1 2", "1x", "1Gib", " "] {
+            assert!(canonical(text).unwrap_err().starts_with("quantities must match"), "{text}");
+        }
+        assert_eq!(canonical("1ee").unwrap_err(), "unable to parse quantity's suffix");
+        assert_eq!(canonical("1K").unwrap_err(), "unable to parse quantity's suffix");
     }
 }

@@ -1,17 +1,15 @@
 //! A request's body to an object, as the reference's decoding would have it.
 //!
-//! - [`json`], [`yaml`]: the text, with Go's refusals
+//! - [`json`]: JSON text, with Go's refusals (YAML text is machinery's to read)
 //! - `coerce`: what decoding into the reference's structs does to a document
-//! - `time`, `quantity`, `base64`: scalars with a form of their own
+//! - `time`, `base64`: scalars with a form of their own
 
 mod base64;
 pub(crate) mod coerce;
 pub mod json;
-mod quantity;
 pub(crate) mod time;
-pub mod yaml;
 
-use machinery::{GroupVersion, GroupVersionKind, Status};
+use machinery::{GroupVersion, GroupVersionKind, Status, yaml};
 use serde_json::Value;
 
 use crate::facts::{Type, Types};
@@ -131,7 +129,7 @@ fn parse(body: &[u8], media: Media, wants_duplicates: bool) -> Result<Parsed, St
         }
         Media::Protobuf => Err("protobuf is no text".to_owned()),
         Media::Yaml => {
-            let mut document = yaml::parse(body)?;
+            let mut document = yaml::read(body)?;
             // The reference turns YAML into JSON first, which sorts it: what comes first is refused first.
             document.value.sort_all_objects();
             Ok(Parsed { value: document.value, duplicates: document.duplicates, yaml: true })

@@ -68,7 +68,7 @@ pub fn read(body: &[u8]) -> Result<Configuration, ApplyError> {
     let (value, duplicates) = match as_json {
         Some(document) => (document.value, Vec::new()),
         None => {
-            let document = decode::yaml::parse(body).map_err(|error| {
+            let document = machinery::yaml::read(body).map_err(|error| {
                 ApplyError::Malformed(format!("error decoding YAML: error converting YAML to JSON: {error}"))
             })?;
             (document.value, document.duplicates)
