@@ -1,6 +1,7 @@
 //! Proving a store against the server: what client-go does in its own CI after every streaming list (RF-13).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kube::ResourceExt;
 use thiserror::Error as ThisError;
@@ -33,6 +34,9 @@ pub enum Inconsistency {
     },
 }
 
+/// A check is given up if nothing arrives for this long.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+
 /// Lists exactly the version of a snapshot and compares, object by object, by UID and version.
 pub async fn check<K: Object>(source: &dyn ListerWatcher, snapshot: &Snapshot<K>) -> Result<(), Inconsistency> {
     let params = Params {
@@ -42,7 +46,7 @@ pub async fn check<K: Object>(source: &dyn ListerWatcher, snapshot: &Snapshot<K>
         ..Params::default()
     };
     let mut listed: Vec<RawObject> = Vec::new();
-    list_all(source, params, &mut listed).await?;
+    list_all(source, params, IDLE_LIMIT, &mut listed).await?;
     let mut server: BTreeMap<String, (String, String)> =
         listed.into_iter().map(|raw| (raw.key.to_string(), (raw.uid, raw.version.to_string()))).collect();
     let (mut superfluous, mut different) = (Vec::new(), Vec::new());

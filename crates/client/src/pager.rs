@@ -1,10 +1,13 @@
 //! `Pager`: a whole list out of pages.
 
+use std::future::Future;
+use std::time::Duration;
+
 use futures::StreamExt;
 
 use crate::list_watch::{ListEnd, ListItem, ListerWatcher};
 use crate::wire::Params;
-use crate::{Error, RawObject, ResourceVersion};
+use crate::{Error, RawObject, ResourceVersion, TransportKind};
 
 /// The page size that client-go uses.
 pub const PAGE_LIMIT: u32 = 500;
@@ -38,25 +41,27 @@ pub struct Listed {
 /// Lists everything, page by page if `params.limit` is set.
 ///
 /// A 410 on a later page means that the history behind the continue token is gone: one full list without pages follows,
-/// with the original version (LW-7). A 410 on the first page is the caller's to handle.
+/// with the original version (LW-7). A 410 on the first page is the caller's to handle. A server from which nothing
+/// arrives for `idle_limit` is given up.
 pub async fn list_all(
     source: &dyn ListerWatcher,
     params: Params,
+    idle_limit: Duration,
     sink: &mut (impl PageSink + Send),
 ) -> Result<Listed, Error> {
-    let first = list_page(source, params.clone(), sink).await?;
+    let first = list_page(source, params.clone(), idle_limit, sink).await?;
     let version = first.version;
     let mut token = first.continue_token;
     let paginated = token.is_some();
     while let Some(continue_token) = token {
         let next =
             Params { continue_token: Some(continue_token), version: None, version_match: None, ..params.clone() };
-        match list_page(source, next, sink).await {
+        match list_page(source, next, idle_limit, sink).await {
             Ok(page) => token = page.continue_token,
             Err(error) if error.is_expired() => {
                 sink.restart();
                 let whole = Params { limit: None, continue_token: None, ..params };
-                let page = list_page(source, whole, sink).await?;
+                let page = list_page(source, whole, idle_limit, sink).await?;
                 return Ok(Listed { version: page.version, paginated: true });
             }
             Err(error) => return Err(error),
@@ -68,10 +73,11 @@ pub async fn list_all(
 async fn list_page(
     source: &dyn ListerWatcher,
     params: Params,
+    idle_limit: Duration,
     sink: &mut (impl PageSink + Send),
 ) -> Result<ListEnd, Error> {
-    let mut items = source.list(params).await?;
-    while let Some(item) = items.next().await {
+    let mut items = within(idle_limit, source.list(params)).await??;
+    while let Some(item) = within(idle_limit, items.next()).await? {
         match item? {
             ListItem::Object(object) => sink.item(object),
             ListItem::End(end) => return Ok(end),
@@ -80,10 +86,19 @@ async fn list_page(
     Err(Error::Decode { what: "the list", message: "it ended without its metadata".into() })
 }
 
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Error> {
+    tokio::time::timeout(limit, work).await.map_err(|_| Error::Transport {
+        kind: TransportKind::Timeout,
+        message: format!("nothing of the list arrived for {limit:?}"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scripted::{ScriptedSource, gone, items};
+
+    const IDLE: Duration = Duration::from_secs(30);
 
     fn paged() -> Params {
         Params { limit: Some(PAGE_LIMIT), version: Some("0".into()), ..Params::default() }
@@ -96,7 +111,7 @@ mod tests {
         source.on_list(Ok((items(&["b@2"]), "11", Some("t2"))));
         source.on_list(Ok((items(&["c@3"]), "12", None)));
         let mut all = Vec::new();
-        let listed = list_all(&source, paged(), &mut all).await.unwrap();
+        let listed = list_all(&source, paged(), IDLE, &mut all).await.unwrap();
         let asked = source.asked();
         assert_eq!((asked[0].limit, asked[0].version.clone()), (Some(500), Some("0".into())));
         for (request, token) in asked[1..].iter().zip(["t1", "t2"]) {
@@ -112,7 +127,7 @@ mod tests {
         source.on_list(Ok((items(&["a@1", "b@2"]), "10", Some("t"))));
         source.on_list(Ok((items(&["c@3"]), "99", None)));
         let mut all = Vec::new();
-        let listed = list_all(&source, paged(), &mut all).await.unwrap();
+        let listed = list_all(&source, paged(), IDLE, &mut all).await.unwrap();
         assert_eq!(listed.version.as_str(), "10");
         let names: Vec<&str> = all.iter().map(|o| o.key.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
@@ -125,7 +140,7 @@ mod tests {
         source.on_list(Err(gone()));
         source.on_list(Ok((items(&["a@1", "b@2"]), "20", None)));
         let mut all = Vec::new();
-        let listed = list_all(&source, paged(), &mut all).await.unwrap();
+        let listed = list_all(&source, paged(), IDLE, &mut all).await.unwrap();
         let last = source.asked().pop().unwrap();
         assert_eq!((last.limit, last.continue_token, last.version), (None, None, Some("0".into())));
         assert_eq!((listed.version.as_str(), all.len()), ("20", 2), "the items before the failure are forgotten");
@@ -135,7 +150,7 @@ mod tests {
     async fn lw_07_an_expired_first_page_goes_up() {
         let source = ScriptedSource::new();
         source.on_list(Err(gone()));
-        let error = list_all(&source, paged(), &mut Vec::new()).await.unwrap_err();
+        let error = list_all(&source, paged(), IDLE, &mut Vec::new()).await.unwrap_err();
         assert!(error.is_expired());
         assert_eq!(source.asked().len(), 1);
     }
@@ -144,6 +159,12 @@ mod tests {
     async fn lw_08_a_single_answer_is_not_paginated() {
         let source = ScriptedSource::new();
         source.on_list(Ok((items(&["a@1"]), "10", None)));
-        assert!(!list_all(&source, paged(), &mut Vec::new()).await.unwrap().paginated);
+        assert!(!list_all(&source, paged(), IDLE, &mut Vec::new()).await.unwrap().paginated);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_is_never_answered_is_given_up() {
+        let error = list_all(&ScriptedSource::new(), paged(), IDLE, &mut Vec::new()).await.unwrap_err();
+        assert!(matches!(error, Error::Transport { kind: TransportKind::Timeout, .. }), "{error}");
     }
 }

@@ -353,7 +353,7 @@ impl<K: Object> Machine<K> {
         let target = self.target.clone();
         let metrics = self.metrics.clone();
         let mut staging = Staging::new(&decoder, &*target, &metrics, !self.last_unavailable);
-        let listed = list_all(&*self.source, params, &mut staging).await?;
+        let listed = list_all(&*self.source, params, self.config.idle_limit, &mut staging).await?;
         self.metrics.heard();
         if zero && listed.paginated {
             self.pages = true;
