@@ -128,8 +128,6 @@ func types(out io.Writer, table *table, order []schema.GroupVersionKind, ids map
 	for _, gvk := range order {
 		fmt.Fprintf(out, "K\t%s\t%s\t%s\t%d\n", gvk.Group, gvk.Version, gvk.Kind, ids[gvk])
 	}
-	must(out.Flush())
-	must(file.Close())
 }
 
 func must(err error) {
