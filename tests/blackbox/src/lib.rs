@@ -4,6 +4,7 @@
 //! - [`etcd`]: a store that servers can share
 //! - [`process`]: a child process whose lines can be waited for
 //! - [`tools`]: where kubectl and the client programs are
+//! - [`wire`]: requests and answers with nothing hidden
 //! - [`writer`]: changes pods while a client under test watches
 //!
 //! Nothing here knows a crate of the project: only its command line and what it says on the wire.
@@ -12,9 +13,11 @@ pub mod etcd;
 pub mod process;
 pub mod server;
 pub mod tools;
+pub mod wire;
 pub mod writer;
 
 pub use etcd::Etcd;
 pub use process::{Process, run};
 pub use server::Server;
+pub use wire::Wire;
 pub use writer::Writer;

@@ -41,8 +41,14 @@ impl Server {
 
     /// Stops it as an operator would, and starts it again on the same port and data.
     pub fn stop_and_restart(&mut self) {
+        self.stop_change_and_restart(|_| ());
+    }
+
+    /// As [`Server::stop_and_restart`], with the data directory in the hands of `change` in between.
+    pub fn stop_change_and_restart(&mut self, change: impl FnOnce(&Path)) {
         let address = self.address().to_owned();
         self.process.interrupt();
+        change(&self.folder.path().join("data"));
         let (process, url, kubeconfig) = up(self.folder.path(), &address, &self.flags);
         (self.process, self.url, self.kubeconfig) = (process, url, kubeconfig);
     }

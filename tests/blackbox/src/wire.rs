@@ -1,0 +1,326 @@
+//! A client that hides nothing: status, headers, and the bytes of a body as they come, over HTTP/1.1 and TLS.
+//!
+//! What other clients do for their users (retries, decoding, reconnecting) is not done here, so that a test can hold
+//! each byte against the specification.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::process::DEADLINE;
+use crate::server::Server;
+
+pub type Socket = TlsStream<TcpStream>;
+
+/// Where a server is, and the administrator's certificate for it.
+#[derive(Clone)]
+pub struct Wire {
+    address: String,
+    administrator: Arc<ClientConfig>,
+    stranger: Arc<ClientConfig>,
+}
+
+impl Wire {
+    pub fn to(server: &Server) -> Self {
+        let kubeconfig = std::fs::read_to_string(server.kubeconfig()).expect("the kubeconfig can be read");
+        let ca = embedded(&kubeconfig, "certificate-authority-data:");
+        let mut roots = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(&ca) {
+            roots.add(authority.expect("the authority is PEM")).expect("the authority is a certificate");
+        }
+        let chain = CertificateDer::pem_slice_iter(&embedded(&kubeconfig, "client-certificate-data:"))
+            .collect::<Result<Vec<_>, _>>()
+            .expect("the client certificate is PEM");
+        let key = PrivateKeyDer::from_pem_slice(&embedded(&kubeconfig, "client-key-data:")).expect("the key is PEM");
+        let builder = || {
+            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("the provider knows current versions")
+                .with_root_certificates(roots.clone())
+        };
+        let administrator = builder().with_client_auth_cert(chain, key).expect("key and certificate belong together");
+        let address = server.url().strip_prefix("https://").expect("it serves TLS").to_owned();
+        Self { address, administrator: Arc::new(administrator), stranger: Arc::new(builder().with_no_client_auth()) }
+    }
+
+    /// A fresh connection, with nothing said on it yet.
+    pub async fn socket(&self) -> Socket {
+        self.socket_as(&self.administrator).await
+    }
+
+    async fn socket_as(&self, who: &Arc<ClientConfig>) -> Socket {
+        let host = self.address.rsplit_once(':').expect("an address has a port").0.to_owned();
+        let stream = TcpStream::connect(&self.address).await.expect("the server accepts connections");
+        let name = ServerName::try_from(host).expect("the address is an IP address");
+        TlsConnector::from(Arc::clone(who)).connect(name, stream).await.expect("the server's certificate is good")
+    }
+
+    /// A connection for many requests, one after the other.
+    pub async fn connection(&self) -> Connection {
+        Connection { sender: handshake(self.socket().await).await }
+    }
+
+    pub fn ask(&self, method: &'static str, path: impl Into<String>) -> Ask<'_> {
+        Ask { wire: self, stranger: false, method, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    pub fn get(&self, path: impl Into<String>) -> Ask<'_> {
+        self.ask("GET", path)
+    }
+
+    pub fn delete(&self, path: impl Into<String>) -> Ask<'_> {
+        self.ask("DELETE", path)
+    }
+
+    pub fn post(&self, path: impl Into<String>, body: &Value) -> Ask<'_> {
+        self.ask("POST", path).json(body)
+    }
+
+    pub fn put(&self, path: impl Into<String>, body: &Value) -> Ask<'_> {
+        self.ask("PUT", path).json(body)
+    }
+
+    /// `kind` is the word before `-patch` in the media type: `merge`, `json`, `strategic-merge`, `apply`.
+    pub fn patch(&self, kind: &str, path: impl Into<String>, body: &Value) -> Ask<'_> {
+        let form = if kind == "apply" { "yaml" } else { "json" };
+        let media = format!("application/{kind}-patch+{form}");
+        self.ask("PATCH", path).header("Content-Type", &media).body(body.to_string())
+    }
+
+    /// A watch that must open.
+    pub async fn watch(&self, path: impl Into<String>) -> Stream {
+        let mut stream = self.get(path).open().await;
+        if stream.code != 200 {
+            let body = stream.rest().await;
+            panic!("{}: {}", stream.code, String::from_utf8_lossy(&body));
+        }
+        stream
+    }
+}
+
+/// What the kubeconfig holds under `key`, decoded.
+fn embedded(kubeconfig: &str, key: &str) -> Vec<u8> {
+    let mut words = kubeconfig.split_whitespace();
+    words.find(|word| *word == key).unwrap_or_else(|| panic!("no {key} in the kubeconfig"));
+    STANDARD.decode(words.next().expect("a key has a value")).expect("embedded data is base64")
+}
+
+async fn handshake(socket: Socket) -> SendRequest<Full<Bytes>> {
+    let (sender, connection) = http1::handshake(TokioIo::new(socket)).await.expect("HTTP needs no handshake");
+    // Ends when the sender or the answer's body is dropped; an error shows where the answer is read.
+    tokio::spawn(connection);
+    sender
+}
+
+/// A request in the making.
+#[must_use = "nothing is sent before `answer` or `open`"]
+pub struct Ask<'a> {
+    wire: &'a Wire,
+    stranger: bool,
+    method: &'static str,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Bytes,
+}
+
+impl Ask<'_> {
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    pub fn json(self, body: &Value) -> Self {
+        self.header("Content-Type", "application/json").body(body.to_string())
+    }
+
+    /// As somebody who shows no certificate.
+    pub fn without_certificate(mut self) -> Self {
+        self.stranger = true;
+        self
+    }
+
+    fn request(self) -> Request<Full<Bytes>> {
+        let mut request = Request::builder().method(self.method).uri(&self.path).header("Host", &self.wire.address);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        request.body(Full::new(self.body)).unwrap_or_else(|e| panic!("{}: {e}", self.path))
+    }
+
+    /// Sends it on a connection of its own; gives the head of the answer and a body still to be read.
+    pub async fn open(self) -> Stream {
+        let wire = self.wire;
+        let who = if self.stranger { &wire.stranger } else { &wire.administrator };
+        let mut sender = handshake(wire.socket_as(who).await).await;
+        let asked = Instant::now();
+        let sent = tokio::time::timeout(DEADLINE, sender.send_request(self.request())).await;
+        let (head, body) = sent.expect("the head of an answer").expect("an answer").into_parts();
+        let (code, headers) = (head.status.as_u16(), head.headers);
+        Stream { code, headers, asked, body, pending: BytesMut::new() }
+    }
+
+    /// Sends it on a connection of its own and reads the answer to its end.
+    pub async fn answer(self) -> Answer {
+        self.open().await.whole().await
+    }
+}
+
+/// One connection, kept.
+pub struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+}
+
+impl Connection {
+    pub async fn answer(&mut self, ask: Ask<'_>) -> Answer {
+        let asked = Instant::now();
+        self.sender.ready().await.expect("the connection is open");
+        let (head, body) = self.sender.send_request(ask.request()).await.expect("an answer").into_parts();
+        let (code, headers) = (head.status.as_u16(), head.headers);
+        Stream { code, headers, asked, body, pending: BytesMut::new() }.whole().await
+    }
+}
+
+/// An answer whose body is read as it comes.
+pub struct Stream {
+    pub code: u16,
+    pub headers: HeaderMap,
+    asked: Instant,
+    body: Incoming,
+    pending: BytesMut,
+}
+
+impl Stream {
+    pub fn header(&self, name: &str) -> &str {
+        text_of(&self.headers, name)
+    }
+
+    /// How long ago the request was sent.
+    pub fn age(&self) -> Duration {
+        self.asked.elapsed()
+    }
+
+    /// Waits for more bytes. `None` is the clean end of the body, an error one that was cut.
+    async fn more(&mut self) -> Option<Result<(), hyper::Error>> {
+        let frame = tokio::time::timeout(DEADLINE, self.body.frame()).await;
+        let frame = frame.unwrap_or_else(|_| panic!("nothing came in {DEADLINE:?}; unread: {:?}", self.pending));
+        Some(frame?.map(|frame| self.pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()))))
+    }
+
+    /// The next line; `None` at the clean end of the body, an error where it was cut.
+    pub async fn try_line(&mut self) -> Result<Option<String>, hyper::Error> {
+        loop {
+            if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+                let line = self.pending.split_to(end + 1);
+                return Ok(Some(String::from_utf8(line.to_vec()).expect("JSON is UTF-8")));
+            }
+            match self.more().await {
+                Some(more) => more?,
+                None => {
+                    assert!(self.pending.is_empty(), "the body ends inside a line: {:?}", self.pending);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// The next event of a watch, or `None` at its clean end.
+    pub async fn event(&mut self) -> Option<Value> {
+        let line = self.try_line().await.expect("the body is not cut")?;
+        Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("not one event a line: {e}\n{line}")))
+    }
+
+    /// The next event, in short: `ADDED name`.
+    pub async fn told(&mut self) -> Option<String> {
+        self.event().await.map(|event| told(&event))
+    }
+
+    /// Exactly so many bytes.
+    pub async fn bytes(&mut self, count: usize) -> Bytes {
+        while self.pending.len() < count {
+            self.more().await.expect("the body goes on").expect("the body is not cut");
+        }
+        self.pending.split_to(count).freeze()
+    }
+
+    /// What is left until the clean end.
+    pub async fn rest(&mut self) -> Bytes {
+        while let Some(more) = self.more().await {
+            more.expect("the body is not cut");
+        }
+        self.pending.split().freeze()
+    }
+
+    async fn whole(mut self) -> Answer {
+        let body = self.rest().await;
+        let took = self.asked.elapsed();
+        Answer { code: self.code, headers: self.headers, body, took }
+    }
+}
+
+/// An event in short: its type and the name of its object.
+pub fn told(event: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!("{} {}", text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub took: Duration,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> &str {
+        text_of(&self.headers, name)
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is text")
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{} and no JSON: {e}\n{self:?}", self.code))
+    }
+
+    /// The body of an answer that must have this code.
+    pub fn expect(&self, code: u16) -> Value {
+        assert_eq!(self.code, code, "{}", String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+
+    /// A `Status` that must have this code and reason.
+    pub fn refused(&self, code: u16, reason: &str) -> Value {
+        let status = self.expect(code);
+        assert_eq!((&status["kind"], &status["status"]), (&"Status".into(), &"Failure".into()), "{status}");
+        assert_eq!(status["code"], code, "{status}");
+        assert_eq!(status["reason"].as_str().unwrap_or_default(), reason, "{status}");
+        status
+    }
+}
+
+fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).map_or("", |value| value.to_str().expect("a header of text"))
+}
