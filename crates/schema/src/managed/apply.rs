@@ -193,7 +193,7 @@ fn attempt(
     let mut entry = writer.entry(subject, Operation::Apply, Set::default());
     let mut last = owners.iter().position(|owner| owner.is_same_manager(&entry)).map(|at| owners.swap_remove(at));
     if let Some(last) = &mut last
-        && last.api_version == entry.api_version
+        && (last.api_version == entry.api_version || subject.convert.is_none())
         && !last.fields.read().is_within(&set)
     {
         merged = prune(subject, merged, last.fields.read(), &set, &mut owners);

@@ -416,3 +416,23 @@ fn custom_kinds_merge_by_their_schema() {
         json!({"n": 2, "set": ["y"], "map": [{"k": "2", "v": "b"}], "free": {"deep": {"too": 1}}})
     );
 }
+
+#[test]
+fn an_applier_is_the_same_in_all_versions() {
+    let mut story = Story::of("autoscaling/v1", "HorizontalPodAutoscaler");
+    story.apply("a", json!({"spec": {"minReplicas": 1, "maxReplicas": 3}}));
+    story.update("u", |object| object["spec"]["targetCPUUtilizationPercentage"] = json!(50));
+    let live = story.live.take();
+    let mut story = Story::of("autoscaling/v2", "HorizontalPodAutoscaler");
+    story.live = live;
+    story.live.as_mut().unwrap()["apiVersion"] = json!("autoscaling/v2");
+    story.live.as_mut().unwrap()["spec"].as_object_mut().unwrap().shift_remove("targetCPUUtilizationPercentage");
+    story.apply("a", json!({"spec": {"maxReplicas": 4}}));
+    assert_eq!(story.at("/spec/minReplicas"), Value::Null, "it no longer states what it stated in the other version");
+    assert_eq!(story.owns("a"), json!({"f:spec": {"f:maxReplicas": {}}}));
+    assert_eq!(
+        story.owns("u"),
+        json!({"f:spec": {"f:targetCPUUtilizationPercentage": {}}}),
+        "others keep what they had"
+    );
+}
