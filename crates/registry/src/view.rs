@@ -206,7 +206,7 @@ pub(crate) fn shown(kind: &Kind, item: &Item) -> Result<Encoded, Status> {
         let encoded = Encoded::from_stored(&to_stored(members), item.revision()).map_err(Status::internal)?;
         Ok::<_, Status>(encoded.whole().clone())
     })?;
-    Encoded::from_whole(converted).map_err(|error| Status::internal(error))
+    Encoded::from_whole(converted).map_err(Status::internal)
 }
 
 pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
