@@ -134,6 +134,11 @@ impl WatchView {
 
     /// All events that are ready, up to about `bytes_max`; `None` when the watch is over.
     pub fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
+        // First, so that a watch that is never idle ends in time too; what it has not been told it resumes with.
+        let refused = matches!(self.source, Source::Refused(_));
+        if !refused && self.deadline.as_mut().poll(cx).is_ready() {
+            self.source = Source::Over;
+        }
         let mut frames = Frames::default();
         while frames.bytes < bytes_max && !frames.last {
             match &mut self.source {
@@ -149,19 +154,15 @@ impl WatchView {
                 },
             }
         }
-        if !frames.is_empty() {
-            return Poll::Ready(Some(frames));
+        if !frames.last
+            && let Some(bookmark) = self.poll_bookmark(cx)
+        {
+            frames.push([bookmark]);
         }
-        if matches!(self.source, Source::Over) || self.deadline.as_mut().poll(cx).is_ready() {
-            self.source = Source::Over;
-            return Poll::Ready(None);
-        }
-        match self.poll_bookmark(cx) {
-            Some(bookmark) => {
-                frames.push([bookmark]);
-                Poll::Ready(Some(frames))
-            }
-            None => Poll::Pending,
+        match (frames.is_empty(), &self.source) {
+            (false, _) => Poll::Ready(Some(frames)),
+            (true, Source::Over) => Poll::Ready(None),
+            (true, _) => Poll::Pending,
         }
     }
 

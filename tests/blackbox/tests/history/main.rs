@@ -25,11 +25,11 @@ const NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How far the whole test has come.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Writing,
-    /// Nothing is written any longer: read what is left and stop.
-    Quiet,
+    /// Nothing is written any longer after this revision: read what is left and stop.
+    Quiet(u64),
 }
 
 #[test]
@@ -58,7 +58,8 @@ fn every_watcher_saw_exactly_what_the_log_says() {
         acknowledged.extend(acks);
         lists.extend(listed);
     }
-    stage.send(Stage::Quiet).unwrap();
+    let end = runtime.block_on(revision_now(&client));
+    stage.send(Stage::Quiet(end)).unwrap();
     let journals: Vec<Journal> = watchers.into_iter().map(|watcher| runtime.block_on(watcher).unwrap()).collect();
 
     let data = server.stop_keeping_data();
@@ -141,9 +142,15 @@ async fn watch_all_along(client: Client, seed: u64, begin: u64, mut stages: watc
         last = 0;
     }
     loop {
-        // Asked before connecting: whatever was written before that is in what this connection delivers.
-        let quiet = *stages.borrow_and_update() == Stage::Quiet;
+        let stage = *stages.borrow_and_update();
+        let quiet = stage != Stage::Writing;
+        if let Stage::Quiet(end) = stage
+            && last >= end
+        {
+            return journal;
+        }
         let from = if last == 0 { String::new() } else { format!("&resourceVersion={last}") };
+        // Two seconds before its end a watch is told how far it has come, even if nothing concerned it.
         let until = if quiet { "&timeoutSeconds=4" } else { "" };
         let Some(mut lines) = open(&client, &format!("{path}{from}{until}")).await else {
             tokio::time::sleep(Duration::from_millis(30)).await;
@@ -153,20 +160,17 @@ async fn watch_all_along(client: Client, seed: u64, begin: u64, mut stages: watc
         let cut = tokio::time::sleep(if quiet { PATIENCE } else { lifetime });
         tokio::pin!(cut);
         let mut initial = (last == 0).then(Vec::new);
-        let ended = loop {
+        loop {
             let line = tokio::select! {
                 line = lines.next() => line,
-                () = &mut cut => break false,
-                _ = stages.changed(), if !quiet => break false,
+                () = &mut cut => break,
+                _ = stages.changed(), if !quiet => break,
             };
-            let Some(line) = line else { break true };
+            let Some(line) = line else { break };
             if slow && rng.random_range(0..20) == 0 {
                 tokio::time::sleep(Duration::from_millis(rng.random_range(1..60))).await;
             }
             take(&line, &mut journal, &mut initial, &mut last);
-        };
-        if quiet && ended {
-            return journal;
         }
     }
 }
