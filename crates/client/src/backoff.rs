@@ -31,6 +31,9 @@ impl Default for BackoffConfig {
     }
 }
 
+/// A server's wish for a longer wait than this is cut to it: one mistaken header must not silence a client for days.
+const HINT_MAX: Duration = Duration::from_secs(600);
+
 /// Growing delays. One per reflector, shared by every kind of retry, so that alternating failures still slow down.
 ///
 /// Steps start over only after health was seen (a stream that lived `healthy_after`). A plain timer, as client-go has,
@@ -54,7 +57,7 @@ impl Backoff {
         self.steps = self.steps.saturating_add(1);
         let jittered = base * (1.0 + rand::random::<f64>() * self.config.jitter);
         let own = Duration::try_from_secs_f64(jittered).unwrap_or(self.config.cap);
-        own.max(hint.unwrap_or_default())
+        own.max(hint.unwrap_or_default().min(HINT_MAX))
     }
 
     /// Tells that a stream opened at `opened` has just ended.
@@ -68,6 +71,12 @@ impl Backoff {
     pub fn steps(&self) -> u32 {
         self.steps
     }
+}
+
+/// The instant that is `duration` from now; a duration that no clock can count to means "never", here in 30 years.
+pub(crate) fn from_now(duration: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(duration).unwrap_or(now + Duration::from_secs(30 * 365 * 24 * 3600))
 }
 
 #[cfg(test)]
@@ -89,6 +98,7 @@ mod tests {
     fn better_07_the_servers_wish_is_a_floor() {
         let mut backoff = Backoff::new(BackoffConfig::default());
         assert!(backoff.next(Some(Duration::from_secs(70))) >= Duration::from_secs(70));
+        assert!(backoff.next(Some(Duration::MAX)) <= HINT_MAX, "within reason");
     }
 
     #[tokio::test(start_paused = true)]

@@ -315,18 +315,6 @@ impl WarmController {
         R: Fn(Run) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, RunError>> + Send + 'static,
     {
-        let result = self.run_until(reconcile, stop).await;
-        for source in &self.sources {
-            source.leave();
-        }
-        result
-    }
-
-    async fn run_until<R, F>(&self, reconcile: R, stop: CancellationToken) -> Result<(), ControllerError>
-    where
-        R: Fn(Run) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Action, RunError>> + Send + 'static,
-    {
         let core = &self.core;
         let all = async {
             for source in &self.sources {
@@ -358,6 +346,15 @@ impl WarmController {
             return Err(ControllerError::CutOff { controller: core.name.clone(), runs });
         }
         Ok(())
+    }
+}
+
+/// Leaves the sources, however the controller ends.
+impl Drop for WarmController {
+    fn drop(&mut self) {
+        for source in &self.sources {
+            source.leave();
+        }
     }
 }
 

@@ -236,6 +236,15 @@ async fn ct_08_sources_may_run_before_the_controller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ct_07_a_dropped_controller_leaves_its_sources() {
+    let informer = running_informer(&one_object());
+    let warm = Controller::new("c").on(&informer, Predicate::any()).warm_up().unwrap();
+    assert_eq!(informer.report().backlogs.len(), 1);
+    drop(warm);
+    assert!(informer.report().backlogs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn ct_09_a_deleted_object_is_a_name_that_is_not_found() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::from_now;
+
 /// Shorter wishes become this.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -32,9 +34,8 @@ impl ResyncSchedule {
     /// From now on the check period is fixed.
     pub(super) fn start(&mut self) -> Option<Duration> {
         self.running = true;
-        let now = Instant::now();
         for wish in &mut self.wishes {
-            wish.next = now + wish.period;
+            wish.next = from_now(wish.period);
         }
         self.check
     }
@@ -49,7 +50,7 @@ impl ResyncSchedule {
                 self.check = Some(period);
             }
         }
-        self.wishes.push(Wish { id, period, next: Instant::now() + period });
+        self.wishes.push(Wish { id, period, next: from_now(period) });
     }
 
     pub(super) fn remove(&mut self, id: u64) {
@@ -60,7 +61,7 @@ impl ResyncSchedule {
     pub(super) fn due(&mut self, now: Instant) -> Vec<u64> {
         let due = self.wishes.iter_mut().filter(|wish| now >= wish.next);
         due.map(|wish| {
-            wish.next = now + wish.period;
+            wish.next = now.checked_add(wish.period).unwrap_or_else(|| from_now(wish.period));
             wish.id
         })
         .collect()

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::lock::{Held, LeaseLock, LeaseRecord};
 use crate::Error;
@@ -235,7 +235,9 @@ impl Elector {
         }
         let lost = CancellationToken::new();
         let guard = LeaderGuard { lost: lost.clone(), shared: self.shared.clone() };
-        let mut work = tokio::spawn(lead(guard));
+        // If this future is dropped, nobody renews: the work must end with it.
+        let _lost_on_drop = lost.clone().drop_guard();
+        let mut work = AbortOnDropHandle::new(tokio::spawn(lead(guard)));
         (self.on_transition)(&Transition::BecameLeader);
         let outcome = tokio::select! {
             () = stop.cancelled() => Outcome::Stopped,
@@ -284,7 +286,7 @@ impl Elector {
     }
 
     /// The work may take what is left of the lease. True if it ended by then.
-    async fn wait_for(&self, work: &mut JoinHandle<()>) -> bool {
+    async fn wait_for(&self, work: &mut AbortOnDropHandle<()>) -> bool {
         let last_good = self.shared.state.lock().last_good.unwrap_or_else(Instant::now);
         if timeout_at(last_good + self.config.lease_duration, &mut *work).await.is_ok() {
             return true;

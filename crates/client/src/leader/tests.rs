@@ -348,6 +348,17 @@ async fn le_13_the_guard_judges_by_the_clock_even_if_a_renewal_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn le_13_dropping_the_election_ends_the_work() {
+    let server = Server::default();
+    let one = run_with(server.candidate(), ElectionConfig::new("one"), Duration::from_secs(3600));
+    one.until_leading().await;
+    one.task.abort();
+    sleep(Duration::from_millis(1)).await;
+    assert!(!one.leads());
+    assert_eq!(Arc::strong_count(&one.guard), 1, "the work is gone and with it its hold on the guard");
+}
+
+#[tokio::test(start_paused = true)]
 async fn script_19_a_partitioned_leader_stops_before_another_begins() {
     let server = Server::default();
     let lock = server.candidate();

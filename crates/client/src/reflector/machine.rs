@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::staging::{Staging, is_state};
 use super::{Phase, Problem, ProblemHandler, ReflectorConfig, ReflectorMetrics, Target, Transform, log_problem};
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, from_now};
 use crate::list_watch::{Bookmark, ExpectedKind, ListerWatcher, WatchItem, WatchStream};
 use crate::object::Undecodable;
 use crate::pager::{PAGE_LIMIT, list_all};
@@ -219,8 +219,8 @@ impl<K: Object> Machine<K> {
         };
         let opened = Instant::now();
         // Each initial object shows progress and buys more time; a server that streams for ever without an end does not.
-        let longest = opened + self.config.initial_events_limit * INITIAL_EVENTS_EXTENSIONS;
-        let mut limit = opened + self.config.initial_events_limit;
+        let longest = from_now(self.config.initial_events_limit.saturating_mul(INITIAL_EVENTS_EXTENSIONS));
+        let mut limit = from_now(self.config.initial_events_limit);
         let stream = match timeout_at(limit, self.source.watch(params)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return self.stream_list_failed(Phase::Open, error, &asked),
@@ -231,7 +231,7 @@ impl<K: Object> Machine<K> {
         let target = self.target.clone();
         let metrics = self.metrics.clone();
         let mut staging = Staging::new(&decoder, &*target, &metrics, !self.last_unavailable);
-        let mut warn_at = opened + self.config.initial_events_warning;
+        let mut warn_at = from_now(self.config.initial_events_warning);
         loop {
             let item = match timeout_at(warn_at.min(limit), open.stream.next()).await {
                 Ok(item) => item,
@@ -240,7 +240,7 @@ impl<K: Object> Machine<K> {
                 }
                 Err(_) => {
                     tracing::warn!(waited = ?opened.elapsed(), "still waiting for the end of the initial state");
-                    warn_at += self.config.initial_events_warning;
+                    warn_at = from_now(self.config.initial_events_warning);
                     continue;
                 }
             };
@@ -249,7 +249,7 @@ impl<K: Object> Machine<K> {
                 Some(Ok(WatchItem::Added(raw))) => {
                     open.events += 1;
                     staging.insert(raw);
-                    limit = longest.min(Instant::now() + self.config.initial_events_limit);
+                    limit = longest.min(from_now(self.config.initial_events_limit));
                 }
                 Some(Ok(WatchItem::Modified(raw))) => {
                     open.events += 1;
@@ -395,9 +395,9 @@ impl<K: Object> Machine<K> {
     }
 
     async fn watch(&mut self, mut open: OpenStream) -> State {
-        let mut resync_at = self.config.resync.map(|period| Instant::now() + period);
+        let mut resync_at = self.config.resync.map(from_now);
         loop {
-            let idle_at = Instant::now() + self.config.idle_limit;
+            let idle_at = from_now(self.config.idle_limit);
             let resync = async {
                 match resync_at {
                     Some(at) => sleep_until(at).await,
@@ -414,7 +414,7 @@ impl<K: Object> Machine<K> {
                         tracing::warn!(%error, "resync failed");
                         return self.end_round(&open, None);
                     }
-                    resync_at = self.config.resync.map(|period| Instant::now() + period);
+                    resync_at = self.config.resync.map(from_now);
                     continue;
                 }
                 () = sleep_until(idle_at) => {

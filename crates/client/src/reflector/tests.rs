@@ -697,3 +697,29 @@ async fn an_initial_stream_that_keeps_breaking_backs_off() {
     assert!(at[2] - at[0] < Duration::from_millis(100), "the first retries are immediate");
     assert!(at[4] - at[2] > Duration::from_millis(800), "then they are not");
 }
+
+#[tokio::test(start_paused = true)]
+async fn limits_can_be_switched_off() {
+    let source = ScriptedSource::new();
+    let target = Notebook::new();
+    let day = Duration::from_secs(24 * 3600);
+    source.on_watch(Ok(vec![
+        Step::Wait(day),
+        added("a@1"),
+        Step::Wait(day),
+        end("5"),
+        Step::Wait(day),
+        added("b@6"),
+        Step::Hang,
+    ]));
+    let never = ReflectorConfig {
+        initial_events_limit: Duration::MAX,
+        initial_events_warning: Duration::MAX,
+        idle_limit: Duration::MAX,
+        resync: Some(Duration::MAX),
+        ..config()
+    };
+    start(&source, &target, never);
+    target.has("Added(b@6)").await;
+    assert_eq!(requests(&source), ["stream"]);
+}
