@@ -75,6 +75,10 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError>
             metadata(kind, new, &mut errors);
             pod::update::update(new, old, &mut errors);
         }
+        ("", "ConfigMap") => {
+            metadata(kind, new, &mut errors);
+            own(kind, new, Some(old), &mut errors);
+        }
         _ => {
             own(kind, new, Some(old), &mut errors);
         }
@@ -215,8 +219,10 @@ fn update_metadata(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
 
 /// What no update may do.
 fn any_update(kind: &Kind, new: &Value, old: &Value) -> Errors {
-    let rules = MetaRules { known_finalizers_only: false, ..meta_rules(kind) };
-    validate_object_meta_update(new.at("metadata"), old.at("metadata"), &rules)
+    let rules = MetaRules { name: names::NameRule::PathSegment, known_finalizers_only: false, ..meta_rules(kind) };
+    let mut errors = validate_object_meta(new.at("metadata"), &rules);
+    errors.extend(validate_object_meta_update(new.at("metadata"), old.at("metadata"), &rules));
+    errors
 }
 
 #[cfg(test)]
