@@ -132,6 +132,7 @@ impl Registry {
             self.release(target, &object);
             return Err(Status::invalid(&body::blamed(kind), &name, &errors).into());
         }
+        schema::warnings::on_write(kind, &object, None).into_iter().for_each(|text| ctx.warnings.push(text));
         self.allocate(target, &mut object, None)?;
         body::in_order(kind, &mut object)?;
         conversion::to_storage(kind, &mut object)?;

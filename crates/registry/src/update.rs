@@ -103,6 +103,8 @@ impl Registry {
             return Err(Status::invalid(&body::blamed(kind), target.name(), &errors));
         }
         if author.door.is_none() {
+            let warnings = schema::warnings::on_write(kind, &new, Some(&shown_old));
+            warnings.into_iter().for_each(|text| ctx.warnings.push(text));
             self.allocate(target, &mut new, Some(&shown_old))?;
         }
         body::in_order(kind, &mut new)?;
