@@ -133,6 +133,26 @@ impl Registry {
             return Err(Status::invalid(&body::blamed(kind), &name, &errors).into());
         }
         schema::warnings::on_write(kind, &object, None).into_iter().for_each(|text| ctx.warnings.push(text));
+        self.approve_create(target, &object, ctx)?;
+        let share = self.take_share(target, None, None, &object, dry_run).await?;
+        let created = self.commit_create(target, object, name, dry_run).await;
+        if let Err(refused) = &created
+            && !refused.may_have_happened()
+        {
+            self.give_back(share).await;
+        }
+        created
+    }
+
+    /// Stores an object that nobody objects to.
+    async fn commit_create(
+        &self,
+        target: &Target,
+        mut object: Value,
+        name: String,
+        dry_run: bool,
+    ) -> Result<Created, Refused> {
+        let kind = &target.kind;
         self.allocate(target, &mut object, None)?;
         body::in_order(kind, &mut object)?;
         conversion::to_storage(kind, &mut object)?;
@@ -183,6 +203,13 @@ enum Refused {
     /// An object of that name is there.
     Taken(String),
     Otherwise(Status),
+}
+
+impl Refused {
+    /// A write whose answer was lost may have been made all the same.
+    fn may_have_happened(&self) -> bool {
+        matches!(self, Refused::Otherwise(status) if status.code == 504)
+    }
 }
 
 impl From<Status> for Refused {

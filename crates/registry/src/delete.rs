@@ -70,6 +70,7 @@ impl Registry {
                 Step::Remove => match self.store.delete(key.clone(), item.revision()).await {
                     Ok(_) => {
                         self.release(target, &object);
+                        self.settle(target, &object, None).await;
                         (None, Some(self.outcome(target, Gone::Yes, End::Value(object), &options)?))
                     }
                     Err(WriteError::Conflict { current, .. }) => (Some(current), None),
@@ -108,7 +109,10 @@ impl Registry {
         let written = self.item(&store::Entry { key: key.clone(), revision, value })?;
         if then_remove {
             match self.store.delete(key, revision).await {
-                Ok(_) => self.release(target, &marked),
+                Ok(_) => {
+                    self.release(target, &marked);
+                    self.settle(target, &marked, None).await;
+                }
                 // Somebody else removed it first: it is gone all the same.
                 Err(WriteError::Conflict { current: None, .. }) => {}
                 Err(WriteError::Conflict { current, .. }) => return Ok((Some(current), None)),

@@ -9,14 +9,14 @@
 //!   `protobuf` is how they look in that form
 //! - writing: `create`, `update`, `patch`, `apply`, `delete`, `delete_collection`; `body` reads what was sent, `write` commits
 //!   a change if nothing came in between, `failure` says why the store refused
-//! - `admission`: what other objects say about a write (namespaces, priority classes, …)
+//! - [`admission`]: what other objects say about a write (namespaces, limits, quotas, classes, …)
 //! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
 //! - `conversion`: kinds that are served in a version they are not stored in
 //! - `allocation`: service addresses and node ports
 //! - [`unstored`]: bodies that are answered elsewhere
 //! - `expiry`: events that are too old; [`metrics`]: what the cache has counted
 
-mod admission;
+pub mod admission;
 mod allocation;
 mod apply;
 mod body;

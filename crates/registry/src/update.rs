@@ -102,6 +102,7 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&body::blamed(kind), target.name(), &errors));
         }
+        self.approve_update(target, author.door, &shown_old, &new, ctx)?;
         if author.door.is_none() {
             let warnings = schema::warnings::on_write(kind, &new, Some(&shown_old));
             warnings.into_iter().for_each(|text| ctx.warnings.push(text));

@@ -9,6 +9,7 @@ use machinery::encoded;
 use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
+use crate::admission::quota::Share;
 use crate::failure;
 use crate::meta;
 use crate::registry::Registry;
@@ -58,6 +59,11 @@ impl Registry {
                 return Ok(Written::Kept(item));
             }
             let leaves = leaves_with(&old, &new);
+            let share = if leaves {
+                Share::default()
+            } else {
+                self.take_share(target, target.subresource.as_deref(), Some(&old), &new, dry_run).await?
+            };
             if dry_run {
                 return Ok(if leaves { Written::Removed(new) } else { Written::Imagined(new) });
             }
@@ -66,15 +72,28 @@ impl Registry {
             } else {
                 let value = self.stored(&new)?;
                 match self.store.update(key.clone(), value.clone(), item.revision()).await {
-                    Ok(revision) => return Ok(Written::Kept(self.item(&Entry { key, revision, value })?)),
+                    Ok(revision) => {
+                        self.settle(target, &old, Some(&new)).await;
+                        return Ok(Written::Kept(self.item(&Entry { key, revision, value })?));
+                    }
                     Err(error) => Err(error),
                 }
             };
             match result {
-                Ok(_) => return Ok(Written::Removed(new)),
-                Err(WriteError::Conflict { current: Some(entry), .. }) => item = self.item(&entry)?,
-                Err(WriteError::Conflict { current: None, .. }) => return Err(missing()),
-                Err(error) => return Err(failure::write(&error, &target.gr(), target.name())),
+                Ok(_) => {
+                    self.settle(target, &old, None).await;
+                    return Ok(Written::Removed(new));
+                }
+                // It may have been made: what it took stays taken.
+                Err(error @ WriteError::Unknown(_)) => return Err(failure::write(&error, &target.gr(), target.name())),
+                Err(error) => {
+                    self.give_back(share).await;
+                    match error {
+                        WriteError::Conflict { current: Some(entry), .. } => item = self.item(&entry)?,
+                        WriteError::Conflict { current: None, .. } => return Err(missing()),
+                        error => return Err(failure::write(&error, &target.gr(), target.name())),
+                    }
+                }
             }
         }
     }

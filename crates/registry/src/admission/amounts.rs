@@ -1,0 +1,143 @@
+//! Amounts of resources by name (`cpu: 500m`), and what a pod asks for as a whole.
+
+use std::collections::BTreeMap;
+
+use machinery::quantity::Quantity;
+use serde_json::{Map, Value};
+
+/// Resources and how much of them. What is no amount is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amounts(pub(super) BTreeMap<String, Quantity>);
+
+impl Amounts {
+    pub(super) fn of(value: &Value) -> Self {
+        let amounts = value.as_object().into_iter().flatten();
+        Amounts(amounts.filter_map(|(name, amount)| Some((name.clone(), Quantity::from_value(amount).ok()?))).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Quantity> {
+        self.0.get(name).cloned()
+    }
+
+    pub(super) fn set(&mut self, name: impl Into<String>, amount: Quantity) {
+        self.0.insert(name.into(), amount);
+    }
+
+    pub(super) fn add(&mut self, other: &Amounts) {
+        for (name, amount) in &other.0 {
+            let sum = self.0.get(name).map_or_else(|| amount.clone(), |before| before.plus(amount));
+            self.0.insert(name.clone(), sum);
+        }
+    }
+
+    /// The larger of each.
+    pub(super) fn raise_to(&mut self, other: &Amounts) {
+        for (name, amount) in &other.0 {
+            if self.0.get(name).is_none_or(|before| before < amount) {
+                self.0.insert(name.clone(), amount.clone());
+            }
+        }
+    }
+
+    /// What of `self` is more than `other` has; the rest is not there.
+    pub(super) fn beyond(&self, other: &Amounts) -> Amounts {
+        let more = self.0.iter().filter_map(|(name, amount)| {
+            let rest = other.0.get(name).map_or_else(|| amount.clone(), |other| amount.minus(other));
+            (!rest.is_zero() && !rest.is_negative()).then(|| (name.clone(), rest))
+        });
+        Amounts(more.collect())
+    }
+
+    pub(super) fn only(&self, keep: impl Fn(&str) -> bool) -> Amounts {
+        Amounts(
+            self.0.iter().filter(|(name, _)| keep(name)).map(|(name, amount)| (name.clone(), amount.clone())).collect(),
+        )
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn to_value(&self) -> Value {
+        Value::Object(
+            self.0.iter().map(|(name, amount)| (name.clone(), amount.to_string().into())).collect::<Map<_, _>>(),
+        )
+    }
+}
+
+/// `cpu=1,pods=2`
+impl std::fmt::Display for Amounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, (name, amount)) in self.0.iter().enumerate() {
+            write!(f, "{}{name}={amount}", if i == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+/// Which half of a container's resources.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Half {
+    Requests,
+    Limits,
+}
+
+impl Half {
+    pub(super) fn of(self, resources: &Value) -> Amounts {
+        Amounts::of(&resources[if self == Half::Requests { "requests" } else { "limits" }])
+    }
+}
+
+/// What a pod takes while it runs: its containers together, or the most its start takes; what it says as a whole counts
+/// before both. Sidecars run from their turn on.
+pub(super) fn of_pod(pod: &Value, half: Half) -> Amounts {
+    let spec = &pod["spec"];
+    let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut running = Amounts::default();
+    for container in list("containers") {
+        running.add(&half.of(&container["resources"]));
+    }
+    let (mut sidecars, mut starting) = (Amounts::default(), Amounts::default());
+    for container in list("initContainers") {
+        let mut own = half.of(&container["resources"]);
+        if container["restartPolicy"] == "Always" {
+            running.add(&own);
+            sidecars.add(&own);
+            own = sidecars.clone();
+        } else {
+            own.add(&sidecars);
+        }
+        starting.raise_to(&own);
+    }
+    running.raise_to(&starting);
+    let whole = half.of(&spec["resources"]);
+    running.0.extend(whole.only(|name| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")).0);
+    running
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_takes_the_most_of_its_start_and_its_run() {
+        let asks = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let mut sidecar = asks("100m");
+        sidecar["restartPolicy"] = json!("Always");
+        let pod = json!({"spec": {"containers": [asks("1"), asks("500m")], "initContainers": [sidecar, asks("3")]}});
+        assert_eq!(of_pod(&pod, Half::Requests).to_string(), "cpu=3100m");
+        let pod = json!({"spec": {"containers": [asks("1")], "resources": {"requests": {"cpu": "4"}}}});
+        assert_eq!(of_pod(&pod, Half::Requests).to_string(), "cpu=4");
+        assert!(of_pod(&pod, Half::Limits).is_empty());
+        assert!(of_pod(&json!({"spec": [1]}), Half::Limits).is_empty());
+    }
+
+    #[test]
+    fn more_is_told_from_less() {
+        let (a, b) =
+            (Amounts::of(&json!({"x": "2", "y": "1", "z": "1"})), Amounts::of(&json!({"x": "500m", "y": "1"})));
+        assert_eq!(a.beyond(&b).to_string(), "x=1500m,z=1");
+        assert!(b.beyond(&a).is_empty());
+    }
+}

@@ -1,0 +1,145 @@
+//! Levels and versions of a namespace's policy, as its labels give them.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+/// The minor version whose checks count; `Latest` is after all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Version {
+    Minor(u32),
+    Latest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standard {
+    pub(super) level: Level,
+    pub(super) version: Version,
+}
+
+impl Standard {
+    const OPEN: Standard = Standard { level: Level::Privileged, version: Version::Latest };
+}
+
+impl fmt::Display for Standard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.level {
+            Level::Privileged => "privileged:",
+            Level::Baseline => "baseline:",
+            Level::Restricted => "restricted:",
+        })?;
+        match self.version {
+            Version::Minor(minor) => write!(f, "v1.{minor}"),
+            Version::Latest => f.write_str("latest"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Policy {
+    pub(super) enforce: Standard,
+    pub(super) warn: Standard,
+}
+
+/// A label, its value, and what is wrong with it.
+pub(super) type LabelError = (String, Value, String);
+
+impl Policy {
+    /// From labels; what cannot be read is the strictest to enforce and the most open otherwise.
+    pub(super) fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> (Policy, Vec<LabelError>) {
+        let mut errors = Vec::new();
+        let mut standard = |mode: &str, otherwise: Level| {
+            let (level, version) = (format!("{PREFIX}{mode}"), format!("{PREFIX}{mode}-version"));
+            let mut read = Standard::OPEN;
+            let (said_level, said_version) = (label(&level), label(&version));
+            let mut sound = false;
+            if let Some(said) = said_level {
+                sound = parse_level(said).is_some();
+                read.level = parse_level(said).unwrap_or(otherwise);
+                if !sound {
+                    let why = "must be one of privileged, baseline, restricted".to_owned();
+                    errors.push((level, json!(said), why));
+                }
+            }
+            if let Some(said) = said_version {
+                read.version = parse_version(said).unwrap_or(Version::Latest);
+                if parse_version(said).is_none() {
+                    errors.push((version, json!(said), "must be \"latest\" or \"v1.x\"".to_owned()));
+                }
+            }
+            (read, sound, said_level.is_some(), said_version.is_some())
+        };
+        let (enforce, enforce_sound, ..) = standard("enforce", Level::Restricted);
+        standard("audit", Level::Privileged);
+        let (mut warn, _, warn_level, warn_version) = standard("warn", Level::Privileged);
+        if !warn_level && enforce_sound && enforce.level > warn.level {
+            warn.level = enforce.level;
+            if !warn_version {
+                warn.version = enforce.version;
+            }
+        }
+        (Policy { enforce, warn }, errors)
+    }
+}
+
+fn parse_level(text: &str) -> Option<Level> {
+    Some(match text {
+        "privileged" => Level::Privileged,
+        "baseline" => Level::Baseline,
+        "restricted" => Level::Restricted,
+        _ => return None,
+    })
+}
+
+fn parse_version(text: &str) -> Option<Version> {
+    if text == "latest" {
+        return Some(Version::Latest);
+    }
+    let minor = text.strip_prefix("v1.")?;
+    let plain = minor.bytes().all(|byte| byte.is_ascii_digit()) && (minor == "0" || !minor.starts_with('0'));
+    plain.then(|| minor.parse().ok()).flatten().map(Version::Minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(labels: &[(&'static str, &'static str)]) -> (Policy, usize) {
+        let labels: Vec<(String, &str)> =
+            labels.iter().map(|(name, value)| (format!("{PREFIX}{name}"), *value)).collect();
+        let (policy, errors) =
+            Policy::of(|name| labels.iter().find(|(known, _)| known == name).map(|(_, value)| *value));
+        (policy, errors.len())
+    }
+
+    #[test]
+    fn what_is_enforced_is_warned_about() {
+        let (read, errors) = policy(&[("enforce", "restricted"), ("enforce-version", "v1.30")]);
+        assert_eq!(
+            (read.enforce.to_string(), read.warn.to_string()),
+            ("restricted:v1.30".into(), "restricted:v1.30".into())
+        );
+        assert_eq!(errors, 0);
+        let (read, _) = policy(&[("enforce", "baseline"), ("warn", "privileged")]);
+        assert_eq!(read.warn.level, Level::Privileged);
+        let (read, _) = policy(&[("warn", "baseline")]);
+        assert_eq!((read.enforce, read.warn.to_string()), (Standard::OPEN, "baseline:latest".into()));
+    }
+
+    #[test]
+    fn labels_that_mean_nothing() {
+        let (read, errors) =
+            policy(&[("enforce", "strict"), ("warn", "x"), ("audit-version", "1.2"), ("warn-version", "v1.02")]);
+        assert_eq!(errors, 4);
+        assert_eq!((read.enforce.level, read.warn.level), (Level::Restricted, Level::Privileged));
+    }
+}

@@ -1,0 +1,227 @@
+//! Limits, quotas and policies over a memory store: what a write gets from other objects, and what it may not do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use machinery::Status;
+use machinery::media::{MediaType, PatchType};
+use machinery::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions};
+use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View};
+use serde_json::{Value, json};
+use store::Retention;
+use store::memory::MemoryStore;
+
+struct World {
+    registry: Arc<Registry>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let store = Arc::new(MemoryStore::new(Retention::default()));
+        World { registry: Registry::start(store, Settings::default()).await.unwrap() }
+    }
+
+    /// `group:plural/namespace/name/subresource`, without the namespace for kinds that have none.
+    fn target(&self, path: &str) -> Target {
+        let parts: Vec<&str> = path.split('/').collect();
+        let kinds = self.registry.kinds();
+        let (group, plural) = parts[0].split_once(':').unwrap_or(("", parts[0]));
+        let kind = Arc::clone(kinds.get(group, "v1", plural).expect("a served kind"));
+        let at = |i: usize| parts.get(i).map(|part| (*part).to_owned());
+        let (namespace, name, subresource) = if kind.namespaced { (at(1), at(2), at(3)) } else { (None, at(1), at(2)) };
+        Target { kind, namespace, name, subresource }
+    }
+
+    async fn create(&self, path: &str, object: Value) -> Result<Value, Status> {
+        self.create_warned(path, object).await.0
+    }
+
+    async fn create_warned(&self, path: &str, mut object: Value) -> (Result<Value, Status>, Vec<String>) {
+        let target = self.target(path);
+        object["kind"] = json!(target.kind.gvk.kind);
+        object["apiVersion"] = json!(target.kind.group_version().to_string());
+        let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
+        let ctx = Context::default();
+        let created = self.registry.create(&target, body, &CreateOptions::default(), &ctx).await;
+        (created.map(|outcome| shown(&outcome.view)), ctx.warnings.take())
+    }
+
+    async fn merge(&self, path: &str, patch: Value) -> Result<Value, Status> {
+        let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
+        let patched =
+            self.registry.patch(&self.target(path), body, &PatchOptions::default(), &Context::default()).await;
+        patched.map(|outcome| shown(&outcome.view))
+    }
+
+    async fn delete(&self, path: &str) {
+        let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
+        self.registry.delete(&self.target(path), options, &Context::default()).await.unwrap();
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        shown(&self.registry.get(&self.target(path), &GetOptions::default()).await.unwrap())
+    }
+
+    /// A quota whose figures are known.
+    async fn quota(&self, hard: Value) {
+        let used: serde_json::Map<String, Value> =
+            hard.as_object().unwrap().keys().map(|name| (name.clone(), json!("0"))).collect();
+        self.create("resourcequotas/default", json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}))
+            .await
+            .unwrap();
+        self.merge("resourcequotas/default/q/status", json!({"status": {"hard": hard, "used": used}})).await.unwrap();
+    }
+
+    async fn used(&self) -> Value {
+        self.get("resourcequotas/default/q").await["status"]["used"].clone()
+    }
+}
+
+fn shown(view: &View) -> Value {
+    let segments = view.render(&Form::default(), jiff::Timestamp::now()).unwrap();
+    serde_json::from_slice(&segments.concat()).unwrap()
+}
+
+fn pod(name: &str, resources: Value) -> Value {
+    let container = json!({"name": "c", "image": "i", "resources": resources});
+    json!({"metadata": {"name": name}, "spec": {"containers": [container]}})
+}
+
+#[tokio::test]
+async fn a_quota_is_taken_and_given_back() {
+    let world = World::new().await;
+    world.quota(json!({"pods": "1", "requests.cpu": "1"})).await;
+    let asking = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    world.create("pods/default", pod("a", asking("500m"))).await.unwrap();
+    assert_eq!(world.used().await, json!({"pods": "1", "requests.cpu": "500m"}));
+    let refused = world.create("pods/default", pod("b", asking("100m"))).await.unwrap_err();
+    assert_eq!(refused.code, 403);
+    assert!(refused.message.contains("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"));
+    // A name that is taken takes nothing else.
+    world.merge("resourcequotas/default/q/status", json!({"status": {"hard": {"pods": "5"}}})).await.unwrap();
+    assert_eq!(world.create("pods/default", pod("a", asking("100m"))).await.unwrap_err().code, 409);
+    assert_eq!(world.used().await, json!({"pods": "1", "requests.cpu": "500m"}));
+    world.delete("pods/default/a").await;
+    assert_eq!(world.used().await, json!({"pods": "0", "requests.cpu": "0"}));
+}
+
+#[tokio::test]
+async fn a_pod_that_has_ended_makes_room() {
+    let world = World::new().await;
+    world.quota(json!({"pods": "1"})).await;
+    world.create("pods/default", pod("a", json!({}))).await.unwrap();
+    world.merge("pods/default/a/status", json!({"status": {"phase": "Succeeded"}})).await.unwrap();
+    assert_eq!(world.used().await, json!({"pods": "0"}));
+    world.create("pods/default", pod("b", json!({}))).await.unwrap();
+    world.delete("pods/default/a").await;
+    assert_eq!(world.used().await, json!({"pods": "1"}));
+}
+
+#[tokio::test]
+async fn the_last_place_is_taken_once() {
+    let world = Arc::new(World::new().await);
+    world.quota(json!({"count/configmaps": "3"})).await;
+    let tasks: Vec<_> = (0..12)
+        .map(|i| {
+            let world = Arc::clone(&world);
+            tokio::spawn(async move {
+                let object = json!({"metadata": {"name": format!("c{i}")}});
+                world.create("configmaps/default", object).await.is_ok()
+            })
+        })
+        .collect();
+    let mut made = 0;
+    for task in tasks {
+        made += usize::from(task.await.unwrap());
+    }
+    assert_eq!(made, 3);
+    assert_eq!(world.used().await, json!({"count/configmaps": "3"}));
+}
+
+#[tokio::test]
+async fn a_service_takes_its_ports_on_update() {
+    let world = World::new().await;
+    world.quota(json!({"services.nodeports": "1"})).await;
+    let service =
+        json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1, "name": "a"}, {"port": 2, "name": "b"}]}});
+    world.create("services/default", service).await.unwrap();
+    let refused = world.merge("services/default/s", json!({"spec": {"type": "NodePort"}})).await.unwrap_err();
+    assert!(
+        refused.message.contains("requested: services.nodeports=2, used: services.nodeports=0"),
+        "{}",
+        refused.message
+    );
+    world.merge("services/default/s", json!({"spec": {"type": "NodePort", "ports": [{"port": 1}]}})).await.unwrap();
+    assert_eq!(world.used().await, json!({"services.nodeports": "1"}));
+    world.merge("services/default/s", json!({"spec": {"type": "ClusterIP"}})).await.unwrap();
+    assert_eq!(world.used().await, json!({"services.nodeports": "0"}));
+}
+
+#[tokio::test]
+async fn a_new_quota_is_counted() {
+    let world = World::new().await;
+    world.create("configmaps/default", json!({"metadata": {"name": "there"}})).await.unwrap();
+    let counting = tokio::spawn(registry::admission::quota::recount::keep_counts(Arc::clone(&world.registry)));
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1", "pods": "2"}}});
+    world.create("resourcequotas/default", quota).await.unwrap();
+    let counted = async {
+        while world.used().await.is_null() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), counted).await.unwrap();
+    assert_eq!(world.used().await, json!({"configmaps": "1", "pods": "0"}));
+    assert_eq!(world.create("configmaps/default", json!({"metadata": {"name": "more"}})).await.unwrap_err().code, 403);
+    counting.abort();
+}
+
+#[tokio::test]
+async fn limit_ranges_fill_and_refuse() {
+    let world = World::new().await;
+    let limits =
+        json!([{"type": "Container", "max": {"cpu": "1"}, "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1"}}]);
+    world.create("limitranges/default", json!({"metadata": {"name": "l"}, "spec": {"limits": limits}})).await.unwrap();
+    let made = world.create("pods/default", pod("a", json!({}))).await.unwrap();
+    assert_eq!(made["spec"]["containers"][0]["resources"], json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}));
+    assert_eq!(made["status"]["qosClass"], "Burstable");
+    assert!(made["spec"].get("initContainers").is_none());
+    let refused = world.create("pods/default", pod("b", json!({"limits": {"cpu": "2"}}))).await.unwrap_err();
+    assert_eq!(refused.message, "pods \"b\" is forbidden: maximum cpu usage per Container is 1, but limit is 2");
+}
+
+#[tokio::test]
+async fn a_namespace_says_what_its_pods_may_do() {
+    let world = World::new().await;
+    let labels =
+        |level: &str| json!({"metadata": {"name": "strict", "labels": {"pod-security.kubernetes.io/enforce": level}}});
+    let refused = world.create("namespaces", labels("x")).await.unwrap_err();
+    assert_eq!(refused.code, 422, "{}", refused.message);
+    world.create("namespaces", labels("restricted")).await.unwrap();
+    let refused = world.create("pods/strict", pod("a", json!({}))).await.unwrap_err();
+    assert!(refused.message.starts_with("pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\": allow"));
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("", json!({}))["spec"]});
+    let deployment =
+        json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    let (made, warnings) = world.create_warned("apps:deployments/strict", deployment).await;
+    made.unwrap();
+    assert!(warnings[0].starts_with("would violate PodSecurity \"restricted:latest\": allow"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn claims_and_ingresses_get_the_default_class() {
+    let world = World::new().await;
+    let annotated = |mark: &str| json!({"name": "usual", "annotations": {mark: "true"}});
+    let class = json!({"metadata": annotated("storageclass.kubernetes.io/is-default-class"), "provisioner": "p"});
+    world.create("storage.k8s.io:storageclasses", class).await.unwrap();
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let made = world.create("persistentvolumeclaims/default", claim).await.unwrap();
+    assert_eq!(made["spec"]["storageClassName"], "usual");
+    let class =
+        json!({"metadata": annotated("ingressclass.kubernetes.io/is-default-class"), "spec": {"controller": "a.b/c"}});
+    world.create("networking.k8s.io:ingressclasses", class).await.unwrap();
+    let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
+    let ingress = json!({"metadata": {"name": "i"}, "spec": {"defaultBackend": backend}});
+    let made = world.create("networking.k8s.io:ingresses/default", ingress).await.unwrap();
+    assert_eq!(made["spec"]["ingressClassName"], "usual");
+}
