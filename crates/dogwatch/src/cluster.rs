@@ -61,6 +61,12 @@ impl Cluster {
         Ok(Cluster { store, registry, server, tasks })
     }
 
+    /// Counts what is there for the quotas, as a controller would: without it, only quotas that somebody else counts for
+    /// have a say.
+    pub fn keep_quotas(&mut self) {
+        self.tasks.spawn(registry::admission::quota::recount::keep_counts(Arc::clone(&self.registry)));
+    }
+
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.server

@@ -48,7 +48,10 @@ impl Server {
     pub async fn start_on(store: Arc<dyn Store>) -> Self {
         let access = Access { token_file: None, anonymous: true };
         match Cluster::start(store, &access, Limits::default()).await {
-            Ok(cluster) => Server { cluster },
+            Ok(mut cluster) => {
+                cluster.keep_quotas();
+                Server { cluster }
+            }
             Err(failure) => panic!("the test server did not start: {failure}"),
         }
     }

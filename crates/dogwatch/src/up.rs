@@ -31,7 +31,10 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     println!("data        {}", describe_data(&args));
 
     let access = Access { token_file: args.token_file.clone(), anonymous: !args.no_anonymous };
-    let cluster = Cluster::start(store, &access, limits(&args.limits)).await?;
+    let mut cluster = Cluster::start(store, &access, limits(&args.limits)).await?;
+    if !args.no_controllers {
+        cluster.keep_quotas();
+    }
 
     let pki_dir = args.data_dir.join("pki");
     let now = jiff::Timestamp::now();

@@ -30,9 +30,7 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("", "PodTemplate") => pod(new.at("template"), &Path::new("template"), out),
         ("", "Service") => service(new, out),
         ("", "Secret") => secret(new, out),
-        ("", "Endpoints") => {
-            out.push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
-        }
+        ("", "Endpoints") => out.push(ENDPOINTS.to_owned()),
         ("", "PersistentVolume") => volume(new, out),
         ("", "PersistentVolumeClaim") => {
             storage_class_annotation(new, out);
@@ -71,6 +69,18 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     }
     warnings
 }
+
+/// What is said on every request for a kind that is on its way out.
+#[must_use]
+pub fn deprecation(kind: &Kind) -> Option<&'static str> {
+    match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
+        ("", "Endpoints") => Some(ENDPOINTS),
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
+    }
+}
+
+const ENDPOINTS: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
 
 fn has_annotation(object: &Value, name: &str) -> bool {
     object.map("metadata.annotations").is_some_and(|annotations| annotations.contains_key(name))
@@ -429,6 +439,13 @@ mod tests {
         let mut new = old.clone();
         new["metadata"]["generation"] = 2.into();
         assert_eq!(on_write(deployments, &new, Some(&old)).len(), 1);
+    }
+
+    #[test]
+    fn kinds_on_their_way_out() {
+        let said = |plural: &str| deprecation(builtin().get("", "v1", plural).unwrap());
+        assert!(said("endpoints").unwrap().contains("EndpointSlice"));
+        assert_eq!(said("pods"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is done with a request once it may be done: one file a verb, and one for the paths that are no resource.
 //!
 //! - [`get`], [`list`], [`watch`]: reading; [`create`], [`update`], [`patch`], [`delete`], [`delete_collection`]: writing
+//! - [`node`]: what only the node of a pod could answer
 //! - [`review`]: kinds that are answered from who asks, and never stored
 //! - [`plain`]: health, version, metrics, discovery, OpenAPI
 
@@ -9,6 +10,7 @@ mod delete;
 mod delete_collection;
 mod get;
 mod list;
+mod node;
 mod patch;
 mod plain;
 mod review;
@@ -60,6 +62,12 @@ pub(crate) async fn answer(
         Route::Refused(status) => return Err(status),
         other => return plain::answer(call, other).await,
     };
+    if let Some(text) = registry::deprecation(&route.target.kind) {
+        call.warnings.push(text);
+    }
+    if node::is_asked(&route) {
+        return Box::pin(node::answer(call, &route)).await;
+    }
     match route.verb {
         Verb::Get => get::answer(call, &route).await,
         Verb::List => list::answer(call, &route).await,

@@ -18,8 +18,8 @@ impl Registry {
         options: &CreateOptions,
         ctx: &Context,
     ) -> Result<Outcome, Status> {
-        let eviction =
-            body::of_kind(&GroupVersionKind::new("policy", "v1", "Eviction"), body, options.field_validation, ctx)?;
+        let gvk = GroupVersionKind::new("policy", "v1", "Eviction");
+        let eviction = body::of_kind(&gvk, &in_one_version(body)?, options.field_validation, ctx)?;
         if meta::name(&eviction) != target.name() {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
@@ -131,5 +131,43 @@ impl Registry {
         })
         .await?;
         Ok(())
+    }
+}
+
+/// An eviction may come in either of its two versions, which say the same.
+fn in_one_version(body: &Body) -> Result<Body, Status> {
+    let Ok(mut sent) = serde_json::from_slice::<Value>(&body.bytes) else { return Ok(body.clone()) };
+    let Some(said) = sent["apiVersion"].as_str() else { return Ok(body.clone()) };
+    match said {
+        "policy/v1" | "" => Ok(body.clone()),
+        "policy/v1beta1" => {
+            sent["apiVersion"] = json!("policy/v1");
+            Ok(Body { bytes: sent.to_string().into(), media: body.media })
+        }
+        said => {
+            let version = said.rsplit('/').next().unwrap_or_default();
+            Err(Status::bad_request(format!(
+                "Eviction in version \"{version}\" cannot be handled as a Eviction: no kind \"Eviction\" is registered for \
+                 version \"{said}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery::media::MediaType;
+
+    #[test]
+    fn evictions_come_in_two_versions() {
+        let sent = |version: &str| {
+            let text = json!({"apiVersion": version, "kind": "Eviction"}).to_string();
+            in_one_version(&Body { bytes: text.into(), media: MediaType::Json })
+        };
+        assert!(sent("policy/v1beta1").unwrap().bytes.windows(11).any(|part| part == b"\"policy/v1\""));
+        assert_eq!(sent("policy/v2").unwrap_err().code, 400);
+        let yaml = Body { bytes: "kind: Eviction".into(), media: MediaType::Yaml };
+        assert_eq!(in_one_version(&yaml).unwrap().bytes, yaml.bytes);
     }
 }

@@ -10,7 +10,7 @@
 
 mod binding;
 mod eviction;
-mod node;
+pub(crate) mod node;
 mod scale;
 
 use std::sync::Arc;
@@ -27,7 +27,6 @@ use crate::view::{Outcome, View};
 pub(crate) fn show(target: &Target, item: Arc<Item>) -> Result<View, Status> {
     match target.subresource.as_deref() {
         Some("scale") => scale::show(target, &item),
-        Some(name @ ("log" | "exec" | "attach" | "portforward" | "proxy")) => node::show(target, name, &item),
         _ => Ok(View::Stored { kind: Arc::clone(&target.kind), item }),
     }
 }
@@ -44,12 +43,6 @@ impl Registry {
         match (target.kind.plural.as_str(), target.subresource.as_deref()) {
             ("bindings", None) | ("pods", Some("binding")) => self.bind(target, &body, options, ctx).await,
             ("pods", Some("eviction")) => self.evict(target, &body, options, ctx).await,
-            ("pods", Some(name @ ("exec" | "attach" | "portforward" | "proxy"))) => {
-                let key = self.key(target)?;
-                let item = self.current(&target.kind, &key).await?;
-                let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
-                node::show(target, name, &item).map(|view| Outcome::new(200, view))
-            }
             _ => Err(Status::router_method_not_allowed()),
         }
     }

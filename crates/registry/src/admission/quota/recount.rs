@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cache::Item;
+use cache::{EventKind, Filter, Item, Output, Start};
 use serde_json::{Value, json};
 
 use super::usage::Counted;
@@ -12,40 +12,52 @@ use crate::admission::amounts::Amounts;
 use crate::registry::Registry;
 use crate::view;
 
-/// How long a new quota waits for its first figures at most.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often figures are counted again though nothing says that they are wrong: a write that took its share and was lost
 /// with its server leaves them too high.
 const RECOUNT_EVERY: Duration = Duration::from_secs(300);
+/// How long we wait to watch again after a watch broke.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the figures of all quotas for as long as it is polled.
 pub async fn keep_counts(registry: Arc<Registry>) {
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut next_recount = tokio::time::Instant::now() + RECOUNT_EVERY;
+    let collection = registry.cache().collection(QUOTAS);
     loop {
-        let now = looks.tick().await;
-        let all = now >= next_recount;
-        if all {
-            next_recount = now + RECOUNT_EVERY;
+        let filter = Filter::new(None, None, None, &collection.spec());
+        let mut watcher = registry.cache().watch(&collection, filter, Start::Initial);
+        let mut recounts = tokio::time::interval_at(tokio::time::Instant::now() + RECOUNT_EVERY, RECOUNT_EVERY);
+        loop {
+            tokio::select! {
+                next = std::future::poll_fn(|cx| watcher.poll_next(cx)) => {
+                    let items: Vec<Arc<Item>> = match next {
+                        Ok(Output::Initial(items)) => items,
+                        Ok(Output::InitialEnd(_)) => Vec::new(),
+                        Ok(Output::Live(changes)) => {
+                            let there = changes.into_iter().filter(|change| change.kind != EventKind::Deleted);
+                            there.map(|change| change.item).collect()
+                        }
+                        Err(_) => break,
+                    };
+                    for item in items {
+                        registry.recount(item, false).await;
+                    }
+                }
+                _ = recounts.tick() => registry.recount_all().await,
+            }
         }
-        registry.recount_quotas(all).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
 impl Registry {
-    /// Counts for the quotas whose limits are not yet those of their status, or for all.
-    async fn recount_quotas(&self, all: bool) {
+    async fn recount_all(&self) {
         let collection = self.cache.collection(QUOTAS);
-        if collection.is_empty() {
-            return;
-        }
         let snapshot = self.cache.snapshot(&collection);
         for item in snapshot.scan(collection.name(), None, None) {
-            self.recount(Arc::clone(item), all).await;
+            self.recount(Arc::clone(item), true).await;
         }
     }
 
+    /// Counts for a quota whose limits are not yet those of its status; or for any, if `anyway`.
     async fn recount(&self, mut item: Arc<Item>, anyway: bool) {
         for _ in 0..ATTEMPTS {
             let Ok(mut quota) = view::parse(&item) else { return };
