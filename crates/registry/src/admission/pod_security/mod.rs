@@ -77,7 +77,7 @@ impl Registry {
         if !errors.is_empty() && !known {
             let errors: Vec<FieldError> = errors
                 .into_iter()
-                .map(|(label, value, why)| FieldError::invalid(&format!("metadata.labels[{label}]"), value, why))
+                .map(|(label, value, why)| FieldError::invalid(format!("metadata.labels[{label}]"), value, why))
                 .collect();
             return Err(Status::invalid(&GroupResource::new("", "Namespace"), meta::name(new), &errors));
         }
