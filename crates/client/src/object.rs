@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -104,9 +104,26 @@ impl fmt::Debug for RawObject {
 }
 
 /// What an informer can hold: any `kube` resource (typed, dynamic or metadata-only), or [`Encoded`].
+///
+/// The runtime asks an object only for its name, version and UID, so that a stored form need not have more at hand.
 pub trait Object: Resource + Send + Sync + Sized + 'static {
     /// Makes the stored form of a wire object.
     fn from_raw(raw: &RawObject) -> Result<Self, serde_json::Error>;
+
+    /// The object's key.
+    fn object_key(&self) -> Key {
+        Key::of(self)
+    }
+
+    /// The version of this state.
+    fn state_version(&self) -> ResourceVersion {
+        version_of(self)
+    }
+
+    /// The UID; empty if there is none.
+    fn incarnation(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
 }
 
 impl<K> Object for K
@@ -120,10 +137,13 @@ where
 
 /// A stored object that keeps its bytes and decodes on access.
 ///
-/// A decoded Pod takes several times the memory of its JSON. When a process reads few of the objects it watches, this
-/// form is smaller and cheaper to keep current; metadata (without managed fields) is always at hand.
+/// A decoded Pod takes about ten times the memory of its JSON. When a process reads few of the objects it watches, this
+/// form is smaller and cheaper to keep current. Metadata is decoded when it is first asked for, and kept then.
 pub struct Encoded<K> {
-    meta: ObjectMeta,
+    key: Key,
+    uid: Box<str>,
+    version: ResourceVersion,
+    meta: OnceLock<Box<ObjectMeta>>,
     body: Bytes,
     kind: PhantomData<fn() -> K>,
 }
@@ -132,6 +152,24 @@ impl<K> Encoded<K> {
     /// The JSON text.
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// The metadata without managed fields; if it cannot be read, what the envelope said.
+    fn read_meta(&self) -> Box<ObjectMeta> {
+        #[derive(Deserialize)]
+        struct MetaOnly {
+            metadata: ObjectMeta,
+        }
+        let read = serde_json::from_slice::<MetaOnly>(&self.body);
+        let mut meta = read.map(|object| object.metadata).unwrap_or_else(|_| ObjectMeta {
+            name: Some(self.key.name().to_owned()),
+            namespace: self.key.namespace().map(str::to_owned),
+            uid: Some(self.uid.to_string()),
+            resource_version: Some(self.version.to_string()),
+            ..ObjectMeta::default()
+        });
+        meta.managed_fields = None;
+        Box::new(meta)
     }
 }
 
@@ -168,22 +206,37 @@ impl<K: Resource + 'static> Resource for Encoded<K> {
         K::metadata_api()
     }
     fn meta(&self) -> &ObjectMeta {
-        &self.meta
+        self.meta.get_or_init(|| self.read_meta())
     }
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
+        let read = self.meta.take().unwrap_or_else(|| self.read_meta());
+        self.meta = OnceLock::from(read);
+        self.meta.get_mut().expect("it was set the line above")
     }
 }
 
 impl<K: Resource + DeserializeOwned + 'static> Object for Encoded<K> {
     fn from_raw(raw: &RawObject) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct MetaOnly {
-            metadata: ObjectMeta,
-        }
-        let mut meta = serde_json::from_slice::<MetaOnly>(&raw.body)?.metadata;
-        meta.managed_fields = None;
-        Ok(Self { meta, body: raw.body.clone(), kind: PhantomData })
+        Ok(Self {
+            key: raw.key.clone(),
+            uid: raw.uid.as_str().into(),
+            version: raw.version.clone(),
+            meta: OnceLock::new(),
+            body: raw.body.clone(),
+            kind: PhantomData,
+        })
+    }
+
+    fn object_key(&self) -> Key {
+        self.key.clone()
+    }
+
+    fn state_version(&self) -> ResourceVersion {
+        self.version.clone()
+    }
+
+    fn incarnation(&self) -> &str {
+        &self.uid
     }
 }
 
@@ -208,17 +261,15 @@ pub fn version_of<K: Resource>(object: &K) -> ResourceVersion {
 }
 
 /// True if both are the same state of the same incarnation.
-pub(crate) fn same_state<K: Resource>(a: &K, b: &K) -> bool {
-    let (a, b) = (a.meta(), b.meta());
-    a.resource_version.is_some() && a.resource_version == b.resource_version && a.uid == b.uid
+pub(crate) fn same_state<K: Object>(a: &K, b: &K) -> bool {
+    let version = a.state_version();
+    !version.is_unset() && version == b.state_version() && a.incarnation() == b.incarnation()
 }
 
 /// True if both are the same incarnation; objects without UIDs count as the same.
-pub(crate) fn same_incarnation<K: Resource>(a: &K, b: &K) -> bool {
-    match (a.meta().uid.as_deref(), b.meta().uid.as_deref()) {
-        (Some(a), Some(b)) => a == b,
-        _ => true,
-    }
+pub(crate) fn same_incarnation<K: Object>(a: &K, b: &K) -> bool {
+    let (a, b) = (a.incarnation(), b.incarnation());
+    a.is_empty() || b.is_empty() || a == b
 }
 
 #[cfg(test)]
@@ -250,8 +301,21 @@ mod tests {
     fn encoded_keeps_the_bytes_and_decodes_on_access() {
         let raw = RawObject::from_json(Bytes::from_static(TEXT.as_bytes())).unwrap();
         let encoded = Encoded::<ConfigMap>::from_raw(&raw).unwrap();
+        assert_eq!((encoded.object_key().as_str(), encoded.incarnation()), ("n/a", "u"));
+        assert!(encoded.meta.get().is_none(), "nothing was decoded for that");
         assert_eq!(Key::of(&encoded).as_str(), "n/a");
         assert!(encoded.meta().managed_fields.is_none());
         assert_eq!(encoded.decode().unwrap().data.unwrap()["k"], "v");
+    }
+
+    #[test]
+    fn encoded_metadata_that_cannot_be_read_still_names_the_object() {
+        let text = br#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":42}}"#;
+        let raw = RawObject::from_json(Bytes::from_static(text)).unwrap();
+        let mut encoded = Encoded::<ConfigMap>::from_raw(&raw).unwrap();
+        assert_eq!(Key::of(&encoded).as_str(), "n/a");
+        encoded.meta_mut().annotations = Some([("k".to_owned(), "v".to_owned())].into());
+        assert_eq!(encoded.meta().annotations.as_ref().map(|a| a.len()), Some(1));
+        assert_eq!(version_of(&encoded).as_str(), "7");
     }
 }

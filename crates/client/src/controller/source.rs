@@ -75,7 +75,7 @@ impl<K: Object> Keys<K> {
     /// much to do as one that got it.
     pub(super) fn of(&self, event: &Event<K>) -> BTreeSet<Key> {
         let of_object = |object: &K| match self {
-            Self::Own => vec![Key::of(object)],
+            Self::Own => vec![object.object_key()],
             Self::Owners(owner) => owner.keys(object),
             Self::Mapped(map) => map(object),
         };

@@ -81,7 +81,7 @@ impl<K: Object> Event<K> {
     pub fn key(&self) -> Option<Key> {
         match self {
             Self::Undecodable { item, .. } => Some(item.raw.key.clone()),
-            other => other.object().map(|object| Key::of(&**object)),
+            other => other.object().map(|object| object.object_key()),
         }
     }
 
@@ -113,7 +113,7 @@ impl<K: Object> Event<K> {
 
 impl<K: Object> std::fmt::Debug for Event<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = |o: &Arc<K>| format!("{}@{}", Key::of(&**o), crate::object::version_of(&**o));
+        let name = |o: &Arc<K>| format!("{}@{}", o.object_key(), o.state_version());
         match self {
             Self::Added { object, initial: true } => write!(f, "initial {}", name(object)),
             Self::Added { object, initial: false } => write!(f, "added {}", name(object)),

@@ -239,17 +239,17 @@ impl<K: Object> Latest<K> {
 
     fn push(&mut self, change: &Applied<K>, initial: bool) {
         let (key, seen, now) = match change {
-            Applied::Added(new) => (Key::of(&**new), None, Now::Present(new.clone())),
-            Applied::Updated { old, new } => (Key::of(&**new), Some(old.clone()), Now::Present(new.clone())),
+            Applied::Added(new) => (new.object_key(), None, Now::Present(new.clone())),
+            Applied::Updated { old, new } => (new.object_key(), Some(old.clone()), Now::Present(new.clone())),
             Applied::Unchanged(object) => {
-                let key = Key::of(&**object);
+                let key = object.object_key();
                 if self.pending.contains_key(&key) {
                     return; // something newer waits already
                 }
                 (key, Some(object.clone()), Now::Present(object.clone()))
             }
             Applied::Deleted { object, certainty } => {
-                (Key::of(&**object), Some(object.clone()), Now::Absent(object.clone(), *certainty))
+                (object.object_key(), Some(object.clone()), Now::Absent(object.clone(), *certainty))
             }
             Applied::Undecodable { item, previous } => {
                 (item.raw.key.clone(), previous.clone(), Now::Undecodable(item.clone()))

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::object::Undecodable;
-use crate::{Key, ResourceVersion};
+use crate::{Key, Object, ResourceVersion};
 
 /// One change. The reflector speaks in whole sets and single events; [`DeltaFifo`](super::DeltaFifo) turns the whole
 /// sets into one delta an object, [`InOrderQueue`](super::InOrderQueue) keeps them whole.
@@ -79,12 +79,12 @@ impl<K> Delta<K> {
     }
 }
 
-impl<K: kube::Resource> Delta<K> {
+impl<K: Object> Delta<K> {
     /// The key of that object (tombstones included, DQ-3).
     pub fn key(&self) -> Option<Key> {
         match self {
             Self::Added(object) | Self::Updated(object) | Self::Replaced(object) | Self::Sync(object) => {
-                Some(Key::of(&**object))
+                Some(object.object_key())
             }
             Self::Deleted(deletion) => Some(deletion.key.clone()),
             Self::Undecodable(undecodable) => Some(undecodable.raw.key.clone()),
@@ -130,7 +130,7 @@ impl<K> Clone for Staged<K> {
     }
 }
 
-impl<K: kube::Resource> fmt::Debug for Delta<K> {
+impl<K: Object> fmt::Debug for Delta<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::Added(_) => "Added",
@@ -144,7 +144,7 @@ impl<K: kube::Resource> fmt::Debug for Delta<K> {
             Self::Bookmark(version) => return write!(f, "Bookmark({version})"),
             Self::Undecodable(_) => "Undecodable",
         };
-        let version = self.object().and_then(|o| o.meta().resource_version.as_deref()).unwrap_or("-");
+        let version = self.object().map_or("-".into(), |object| object.state_version());
         write!(f, "{name}({}@{version})", self.key().map(|k| k.to_string()).unwrap_or_default())
     }
 }

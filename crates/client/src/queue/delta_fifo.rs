@@ -33,7 +33,7 @@ struct State<K> {
 
 /// What one pop hands out.
 #[derive(Debug)]
-pub struct PoppedDeltas<K: kube::Resource> {
+pub struct PoppedDeltas<K: Object> {
     /// Which object.
     pub key: Key,
     /// What happened to it, oldest first.
@@ -58,12 +58,12 @@ impl<K: Object> DeltaFifo<K> {
 
     /// The object was added.
     pub fn add(&self, object: Arc<K>) {
-        self.change(Key::of(&*object), Delta::Added(object));
+        self.change(object.object_key(), Delta::Added(object));
     }
 
     /// The object was changed.
     pub fn update(&self, object: Arc<K>) {
-        self.change(Key::of(&*object), Delta::Updated(object));
+        self.change(object.object_key(), Delta::Updated(object));
     }
 
     /// The object was deleted. Dropped if the key is neither waiting nor known.

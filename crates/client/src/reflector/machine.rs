@@ -556,9 +556,8 @@ impl<K: Object> Machine<K> {
     /// An ADDED for a state that is already stored, or older: the server replays history it was not asked for.
     fn is_repeated(&self, raw: &RawObject) -> bool {
         self.target.known(&raw.key).is_some_and(|known| {
-            let stored = crate::object::version_of(&*known);
-            known.meta().uid.as_deref() == Some(raw.uid.as_str())
-                && (is_state(&*known, raw) || raw.version.is_before(&stored))
+            let stored = known.state_version();
+            known.incarnation() == raw.uid && (is_state(&*known, raw) || raw.version.is_before(&stored))
         })
     }
 

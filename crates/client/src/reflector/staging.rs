@@ -77,8 +77,5 @@ impl<K: Object> PageSink for Staging<'_, K> {
 
 /// True if the stored object is exactly the state on the wire.
 pub(super) fn is_state<K: Object>(known: &K, raw: &RawObject) -> bool {
-    let meta = known.meta();
-    raw.version.is_comparable()
-        && meta.resource_version.as_deref() == Some(raw.version.as_str())
-        && meta.uid.as_deref().unwrap_or_default() == raw.uid
+    raw.version.is_comparable() && known.state_version() == raw.version && known.incarnation() == raw.uid
 }

@@ -10,7 +10,7 @@ use imbl::OrdMap;
 use super::index::{ErasedIndex, IndexError, TypedIndex};
 use super::snapshot::range_of;
 use super::{Snapshot, Store};
-use crate::object::{Undecodable, same_incarnation, same_state, version_of};
+use crate::object::{Undecodable, same_incarnation, same_state};
 use crate::queue::{Certainty, Deletion, Delta, Replacement, Staged};
 use crate::reflector::{Target, TargetError};
 use crate::{Key, Object, ResourceVersion};
@@ -143,7 +143,7 @@ impl<K: Object> WriterState<K> {
     fn apply(&mut self, scope: &Scope, delta: Delta<K>, applied: &mut Vec<Applied<K>>) {
         match delta {
             Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => {
-                let version = version_of(&*object);
+                let version = object.state_version();
                 self.put(object, true, applied);
                 self.advance(scope, version);
             }
@@ -151,7 +151,7 @@ impl<K: Object> WriterState<K> {
             Delta::Deleted(Deletion { key, object, certainty }) => {
                 let stored = self.remove(&key);
                 if let Some(object) = &object {
-                    self.advance(scope, version_of(&**object));
+                    self.advance(scope, object.state_version());
                 }
                 if let Some(object) = object.or(stored) {
                     applied.push(Applied::Deleted { object, certainty });
@@ -202,7 +202,7 @@ impl<K: Object> WriterState<K> {
     /// Stores an object. One of another incarnation is a deletion that nobody saw and an addition (DQ-5). After the
     /// history went back a version may stand for two states, so equal versions prove nothing.
     fn put(&mut self, new: Arc<K>, versions_prove: bool, applied: &mut Vec<Applied<K>>) {
-        let key = Key::of(&*new);
+        let key = new.object_key();
         match self.items.get(&key).cloned() {
             None => {
                 self.insert(key, None, new.clone());
