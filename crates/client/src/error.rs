@@ -206,6 +206,12 @@ impl Error {
         matches!(self, Self::Transport { .. })
     }
 
+    /// The server was not reached, or not for long: what was asked is worth asking again as it is. Certificates that do
+    /// not fit are something else.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Transport { kind, .. } if *kind != TransportKind::Tls)
+    }
+
     /// How long the server asked to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

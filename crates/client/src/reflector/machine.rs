@@ -379,7 +379,8 @@ impl<K: Object> Machine<K> {
                 let versions_trusted = !version.is_unset() && version != ResourceVersion::any();
                 State::Watch(OpenStream { stream, opened, events: 0, versions_trusted })
             }
-            Ok(Err(error)) if error.is_refused() || error.is_too_many_requests() => {
+            // A server that restarts refuses connections, or breaks them: nothing is known to be missing, so no relist.
+            Ok(Err(error)) if error.is_unreachable() || error.is_too_many_requests() => {
                 self.tell(Phase::Open, &error);
                 State::Pause(self.backoff.next(error.retry_after()), After::OpenWatch)
             }

@@ -596,6 +596,19 @@ async fn a_refused_watch_keeps_its_version() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_while_a_watch_is_opened_keeps_its_version_too() {
+    let broken = |kind| crate::Error::Transport { kind, message: "broken".into() };
+    let source = ScriptedSource::listing();
+    source.on_list(Ok((vec![], "5", None)));
+    source.on_watch(Err(broken(crate::TransportKind::Eof)));
+    source.on_watch(Err(broken(crate::TransportKind::Timeout)));
+    source.on_watch(Err(broken(crate::TransportKind::Tls)));
+    start(&source, &Notebook::new(), config());
+    source.asked_times(5).await;
+    assert_eq!(requests(&source), ["list 0", "watch 5", "watch 5", "watch 5", "list 5"], "certificates are no hiccup");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_refused_with_410_as_http_status_leads_to_a_relist() {
     let source = ScriptedSource::listing();
     source.on_list(Ok((vec![], "5", None)));
