@@ -12,7 +12,7 @@ pub(crate) fn torture(workspace: &Workspace, args: &[&str]) -> Outcome {
         _ => return Err("usage: cargo xtask torture --kills N".into()),
     };
     let name = format!("torture with {kills} kills");
-    let mut command =
-        workspace.cargo(&["test", "--package", "dogwatch-store", "--all-features", "--", "crash", "--nocapture"]);
+    let mut command = workspace.cargo(&["test", "--package", "dogwatch-store", "--all-features"]);
+    command.args(["--test", "crash", "--", "--nocapture"]);
     Step::new(&name).run(command.env(KILLS_ENV, kills.to_string()))
 }
