@@ -354,6 +354,11 @@ impl fmt::Display for Quantity {
             notation = Notation::Decimal;
         }
         let (mut number, mut exponent) = normal(self.mantissa, self.scale);
+        // Written out, the number would have more digits than there is room for: only an exponent can say it.
+        if exponent > 18 && 10_i128.checked_pow(exponent as u32 - 18).is_none_or(|by| number.checked_mul(by).is_none())
+        {
+            notation = Notation::Exponent;
+        }
         while exponent % 3 != 0 || (notation == Notation::Decimal && exponent > 18) {
             match number.checked_mul(10) {
                 Some(wider) => number = wider,
@@ -422,6 +427,14 @@ mod tests {
         ] {
             assert_eq!(quantity(text).to_string(), want, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_written_out_has_an_exponent() {
+        let nines = quantity(&"9".repeat(400)).to_string();
+        assert_eq!(nines, "10e399");
+        assert_eq!(quantity(&nines).to_string(), nines);
+        assert_eq!(quantity(&"9".repeat(30)).to_string(), "9".repeat(30));
     }
 
     #[test]

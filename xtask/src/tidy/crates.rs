@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 /// A crate, by its folder, and the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may start more of the loop than the code below test knows.
-const ORDER: [(&str, &[&str]); 14] = [
+const ORDER: [(&str, &[&str]); 15] = [
     ("machinery", &[]),
     ("schema", &["machinery"]),
     ("store", &["machinery"]),
@@ -27,6 +27,7 @@ const ORDER: [(&str, &[&str]); 14] = [
     ),
     // Black box: it knows the binary, not the crates.
     ("blackbox", &[]),
+    ("fuzzing", &["machinery", "schema", "server"]),
     ("xtask", &[]),
 ];
 

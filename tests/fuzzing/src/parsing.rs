@@ -1,0 +1,103 @@
+//! What stands in a URL or a header.
+
+use std::time::Duration;
+
+use http::Method;
+use machinery::accept::{self, Endpoint};
+use machinery::continue_token::ContinueToken;
+use machinery::media;
+use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
+use machinery::query::Query;
+use machinery::{fields, labels};
+use server::request_info::RequestInfo;
+use server::{deadline, routing};
+
+/// Headers and queries are text by the time anybody reads them.
+fn text(data: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(data)
+}
+
+pub fn label_selector(data: &[u8]) {
+    let text = text(data);
+    let Ok(selector) = labels::Selector::parse(&text) else { return };
+    selector.matches(|key| (key.len() % 2 == 0).then_some("5"));
+    selector.equalities().for_each(drop);
+    // What it is shown as is a selector again, and the same one.
+    let shown = selector.to_string();
+    let again = labels::Selector::parse(&shown).unwrap_or_else(|e| panic!("{text:?} is shown as {shown:?}: {e}"));
+    assert_eq!(again.to_string(), shown, "{text:?}");
+}
+
+pub fn field_selector(data: &[u8]) {
+    let text = text(data);
+    let Ok(selector) = fields::Selector::parse(&text) else { return };
+    selector.matches(|field| (field.len() % 2 == 0).then_some("x"));
+    let shown = selector.to_string();
+    let again = fields::Selector::parse(&shown).unwrap_or_else(|e| panic!("{text:?} is shown as {shown:?}: {e}"));
+    assert_eq!(again.to_string(), shown, "{text:?}");
+}
+
+/// All options that can stand in a query, and what they lead to.
+pub fn query(data: &[u8]) {
+    let query = Query::parse(&text(data));
+    if let Ok(options) = ListOptions::from_query(&query) {
+        let _ = options.list_mode();
+        let _ = options.watch_start();
+        let _ = options.page_size();
+        let _ = options.wants_initial_bookmark();
+    }
+    if let Ok(options) = GetOptions::from_query(&query) {
+        let _ = options.mode();
+    }
+    let _ = CreateOptions::from_query(&query);
+    let _ = UpdateOptions::from_query(&query);
+    let _ = PatchOptions::from_query(&query, true);
+    let _ = PatchOptions::from_query(&query, false);
+    let _ = DeleteOptions::from_query(&query);
+    let max = Duration::from_secs(60);
+    if let Ok(time) = deadline::of_request(&query, max) {
+        assert!(time <= max, "no request has more time than the server gives");
+    }
+}
+
+pub fn continue_token(data: &[u8]) {
+    let text = text(data);
+    let Ok(token) = ContinueToken::decode(&text) else { return };
+    for token in [token.at_latest(), token] {
+        let again = ContinueToken::decode(&token.encode()).expect("a token of our own can be read");
+        assert_eq!(again.encode(), token.encode());
+    }
+}
+
+pub fn accept(data: &[u8]) {
+    let text = text(data);
+    for bits in 0..32_u8 {
+        let bit = |n: u8| bits >> n & 1 == 1;
+        let endpoint = Endpoint {
+            is_routed: bit(0),
+            is_collection: bit(1),
+            is_watch: bit(2),
+            has_protobuf: bit(3),
+            has_table: bit(4),
+        };
+        let _ = accept::negotiate(Some(&text), &endpoint);
+    }
+    let _ = accept::error_media(Some(&text));
+    let _ = accept::negotiate_discovery(Some(&text));
+    let _ = media::body_type(Some(&text));
+    let _ = media::patch_type(Some(&text), false);
+    let _ = media::patch_type(Some(&text), true);
+}
+
+/// A path and its query, for every method.
+pub fn path(data: &[u8]) {
+    let text = text(data);
+    let (path, query) = text.split_once('?').unwrap_or((&text, ""));
+    let query = Query::parse(query);
+    for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD] {
+        let Ok(info) = RequestInfo::new(&method, path, &query) else { continue };
+        let _ = info.what();
+        let _ = info.verb();
+        let _ = routing::route(&info, schema::kinds::builtin());
+    }
+}

@@ -1,0 +1,372 @@
+//! Requests as clients make them, to begin from; and inputs that go deep instead of wide.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use machinery::media::PatchType;
+use schema::decode::{self, FieldValidation, Media};
+use schema::facts::Types;
+use schema::{kinds, protobuf};
+
+use crate::bodies::{body_input, patch_input};
+
+/// Objects with many of the fields their kinds have. Each is valid: patches begin from them.
+pub const OBJECTS: [(&str, &str); 9] = [
+    (
+        "ConfigMap",
+        r#"{"metadata":{"name":"a","namespace":"d","labels":{"app":"web"},"annotations":{"e.io/k":"v"},"finalizers":["e.io/f"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},"data":{"k":"v"},"binaryData":{"b":"AAEC"}}"#,
+    ),
+    (
+        "Secret",
+        r#"{"metadata":{"name":"a","namespace":"d"},"type":"Opaque","stringData":{"k":"v"},"data":{"b":"AAEC"}}"#,
+    ),
+    ("Namespace", r#"{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"finalizers":["kubernetes"]}}"#),
+    (
+        "Pod",
+        r#"{"metadata":{"name":"p","namespace":"d"},"spec":{"nodeSelector":{"a":"b"},"tolerations":[{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":5}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}]}}},"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1Gi"}},{"name":"c","configMap":{"name":"x","items":[{"key":"k","path":"p"}]}}],"initContainers":[{"name":"i","image":"i"}],"containers":[{"name":"app","image":"app:1","command":["a"],"args":["b"],"env":[{"name":"A","value":"1"},{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],"ports":[{"containerPort":80,"protocol":"TCP"}],"resources":{"requests":{"cpu":"100m","memory":"64Mi"},"limits":{"cpu":"1","memory":"128Mi"}},"volumeMounts":[{"name":"v","mountPath":"/v"}],"livenessProbe":{"httpGet":{"path":"/","port":"http"},"periodSeconds":5},"securityContext":{"runAsUser":1,"capabilities":{"add":["X"]}}}]}}"#,
+    ),
+    (
+        "Service",
+        r#"{"metadata":{"name":"s","namespace":"d"},"spec":{"type":"ClusterIP","clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","selector":{"a":"b"},"ports":[{"name":"http","port":80,"targetPort":"http"},{"name":"dns","port":53,"protocol":"UDP","targetPort":53}]}}"#,
+    ),
+    (
+        "Deployment",
+        r#"{"metadata":{"name":"d","namespace":"d"},"spec":{"replicas":3,"selector":{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"Exists"}]},"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"25%","maxUnavailable":1}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"app","image":"app"},{"name":"log","image":"log","env":[{"name":"A","value":"1"}]}]}}}}"#,
+    ),
+    (
+        "Job",
+        r#"{"metadata":{"name":"j","namespace":"d"},"spec":{"suspend":true,"completions":3,"parallelism":2,"completionMode":"Indexed","template":{"spec":{"restartPolicy":"Never","containers":[{"name":"app","image":"app"}]}}}}"#,
+    ),
+    (
+        "Ingress",
+        r#"{"metadata":{"name":"i","namespace":"d"},"spec":{"ingressClassName":"c","tls":[{"hosts":["a.b"],"secretName":"s"}],"rules":[{"host":"a.b","http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"s","port":{"number":80}}}}]}}]}}"#,
+    ),
+    (
+        "CronJob",
+        r#"{"metadata":{"name":"c","namespace":"d"},"spec":{"schedule":"*/5 * * * *","timeZone":"Etc/UTC","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"OnFailure","containers":[{"name":"app","image":"app"}]}}}}}}"#,
+    ),
+];
+
+/// Objects that need not be valid.
+const MORE: [(&str, &str); 9] = [
+    (
+        "Event",
+        r#"{"metadata":{"name":"e","namespace":"d"},"involvedObject":{"kind":"Pod","name":"p","namespace":"d"},"reason":"R","type":"Normal","firstTimestamp":"2026-01-02T03:04:05Z","eventTime":"2026-01-02T03:04:05.000006Z"}"#,
+    ),
+    (
+        "Node",
+        r#"{"metadata":{"name":"n"},"spec":{"podCIDRs":["10.0.0.0/24"],"taints":[{"key":"k","effect":"NoSchedule"}]},"status":{"capacity":{"cpu":"4"}}}"#,
+    ),
+    (
+        "Lease",
+        r#"{"metadata":{"name":"l","namespace":"d"},"spec":{"holderIdentity":"h","leaseDurationSeconds":15,"renewTime":"2026-01-02T03:04:05.000006Z"}}"#,
+    ),
+    (
+        "NetworkPolicy",
+        r#"{"metadata":{"name":"n","namespace":"d"},"spec":{"podSelector":{},"ingress":[{"from":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}],"ports":[{"port":80,"endPort":90}]}],"policyTypes":["Ingress"]}}"#,
+    ),
+    (
+        "PersistentVolumeClaim",
+        r#"{"metadata":{"name":"p","namespace":"d"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"dataSource":{"apiGroup":"x.io","kind":"K","name":"n"}}}"#,
+    ),
+    (
+        "HorizontalPodAutoscaler",
+        r#"{"metadata":{"name":"h","namespace":"d"},"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"minReplicas":1,"maxReplicas":5,"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":80}}}]}}"#,
+    ),
+    (
+        "CustomResourceDefinition",
+        r#"{"metadata":{"name":"ts.x.io"},"spec":{"group":"x.io","scope":"Namespaced","names":{"plural":"ts","singular":"t","kind":"T"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"n":{"type":"integer","default":1,"minimum":0},"l":{"type":"array","items":{"type":"string"}}},"x-kubernetes-validations":[{"rule":"self.n > 0"}]}}}}}]}}"#,
+    ),
+    (
+        "Role",
+        r#"{"metadata":{"name":"r","namespace":"d"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"],"resourceNames":["a"]}]}"#,
+    ),
+    (
+        "StatefulSet",
+        r#"{"metadata":{"name":"s","namespace":"d"},"spec":{"serviceName":"s","selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}},"volumeClaimTemplates":[{"metadata":{"name":"v"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}"#,
+    ),
+];
+
+const YAML: [&str; 4] = [
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels: {app: web, \"tier\": 'db'}\ndata:\n  text: |\n    one\n    two\n  folded: >-\n    one\n    two\n  number: \"1\"\n",
+    "metadata: &m {name: a}\ndata: {a: &x y, b: *x}\n",
+    "---\nmetadata:\n  name: a\n  annotations:\n    ? k\n    : !!str 1\n# comment\ndata:\n- 1\n- ~\n...\n",
+    "{metadata: {name: a, name: b}, data: {k: 0x1F, l: 1e3, m: yes, n: 2001-01-01, o: .inf}}\n",
+];
+
+const PATCHES: [(&str, PatchType, &str); 20] = [
+    (
+        "ConfigMap",
+        PatchType::Json,
+        r#"[{"op":"add","path":"/data/x~1y","value":"v"},{"op":"remove","path":"/metadata/labels/app"}]"#,
+    ),
+    (
+        "ConfigMap",
+        PatchType::Json,
+        r#"[{"op":"test","path":"/data/k","value":"v"},{"op":"copy","from":"/data/k","path":"/data/l"},{"op":"move","from":"/data/l","path":"/data/m"}]"#,
+    ),
+    (
+        "Deployment",
+        PatchType::Json,
+        r#"[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"x"},{"op":"add","path":"/spec/template/spec/containers/-","value":{"name":"n","image":"i"}}]"#,
+    ),
+    (
+        "Pod",
+        PatchType::Json,
+        r#"[{"op":"add","path":"/metadata/finalizers","value":["x/y"]},{"op":"remove","path":"/spec/tolerations/0"}]"#,
+    ),
+    ("ConfigMap", PatchType::Merge, r#"{"data":{"k":null,"n":"m"},"metadata":{"resourceVersion":"1","labels":null}}"#),
+    (
+        "Deployment",
+        PatchType::Merge,
+        r#"{"spec":{"replicas":5,"template":{"spec":{"containers":[{"name":"x","image":"y"}]}}}}"#,
+    ),
+    (
+        "Pod",
+        PatchType::Merge,
+        r#"{"spec":{"activeDeadlineSeconds":5},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#,
+    ),
+    ("Service", PatchType::Merge, r#"{"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30000}]}}"#),
+    (
+        "Deployment",
+        PatchType::Strategic,
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"x","env":[{"name":"A","value":"2"}]},{"name":"log","$patch":"delete"}],"$setElementOrder/containers":[{"name":"new"},{"name":"app"}]}}}}"#,
+    ),
+    ("Deployment", PatchType::Strategic, r#"{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}"#),
+    (
+        "ConfigMap",
+        PatchType::Strategic,
+        r#"{"metadata":{"finalizers":["x/y"],"$deleteFromPrimitiveList/finalizers":["e.io/f"],"$setElementOrder/finalizers":["x/y"]}}"#,
+    ),
+    ("ConfigMap", PatchType::Strategic, r#"{"data":{"$patch":"replace","a":"b"}}"#),
+    (
+        "Service",
+        PatchType::Strategic,
+        r#"{"spec":{"ports":[{"port":80,"name":"web"},{"port":443,"protocol":"TCP","name":"tls"}],"$setElementOrder/ports":[{"port":443},{"port":80}]}}"#,
+    ),
+    (
+        "Pod",
+        PatchType::Strategic,
+        r#"{"spec":{"volumes":[{"name":"v","$retainKeys":["name","hostPath"],"hostPath":{"path":"/x"}}],"containers":[{"$patch":"replace"},{"name":"app","image":"z"}]}}"#,
+    ),
+    (
+        "ConfigMap",
+        PatchType::Apply,
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"w"}}"#,
+    ),
+    (
+        "Deployment",
+        PatchType::Apply,
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"app","image":"x","ports":[{"containerPort":80}]}]}}}}"#,
+    ),
+    (
+        "Service",
+        PatchType::Apply,
+        r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","finalizers":["a/b"]},"spec":{"ports":[{"port":80,"protocol":"TCP"}]}}"#,
+    ),
+    (
+        "Pod",
+        PatchType::Apply,
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"tolerations":[{"key":"x"}],"containers":[{"name":"app","image":"i","resources":{"limits":{"cpu":"2"}}}]}}"#,
+    ),
+    (
+        "Job",
+        PatchType::Merge,
+        r#"{"spec":{"suspend":false,"parallelism":5},"status":{"succeeded":1,"completedIndexes":"0-2","conditions":[{"type":"Complete","status":"True"}]}}"#,
+    ),
+    (
+        "ConfigMap",
+        PatchType::Merge,
+        r#"{"metadata":{"managedFields":[{"manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k":{}},"f:metadata":{"f:finalizers":{"v:\"x\"":{}}}}}]}}"#,
+    ),
+];
+
+const LABEL_SELECTORS: [&str; 12] = [
+    "",
+    "a=b",
+    "a==b,c!=d",
+    "a in (b,c),d notin (e)",
+    "a,!b",
+    "x.io/a=b",
+    "a>5,b<-3",
+    "in in (in,notin)",
+    "a in ()",
+    "a in (,x,)",
+    " a  =  b ,\tc ",
+    "a=,b",
+];
+
+const FIELD_SELECTORS: [&str; 10] = [
+    "",
+    "metadata.name=a",
+    "metadata.name==a,metadata.namespace!=b",
+    "spec.nodeName=",
+    "a=x\\,y",
+    "a=x\\=y\\\\",
+    ",,a=b,,",
+    "status.phase!=Running,spec.nodeName=n",
+    "a=b=c",
+    "a\\",
+];
+
+const QUERIES: [&str; 14] = [
+    "watch=1&resourceVersion=0&timeoutSeconds=300&allowWatchBookmarks=true",
+    "allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=407&watch=true",
+    "limit=500&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiJkL2FcdTAwMDAifQ",
+    "labelSelector=app%3Dweb%2Ctier%20in%20%28a%2Cb%29&fieldSelector=spec.nodeName%3Dn1",
+    "resourceVersion=18446744073709551615&resourceVersionMatch=Exact&limit=-1",
+    "fieldManager=kubectl-client-side-apply&fieldValidation=Strict&dryRun=All",
+    "fieldManager=a&force=true",
+    "gracePeriodSeconds=0&propagationPolicy=Background&uid=u&resourceVersion=5",
+    "orphanDependents=false&dryRun=All&dryRun=All",
+    "timeout=1h15m30.5s&pretty=true",
+    "timeout=-1us",
+    "watch",
+    "a=%zz&b=%",
+    "=&&=&a",
+];
+
+const TOKENS: [&str; 7] = [
+    r#"{"v":"meta.k8s.io/v1","rv":5,"start":"d/a\u0000"}"#,
+    r#"{"v":"meta.k8s.io/v1","rv":-1,"start":"a\u0000"}"#,
+    r#"{"v":"meta.k8s.io/v1","rv":9223372036854775807,"start":"../a"}"#,
+    r#"{"v":"v2","rv":0,"start":""}"#,
+    r#"{"v":"meta.k8s.io/v1","rv":1.5,"start":7}"#,
+    "null",
+    "[]",
+];
+
+const ACCEPTS: [&str; 10] = [
+    "*/*",
+    "application/json",
+    "application/json, */*",
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+    "application/vnd.kubernetes.protobuf;stream=watch,application/json;q=0.5",
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    "application/yaml;q=0.9,text/*;q=1.000;level=\"1\"",
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    "application/merge-patch+json; charset=utf-8",
+    "application/apply-patch+yaml",
+];
+
+const PATHS: [&str; 12] = [
+    "/api/v1/namespaces/default/pods/a?watch=1",
+    "/api/v1/pods?watch=true&fieldSelector=metadata.name%3Da",
+    "/apis/apps/v1/namespaces/d/deployments/a/scale",
+    "/api/v1/watch/namespaces/d/pods/a",
+    "/api/v1/namespaces/d/finalize",
+    "/apis",
+    "/apis/apps",
+    "/api/v1/namespaces/d/pods/a/log",
+    "/api/v1/nodes/n/proxy/a//b",
+    "/openapi/v3/apis/apps/v1",
+    "/readyz/ping",
+    "/api/v1/namespaces/%2e%2e/pods/%00",
+];
+
+const DELETES: [&str; 6] = [
+    r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"propagationPolicy":"Foreground"}"#,
+    r#"{"preconditions":{"uid":"u","resourceVersion":"5"},"dryRun":["All"]}"#,
+    r#"{"apiVersion":"meta.k8s.io/v1","kind":"DeleteOptions","orphanDependents":true}"#,
+    r#"{"gracePeriodSeconds":-9223372036854775808,"ignoreStoreReadErrorWithClusterBreakingPotential":true}"#,
+    "kind: DeleteOptions\napiVersion: v1\npropagationPolicy: Orphan\n",
+    "null",
+];
+
+fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// The seeds of a target.
+///
+/// # Panics
+/// If there is no such target.
+#[must_use]
+pub fn of(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "label_selector" => texts(&LABEL_SELECTORS),
+        "field_selector" => texts(&FIELD_SELECTORS),
+        "query" => texts(&QUERIES),
+        "continue_token" => TOKENS.iter().map(|token| URL_SAFE_NO_PAD.encode(token).into_bytes()).collect(),
+        "accept" => texts(&ACCEPTS),
+        "path" => texts(&PATHS),
+        "body" => bodies(),
+        "patch" => PATCHES.iter().map(|(kind, form, body)| patch_input(kind, *form, body.as_bytes())).collect(),
+        "delete_options" => texts(&DELETES),
+        other => panic!("no target is called {other}"),
+    }
+}
+
+fn bodies() -> Vec<Vec<u8>> {
+    let mut bodies = Vec::new();
+    for (kind, text) in OBJECTS.iter().chain(&MORE) {
+        bodies.push(body_input(kind, Media::Json, text.as_bytes()));
+        bodies.push(body_input(kind, Media::Protobuf, &sealed(kind, text)));
+    }
+    bodies.extend(YAML.iter().map(|text| body_input("ConfigMap", Media::Yaml, text.as_bytes())));
+    bodies
+}
+
+/// A seed as protobuf.
+fn sealed(kind: &str, text: &str) -> Vec<u8> {
+    let kind = kinds::builtin().iter().find(|known| known.gvk.kind == kind).expect("a built-in kind");
+    let ty = Types::get().kind(&kind.gvk).expect("a built-in kind has a type");
+    let decoded = decode::decode(&ty, &kind.gvk, text.as_bytes(), Media::Json, FieldValidation::Strict);
+    let object = decoded.unwrap_or_else(|error| panic!("the seed {}: {error:?}", kind.gvk.kind)).value;
+    let message = protobuf::write(&ty, &object).expect("a seed can be written");
+    protobuf::envelope::seal(&kind.gvk.group_version().to_string(), &kind.gvk.kind, &message)
+}
+
+/// Inputs that go deep or grow: a parser that recurses without a limit does not survive them.
+#[must_use]
+pub fn deep(target: &str) -> Vec<Vec<u8>> {
+    const DEPTH: usize = 100_000;
+    let nested = |open: &str, close: &str| format!("{}{}", open.repeat(DEPTH), close.repeat(DEPTH));
+    match target {
+        "label_selector" => texts(&[&nested("(", ")"), &"a,".repeat(DEPTH), &"!".repeat(DEPTH), &"a".repeat(DEPTH)]),
+        "field_selector" => texts(&[&"\\".repeat(DEPTH), &"a=b,".repeat(1000)]),
+        "query" => texts(&[&"a&".repeat(DEPTH), &format!("timeout={}s", "9".repeat(DEPTH))]),
+        "continue_token" => vec![URL_SAFE_NO_PAD.encode(nested("[", "]")).into_bytes()],
+        "accept" => texts(&[&"a/b;".repeat(1000), &"*/*,".repeat(1000)]),
+        "path" => texts(&[&"/".repeat(DEPTH), &"/a".repeat(DEPTH)]),
+        "body" => {
+            let nodes = nested(r#"{"metadata":"#, "}");
+            let aliases: String = (1..40).map(|n| format!("a{n}: &a{n} [*a{}, *a{}]\n", n - 1, n - 1)).collect();
+            let schema = r#"{"properties":{"a":"#.repeat(2000);
+            let schema = format!(r#"{{"spec":{{"versions":[{{"schema":{{"openAPIV3Schema":{schema}"#);
+            // Length-delimited fields inside each other, as far as lengths of two bytes reach.
+            let mut message = Vec::new();
+            while message.len() < 16_000 {
+                let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
+                let head = [0x0a, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8];
+                message.splice(0..0, head);
+            }
+            let sealed = protobuf::envelope::seal("v1", "ConfigMap", &message);
+            vec![
+                body_input("ConfigMap", Media::Json, nested("[", "]").as_bytes()),
+                body_input("ConfigMap", Media::Json, nodes.as_bytes()),
+                body_input("CustomResourceDefinition", Media::Json, schema.as_bytes()),
+                body_input("ConfigMap", Media::Yaml, nested("[", "]").as_bytes()),
+                body_input("ConfigMap", Media::Yaml, "- ".repeat(DEPTH).as_bytes()),
+                body_input("ConfigMap", Media::Yaml, "{a: ".repeat(DEPTH).as_bytes()),
+                body_input("ConfigMap", Media::Yaml, format!("a0: &a0 x\n{aliases}").as_bytes()),
+                body_input("ConfigMap", Media::Protobuf, &sealed),
+            ]
+        }
+        "patch" => {
+            let all = [PatchType::Json, PatchType::Merge, PatchType::Strategic, PatchType::Apply];
+            let deep = [nested("[", "]"), r#"{"data":"#.repeat(DEPTH)];
+            let inputs = all.into_iter().flat_map(|form| deep.iter().map(move |text| (form, text)));
+            let mut inputs: Vec<_> =
+                inputs.map(|(form, text)| patch_input("ConfigMap", form, text.as_bytes())).collect();
+            // Each copy doubles what the next one copies.
+            let grow = format!(
+                r#"[{{"op":"add","path":"/data/x","value":"{}"}}{}]"#,
+                "x".repeat(1000),
+                r#",{"op":"copy","from":"/data","path":"/data/y"}"#.repeat(64)
+            );
+            inputs.push(patch_input("ConfigMap", PatchType::Json, grow.as_bytes()));
+            inputs
+        }
+        _ => texts(&[&nested("[", "]"), &nested("{\"a\":", "}")]),
+    }
+}
