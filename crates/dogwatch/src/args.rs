@@ -27,6 +27,9 @@ pub enum Command {
     Delete(Delete),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(Bench),
     /// Write a consistent copy of a store to a new file, while the server runs or not.
     Backup(Backup),
     /// Make a data directory from a backup.
@@ -238,6 +241,22 @@ pub struct Proxy {
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// The embedded store against a bare SQLite writer with the same batching, in the same run.
+    Store(BenchStore),
+}
+
+#[derive(Debug, Args)]
+pub struct BenchStore {
+    /// Where the files go; they are removed afterwards [default: the system's folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,8 +4,10 @@
 //! - `get`, `watch`, `apply`, `delete`: one file a command
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `documents`: objects in files
+//! - `bench`: measurements
 
 mod apply;
+mod bench;
 mod delete;
 mod documents;
 mod get;
@@ -14,6 +16,7 @@ mod remote;
 mod watch;
 
 pub use apply::apply;
+pub use bench::bench_store;
 pub use delete::delete;
 pub use get::get;
 pub use proxy::proxy;
