@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use registry::{Registry, Settings};
 use server::authentication::Authenticator;
+use server::authentication::accounts::AccountTokens;
 use server::authentication::tokens::Tokens;
 use server::authorization::AuthenticatedOnly;
 use server::limits::Limits;
@@ -19,12 +20,14 @@ use crate::failure::Failure;
 const READY_POLL: Duration = Duration::from_millis(1);
 
 /// Who may come in.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Access {
     /// Bearer tokens and whom they stand for.
     pub token_file: Option<PathBuf>,
     /// Whether a request without credentials is `system:anonymous` instead of refused.
     pub anonymous: bool,
+    /// What signs the tokens of service accounts, as PEM; none makes one that lives as long as the server.
+    pub accounts_key_pem: Option<String>,
 }
 
 /// A running API server without its listeners.
@@ -49,9 +52,11 @@ impl Cluster {
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
         let mut metrics = prometheus_client::registry::Registry::default();
         metrics.register_collector(Box::new(registry::metrics::CacheMetrics::new(Arc::clone(registry.cache()))));
+        let key = access.accounts_key_pem.clone().map_or_else(server::certs::make_key, Ok).map_err(Failure::new)?;
+        let accounts = AccountTokens::new(Arc::clone(&registry), &key).map_err(Failure::new)?;
         let config = Config {
             limits,
-            authenticator: Authenticator { tokens, anonymous: access.anonymous },
+            authenticator: Authenticator { tokens, accounts: Some(accounts), anonymous: access.anonymous },
             authorizer: Arc::new(AuthenticatedOnly),
             metrics,
         };

@@ -46,7 +46,7 @@ impl Server {
     /// # Panics
     /// If the store cannot be read.
     pub async fn start_on(store: Arc<dyn Store>) -> Self {
-        let access = Access { token_file: None, anonymous: true };
+        let access = Access { anonymous: true, ..Access::default() };
         match Cluster::start(store, &access, Limits::default()).await {
             Ok(mut cluster) => {
                 cluster.keep_quotas();

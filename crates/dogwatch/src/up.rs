@@ -30,16 +30,20 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let store = engine::open(&args.data_dir, args.memory, &args.etcd, args.durability).await?;
     println!("data        {}", describe_data(&args));
 
-    let access = Access { token_file: args.token_file.clone(), anonymous: !args.no_anonymous };
+    let pki_dir = args.data_dir.join("pki");
+    let now = jiff::Timestamp::now();
+    let pki = if args.memory { Pki::in_memory(&args.tls_san, now) } else { Pki::open(&pki_dir, &args.tls_san, now) };
+    let pki = pki.map_err(Failure::new)?;
+    let access = Access {
+        token_file: args.token_file.clone(),
+        anonymous: !args.no_anonymous,
+        accounts_key_pem: Some(pki.accounts_key_pem.clone()),
+    };
     let mut cluster = Cluster::start(store, &access, limits(&args.limits)).await?;
     if !args.no_controllers {
         cluster.keep_quotas();
     }
 
-    let pki_dir = args.data_dir.join("pki");
-    let now = jiff::Timestamp::now();
-    let pki = if args.memory { Pki::in_memory(&args.tls_san, now) } else { Pki::open(&pki_dir, &args.tls_san, now) };
-    let pki = pki.map_err(Failure::new)?;
     let tls = Tls::new(&pki).map_err(Failure::new)?;
     let url = format!("https://{}", reachable(address));
     let kubeconfig_path = args.kubeconfig.clone().unwrap_or_else(|| args.data_dir.join("kubeconfig"));

@@ -52,5 +52,6 @@ pub use schema::warnings::deprecation;
 pub use schema::{discovery, kind, kinds};
 pub use segments::Segments;
 pub use subresources::node::QUESTIONS;
+pub use subresources::token::TokenGrant;
 pub use view::{ListView, Outcome, View};
 pub use watch_view::{Frames, WatchView};

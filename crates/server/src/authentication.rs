@@ -2,11 +2,13 @@
 //!
 //! - [`certificate`]: the subject of a client certificate
 //! - [`tokens`]: the static token file
+//! - [`accounts`]: tokens of service accounts
 //! - [`impersonation`]: one user speaking as another
 //!
 //! A credential that is there but wrong is 401, also when nobody may ask; an `Authorization` header that is no bearer
 //! token is not a credential of ours and is ignored.
 
+pub mod accounts;
 pub mod certificate;
 pub mod impersonation;
 pub mod tokens;
@@ -16,8 +18,10 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, header};
+use jiff::Timestamp;
 use machinery::status::Status;
 
+use crate::authentication::accounts::AccountTokens;
 use crate::authentication::tokens::Tokens;
 use crate::identity::User;
 use crate::peer::{ClientCertificate, Peer};
@@ -29,6 +33,7 @@ pub const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 #[derive(Debug, Default)]
 pub struct Authenticator {
     pub tokens: Tokens,
+    pub accounts: Option<AccountTokens>,
     /// Whether a request without credentials is nobody's (and then judged) or refused at once.
     pub anonymous: bool,
 }
@@ -42,20 +47,39 @@ impl Authenticator {
             None => {}
         }
         if let Some(token) = bearer(headers) {
-            match self.tokens.user(token) {
-                Some(user) => return Ok(user),
-                None => wrong = true,
+            match self.token(token, None) {
+                Ok((user, _)) => return Ok(user),
+                Err(_) => wrong = true,
             }
         }
         match websocket_token(headers) {
-            Some(Ok(token)) => match self.tokens.user(&token) {
-                Some(user) => return Ok(user),
-                None => wrong = true,
+            Some(Ok(token)) => match self.token(&token, None) {
+                Ok((user, _)) => return Ok(user),
+                Err(_) => wrong = true,
             },
             Some(Err(())) => wrong = true,
             None => {}
         }
         if wrong || !self.anonymous { Err(Status::unauthorized()) } else { Ok(self.tokens.nobody()) }
+    }
+
+    /// Whom a bearer token stands for, and for which of the audiences (ours, if none are given) it is good. An error says
+    /// why it is not.
+    pub fn token(&self, token: &str, audiences: Option<&[String]>) -> Result<(Arc<User>, Vec<String>), String> {
+        let ours = self.accounts.as_ref().map(AccountTokens::audiences).unwrap_or_default();
+        let asked = audiences.unwrap_or(ours);
+        if let Some(user) = self.tokens.user(token) {
+            // A token of the file is for this server and nobody else.
+            let common: Vec<String> = asked.iter().filter(|one| ours.contains(one)).cloned().collect();
+            if !asked.is_empty() && common.is_empty() {
+                return Err("invalid bearer token".to_owned());
+            }
+            return Ok((user, common));
+        }
+        match self.accounts.as_ref().and_then(|accounts| accounts.user(token, asked, Timestamp::now())) {
+            Some(judged) => judged.map_err(|why| format!("[invalid bearer token, {why}]")),
+            None => Err("invalid bearer token".to_owned()),
+        }
     }
 }
 
@@ -111,7 +135,7 @@ mod tests {
 
     fn authenticator() -> Authenticator {
         let tokens = Tokens::parse("sesame,alice,7,\"devs,ops\"\n", std::path::Path::new("tokens")).unwrap();
-        Authenticator { tokens, anonymous: true }
+        Authenticator { tokens, accounts: None, anonymous: true }
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

@@ -1,4 +1,5 @@
-//! The server's own certificate authority, its serving certificate, and the administrator's client certificate.
+//! The server's own certificate authority, its serving certificate, the administrator's client certificate, and the key
+//! of service accounts' tokens.
 //!
 //! Made once and kept below the directory the caller gives (0600, directory 0700):
 //!
@@ -7,6 +8,7 @@
 //! | `ca.crt`, `ca.key` | ECDSA P-256, ten years | never: clients hold it |
 //! | `server.crt`, `server.key` | for the names and addresses the server is reached by | when a name is missing in it, it comes from another CA, or less than 30 days are left |
 //! | `admin.crt`, `admin.key` | CN `kubernetes-admin`, O `system:masters` | as above |
+//! | `accounts.key` | ECDSA P-256, signs the tokens of service accounts | never: tokens in use would end |
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -36,11 +38,19 @@ pub const ADMIN_USER: &str = "kubernetes-admin";
 pub const ADMIN_GROUP: &str = "system:masters";
 
 /// Everything TLS needs, in memory.
-#[derive(Debug)]
 pub struct Pki {
     pub ca_pem: String,
     pub serving: Leaf,
     pub admin: Leaf,
+    /// What signs the tokens of service accounts, as PEM.
+    pub accounts_key_pem: String,
+}
+
+impl std::fmt::Debug for Pki {
+    /// Keys stay out of logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pki").field("serving", &self.serving).field("admin", &self.admin).finish_non_exhaustive()
+    }
 }
 
 /// A certificate and its key, as PEM.
@@ -99,7 +109,16 @@ impl Pki {
             Some(leaf) if usable(&leaf, &ca, now) => leaf,
             _ => write_leaf(dir, "admin", make_client(&issuer, ADMIN_USER, &[ADMIN_GROUP], now)?)?,
         };
-        Ok(Pki { ca_pem: ca.cert_pem, serving, admin })
+        let path = dir.join("accounts.key");
+        let accounts_key_pem = match read(&path)? {
+            Some(key) => key,
+            None => {
+                let key = make_key()?;
+                write_private(&path, key.as_bytes())?;
+                key
+            }
+        };
+        Ok(Pki { ca_pem: ca.cert_pem, serving, admin, accounts_key_pem })
     }
 
     /// The same with nothing on disk, for tests.
@@ -110,6 +129,7 @@ impl Pki {
             serving: make_serving(&issuer, &wanted_names(extra_names), now)?,
             admin: make_client(&issuer, ADMIN_USER, &[ADMIN_GROUP], now)?,
             ca_pem: ca.cert_pem,
+            accounts_key_pem: make_key()?,
         })
     }
 }
@@ -253,16 +273,17 @@ fn covers(leaf: &Leaf, names: &BTreeSet<String>) -> bool {
     names.iter().all(|name| held.contains(&canonical(name)))
 }
 
+fn read(path: &Path) -> Result<Option<String>, CertError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(CertError::file(path, e)),
+    }
+}
+
 fn read_leaf(dir: &Path, name: &str) -> Result<Option<Leaf>, CertError> {
-    let read = |suffix: &str| {
-        let path = dir.join(format!("{name}.{suffix}"));
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(CertError::file(&path, e)),
-        }
-    };
-    Ok(match (read("crt")?, read("key")?) {
+    let part = |suffix: &str| read(&dir.join(format!("{name}.{suffix}")));
+    Ok(match (part("crt")?, part("key")?) {
         (Some(cert_pem), Some(key_pem)) => Some(Leaf { cert_pem, key_pem }),
         // Half a pair is what a crash between the two renames leaves: as good as none.
         _ => None,
@@ -273,6 +294,11 @@ fn write_leaf(dir: &Path, name: &str, leaf: Leaf) -> Result<Leaf, CertError> {
     write_private(&dir.join(format!("{name}.key")), leaf.key_pem.as_bytes())?;
     write_private(&dir.join(format!("{name}.crt")), leaf.cert_pem.as_bytes())?;
     Ok(leaf)
+}
+
+/// A key to sign tokens with, as PEM.
+pub fn make_key() -> Result<String, CertError> {
+    Ok(KeyPair::generate()?.serialize_pem())
 }
 
 /// Writes a file that only its owner may read; a reader sees the old content or the new, never half of it.

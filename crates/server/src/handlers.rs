@@ -3,6 +3,7 @@
 //! - [`get`], [`list`], [`watch`]: reading; [`create`], [`update`], [`patch`], [`delete`], [`delete_collection`]: writing
 //! - [`node`]: what only the node of a pod could answer
 //! - [`review`]: kinds that are answered from who asks, and never stored
+//! - [`token`]: a token for a service account
 //! - [`plain`]: health, version, metrics, discovery, OpenAPI
 
 mod create;
@@ -14,6 +15,7 @@ mod node;
 mod patch;
 mod plain;
 mod review;
+mod token;
 mod update;
 mod watch;
 

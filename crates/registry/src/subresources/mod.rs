@@ -3,6 +3,7 @@
 //! - `scale`: the replica count of a workload as a kind of its own
 //! - `binding`: a pod gets its node
 //! - `eviction`: a pod goes, if its disruption budget allows
+//! - `token`: what a service account's tokens say
 //! - `node`: what only a node could answer (logs, exec, …)
 //!
 //! `status`, `finalize`, `ephemeralcontainers`, `resize` and `approval` speak the object's own kind: they go the way of an
@@ -12,6 +13,7 @@ mod binding;
 mod eviction;
 pub(crate) mod node;
 mod scale;
+pub(crate) mod token;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use machinery::Status;
 use machinery::options::CreateOptions;
 
 use crate::body::RequestBody;
-use crate::handlers::{Call, review};
+use crate::handlers::{Call, review, token};
 use crate::reply::Reply;
 use crate::routing::ResourceRoute;
 
@@ -15,6 +15,9 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Request
     let context = call.context();
     let write = async {
         if let Some(outcome) = review::answer(call, &route.target, &body, &options, &context).await? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = token::answer(call, &route.target, &body, &options, &context).await? {
             return Ok(outcome);
         }
         call.server.registry.create(&route.target, body, &options, &context).await

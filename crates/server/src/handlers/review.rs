@@ -65,9 +65,17 @@ fn token(call: &Call<'_>, object: &Value) -> Result<Value, Status> {
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
-    Ok(match call.server.authenticator.tokens.user(token) {
-        Some(user) => json!({"authenticated": true, "user": user.to_value()}),
-        None => json!({"user": {}, "error": "invalid bearer token"}),
+    let audiences = texts(&object["spec"]["audiences"]);
+    let audiences = Some(audiences.as_slice()).filter(|audiences| !audiences.is_empty());
+    Ok(match call.server.authenticator.token(token, audiences) {
+        Ok((user, common)) => {
+            let mut status = json!({"authenticated": true, "user": user.to_value()});
+            if !common.is_empty() {
+                status["audiences"] = json!(common);
+            }
+            status
+        }
+        Err(why) => json!({"user": {}, "error": why}),
     })
 }
 
