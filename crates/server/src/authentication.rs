@@ -21,7 +21,7 @@ use http::{HeaderMap, header};
 use jiff::Timestamp;
 use machinery::status::Status;
 
-use crate::authentication::accounts::AccountTokens;
+use crate::authentication::accounts::{AccountTokens, Judgement};
 use crate::authentication::tokens::Tokens;
 use crate::identity::User;
 use crate::peer::{ClientCertificate, Peer};
@@ -65,7 +65,7 @@ impl Authenticator {
 
     /// Whom a bearer token stands for, and for which of the audiences (ours, if none are given) it is good. An error says
     /// why it is not.
-    pub fn token(&self, token: &str, audiences: Option<&[String]>) -> Result<(Arc<User>, Vec<String>), String> {
+    pub fn token(&self, token: &str, audiences: Option<&[String]>) -> Judgement {
         let ours = self.accounts.as_ref().map(AccountTokens::audiences).unwrap_or_default();
         let asked = audiences.unwrap_or(ours);
         if let Some(user) = self.tokens.user(token) {

@@ -26,6 +26,9 @@ const LEEWAY_SECONDS: i64 = 60;
 /// Signatures that are remembered; when there are more, all are checked again.
 const REMEMBERED_MAX: usize = 4096;
 
+/// Whom a token stands for and for which audiences, or why it is not good.
+pub type Judgement = Result<(Arc<User>, Vec<String>), String>;
+
 /// Signs tokens and knows its own.
 pub struct AccountTokens {
     registry: Arc<Registry>,
@@ -74,12 +77,7 @@ impl AccountTokens {
 
     /// Whom a token stands for, and which of the audiences it is for. None is a token that is not ours; an error says why
     /// one of ours is not good.
-    pub fn user(
-        &self,
-        token: &str,
-        audiences: &[String],
-        now: Timestamp,
-    ) -> Option<Result<(Arc<User>, Vec<String>), String>> {
+    pub fn user(&self, token: &str, audiences: &[String], now: Timestamp) -> Option<Judgement> {
         let claims = self.signed(token)?;
         Some(self.believe(&claims, audiences, now))
     }
@@ -106,12 +104,7 @@ impl AccountTokens {
         Some(claims)
     }
 
-    fn believe(
-        &self,
-        claims: &Value,
-        audiences: &[String],
-        now: Timestamp,
-    ) -> Result<(Arc<User>, Vec<String>), String> {
+    fn believe(&self, claims: &Value, audiences: &[String], now: Timestamp) -> Judgement {
         let for_whom: Vec<&str> = match &claims["aud"] {
             Value::String(one) => vec![one],
             several => several.as_array().into_iter().flatten().filter_map(Value::as_str).collect(),
@@ -206,6 +199,7 @@ mod tests {
             let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
             let target = self.target(plural, None, None);
             self.registry.create(&target, body, &CreateOptions::default(), &Context::default()).await.unwrap();
+            self.registry.ready().await;
         }
 
         async fn delete(&self, plural: &str, name: &str) {

@@ -10,6 +10,7 @@ mod limits;
 mod protobuf;
 mod refusals;
 mod reviews;
+mod tokens;
 mod watches;
 mod websockets;
 mod world;

@@ -56,7 +56,11 @@ async fn is_a_token_good() {
     let (_, good) = ask(json!({"token": "sesame"})).await;
     assert_eq!(
         good["status"],
-        json!({"authenticated": true, "user": {"username": "alice", "groups": ["system:authenticated"]}})
+        json!({
+            "authenticated": true,
+            "user": {"username": "alice", "groups": ["system:authenticated"]},
+            "audiences": ["https://kubernetes.default.svc.cluster.local"],
+        })
     );
     let (_, bad) = ask(json!({"token": "nope"})).await;
     assert_eq!(bad["status"], json!({"user": {}, "error": "invalid bearer token"}));

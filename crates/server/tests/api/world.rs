@@ -15,6 +15,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use server::authentication::Authenticator;
+use server::authentication::accounts::AccountTokens;
 use server::authorization::{AuthenticatedOnly, Authorizer};
 use server::certs::Pki;
 use server::identity::User;
@@ -80,6 +81,8 @@ impl World {
         let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
         let registry = registry::Registry::start(store, registry::Settings::default()).await.unwrap();
         let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
+        let key = server::certs::make_key().unwrap();
+        authenticator.accounts = Some(AccountTokens::new(Arc::clone(&registry), &key).unwrap());
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
         let config =
             Config { limits, authenticator, authorizer, metrics: prometheus_client::registry::Registry::default() };
