@@ -108,6 +108,11 @@ impl Server {
         command
     }
 
+    /// Everything it has said on stderr.
+    pub fn complaints(&mut self) -> &[String] {
+        self.process.complaints()
+    }
+
     /// SIGTERM; the exit status of a clean stop is asserted.
     pub fn stop(self) {
         let (status, _) = self.process.terminate();

@@ -7,8 +7,10 @@
 //! - `list_watch_15/`: the checklist of list and watch
 //! - `list_watch_t/`: the ideas beside its sections
 //! - `verbs_14/`, `verbs_t.rs`: the same for the verbs
+//! - `hostile.rs`: requests that no client makes
 //! - `restarted.rs`: the rows that need a server of their own, to be stopped, killed or started otherwise
 
+mod hostile;
 mod list_watch_15;
 mod list_watch_t;
 mod restarted;
