@@ -18,7 +18,7 @@ const UPDATE_ENTRIES_MAX: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
 /// An object, and its type, in another version of the API.
-pub type Convert = dyn Fn(&Value, &str) -> Option<(Type, Value)>;
+pub type Convert = dyn Fn(&Value, &str) -> Option<(Type, Value)> + Sync;
 
 /// What is written to: an object of a kind.
 pub struct Subject<'a> {
