@@ -24,7 +24,11 @@ impl Server {
     }
 
     pub fn start_with(flags: &[&str]) -> Self {
-        let folder = TempDir::new().expect("the temporary folder can be written");
+        Self::start_in(TempDir::new().expect("the temporary folder can be written"), flags)
+    }
+
+    /// On the data that is in a folder, below `data`.
+    pub fn start_in(folder: TempDir, flags: &[&str]) -> Self {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let (process, url, kubeconfig) = up(folder.path(), "127.0.0.1:0", &flags);
         Self { process, url, kubeconfig, folder, flags }

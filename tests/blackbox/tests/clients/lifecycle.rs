@@ -51,6 +51,25 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
+fn a_backup_of_a_running_server_becomes_another_server() {
+    let server = Server::start();
+    let writer = Writer::new(&server);
+    writer.create("kept");
+    run(server.dogwatch_command("backup copy.db --data-dir data"), "").ok();
+    writer.create("later");
+    let again = run(server.dogwatch_command("backup copy.db --data-dir data"), "").refused();
+    assert!(again.contains("exists already"), "{again}");
+
+    let folder = tempfile::tempdir().expect("the temporary folder can be written");
+    let mut restore = Command::new(tools::dogwatch());
+    restore.arg("restore").arg(server.folder().join("copy.db")).arg("--data-dir").arg(folder.path().join("data"));
+    run(restore, "").ok();
+    let other = Server::start_in(folder, &[]);
+    assert_eq!(Writer::new(&other).names(), ["kept"]);
+    assert_eq!(writer.names(), ["kept", "later"]);
+}
+
+#[test]
 fn the_small_client_gets_applies_watches_and_deletes() {
     let server = Server::start();
     let manifest = server.folder().join("pod.yaml");
