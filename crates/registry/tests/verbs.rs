@@ -215,3 +215,22 @@ async fn services_get_addresses_of_their_own() {
     world.delete("services/default/a").await.unwrap();
     world.create("services/default", service("b", Some(ip))).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_scaler_owns_replicas_that_somebody_owned() {
+    let world = World::new().await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}, "spec": spec});
+    world.create("apps:replicasets/default", set).await.unwrap();
+    let scale = world.merge("apps:replicasets/default/r/scale", json!({"spec": {"replicas": 3}})).await.unwrap();
+    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(3)));
+    assert!(scale["metadata"].get("managedFields").is_none());
+    let after = world.get("apps:replicasets/default/r").await.unwrap();
+    let managers = after["metadata"]["managedFields"].as_array().unwrap();
+    let scaler = managers.iter().find(|manager| manager["subresource"] == "scale").unwrap();
+    assert_eq!(scaler["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
+    let maker = managers.iter().find(|manager| manager.get("subresource").is_none()).unwrap();
+    assert!(maker["fieldsV1"]["f:spec"].get("f:replicas").is_none(), "it was taken over");
+    assert_eq!(after["metadata"]["generation"], 2);
+}

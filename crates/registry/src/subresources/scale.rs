@@ -3,6 +3,7 @@
 use cache::Item;
 use machinery::options::{PatchOptions, UpdateOptions};
 use machinery::{FieldError, GroupResource, GroupVersionKind, Status, labels};
+use schema::managed::{self, Subject, Writer, track_update};
 use serde_json::{Value, json};
 
 use crate::body;
@@ -47,14 +48,17 @@ fn of(target: &Target, workload: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// What is written through a Scale is recorded without a time, and so comes first.
-fn forget_times(workload: &mut Value) {
-    let Some(entries) = workload.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) else { return };
-    for entry in entries.iter_mut().filter(|entry| entry["subresource"] == "scale").filter_map(Value::as_object_mut) {
-        entry.shift_remove("time");
+/// Where the replicas stand in every workload that has a Scale.
+const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+/// The Scale with its managers: those of the workload that own its replicas.
+fn with_managers(target: &Target, workload: &Value) -> Value {
+    let mut scale = of(target, workload);
+    let version = target.kind.group_version().to_string();
+    if let Some(managers) = managed::scale::of_parent(workload, &version, &REPLICAS) {
+        scale["metadata"]["managedFields"] = managers;
     }
-    let text = |entry: &Value, member: &str| entry[member].as_str().unwrap_or_default().to_owned();
-    entries.sort_by_key(|entry| (text(entry, "operation"), text(entry, "time")));
+    scale
 }
 
 fn kind() -> GroupVersionKind {
@@ -82,8 +86,8 @@ impl Registry {
         ctx: &Context,
     ) -> Result<Outcome, Status> {
         let manager = ctx.manager(&options.field_manager);
-        self.write_scale(target, options.dry_run, &manager, ctx, |old| {
-            patch::patched(&kind(), false, &of(target, old), body, options, ctx)
+        self.write_scale(target, options.dry_run, &manager, ctx, |live| {
+            patch::patched(&kind(), false, live, body, options, ctx)
         })
         .await
     }
@@ -97,10 +101,13 @@ impl Registry {
         mut wanted: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Outcome, Status> {
         let parent = target.parent();
-        let author = Author { manager, door: None, tracked_as: Some("scale"), applied: false, replaces: true };
+        let author = Author { manager, door: None, tracked_as: Some("scale"), applied: true, replaces: true };
+        let (gvk, version) = (kind(), target.kind.group_version().to_string());
+        let ty = body::type_of(&gvk)?;
         let written = self
             .rewrite(&parent, dry_run, |old| {
-                let mut scale = wanted(old)?;
+                let live = with_managers(target, old);
+                let mut scale = wanted(&live)?;
                 body::agree_on_namespace(target, &mut scale)?;
                 body::agree_on_name(target, &scale)?;
                 let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
@@ -109,9 +116,20 @@ impl Registry {
                         FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
                     return Err(Status::invalid(&GroupResource::new("autoscaling", "Scale"), target.name(), &[error]));
                 }
+                let now = meta::timestamp(self.now());
+                let writer = Writer { manager, subresource: "scale", time: &now };
+                let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
+                track_update(&subject, Some(&live), &mut scale, &writer);
                 let mut new = old.clone();
+                let changed = old["spec"]["replicas"].as_i64() != Some(replicas);
                 new["spec"]["replicas"] = json!(replicas);
                 let metadata = meta::of_mut(&mut new);
+                if changed {
+                    match managed::scale::to_parent(old, &scale, &version, &REPLICAS) {
+                        Some(managers) => metadata.insert("managedFields".to_owned(), managers),
+                        None => metadata.shift_remove("managedFields"),
+                    };
+                }
                 for member in ["resourceVersion", "uid"] {
                     match scale["metadata"].get(member) {
                         Some(said) => {
@@ -122,9 +140,7 @@ impl Registry {
                         }
                     }
                 }
-                let mut revised = self.revise(&parent, old, new, &author, ctx)?;
-                forget_times(&mut revised);
-                Ok(revised)
+                self.revise(&parent, old, new, &author, ctx)
             })
             .await?;
         let value = match &written {
