@@ -11,6 +11,7 @@ use schema::kind::{Kind, UnknownField};
 use schema::kinds::Kinds;
 use store::{Key, Store};
 
+use crate::admission::quota::Turns;
 use crate::allocation::Allocation;
 use crate::failure;
 use crate::request::Target;
@@ -48,6 +49,7 @@ pub struct Registry {
     pub(crate) cache: Arc<Cache>,
     kinds: ArcSwap<Kinds>,
     pub(crate) allocation: Allocation,
+    pub(crate) quota_turns: Turns,
     pub(crate) settings: Settings,
 }
 
@@ -62,6 +64,7 @@ impl Registry {
             cache: Arc::new(cache),
             kinds: ArcSwap::from_pointee(kinds),
             allocation,
+            quota_turns: Turns::default(),
             settings,
         });
         registry.seed().await.map_err(|status| CacheError(status.to_string()))?;

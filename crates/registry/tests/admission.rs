@@ -118,11 +118,11 @@ async fn a_pod_that_has_ended_makes_room() {
     assert_eq!(world.used().await, json!({"pods": "1"}));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_last_place_is_taken_once() {
     let world = Arc::new(World::new().await);
-    world.quota(json!({"count/configmaps": "3"})).await;
-    let tasks: Vec<_> = (0..12)
+    world.quota(json!({"count/configmaps": "90"})).await;
+    let tasks: Vec<_> = (0..200)
         .map(|i| {
             let world = Arc::clone(&world);
             tokio::spawn(async move {
@@ -135,8 +135,8 @@ async fn the_last_place_is_taken_once() {
     for task in tasks {
         made += usize::from(task.await.unwrap());
     }
-    assert_eq!(made, 3);
-    assert_eq!(world.used().await, json!({"count/configmaps": "3"}));
+    assert_eq!(made, 90);
+    assert_eq!(world.used().await, json!({"count/configmaps": "90"}));
 }
 
 #[tokio::test]

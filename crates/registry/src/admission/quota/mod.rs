@@ -11,6 +11,7 @@
 pub mod recount;
 mod usage;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use cache::Item;
@@ -27,8 +28,29 @@ use crate::request::Target;
 use crate::view;
 
 const QUOTAS: &str = "core/resourcequotas";
-/// How often a share is taken again when others take theirs in between.
+/// How often a share is taken again when other servers take theirs in between.
 const ATTEMPTS: usize = 50;
+
+/// Writes to the quotas of a namespace take turns: all of them change the same figures, and without turns all but one
+/// would have to try again, each time.
+#[derive(Debug)]
+pub(crate) struct Turns([tokio::sync::Mutex<()>; 64]);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns(std::array::from_fn(|_| tokio::sync::Mutex::default()))
+    }
+}
+
+impl Turns {
+    /// Namespaces may share a turn; they only wait for each other.
+    async fn take(&self, item: &Item) -> tokio::sync::MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        item.namespace().hash(&mut hasher);
+        let at = usize::try_from(hasher.finish() % self.0.len() as u64).unwrap_or_default();
+        self.0[at].lock().await
+    }
+}
 
 /// What a write has taken from quotas, by their names.
 #[derive(Debug, Default)]
@@ -110,6 +132,7 @@ impl Registry {
         new: &Value,
         dry_run: bool,
     ) -> Result<Option<(Arc<Item>, Amounts)>, Status> {
+        let mut turn = None;
         for _ in 0..ATTEMPTS {
             let quota = view::parse(&item)?;
             let wanted = match counted.wanted(&quota, old, new) {
@@ -119,6 +142,17 @@ impl Registry {
             };
             if dry_run {
                 return Ok(None);
+            }
+            if turn.is_none() {
+                turn = Some(self.quota_turns.take(&item).await);
+                // It has changed while others had their turn.
+                match self.cached(QUOTAS, Some(item.namespace()), item.name()) {
+                    Some(newer) if newer.revision() > item.revision() => {
+                        item = newer;
+                        continue;
+                    }
+                    _ => {}
+                }
             }
             let mut used = Amounts::of(&quota["status"]["used"]);
             used.add(&wanted);
@@ -135,6 +169,7 @@ impl Registry {
 
     /// Lowers a quota's figures, never below zero. A failure leaves them too high until the next recount.
     async fn lower(&self, mut item: Arc<Item>, by: &Amounts) {
+        let _turn = self.quota_turns.take(&item).await;
         for _ in 0..ATTEMPTS {
             let Ok(quota) = view::parse(&item) else { return };
             let mut used = Amounts::of(&quota["status"]["used"]);
