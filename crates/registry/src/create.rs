@@ -169,7 +169,7 @@ impl Registry {
         }
         let value = self.stored(&object)?;
         match self.store.create(key.clone(), value.clone()).await {
-            Ok(revision) => Ok(Created::Stored(self.item(&Entry { key, revision, value })?)),
+            Ok(revision) => Ok(Created::Stored(self.committed(Entry { key, revision, value }).await?)),
             Err(error) => {
                 self.release(target, &object);
                 match error {

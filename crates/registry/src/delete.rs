@@ -68,7 +68,8 @@ impl Registry {
                     (None, Some(self.outcome(target, Gone::Yes, End::Value(object), &options)?))
                 }
                 Step::Remove => match self.store.delete(key.clone(), item.revision()).await {
-                    Ok(_) => {
+                    Ok(revision) => {
+                        self.arrived(revision).await;
                         self.release(target, &object);
                         self.settle(target, &object, None).await;
                         (None, Some(self.outcome(target, Gone::Yes, End::Value(object), &options)?))
@@ -106,10 +107,12 @@ impl Registry {
             Err(WriteError::Conflict { current, .. }) => return Ok((Some(current), None)),
             Err(error) => return Err(failure::write(&error, &target.gr(), target.name())),
         };
-        let written = self.item(&store::Entry { key: key.clone(), revision, value })?;
+        let entry = store::Entry { key: key.clone(), revision, value };
+        let written = if then_remove { self.item(&entry)? } else { self.committed(entry).await? };
         if then_remove {
             match self.store.delete(key, revision).await {
-                Ok(_) => {
+                Ok(revision) => {
+                    self.arrived(revision).await;
                     self.release(target, &marked);
                     self.settle(target, &marked, None).await;
                 }

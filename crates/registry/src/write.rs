@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Item;
-use machinery::Status;
 use machinery::encoded;
+use machinery::{Revision, Status};
 use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
@@ -74,13 +74,14 @@ impl Registry {
                 match self.store.update(key.clone(), value.clone(), item.revision()).await {
                     Ok(revision) => {
                         self.settle(target, &old, Some(&new)).await;
-                        return Ok(Written::Kept(self.item(&Entry { key, revision, value })?));
+                        return Ok(Written::Kept(self.committed(Entry { key, revision, value }).await?));
                     }
                     Err(error) => Err(error),
                 }
             };
             match result {
-                Ok(_) => {
+                Ok(revision) => {
+                    self.arrived(revision).await;
                     self.settle(target, &old, None).await;
                     return Ok(Written::Removed(new));
                 }
@@ -102,6 +103,24 @@ impl Registry {
     pub(crate) fn stored(&self, object: &Value) -> Result<Bytes, Status> {
         let members = object.as_object().ok_or_else(|| Status::internal("an object is not an object"))?;
         Ok(encoded::to_stored(members).into())
+    }
+
+    /// The item of a write that the store has acknowledged: the cache's own, once it is there.
+    pub(crate) async fn committed(&self, entry: Entry) -> Result<Arc<Item>, Status> {
+        self.arrived(entry.revision).await;
+        let cached = self.cache.collection(entry.key.collection()).get(&entry.key);
+        match cached.filter(|item| item.revision() == entry.revision) {
+            Some(item) => Ok(item),
+            None => self.item(&entry),
+        }
+    }
+
+    /// Waits until a write of ours is visible here, so that whoever hears of it finds it in every read that follows, also
+    /// in those that do not ask to be fresh. The write stands whether or not the cache keeps up.
+    pub(crate) async fn arrived(&self, revision: Revision) {
+        if let Err(late) = self.cache.reach(revision).await {
+            tracing::warn!(%late, "the cache does not keep up with the store");
+        }
     }
 
     /// The item that the cache holds (or is about to hold) for an entry.

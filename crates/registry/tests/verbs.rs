@@ -105,6 +105,20 @@ async fn an_object_is_created_read_listed_and_deleted() {
 }
 
 #[tokio::test]
+async fn an_acknowledged_write_is_in_every_later_read_also_in_those_that_take_what_is_there() {
+    let world = World::new().await;
+    for n in 0..200 {
+        let made = world.create("configmaps/default", config_map(&format!("m{n}"))).await.unwrap();
+        let list = world.list("configmaps/default", "resourceVersion=0").await.unwrap();
+        assert_eq!(list["items"].as_array().unwrap().len(), 1, "m{n}");
+        assert_eq!(list["items"][0]["metadata"], made["metadata"]);
+        world.delete(&format!("configmaps/default/m{n}")).await.unwrap();
+        let list = world.list("configmaps/default", "resourceVersion=0").await.unwrap();
+        assert_eq!(list["items"], json!([]));
+    }
+}
+
+#[tokio::test]
 async fn default_namespaces_are_there_and_others_must_be() {
     let world = World::new().await;
     let names = world.list("namespaces", "").await.unwrap();
