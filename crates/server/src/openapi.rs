@@ -61,6 +61,9 @@ impl OpenApiDocuments {
     }
 
     pub(crate) fn v2(&self, kinds: &Arc<Kinds>, headers: &HeaderMap) -> Result<Reply, Status> {
+        if message_accepted(headers) {
+            return Ok(reply::whole(200, HeaderValue::from_static(MESSAGE_TYPES[0]), v2_message()));
+        }
         json_accepted(headers)?;
         Ok(document(&self.of(kinds).v2, headers))
     }
@@ -111,7 +114,39 @@ pub(crate) fn http_date(at: std::time::SystemTime) -> String {
     at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// Protobuf is not spoken; a client that takes nothing else is told so.
+/// How clients ask for the second version as a message; the first is how it is answered.
+const MESSAGE_TYPES: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+];
+
+/// Whether the client prefers the message: it stands before anything else we could send.
+fn message_accepted(headers: &HeaderMap) -> bool {
+    let accept = accept_header(headers).unwrap_or_default();
+    let first = accept.split(',').next().unwrap_or_default();
+    MESSAGE_TYPES.contains(&first.split(';').next().unwrap_or_default().trim())
+}
+
+/// The second version as a message: what it is, and no operations. kubectl asks for it when it meets a kind without
+/// operations of its own (a `List`), and takes a document that knows no schema as nothing to check by.
+fn v2_message() -> Vec<u8> {
+    fn put(out: &mut Vec<u8>, number: u8, content: &[u8]) {
+        // Every piece is shorter than 128 bytes: its length is one byte.
+        debug_assert!(content.len() < 128);
+        out.extend([number << 3 | 2, content.len() as u8]);
+        out.extend_from_slice(content);
+    }
+    let mut info = Vec::new();
+    put(&mut info, 1, b"Kubernetes");
+    put(&mut info, 2, version::GIT_VERSION.as_bytes());
+    let mut message = Vec::new();
+    put(&mut message, 1, b"2.0");
+    put(&mut message, 2, &info);
+    put(&mut message, 8, b"");
+    message
+}
+
+/// The documents themselves are JSON; a client that takes nothing else is told so.
 fn json_accepted(headers: &HeaderMap) -> Result<(), Status> {
     let accept = accept_header(headers).unwrap_or_default();
     let fits = accept.is_empty()
@@ -315,6 +350,20 @@ mod tests {
     }
 
     /// What kubectl looks for before it sends `fieldValidation=Strict`.
+    #[test]
+    fn the_second_version_is_a_message_for_who_asks_for_one() {
+        let documents = OpenApiDocuments::default();
+        for asked in MESSAGE_TYPES {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(asked))]);
+            let reply = documents.v2(&kinds(), &headers).unwrap();
+            assert_eq!(reply.headers()[header::CONTENT_TYPE], MESSAGE_TYPES[0]);
+        }
+        let message = v2_message();
+        assert!(message.starts_with(b"\x0a\x032.0\x12") && message.ends_with(&[8 << 3 | 2, 0]), "{message:?}");
+        let other = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("text/html"))]);
+        assert_eq!(documents.v2(&kinds(), &other).unwrap_err().code, 406);
+    }
+
     #[test]
     fn patch_operations_name_their_kind_and_parameters() {
         let documents = OpenApiDocuments::default();

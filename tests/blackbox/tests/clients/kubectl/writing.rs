@@ -56,6 +56,21 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 "#;
 
 #[test]
+fn create_and_apply_a_list() {
+    let server = Server::start();
+    let list = "apiVersion: v1\nkind: List\nitems:\n\
+                - {apiVersion: v1, kind: ConfigMap, metadata: {name: one}}\n\
+                - {apiVersion: v1, kind: ConfigMap, metadata: {name: two}}\n";
+    let created = server.kubectl_with("create -f -", list).ok();
+    assert_eq!(created, "configmap/one created\nconfigmap/two created\n");
+    server.kubectl_with("apply -f -", list).ok();
+    let copy = server.kubectl("get configmaps -o yaml").ok();
+    server.kubectl("delete configmaps --all").ok();
+    server.kubectl_with("create -f -", &copy).ok();
+    assert_eq!(server.kubectl("get configmaps -o name").ok(), "configmap/one\nconfigmap/two\n");
+}
+
+#[test]
 fn create_objects_of_many_kinds() {
     let server = Server::start();
     let said = server.kubectl_with("create -f -", MANY).ok();
