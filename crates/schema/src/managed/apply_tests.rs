@@ -7,6 +7,8 @@ use super::*;
 use crate::decode::normalise;
 use crate::facts::{Type, Types};
 
+mod kinds;
+
 /// One object and what happens to it.
 struct Story {
     gvk: GroupVersionKind,

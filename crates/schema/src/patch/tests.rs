@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod kinds;
+
 /// What a case comes to: the patched field, or the code and words of the refusal.
 enum Wanted {
     Is(Value),
