@@ -27,13 +27,12 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
             .hint("another program may have that port; --listen 127.0.0.1:0 picks a free one")
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
-    let store = engine::open(&args.data_dir, args.memory, &args.etcd, args.durability).await?;
+    // Keys and certificates are made or read beside the opening of the store.
+    let (store, pki) =
+        tokio::join!(engine::open(&args.data_dir, args.memory, &args.etcd, args.durability), open_pki(&args));
+    let (store, pki) = (store?, pki?);
     println!("data        {}", describe_data(&args));
 
-    let pki_dir = args.data_dir.join("pki");
-    let now = jiff::Timestamp::now();
-    let pki = if args.memory { Pki::in_memory(&args.tls_san, now) } else { Pki::open(&pki_dir, &args.tls_san, now) };
-    let pki = pki.map_err(Failure::new)?;
     let access = Access {
         token_file: args.token_file.clone(),
         anonymous: !args.no_anonymous,
@@ -66,6 +65,14 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     wait_for_signals(trigger, serving).await?;
     cluster.stop().await;
     Ok(())
+}
+
+async fn open_pki(args: &args::Up) -> Result<Pki, Failure> {
+    let (memory, dir, names) = (args.memory, args.data_dir.join("pki"), args.tls_san.clone());
+    let now = jiff::Timestamp::now();
+    let open = move || if memory { Pki::in_memory(&names, now) } else { Pki::open(&dir, &names, now) };
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.map_err(|error| Failure::new(format!("making certificates failed: {error}")))?.map_err(Failure::new)
 }
 
 /// The first signal drains, the second one aborts; the end of the server ends the waiting.

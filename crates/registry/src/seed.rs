@@ -13,16 +13,21 @@ impl Registry {
     /// Creates the default namespaces, the system priority classes and the service of the API itself, each unless it is
     /// there already.
     pub(crate) async fn seed(&self) -> Result<(), Status> {
-        for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-            self.seed_object("", "v1", "namespaces", None, json!({"metadata": {"name": name}})).await?;
-        }
-        for (name, value, what) in [
-            ("system-node-critical", 2_000_001_000_i64, "for pods that must not be moved from their node"),
-            ("system-cluster-critical", 2_000_000_000, "for pods that the cluster cannot do without"),
-        ] {
-            let class = json!({"metadata": {"name": name}, "value": value, "description": format!("Used {what}.")});
-            self.seed_object("scheduling.k8s.io", "v1", "priorityclasses", None, class).await?;
-        }
+        let namespace =
+            |name: &str| self.seed_object("", "v1", "namespaces", None, json!({"metadata": {"name": name}}));
+        let class = |name: &str, value: i64, what: &str| {
+            let class = json!({"metadata": {"name": name}, "value": value, "description": what});
+            self.seed_object("scheduling.k8s.io", "v1", "priorityclasses", None, class)
+        };
+        // Together, so that a first start waits for one sync and not for six.
+        tokio::try_join!(
+            namespace("default"),
+            namespace("kube-system"),
+            namespace("kube-public"),
+            namespace("kube-node-lease"),
+            class("system-node-critical", 2_000_001_000, "For pods that must not be moved from their node."),
+            class("system-cluster-critical", 2_000_000_000, "For pods that the cluster cannot do without."),
+        )?;
         let first = u32::from(self.settings.service_range) + 1;
         let address = std::net::Ipv4Addr::from(first).to_string();
         let service = json!({
