@@ -21,9 +21,10 @@ func main() {
 		"typed":     typed,
 		"typedjson": typedJSON,
 		"dynamic":   dynamicClient,
+		"apply":     apply,
 	}
 	if len(os.Args) != 2 || programs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic")
+		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic|apply")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

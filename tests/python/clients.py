@@ -1,6 +1,7 @@
 """Programs as users of the official Python client write them. Each prints what it sees, one line each; the driver
 (tests/blackbox) changes objects meanwhile and reads the lines."""
 
+import json
 import sys
 
 from kubernetes import client, config, watch
@@ -60,7 +61,74 @@ def write(v1):
     print("server", client.VersionApi().get_code().minor)
 
 
-PROGRAMS = {"watch": watch_pods, "list_then_watch": list_then_watch, "timed": timed_watch, "write": write}
+def patch(v1):
+    """Every type of patch: the client takes a list for a JSON patch and a dict for a strategic one, unless told."""
+    apps = client.AppsV1Api()
+    labels = {"app": "web"}
+    containers = [client.V1Container(name=name, image=name) for name in ("app", "side")]
+    template = client.V1PodTemplateSpec(
+        metadata=client.V1ObjectMeta(labels=labels), spec=client.V1PodSpec(containers=containers)
+    )
+    spec = client.V1DeploymentSpec(selector=client.V1LabelSelector(match_labels=labels), template=template)
+    body = client.V1Deployment(metadata=client.V1ObjectMeta(name="web"), spec=spec)
+    apps.create_namespaced_deployment("default", body)
+
+    newer = {"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "newer"}]}}}}
+    print("strategic", images(apps.patch_namespaced_deployment("web", "default", newer)))
+    merge = "application/merge-patch+json"
+    print("merge", images(apps.patch_namespaced_deployment("web", "default", newer, _content_type=merge)))
+    operations = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "newest"}]
+    print("json", images(apps.patch_namespaced_deployment("web", "default", operations)))
+    scale = apps.patch_namespaced_deployment_scale("web", "default", {"spec": {"replicas": 4}})
+    print("scale", scale.spec.replicas, apps.read_namespaced_deployment("web", "default").spec.replicas)
+    status = {"status": {"replicas": 4}}
+    deployment = apps.patch_namespaced_deployment_status("web", "default", status)
+    print("status", deployment.status.replicas)
+    test = [{"op": "test", "path": "/spec/replicas", "value": 1}]
+    try:
+        apps.patch_namespaced_deployment("web", "default", test)
+    except client.ApiException as error:
+        print("failed test", error.status)
+
+
+def images(deployment):
+    return ["%s=%s" % (container.name, container.image) for container in deployment.spec.template.spec.containers]
+
+
+def apply(v1):
+    """Server-side apply by two who want different things."""
+
+    def settings(manager, data, **options):
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": data}
+        applied = v1.patch_namespaced_config_map(
+            "settings",
+            "default",
+            body,
+            field_manager=manager,
+            _content_type="application/apply-patch+yaml",
+            **options,
+        )
+        managers = sorted(entry.manager for entry in applied.metadata.managed_fields)
+        print(manager, applied.data, managers)
+
+    settings("one", {"colour": "red", "size": "big"})
+    settings("two", {"shape": "round"})
+    try:
+        settings("two", {"colour": "green"})
+    except client.ApiException as error:
+        print("conflict", error.status, [cause["field"] for cause in json.loads(error.body)["details"]["causes"]])
+    settings("two", {"colour": "green"}, force=True)
+    settings("one", {})
+
+
+PROGRAMS = {
+    "watch": watch_pods,
+    "list_then_watch": list_then_watch,
+    "timed": timed_watch,
+    "write": write,
+    "patch": patch,
+    "apply": apply,
+}
 
 if __name__ == "__main__":
     config.load_kube_config()

@@ -141,3 +141,24 @@ fn dynamic_client_discovers_pages_and_reads_metadata() {
         ]
     );
 }
+
+#[test]
+fn typed_client_applies_and_patches_strategically() {
+    let server = Server::start();
+    let said = run(program(&server, "apply"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "applied 2 app=app,side=side [owner:Apply]",
+            "the same again writes nothing true",
+            "another's field is a conflict true [.spec.replicas conflict with \"owner\"]",
+            "forced 5 app=app,side=side [scaler:Apply]",
+            "extracted replicas false containers 2",
+            "left out 5 app=app",
+            "strategic app=newer,log=log port [80]",
+            "strategic delete app=newer",
+            "status 3 spec 5",
+        ]
+    );
+}

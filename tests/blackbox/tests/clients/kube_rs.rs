@@ -8,13 +8,14 @@ use blackbox::Server;
 use blackbox::process::DEADLINE;
 use blackbox::writer::{client, pod};
 use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 async fn pods(server: &Server) -> Api<Pod> {
@@ -73,6 +74,56 @@ async fn api_walks_an_objects_life() {
     assert!(pods.get_opt("one").await.expect("an answer").is_none());
     pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await.expect("deleted");
     assert!(pods.list(&ListParams::default()).await.expect("a list").items.is_empty());
+}
+
+fn images(deployment: &Deployment) -> Vec<String> {
+    let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).expect("a pod template");
+    spec.containers.iter().map(|container| container.image.clone().unwrap_or_default()).collect()
+}
+
+fn replicas(deployment: &Deployment) -> Option<i32> {
+    deployment.spec.as_ref().and_then(|spec| spec.replicas)
+}
+
+#[tokio::test]
+async fn api_applies_and_patches() {
+    let server = Server::start();
+    let deployments: Api<Deployment> = Api::namespaced(client(&server).await, "default");
+    let wanted =
+        |spec: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    let template =
+        |containers: Value| json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}});
+    let both = json!([{"name": "app", "image": "app"}, {"name": "side", "image": "side"}]);
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let whole = wanted(json!({"replicas": 2, "selector": selector, "template": template(both)}));
+    let owner = PatchParams::apply("owner");
+    let applied = deployments.patch("web", &owner, &Patch::Apply(&whole)).await.expect("apply creates");
+    assert_eq!((replicas(&applied), images(&applied)), (Some(2), vec!["app".into(), "side".into()]));
+    let again = deployments.patch("web", &owner, &Patch::Apply(&whole)).await.expect("applied again");
+    assert_eq!(again.resource_version(), applied.resource_version(), "the same again writes nothing");
+
+    let more = wanted(json!({"replicas": 5}));
+    let scaler = PatchParams::apply("scaler");
+    let conflict = deployments.patch("web", &scaler, &Patch::Apply(&more)).await.expect_err("it is the owner's");
+    assert!(matches!(conflict, kube::Error::Api(status) if status.code == 409 && status.reason == "Conflict"));
+    let forced = deployments.patch("web", &scaler.force(), &Patch::Apply(&more)).await.expect("forced");
+    assert_eq!(replicas(&forced), Some(5));
+    let one = json!([{"name": "app", "image": "app"}]);
+    let less = wanted(json!({"selector": selector, "template": template(one)}));
+    let applied = deployments.patch("web", &owner, &Patch::Apply(&less)).await.expect("applied with less");
+    assert_eq!((replicas(&applied), images(&applied)), (Some(5), vec!["app".into()]), "only what it owned goes");
+
+    let added = json!({"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "newer"}]}}}});
+    let none = PatchParams::default();
+    let strategic = deployments.patch("web", &none, &Patch::Strategic(&added)).await.expect("a strategic patch");
+    assert_eq!((replicas(&strategic), images(&strategic)), (Some(5), vec!["newer".into()]));
+    let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    let scale = deployments.patch_scale("web", &none, &scale).await.expect("scaled");
+    assert_eq!(scale.spec.and_then(|spec| spec.replicas), Some(1));
+    let status = Patch::Merge(json!({"status": {"replicas": 3}, "spec": {"replicas": 9}}));
+    let reported = deployments.patch_status("web", &none, &status).await.expect("the status is written");
+    assert_eq!(reported.status.as_ref().and_then(|status| status.replicas), Some(3));
+    assert_eq!(replicas(&reported), Some(1), "the status alone is written");
 }
 
 #[tokio::test]

@@ -2,10 +2,12 @@
 //!
 //! - `reading.rs`: get in all its forms, and asking about the server
 //! - `watching.rs`: get -w, wait, proxy
-//! - `applying.rs`: apply on both sides, diff, strategic patches, set
+//! - `applying.rs`: apply on both sides, of files and folders, pruning, diff
+//! - `changing.rs`: edit, set, strategic patches, taint, and changes that hold only on a condition
 //! - `writing.rs`: create, delete, label, annotate, patch, and what is refused
 
 mod applying;
+mod changing;
 mod reading;
 mod watching;
 mod writing;

@@ -61,3 +61,38 @@ fn client_walks_an_objects_life() {
         ]
     );
 }
+
+#[test]
+fn client_patches_in_every_way() {
+    let server = Server::start();
+    let said = run(program(&server, "patch"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "strategic ['app=app', 'side=newer']",
+            "merge ['side=newer']",
+            "json ['side=newest']",
+            "scale 4 4",
+            "status 4",
+            "failed test 422",
+        ]
+    );
+}
+
+#[test]
+fn client_applies_on_the_server() {
+    let server = Server::start();
+    let said = run(program(&server, "apply"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "one {'colour': 'red', 'size': 'big'} ['one']",
+            "two {'colour': 'red', 'shape': 'round', 'size': 'big'} ['one', 'two']",
+            "conflict 409 ['.data.colour']",
+            "two {'colour': 'green', 'size': 'big'} ['one', 'two']",
+            "one {'colour': 'green'} ['one', 'two']",
+        ]
+    );
+}
