@@ -121,5 +121,6 @@ async fn s02_10_3_openapi_is_found_by_its_index() {
     assert_eq!(world.get("/openapi/v3/apis/apps/v1?hash=OLD").await.code, 301);
     assert_eq!(world.get("/openapi/v2").await.json()["swagger"], "2.0");
     let protobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-    assert_eq!(world.get_with("/openapi/v2", &[("accept", protobuf)]).await.code, 406);
+    assert_eq!(world.get_with("/openapi/v2", &[("accept", protobuf)]).await.code, 200);
+    assert_eq!(world.get_with("/openapi/v2", &[("accept", "text/html")]).await.code, 406);
 }
