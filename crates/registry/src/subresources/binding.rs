@@ -1,7 +1,7 @@
 //! A pod gets its node, once.
 
 use machinery::options::CreateOptions;
-use machinery::{FieldError, GroupResource, GroupVersionKind, Status};
+use machinery::{GroupResource, GroupVersionKind, Status};
 use serde_json::{Map, Value, json};
 
 use crate::body;
@@ -80,14 +80,7 @@ impl Registry {
 }
 
 fn check(binding: &Value) -> Result<(), Status> {
-    let mut errors = Vec::new();
-    let kind = binding["target"]["kind"].as_str().unwrap_or_default();
-    if !matches!(kind, "" | "Node") {
-        errors.push(FieldError::not_supported("target.kind", kind, ["Node", "<empty>"]));
-    }
-    if binding["target"]["name"].as_str().unwrap_or_default().is_empty() {
-        errors.push(FieldError::required("target.name", ""));
-    }
+    let errors = schema::validation::validate_binding(binding);
     if errors.is_empty() {
         return Ok(());
     }

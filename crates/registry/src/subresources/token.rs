@@ -11,8 +11,6 @@ use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
 use crate::view;
 
-const SECONDS_MIN: i64 = 10 * 60;
-const SECONDS_MAX: i64 = 1 << 32;
 const SECONDS_DEFAULT: i64 = 3600;
 /// Clocks differ: what was deleted a moment ago may still be in use.
 const LEEWAY_SECONDS: i64 = 60;
@@ -199,13 +197,9 @@ impl Registry {
 }
 
 fn check_seconds(request: &Value, kind: &GroupResource) -> Result<i64, Status> {
-    let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(SECONDS_DEFAULT);
-    let why = if seconds < SECONDS_MIN {
-        "may not specify a duration less than 10 minutes"
-    } else if seconds > SECONDS_MAX {
-        "may not specify a duration larger than 2^32 seconds"
-    } else {
-        return Ok(seconds);
-    };
-    Err(Status::invalid(kind, "", &[FieldError::invalid("spec.expirationSeconds", seconds, why)]))
+    let errors = schema::validation::validate_token_request(request);
+    if !errors.is_empty() {
+        return Err(Status::invalid(kind, "", &errors));
+    }
+    Ok(request["spec"]["expirationSeconds"].as_i64().unwrap_or(SECONDS_DEFAULT))
 }

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Number, Value};
 
+use machinery::go_json::json_kind;
 use machinery::quantity::{Quantity, QuantityError};
 
 use super::{base64, time};
@@ -382,9 +383,9 @@ impl<'a> Walk<'a> {
                     false => Err(self.sentence(&format!("number {number}"), "int32", path)),
                 }
             }
-            (Scalar::IntOrString, other) => Err(self.sentence(word(other), "int32", path)),
+            (Scalar::IntOrString, other) => Err(self.sentence(json_kind(other), "int32", path)),
             (Scalar::Time | Scalar::MicroTime | Scalar::Duration, other) if !other.is_string() => {
-                Err(self.sentence(word(other), "string", path))
+                Err(self.sentence(json_kind(other), "string", path))
             }
             (Scalar::Number | Scalar::Untyped | Scalar::Duration, _) => Ok(()),
             _ => {
@@ -414,7 +415,7 @@ impl<'a> Walk<'a> {
             }
             (Value::Array(items), Other::Strings) => match items.iter().find(|item| !item.is_string()) {
                 None => Ok(()),
-                Some(other) => Err(self.sentence(word(other), "string", path)),
+                Some(other) => Err(self.sentence(json_kind(other), "string", path)),
             },
             _ => self.mismatch(name, value, path),
         }
@@ -423,7 +424,7 @@ impl<'a> Walk<'a> {
     /// The wrong kind of value for a type.
     fn mismatch(&mut self, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
         let sentence = match self.words {
-            Words::Json => self.sentence(word(value), name, path),
+            Words::Json => self.sentence(json_kind(value), name, path),
             Words::Converter => converter_sentence(name, value),
         };
         self.save(sentence)?;
@@ -496,17 +497,6 @@ fn whole(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
     (float.fract() == 0.0 && float.abs() < 9e18).then_some(float as i64)
-}
-
-fn word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 #[cfg(test)]

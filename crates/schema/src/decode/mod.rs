@@ -9,6 +9,7 @@ pub(crate) mod coerce;
 pub mod json;
 pub(crate) mod time;
 
+use machinery::go_json::json_kind;
 use machinery::{GroupVersion, GroupVersionKind, Status, yaml};
 use serde_json::Value;
 
@@ -222,14 +223,8 @@ pub(crate) fn kind_of(value: &Value, gvk: &GroupVersionKind) -> Result<GroupVers
     let refuse = |message: String| {
         Err(DecodeError::Unrecognized { message: format!("couldn't get version/kind; json parse error: {message}") })
     };
-    let word = match value {
-        Value::Object(_) | Value::Null => None,
-        Value::Array(_) => Some("array"),
-        Value::String(_) => Some("string"),
-        Value::Number(_) => Some("number"),
-        Value::Bool(_) => Some("bool"),
-    };
-    if let Some(word) = word {
+    if !value.is_object() && !value.is_null() {
+        let word = json_kind(value);
         return refuse(format!("json: cannot unmarshal {word} into Go value of type {TARGET}"));
     }
     let mut texts = ["", ""];
@@ -238,12 +233,7 @@ pub(crate) fn kind_of(value: &Value, gvk: &GroupVersionKind) -> Result<GroupVers
             None | Some(Value::Null) => {}
             Some(Value::String(found)) => *text = found,
             Some(other) => {
-                let word = match other {
-                    Value::Array(_) => "array",
-                    Value::Object(_) => "object",
-                    Value::Bool(_) => "bool",
-                    _ => "number",
-                };
+                let word = json_kind(other);
                 return refuse(format!("json: cannot unmarshal {word} into Go struct field .{key} of type string"));
             }
         }

@@ -1,6 +1,7 @@
 //! Server-side apply: a manager states the fields it wants; what it stated before and no longer states goes, what others own
 //! and have set otherwise is a conflict.
 
+use machinery::go_json::json_kind;
 use machinery::{GroupVersion, GroupVersionKind, Status};
 use serde_json::Value;
 
@@ -74,14 +75,8 @@ pub fn read(body: &[u8]) -> Result<Configuration, ApplyError> {
             (document.value, document.duplicates)
         }
     };
-    let word = match &value {
-        Value::Object(_) | Value::Null => None,
-        Value::Array(_) => Some("array"),
-        Value::String(_) => Some("string"),
-        Value::Number(_) => Some("number"),
-        Value::Bool(_) => Some("bool"),
-    };
-    if let Some(word) = word {
+    if !value.is_object() && !value.is_null() {
+        let word = json_kind(&value);
         return Err(ApplyError::Malformed(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
         )));

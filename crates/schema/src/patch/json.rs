@@ -4,9 +4,10 @@
 //! count from the end when negative, a missing value is null, `copy` of a missing key copies null. No library of ours does
 //! that, hence this file.
 
+use machinery::go_json::json_kind;
 use serde_json::{Map, Value};
 
-use super::{PatchError, Patched, Target, word};
+use super::{PatchError, Patched, Target};
 use crate::decode;
 
 /// More operations than this are refused.
@@ -26,7 +27,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
         Value::Null => Vec::new(),
         other => {
             let name = if is_strict { "[]handlers.jsonPatchOp" } else { "jsonpatch.Patch" };
-            return Err(refuse(format!("json: cannot unmarshal {} into Go value of type {name}", word(&other))));
+            return Err(refuse(format!("json: cannot unmarshal {} into Go value of type {name}", json_kind(&other))));
         }
     };
     let complaints =
@@ -79,7 +80,7 @@ fn check(operations: &[Value], patch: &[u8], has_duplicates: bool) -> Result<Vec
                         ("op" | "path" | "from", other) => {
                             return Err(format!(
                                 "json: cannot unmarshal {} into Go struct field jsonPatchOp.{key} of type string",
-                                word(other)
+                                json_kind(other)
                             ));
                         }
                         _ => complaints.push(format!("json patch unknown field {:?}", format!("[{at}].{key}"))),
@@ -90,7 +91,7 @@ fn check(operations: &[Value], patch: &[u8], has_duplicates: bool) -> Result<Vec
             other => {
                 return Err(format!(
                     "json: cannot unmarshal {} into Go value of type handlers.jsonPatchOp",
-                    word(other)
+                    json_kind(other)
                 ));
             }
         }

@@ -1,8 +1,9 @@
 //! RFC 7386: an object laid over another; null deletes.
 
+use machinery::go_json::json_kind;
 use serde_json::{Map, Value};
 
-use super::{PatchError, Patched, Target, duplicates, word};
+use super::{PatchError, Patched, Target, duplicates};
 use crate::decode;
 
 /// Lays `patch` over `current`.
@@ -20,7 +21,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
         Value::Object(overlay) => overlay,
         Value::Null => return Err(PatchError::Malformed(BAD.to_owned())),
         other => {
-            let word = word(&other);
+            let word = json_kind(&other);
             return Err(refuse(format!(
                 "json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
             )));

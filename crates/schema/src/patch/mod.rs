@@ -93,16 +93,5 @@ fn duplicates(patch: &[u8], has_some: bool) -> Vec<String> {
     decode::json::duplicates(patch).iter().map(|path| format!("duplicate field {path:?}")).collect()
 }
 
-fn word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,10 @@
 pub(crate) mod go_value;
 mod order;
 
+use machinery::go_json::json_kind;
 use serde_json::{Map, Value};
 
-use super::{PatchError, Patched, Target, duplicates, word};
+use super::{PatchError, Patched, Target, duplicates};
 use crate::decode;
 use crate::decode::coerce::{Words, coerce};
 use crate::facts::{Field, Form, NodeId, Shapes};
@@ -27,7 +28,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
         Value::Object(overlay) => overlay,
         Value::Null => Object::new(),
         other => {
-            let word = word(&other);
+            let word = json_kind(&other);
             return Err(PatchError::Malformed(format!(
                 "json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
             )));
