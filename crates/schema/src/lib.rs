@@ -1,5 +1,6 @@
 //! What the kinds look like, as data: names, scope, verbs, fields, defaults, columns; and what follows from it.
 //!
+//! - [`cel`]: rules that a schema carries
 //! - [`decode`]: a request's body to an object
 //! - [`facts`]: the fields of the kinds: order, types, how they merge
 //! - [`kind`]: one served kind
@@ -14,6 +15,7 @@
 //! - [`validation`]: what is wrong with one
 //! - [`warnings`]: what is doubtful about one
 
+pub mod cel;
 pub mod columns;
 pub mod decode;
 pub mod defaults;
