@@ -24,4 +24,5 @@ mod context;
 pub mod manager;
 pub mod settings;
 
+pub use context::Clients;
 pub use settings::{Selection, Settings};

@@ -35,6 +35,14 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether every namespace gets a service account, so that pods can be asked to have one.
+    #[must_use]
+    pub fn keeps_service_accounts(&self) -> bool {
+        manager::names().contains(&manager::SERVICE_ACCOUNTS) && self.selection.includes(manager::SERVICE_ACCOUNTS)
+    }
+}
+
 /// Intervals that a client can observe.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
@@ -85,6 +93,12 @@ pub struct Selection {
 pub struct UnknownController(String);
 
 impl Selection {
+    /// No controller at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { only_named: true, named: BTreeSet::new() }
+    }
+
     /// Reads `-garbagecollector,-job` (all but these), `deployment,replicaset` (only these), `*,-job` (all but one).
     pub fn parse(text: &str) -> Result<Self, UnknownController> {
         let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();

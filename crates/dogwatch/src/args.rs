@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use controllers::Selection;
 
 /// The Kubernetes list-watch mechanism in one binary.
 #[derive(Debug, Parser)]
@@ -57,10 +58,14 @@ pub struct Up {
     pub tls_san: Vec<String>,
     /// How many simulated nodes to run.
     #[arg(long, value_name = "N", default_value_t = 3)]
-    pub nodes: u32,
+    pub nodes: usize,
     /// Run no controllers and no nodes: the API server alone.
     #[arg(long)]
     pub no_controllers: bool,
+    /// Which controllers run: `-job,-cronjob` is all but these, `deployment,replicaset` only these.
+    #[arg(long, value_name = "NAMES", allow_hyphen_values = true, value_parser = Selection::parse,
+          conflicts_with = "no_controllers")]
+    pub controllers: Option<Selection>,
     /// Whether a write is answered only once it is synced to disk.
     #[arg(long, value_enum, default_value_t = Durability::Full)]
     pub durability: Durability,

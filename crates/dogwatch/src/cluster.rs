@@ -40,14 +40,19 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub async fn start(store: Arc<dyn Store>, access: &Access, limits: Limits) -> Result<Self, Failure> {
+    pub async fn start(
+        store: Arc<dyn Store>,
+        access: &Access,
+        limits: Limits,
+        settings: Settings,
+    ) -> Result<Self, Failure> {
         let tokens = match &access.token_file {
             Some(path) => Tokens::read(path).map_err(|error| {
                 Failure::new(error).hint("lines are `token,user,uid` with an optional `,\"group1,group2\"`")
             })?,
             None => Tokens::default(),
         };
-        let registry = Registry::start(Arc::clone(&store), Settings::default())
+        let registry = Registry::start(Arc::clone(&store), settings)
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
         let mut metrics = prometheus_client::registry::Registry::default();

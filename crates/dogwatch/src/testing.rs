@@ -16,6 +16,9 @@
 //! assert_eq!(config_maps.get("greeting").await.unwrap().data, wanted.data);
 //! # });
 //! ```
+//!
+//! [`Server::start`] is the API alone. [`Server::with_controllers`] also runs controllers, a scheduler and nodes, so that a
+//! Deployment ends in Running pods.
 
 use std::sync::Arc;
 
@@ -25,10 +28,15 @@ use server::limits::Limits;
 use store::memory::MemoryStore;
 use store::{Retention, Store};
 
+pub use controllers::{Selection, Settings};
+
+pub use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 
 /// A running server that lives as long as this value.
 pub struct Server {
+    // Dropped first: controllers end before their server.
+    controllers: Option<Controllers>,
     cluster: Cluster,
 }
 
@@ -46,14 +54,52 @@ impl Server {
     /// # Panics
     /// If the store cannot be read.
     pub async fn start_on(store: Arc<dyn Store>) -> Self {
+        Self::start_with(store, registry::Settings::default()).await
+    }
+
+    /// Starts on an empty store in memory, with controllers.
+    ///
+    /// # Panics
+    /// If the server cannot be started.
+    pub async fn with_controllers(settings: Settings) -> Self {
+        Self::with_controllers_on(Arc::new(MemoryStore::new(Retention::default())), settings).await
+    }
+
+    /// Starts on a store of the caller's, with controllers.
+    ///
+    /// # Panics
+    /// If the store cannot be read.
+    pub async fn with_controllers_on(store: Arc<dyn Store>, settings: Settings) -> Self {
+        let rules =
+            registry::Settings { service_accounts: settings.keeps_service_accounts(), ..registry::Settings::default() };
+        let mut server = Self::start_with(store, rules).await;
+        server.controllers = Some(server.run_controllers(settings));
+        server
+    }
+
+    async fn start_with(store: Arc<dyn Store>, rules: registry::Settings) -> Self {
         let access = Access { anonymous: true, ..Access::default() };
-        match Cluster::start(store, &access, Limits::default()).await {
+        match Cluster::start(store, &access, Limits::default(), rules).await {
             Ok(mut cluster) => {
                 cluster.keep_quotas();
-                Server { cluster }
+                Server { controllers: None, cluster }
             }
             Err(failure) => panic!("the test server did not start: {failure}"),
         }
+    }
+
+    /// Runs controllers beside this server until they are stopped or dropped; for tests that stop and start them.
+    #[must_use]
+    pub fn run_controllers(&self, settings: Settings) -> Controllers {
+        Controllers::start(&self.cluster, settings)
+    }
+
+    /// Stops the controllers, if there are any, then the server, and closes the store.
+    pub async fn stop(self) {
+        if let Some(controllers) = self.controllers {
+            controllers.stop().await;
+        }
+        self.cluster.stop().await;
     }
 
     /// A client that is `system:masters`.

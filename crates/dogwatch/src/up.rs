@@ -12,6 +12,7 @@ use server::tls::Tls;
 use tokio::net::TcpListener;
 
 use crate::args;
+use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 use crate::engine;
 use crate::failure::Failure;
@@ -38,8 +39,13 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         anonymous: !args.no_anonymous,
         accounts_key_pem: Some(pki.accounts_key_pem.clone()),
     };
-    let mut cluster = Cluster::start(store, &access, limits(&args.limits)).await?;
-    if !args.no_controllers {
+    let controllers = controllers(&args, &pki);
+    let rules = registry::Settings {
+        service_accounts: controllers.as_ref().is_some_and(controllers::Settings::keeps_service_accounts),
+        ..registry::Settings::default()
+    };
+    let mut cluster = Cluster::start(store, &access, limits(&args.limits), rules).await?;
+    if controllers.is_some() {
         cluster.keep_quotas();
     }
 
@@ -62,7 +68,8 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     ));
     cluster.wait_until_ready().await;
     println!("ready in {} ms", started.elapsed().as_millis());
-    wait_for_signals(trigger, serving).await?;
+    let controllers = controllers.map(|settings| Controllers::start(&cluster, settings));
+    wait_for_signals(trigger, serving, controllers).await?;
     cluster.stop().await;
     Ok(())
 }
@@ -75,17 +82,44 @@ async fn open_pki(args: &args::Up) -> Result<Pki, Failure> {
     opened.map_err(|error| Failure::new(format!("making certificates failed: {error}")))?.map_err(Failure::new)
 }
 
-/// The first signal drains, the second one aborts; the end of the server ends the waiting.
-async fn wait_for_signals(trigger: Trigger, mut serving: tokio::task::JoinHandle<()>) -> Result<(), Failure> {
+/// What runs beside the server; none if it is to be the API alone.
+fn controllers(args: &args::Up, pki: &Pki) -> Option<controllers::Settings> {
+    let settings = controllers::Settings {
+        selection: args.controllers.clone().unwrap_or_default(),
+        nodes: args.nodes,
+        identity: format!("dogwatch_{:016x}", rand::random::<u64>()),
+        // Only a store that others share can have other controllers at work on it.
+        elect: !args.etcd.endpoints.is_empty(),
+        ca_pem: pki.ca_pem.clone(),
+        ..controllers::Settings::default()
+    };
+    (!args.no_controllers).then_some(settings)
+}
+
+/// The first signal stops the controllers and drains, the second one aborts; the end of the server ends the waiting.
+async fn wait_for_signals(
+    trigger: Trigger,
+    mut serving: tokio::task::JoinHandle<()>,
+    mut controllers: Option<Controllers>,
+) -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
     loop {
         tokio::select! {
             ended = &mut serving => return ended.map_err(|error| Failure::new(format!("the server failed: {error}"))),
-            _ = terminate.recv() => trigger.signal(),
-            _ = interrupt.recv() => trigger.signal(),
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         };
+        // While the server still answers, so that controllers end what they are at and another replica can lead at once.
+        if let Some(controllers) = controllers.take() {
+            tokio::select! {
+                () = controllers.stop() => {}
+                _ = terminate.recv() => { trigger.abort(); }
+                _ = interrupt.recv() => { trigger.abort(); }
+            }
+        }
+        trigger.signal();
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Settings {
     pub service_range: std::net::Ipv4Addr,
     pub service_range_bits: u8,
     pub node_ports: std::ops::RangeInclusive<u16>,
+    /// Whether a pod must have a service account, and gets its token. Only where somebody makes the accounts.
+    pub service_accounts: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             service_range: std::net::Ipv4Addr::new(10, 96, 0, 0),
             service_range_bits: 16,
             node_ports: 30000..=32767,
+            service_accounts: false,
         }
     }
 }

@@ -162,7 +162,7 @@ impl Server {
     /// `kube::Client::new(server.in_process(user), "default")`.
     #[must_use]
     pub fn in_process(&self, user: User) -> InProcess {
-        InProcess { server: self.clone(), peer: Arc::new(Peer::in_process(user)) }
+        InProcess { server: self.clone(), peer: Arc::new(Peer::in_process(user)), agent: None }
     }
 }
 
@@ -337,6 +337,16 @@ impl Handler for Server {
 pub struct InProcess {
     server: Server,
     peer: Arc<Peer>,
+    agent: Option<HeaderValue>,
+}
+
+impl InProcess {
+    /// Which program this caller is, where a request does not say: managed fields and the log go by it.
+    #[must_use]
+    pub fn agent(mut self, program: &'static str) -> Self {
+        self.agent = Some(HeaderValue::from_static(program));
+        self
+    }
 }
 
 impl<B> tower_service::Service<Request<B>> for InProcess
@@ -352,7 +362,10 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if let Some(agent) = &self.agent {
+            request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| agent.clone());
+        }
         let (server, peer) = (self.server.clone(), Arc::clone(&self.peer));
         Box::pin(async move { Ok(server.call(request.map(RequestBody::other), peer).await.map(BytesBody::from)) })
     }

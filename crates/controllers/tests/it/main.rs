@@ -1,0 +1,4 @@
+//! Controllers against a server in the same process, one module a folder of the crate.
+
+mod wiring;
+mod world;

@@ -1,0 +1,50 @@
+//! The controllers beside a server: started once it is ready, stopped before it.
+
+use std::time::Duration;
+
+use controllers::{Clients, Settings};
+use server::identity::{MASTERS, User};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::cluster::Cluster;
+
+/// How long controllers may take to end what they are at, and to give up their lease.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Controllers that run until they are stopped or this value is dropped.
+pub struct Controllers {
+    stop: DropGuard,
+    running: JoinHandle<()>,
+}
+
+impl Controllers {
+    /// Runs them against this server, in the same process and without a socket.
+    #[must_use]
+    pub fn start(cluster: &Cluster, settings: Settings) -> Self {
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(controllers::manager::run(clients(cluster), settings, stop.clone()));
+        Controllers { stop: stop.drop_guard(), running }
+    }
+
+    /// Stops them and waits until they have ended; what takes too long is cut off.
+    pub async fn stop(mut self) {
+        drop(self.stop);
+        if tokio::time::timeout(STOP_WITHIN, &mut self.running).await.is_err() {
+            self.running.abort();
+        }
+    }
+}
+
+/// The programs that a cluster has beside its server. In managed fields they are called as they are there.
+fn clients(cluster: &Cluster) -> Clients {
+    let client = |user: &str, program: &'static str| {
+        let user = User { name: user.to_owned(), groups: vec![MASTERS.to_owned()], ..User::default() };
+        kube::Client::new(cluster.server().in_process(user.authenticated()).agent(program), "default")
+    };
+    Clients {
+        controllers: client("system:kube-controller-manager", "kube-controller-manager"),
+        scheduler: client("system:kube-scheduler", "kube-scheduler"),
+        nodes: client("system:node", "kubelet"),
+    }
+}
