@@ -22,6 +22,8 @@
 
 mod context;
 pub mod manager;
+#[allow(dead_code, reason = "the controllers that use these arrive one after the other")]
+mod parts;
 pub mod settings;
 
 pub use context::Clients;
