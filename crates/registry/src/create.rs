@@ -120,7 +120,11 @@ impl Registry {
             let now = meta::timestamp(self.now());
             let ty = body::type_of(&kind.gvk)?;
             let writer = Writer { manager, subresource: "", time: &now };
+            let lent = schema::strategy::lend_labels(kind, &mut object);
             track_update(&Subject::new(kind, &ty), None, &mut object, &writer);
+            if lent {
+                meta::of_mut(&mut object).remove("labels");
+            }
         }
         schema::strategy::admit_create(kind, &mut object);
         self.admit_create(target, &mut object, ctx).await?;

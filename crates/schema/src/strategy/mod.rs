@@ -46,6 +46,21 @@ pub fn prepare_for_create(kind: &Kind, object: &mut Value) {
     }
 }
 
+/// A job without labels has those of its pods, twice: as a default, which its creator owns, and again once creation has added
+/// to them, which nobody does. For the first, they are lent before owners are written down: true if they must go again.
+pub fn lend_labels(kind: &Kind, object: &mut Value) -> bool {
+    if kind.custom || (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) != ("batch", "Job") {
+        return false;
+    }
+    let Some(fields) = object.as_object_mut() else { return false };
+    let labelled = |fields: &mut Fields| metadata(fields).is_some_and(|metadata| metadata.contains_key("labels"));
+    if labelled(fields) {
+        return false;
+    }
+    workload::default_job_labels(fields);
+    labelled(fields)
+}
+
 /// A write to the object itself: the stored status stays, and the generation rises when what is wanted changed.
 pub fn prepare_for_update(kind: &Kind, new: &mut Value, old: &Value) {
     let Some(fields) = new.as_object_mut() else { return };
