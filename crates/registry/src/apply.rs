@@ -24,7 +24,7 @@ impl Registry {
         ctx: &Context,
     ) -> Result<Outcome, Status> {
         if target.subresource.as_deref() == Some("scale") {
-            return Err(Status::router_unsupported_media_type());
+            return self.apply_scale(target, body, options, ctx).await;
         }
         let configuration = apply::read(&body.bytes).map_err(refused)?;
         let key = self.key(target)?;
@@ -97,7 +97,7 @@ impl Registry {
     }
 }
 
-fn warn(configuration: Configuration, options: &PatchOptions, ctx: &Context) -> Result<(), Status> {
+pub(crate) fn warn(configuration: Configuration, options: &PatchOptions, ctx: &Context) -> Result<(), Status> {
     let texts = configuration.warnings(body::strictness(options.field_validation)).map_err(refused)?;
     texts.into_iter().for_each(|text| ctx.warnings.push(text));
     Ok(())

@@ -40,6 +40,48 @@ async fn every_case_ends_as_on_a_genuine_server() {
     assert!(whole >= 150, "only {whole} cases state object, patch, result and managedFields");
 }
 
+/// As a genuine server answered when asked the same by hand.
+#[tokio::test]
+async fn replicas_are_applied_through_the_scale() {
+    let server = dogwatch::testing::Server::start().await;
+    let client = server.client();
+    let item = "/apis/apps/v1/namespaces/default/deployments/x";
+    let path = format!("{item}/scale");
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let scale =
+        |spec: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x"}, "spec": spec});
+    let by = |query| Change { media: "application/apply-patch+yaml", query };
+    let (first, second, forced) =
+        (by("fieldManager=first"), by("fieldManager=second"), by("fieldManager=second&force=true"));
+    let owners = async || {
+        let (_, object) = send(&client, Method::GET, item, &first, &Value::Null).await;
+        let entries = list(&object["metadata"]["managedFields"]).iter();
+        let owning = entries.filter(|entry| entry["fieldsV1"]["f:spec"]["f:replicas"].is_object());
+        owning.map(|entry| format!("{} {}", text(&entry["manager"]), entry["subresource"])).collect::<Vec<_>>()
+    };
+    assert_eq!(send(&client, Method::PATCH, item, &first, &deployment).await.0, 201);
+
+    let (code, refused) = send(&client, Method::PATCH, &path, &second, &scale(json!({"replicas": 5}))).await;
+    let message = "Apply failed with 1 conflict: conflict with \"first\": .spec.replicas";
+    assert_eq!((code, text(&refused["message"])), (409, message));
+    let (code, shared) = send(&client, Method::PATCH, &path, &second, &scale(json!({"replicas": 2}))).await;
+    assert_eq!((code, &shared["spec"]["replicas"]), (200, &json!(2)));
+    assert_eq!(owners().await, ["second \"scale\"", "first null"]);
+    let (code, taken) = send(&client, Method::PATCH, &path, &forced, &scale(json!({"replicas": 5}))).await;
+    assert_eq!((code, &taken["spec"]["replicas"]), (200, &json!(5)));
+    assert_eq!(owners().await, ["second \"scale\""]);
+    let (code, left) = send(&client, Method::PATCH, &path, &second, &scale(json!({}))).await;
+    assert_eq!((code, &left["spec"]), (200, &json!({})));
+    assert_eq!(owners().await, [""; 0]);
+
+    let (code, refused) = send(&client, Method::PATCH, &path, &second, &deployment).await;
+    assert_eq!((code, text(&refused["message"])), (400, "invalid object type: apps/v1, Kind=Deployment"));
+    let (code, refused) = send(&client, Method::PATCH, &path, &second, &scale(json!({"replicas": -5}))).await;
+    assert_eq!((code, &refused["reason"]), (422, &json!("Invalid")));
+}
+
 async fn run(client: &Client, kind: &Value, case: &Value) -> (Value, Value) {
     let (collection, object) = (text(&kind["collection"]), &kind["object"]);
     let item = format!("{collection}/{}", text(&object["metadata"]["name"]));

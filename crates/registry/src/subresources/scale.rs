@@ -3,6 +3,7 @@
 use cache::Item;
 use machinery::options::{PatchOptions, UpdateOptions};
 use machinery::{FieldError, GroupResource, GroupVersionKind, Status, labels};
+use schema::managed::apply::{self, ApplyError};
 use schema::managed::{self, Subject, Writer, track_update};
 use serde_json::{Value, json};
 
@@ -65,6 +66,15 @@ fn kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", "Scale")
 }
 
+/// Who writes a Scale, and how.
+#[derive(Clone, Copy)]
+enum Scaler<'a> {
+    /// What it changed is recorded as its own.
+    Updates(&'a str),
+    /// What it stated is recorded already.
+    Applies(&'a str),
+}
+
 impl Registry {
     pub(super) async fn put_scale(
         &self,
@@ -75,7 +85,7 @@ impl Registry {
     ) -> Result<Outcome, Status> {
         let scale = body::of_kind(&kind(), body, options.field_validation, ctx)?;
         let manager = ctx.manager(&options.field_manager);
-        self.write_scale(target, options.dry_run, &manager, ctx, |_| Ok(scale.clone())).await
+        self.write_scale(target, options.dry_run, Scaler::Updates(&manager), ctx, |_| Ok(scale.clone())).await
     }
 
     pub(super) async fn patch_scale(
@@ -86,20 +96,48 @@ impl Registry {
         ctx: &Context,
     ) -> Result<Outcome, Status> {
         let manager = ctx.manager(&options.field_manager);
-        self.write_scale(target, options.dry_run, &manager, ctx, |live| {
+        self.write_scale(target, options.dry_run, Scaler::Updates(&manager), ctx, |live| {
             patch::patched(&kind(), false, live, body, options, ctx)
         })
         .await
+    }
+
+    /// The number of replicas as one field that a manager applies.
+    pub(crate) async fn apply_scale(
+        &self,
+        target: &Target,
+        body: &PatchBody,
+        options: &PatchOptions,
+        ctx: &Context,
+    ) -> Result<Outcome, Status> {
+        let configuration = apply::read(&body.bytes).map_err(|error: ApplyError| error.to_status())?;
+        let manager = &options.field_manager;
+        let (gvk, value) = (kind(), &configuration.value);
+        let said = (value["apiVersion"].as_str().unwrap_or_default(), value["kind"].as_str().unwrap_or_default());
+        if said != ("autoscaling/v1", "Scale") {
+            return Err(Status::bad_request(format!("invalid object type: {}, Kind={}", said.0, said.1)));
+        }
+        let ty = body::type_of(&gvk)?;
+        let outcome = self.write_scale(target, options.dry_run, Scaler::Applies(manager), ctx, |live| {
+            let now = meta::timestamp(self.now());
+            let writer = Writer { manager, subresource: "scale", time: &now };
+            let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
+            apply::apply(&subject, Some(live), value, &writer, options.force).map_err(|error| error.to_status())
+        });
+        let outcome = outcome.await?;
+        crate::apply::warn(configuration, options, ctx)?;
+        Ok(outcome)
     }
 
     async fn write_scale(
         &self,
         target: &Target,
         dry_run: bool,
-        manager: &str,
+        scaler: Scaler<'_>,
         ctx: &Context,
         mut wanted: impl FnMut(&Value) -> Result<Value, Status>,
     ) -> Result<Outcome, Status> {
+        let (Scaler::Applies(manager) | Scaler::Updates(manager)) = scaler;
         let parent = target.parent();
         let author = Author { manager, door: None, tracked_as: Some("scale"), applied: true, replaces: true };
         let (gvk, version) = (kind(), target.kind.group_version().to_string());
@@ -116,15 +154,19 @@ impl Registry {
                         FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
                     return Err(Status::invalid(&GroupResource::new("autoscaling", "Scale"), target.name(), &[error]));
                 }
-                let now = meta::timestamp(self.now());
-                let writer = Writer { manager, subresource: "scale", time: &now };
-                let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
-                track_update(&subject, Some(&live), &mut scale, &writer);
+                let applies = matches!(scaler, Scaler::Applies(_));
+                if !applies {
+                    let now = meta::timestamp(self.now());
+                    let writer = Writer { manager, subresource: "scale", time: &now };
+                    let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
+                    track_update(&subject, Some(&live), &mut scale, &writer);
+                }
                 let mut new = old.clone();
                 let changed = old["spec"]["replicas"].as_i64() != Some(replicas);
                 new["spec"]["replicas"] = json!(replicas);
                 let metadata = meta::of_mut(&mut new);
-                if changed {
+                // Who applies the number that is there becomes one more owner of it.
+                if changed || applies {
                     match managed::scale::to_parent(old, &scale, &version, &REPLICAS) {
                         Some(managers) => metadata.insert("managedFields".to_owned(), managers),
                         None => metadata.shift_remove("managedFields"),
