@@ -4,9 +4,9 @@
 //! share, and the first key of the next page, relative to the collection. Revision −1 stands for "the latest", which is
 //! what a client gets to go on with when its revision is no longer kept.
 
+use crate::json::{Value, json};
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde_json::{Value, json};
 
 use crate::go_json::json_kind;
 use crate::{Revision, Status, go_json, go_text};
@@ -75,7 +75,7 @@ impl ContinueToken {
         };
         let text = |name: &str| match token.get(name) {
             None | Some(Value::Null) => Ok(String::new()),
-            Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::String(text)) => Ok(text.to_string()),
             Some(other) => Err(wrong(name, other, "string")),
         };
         let version = text("v")?;

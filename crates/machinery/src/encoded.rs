@@ -13,9 +13,9 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
 
 use crate::Revision;
+use crate::json::{self, Map, Value};
 
 /// Members of `metadata` that stand before `resourceVersion`.
 const BEFORE_REVISION: [&str; 5] = ["name", "generateName", "namespace", "selfLink", "uid"];
@@ -183,12 +183,12 @@ fn decimal(buffer: &mut [u8; 24], mut number: u64) -> &[u8] {
 ///
 /// Members of metadata that come before the resourceVersion are written first; the rest keep the order they have.
 #[must_use]
-pub fn to_stored(object: &Map<String, Value>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
+pub fn to_stored(object: &Map) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4096);
     out.extend_from_slice(b"{\"kind\":");
-    write_json(&mut out, object.get("kind").unwrap_or(&Value::Null));
+    json::write(object.get("kind").unwrap_or(&Value::Null), &mut out);
     out.extend_from_slice(b",\"apiVersion\":");
-    write_json(&mut out, object.get("apiVersion").unwrap_or(&Value::Null));
+    json::write(object.get("apiVersion").unwrap_or(&Value::Null), &mut out);
     out.extend_from_slice(b",\"metadata\":{");
     if let Some(Value::Object(metadata)) = object.get("metadata") {
         let mut first = true;
@@ -196,9 +196,9 @@ pub fn to_stored(object: &Map<String, Value>) -> Vec<u8> {
             if !std::mem::take(&mut first) {
                 out.push(b',');
             }
-            write_string(out, name);
+            json::write_text(name, out);
             out.push(b':');
-            write_json(out, value);
+            json::write(value, out);
         };
         for name in BEFORE_REVISION {
             if let Some(value @ Value::String(_)) = metadata.get(name) {
@@ -215,22 +215,13 @@ pub fn to_stored(object: &Map<String, Value>) -> Vec<u8> {
     for (name, value) in object {
         if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
             out.push(b',');
-            write_string(&mut out, name);
+            json::write_text(name, &mut out);
             out.push(b':');
-            write_json(&mut out, value);
+            json::write(value, &mut out);
         }
     }
     out.push(b'}');
     out
-}
-
-fn write_json(out: &mut Vec<u8>, value: &Value) {
-    // Writing a Value to memory cannot fail: its keys are strings and a Vec takes every byte.
-    serde_json::to_writer(out, value).expect("a JSON value serialises into memory");
-}
-
-fn write_string(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a string serialises into memory");
 }
 
 /// The opening of a JSON list of a kind: everything up to and including `"items":[`.
@@ -261,13 +252,13 @@ pub fn list_head(
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
-    write_string(&mut out, text);
+    json::write_text(text, &mut out);
     String::from_utf8(out).expect("JSON is UTF-8")
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

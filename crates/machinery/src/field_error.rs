@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use crate::json::{Text, Value};
 
 use crate::go_text;
 
@@ -202,6 +202,12 @@ impl From<&String> for BadValue {
     }
 }
 
+impl From<&Text> for BadValue {
+    fn from(value: &Text) -> Self {
+        BadValue::Shown(Value::String(value.clone()))
+    }
+}
+
 impl From<i64> for BadValue {
     fn from(value: i64) -> Self {
         BadValue::Shown(Value::from(value))
@@ -347,7 +353,7 @@ pub fn join(errors: &[FieldError]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn paths_show_names_indexes_and_keys() {

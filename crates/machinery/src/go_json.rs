@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use crate::json::Value;
 
 /// Deeper nesting is refused, here as in the reference.
 const DEPTH_MAX: usize = 10_000;

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::io;
 
+use crate::json::Value;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{CompactFormatter, Formatter};
 
 /// A string in double quotes, escaped as Go's `%q` does.
@@ -123,7 +123,7 @@ impl Formatter for GoFormatter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn quoting_follows_go() {

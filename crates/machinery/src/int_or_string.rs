@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use crate::json::Value;
 
 use crate::go_text::quote;
 
@@ -17,7 +17,7 @@ impl IntOrString {
     #[must_use]
     pub fn from_value(value: &Value) -> Option<Self> {
         match value {
-            Value::String(text) => Some(IntOrString::String(text.clone())),
+            Value::String(text) => Some(IntOrString::String(text.to_string())),
             _ => i32::try_from(value.as_i64()?).ok().map(IntOrString::Int),
         }
     }
@@ -55,7 +55,7 @@ impl fmt::Display for IntOrString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn percentages_round_both_ways() {

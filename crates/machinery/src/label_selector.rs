@@ -1,6 +1,6 @@
 //! The `LabelSelector` inside objects (`matchLabels`, `matchExpressions`): reading one, and what is wrong with one.
 
-use serde_json::Value;
+use crate::json::Value;
 
 use crate::field_error::{FieldError, Path};
 use crate::go_text::quote;
@@ -16,7 +16,7 @@ impl Selector {
         let mut requirements = Vec::new();
         for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
             let value = value.as_str().unwrap_or_default().to_owned();
-            requirements.push(Requirement::new(key, Operator::Equals, vec![value])?);
+            requirements.push(Requirement::new(key.as_str(), Operator::Equals, vec![value])?);
         }
         for expression in expressions(selector) {
             let operator = match text(expression, "operator") {
@@ -72,7 +72,7 @@ pub fn validate_labels(labels: Option<&Value>, path: &Path<'_>) -> Vec<FieldErro
     let mut errors = Vec::new();
     for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
         let objections = names::qualified_name(key);
-        errors.extend(objections.into_iter().map(|why| FieldError::invalid(path, key, why)));
+        errors.extend(objections.into_iter().map(|why| FieldError::invalid(path, key.as_str(), why)));
         let value = value.as_str().unwrap_or_default();
         let objections = names::label_value(value);
         errors.extend(objections.into_iter().map(|why| FieldError::invalid(path, value, why)));
@@ -95,7 +95,7 @@ fn values(expression: &Value) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn reads_labels_and_expressions() {

@@ -60,7 +60,7 @@ impl Requirement {
             }
         };
         if let Some(detail) = wrong_number {
-            let shown = if values.is_empty() { serde_json::Value::Null } else { values.clone().into() };
+            let shown = if values.is_empty() { crate::json::Value::Null } else { values.clone().into() };
             errors.push(FieldError::invalid(path, shown, detail));
         }
         let mut bound = 0;
@@ -214,7 +214,7 @@ impl Selector {
 
     /// Labels as the JSON object `metadata.labels`.
     #[must_use]
-    pub fn matches_value(&self, labels: &serde_json::Value) -> bool {
+    pub fn matches_value(&self, labels: &crate::json::Value) -> bool {
         self.matches(|key| labels.get(key)?.as_str())
     }
 }

@@ -13,6 +13,7 @@ pub mod go_json;
 pub mod go_text;
 pub mod gvk;
 pub mod int_or_string;
+pub mod json;
 pub mod label_selector;
 pub mod labels;
 pub mod media;

@@ -1,6 +1,6 @@
 //! What is wrong with an object's `metadata`, on create and on update (spec 02 §2.1).
 
-use serde_json::{Map, Value};
+use crate::json::{Map, Value};
 
 use crate::field_error::{FieldError, Path};
 use crate::go_text::quote;
@@ -248,7 +248,7 @@ fn managed_fields(errors: &mut Vec<FieldError>, meta: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     const RULES: MetaRules = MetaRules { name: NameRule::DnsSubdomain, namespaced: true, known_finalizers_only: true };
 

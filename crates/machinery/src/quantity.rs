@@ -66,11 +66,11 @@ impl Quantity {
     }
 
     /// From a JSON string or number; null is zero.
-    pub fn from_value(value: &serde_json::Value) -> Result<Self, QuantityError> {
+    pub fn from_value(value: &crate::json::Value) -> Result<Self, QuantityError> {
         match value {
-            serde_json::Value::Null => Ok(Quantity::default()),
-            serde_json::Value::String(text) => text.trim().parse(),
-            serde_json::Value::Number(number) => number.to_string().parse(),
+            crate::json::Value::Null => Ok(Quantity::default()),
+            crate::json::Value::String(text) => text.trim().parse(),
+            crate::json::Value::Number(number) => number.to_string().parse(),
             _ => Err(QuantityError::Format),
         }
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use crate::json::{Map, Value};
 
 use crate::field_error::{self, FieldError};
 use crate::go_text::{self, quote};
@@ -154,15 +154,15 @@ impl Status {
         let mut status = Map::new();
         put(&mut status, "kind", "Status");
         put(&mut status, "apiVersion", "v1");
-        status.insert("metadata".to_owned(), Value::Object(metadata));
+        status.insert("metadata", Value::Object(metadata));
         put(&mut status, "status", self.outcome.as_str());
         put(&mut status, "message", &self.message);
         put(&mut status, "reason", self.reason());
         if let Some(details) = &self.details {
-            status.insert("details".to_owned(), details.to_value());
+            status.insert("details", details.to_value());
         }
         if self.code != 0 {
-            status.insert("code".to_owned(), self.code.into());
+            status.insert("code", self.code.into());
         }
         Value::Object(status)
     }
@@ -189,16 +189,16 @@ impl Details {
                 put(&mut member, "field", &cause.field);
                 Value::Object(member)
             });
-            details.insert("causes".to_owned(), causes.collect());
+            details.insert("causes", causes.collect());
         }
         if self.retry_after_seconds > 0 {
-            details.insert("retryAfterSeconds".to_owned(), self.retry_after_seconds.into());
+            details.insert("retryAfterSeconds", self.retry_after_seconds.into());
         }
         Value::Object(details)
     }
 }
 
-fn put(map: &mut Map<String, Value>, name: &str, value: &str) {
+fn put(map: &mut Map, name: &str, value: &str) {
     if !value.is_empty() {
         map.insert(name.to_owned(), Value::from(value));
     }

@@ -2,12 +2,12 @@
 
 use machinery::accept::{self, Endpoint};
 use machinery::continue_token::ContinueToken;
+use machinery::json::Value;
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions};
 use machinery::quantity::Quantity;
 use machinery::query::Query;
 use machinery::{Revision, fields, go_json, labels, media, names, object_meta, timestamp, yaml};
 use proptest::prelude::*;
-use serde_json::Value;
 
 /// Texts of the alphabet of selectors, quantities, times and headers, where the branches are.
 fn dense() -> impl Strategy<Value = String> {

@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
+use machinery::json::{Value, json};
 use machinery::{FieldError, Status};
 use parking_lot::Mutex;
 use rand::Rng;
-use serde_json::{Value, json};
 
 use crate::meta;
 use crate::registry::{Registry, Settings};

@@ -1,10 +1,10 @@
 //! Server-side apply: an object brought to what a manager wants of it, field by field.
 
+use machinery::json::Value;
 use machinery::options::PatchOptions;
 use machinery::{GroupResource, Status};
 use schema::managed::apply::{self, ApplyError, Configuration};
 use schema::managed::{Subject, Writer};
-use serde_json::Value;
 
 use crate::body;
 use crate::conversion;

@@ -1,12 +1,12 @@
 //! Reads what a client sent as the object it must be, and holds it against the path it was sent to.
 
 use machinery::Status;
+use machinery::json::{Value, json};
 use machinery::media::MediaType;
 use machinery::options::FieldValidation;
 use schema::decode::Media;
 use schema::facts::{Type, Types};
 use schema::kind::Kind;
-use serde_json::{Value, json};
 
 use crate::meta;
 use crate::request::{Body, Context, Target};
@@ -70,7 +70,7 @@ pub(crate) fn agree_on_namespace(target: &Target, object: &mut Value) -> Result<
     let said = meta::text(object, "namespace").to_owned();
     match target.namespace.as_deref().filter(|_| target.kind.namespaced) {
         Some(namespace) if said.is_empty() => {
-            meta::of_mut(object).insert("namespace".to_owned(), json!(namespace));
+            meta::of_mut(object).insert("namespace", json!(namespace));
             Ok(())
         }
         Some(namespace) if said != namespace => Err(Status::bad_request(

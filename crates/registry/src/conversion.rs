@@ -3,8 +3,8 @@
 //! Custom resources will add theirs; the shape is the same: a function each way between two values.
 
 use machinery::Status;
+use machinery::json::{Map, Value, json};
 use schema::kind::Kind;
-use serde_json::{Map, Value, json};
 
 /// Which converted form of an item is meant. One number a served version that is not the stored one.
 pub(crate) fn form_id(kind: &Kind) -> u32 {
@@ -151,7 +151,7 @@ fn autoscaler_to_v2(object: &mut Value) {
         if annotations.is_empty() {
             metadata.shift_remove("annotations");
         } else {
-            metadata.insert("annotations".to_owned(), Value::Object(annotations));
+            metadata.insert("annotations", Value::Object(annotations));
         }
     }
 }
@@ -160,14 +160,14 @@ fn take(object: &mut Value, part: &str, member: &str) -> Value {
     object.get_mut(part).and_then(Value::as_object_mut).and_then(|part| part.shift_remove(member)).unwrap_or_default()
 }
 
-fn keep_in(annotations: &mut Map<String, Value>, name: &str, value: &Value) {
+fn keep_in(annotations: &mut Map, name: &str, value: &Value) {
     let empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
     if !empty {
         annotations.insert(name.to_owned(), json!(value.to_string()));
     }
 }
 
-fn read_from(annotations: &mut Map<String, Value>, name: &str) -> Value {
+fn read_from(annotations: &mut Map, name: &str) -> Value {
     let kept = annotations.shift_remove(name);
     kept.and_then(|text| serde_json::from_str(text.as_str()?).ok()).unwrap_or_default()
 }

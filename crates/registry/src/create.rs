@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use machinery::json::{Value, json};
 use machinery::options::CreateOptions;
 use machinery::{Status, random_name};
 use schema::managed::{Subject, Writer, track_update};
-use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
 use crate::body;
@@ -69,8 +69,8 @@ impl Registry {
         ] {
             metadata.shift_remove(owned);
         }
-        metadata.insert("uid".to_owned(), json!(uuid::Uuid::new_v4().to_string()));
-        metadata.insert("creationTimestamp".to_owned(), json!(meta::timestamp(now)));
+        metadata.insert("uid", json!(uuid::Uuid::new_v4().to_string()));
+        metadata.insert("creationTimestamp", json!(meta::timestamp(now)));
         if let Some(warning) = meta::dedupe_owners(&mut object, "") {
             ctx.warnings.push(warning);
         }
@@ -81,7 +81,7 @@ impl Registry {
             let mut object = object.clone();
             if generated {
                 let name = random_name::generate(meta::text(&object, "generateName"), rand::random());
-                meta::of_mut(&mut object).insert("name".to_owned(), json!(name));
+                meta::of_mut(&mut object).insert("name", json!(name));
             }
             attempts -= 1;
             match self.create_once(target, object, tracking, dry_run, ctx).await {

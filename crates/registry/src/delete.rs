@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use cache::Item;
 use jiff::{SignedDuration, Timestamp};
+use machinery::json::{Value, json};
 use machinery::options::{DeleteOptions, Propagation};
 use machinery::{GroupResource, Status};
 use schema::kind::{self, Kind};
-use serde_json::{Value, json};
 use store::WriteError;
 
 use crate::failure;
@@ -96,7 +96,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<(Option<Option<store::Entry>>, Option<Outcome>), Status> {
         let gone = if then_remove { Gone::Yes } else { Gone::No };
-        meta::of_mut(&mut marked).insert("resourceVersion".to_owned(), json!(item.revision().to_string()));
+        meta::of_mut(&mut marked).insert("resourceVersion", json!(item.revision().to_string()));
         if options.dry_run {
             return Ok((None, Some(self.outcome(target, gone, End::Value(marked), options)?)));
         }
@@ -265,8 +265,8 @@ fn grace(object: &mut Value, options: &DeleteOptions, now: Timestamp) -> Grace {
 
 fn stamp(object: &mut Value, until: Timestamp, seconds: i64) {
     let metadata = meta::of_mut(object);
-    metadata.insert("deletionTimestamp".to_owned(), json!(meta::timestamp(until)));
-    metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(seconds));
+    metadata.insert("deletionTimestamp", json!(meta::timestamp(until)));
+    metadata.insert("deletionGracePeriodSeconds", json!(seconds));
 }
 
 fn mark_as_deleting(object: &mut Value, now: Timestamp) {
@@ -313,7 +313,7 @@ fn namespace_step(object: &Value, options: &DeleteOptions, now: Timestamp) -> St
     if !meta::is_deleting(object) || !terminating {
         let mut marked = object.clone();
         if !meta::is_deleting(object) {
-            meta::of_mut(&mut marked).insert("deletionTimestamp".to_owned(), json!(meta::timestamp(now)));
+            meta::of_mut(&mut marked).insert("deletionTimestamp", json!(meta::timestamp(now)));
         }
         marked["status"]["phase"] = json!("Terminating");
         let kept = meta::finalizers(object).into_iter().filter(|name| !matches!(*name, ORPHAN | FOREGROUND));

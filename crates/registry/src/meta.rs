@@ -1,10 +1,10 @@
 //! Reading and writing an object's metadata in place.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use machinery::json::{Map, Value, json};
 
 /// The metadata of an object that is about to be written; made if it is not there.
-pub(crate) fn of_mut(object: &mut Value) -> &mut Map<String, Value> {
+pub(crate) fn of_mut(object: &mut Value) -> &mut Map {
     if !object.is_object() {
         *object = json!({});
     }
@@ -52,7 +52,7 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     if finalizers.is_empty() {
         of_mut(object).shift_remove("finalizers");
     } else {
-        of_mut(object).insert("finalizers".to_owned(), json!(finalizers));
+        of_mut(object).insert("finalizers", json!(finalizers));
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn dedupe_owners(object: &mut Value, when: &str) -> Option<String> {
 /// Raises the generation of a kind that has one.
 pub(crate) fn bump_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
-        of_mut(object).insert("generation".to_owned(), json!(generation + 1));
+        of_mut(object).insert("generation", json!(generation + 1));
     }
 }
 

@@ -1,9 +1,9 @@
 //! An object changed by a description of the change.
 
+use machinery::json::Value;
 use machinery::media::PatchType;
 use machinery::options::PatchOptions;
 use machinery::{GroupVersionKind, Status};
-use serde_json::Value;
 
 use crate::body;
 use crate::conversion;

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use cache::Item;
+use machinery::json::{Value, json};
 use machinery::{GroupVersion, GroupVersionKind, Status};
 use schema::facts::Types;
 use schema::kind::Kind;
 use schema::protobuf::{envelope, write};
-use serde_json::{Value, json};
 
 use crate::conversion;
 use crate::form::{MetaVersion, Shape};

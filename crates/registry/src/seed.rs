@@ -1,7 +1,7 @@
 //! What every cluster has from its first start.
 
 use machinery::Status;
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::create::Tracking;
 use crate::registry::Registry;

@@ -1,8 +1,8 @@
 //! An answer as slices of shared buffers, so that showing an object never copies it.
 
 use bytes::Bytes;
+use machinery::json::Value;
 use serde::Serialize;
-use serde_json::Value;
 
 /// Pieces that are sent one after another.
 #[derive(Clone, Debug, Default)]

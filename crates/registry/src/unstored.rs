@@ -1,9 +1,9 @@
 //! Bodies that are read here and answered elsewhere: reviews, which say something about who asks and are never stored.
 
+use machinery::json::{Value, json};
 use machinery::options::CreateOptions;
 use machinery::{GroupVersionKind, Status};
 use schema::managed::{Subject, Writer, track_update};
-use serde_json::{Value, json};
 
 use crate::body;
 use crate::meta;

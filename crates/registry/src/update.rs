@@ -1,10 +1,10 @@
 //! An object replaced by another state of itself.
 
+use machinery::json::{Value, json};
 use machinery::options::UpdateOptions;
 use machinery::{FieldError, Status};
 use schema::kind::Kind;
 use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
-use serde_json::{Value, json};
 
 use crate::body;
 use crate::conversion;
@@ -77,7 +77,7 @@ impl Registry {
         let mut shown_old = old.clone();
         conversion::show(kind, &mut shown_old)?;
         keep_metadata(&shown_old, &mut new);
-        meta::of_mut(&mut new).insert("resourceVersion".to_owned(), shown_old["metadata"]["resourceVersion"].clone());
+        meta::of_mut(&mut new).insert("resourceVersion", shown_old["metadata"]["resourceVersion"].clone());
         if let Some(warning) = meta::dedupe_owners(&mut new, " after mutating admission happens") {
             ctx.warnings.push(warning);
         }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use cache::Item;
 use jiff::Timestamp;
 use machinery::encoded::{Encoded, list_head, to_stored};
+use machinery::json::{Value, json};
 use machinery::{Revision, Status};
 use schema::kind::Kind;
-use serde_json::{Value, json};
 
 use crate::conversion;
 use crate::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};

@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::{Cache, EventKind, Item, Output, WatchEnd, Watcher};
 use jiff::Timestamp;
+use machinery::json::{Value, json};
 use machinery::{Revision, Status};
 use schema::kind::Kind;
-use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
 use crate::form::{Encoding, Form, IncludeObject, Shape};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Item;
 use machinery::encoded;
+use machinery::json::{Value, json};
 use machinery::{Revision, Status};
-use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
 use crate::admission::quota::Share;
@@ -54,7 +54,7 @@ impl Registry {
         loop {
             let old = view::parse(&item)?;
             let mut new = change(&old)?;
-            meta::of_mut(&mut new).insert("resourceVersion".to_owned(), json!(item.revision().to_string()));
+            meta::of_mut(&mut new).insert("resourceVersion", json!(item.revision().to_string()));
             if new == old {
                 return Ok(Written::Kept(item));
             }

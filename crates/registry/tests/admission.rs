@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use machinery::Status;
+use machinery::json::{Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions};
 use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View};
-use serde_json::{Value, json};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -65,7 +65,7 @@ impl World {
 
     /// A quota whose figures are known.
     async fn quota(&self, hard: Value) {
-        let used: serde_json::Map<String, Value> =
+        let used: machinery::json::Map =
             hard.as_object().unwrap().keys().map(|name| (name.clone(), json!("0"))).collect();
         self.create("resourcequotas/default", json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}))
             .await

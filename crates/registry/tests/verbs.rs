@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use machinery::Status;
+use machinery::json::{Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
 use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View};
-use serde_json::{Value, json};
 use store::Retention;
 use store::memory::MemoryStore;
 

@@ -2,10 +2,10 @@
 //! `cargo run --release -p dogwatch-schema --example write_path`. Compare with the first line, the bare parser, since machines differ.
 
 use machinery::GroupVersionKind;
+use machinery::json::{Value, json};
 use schema::decode::{self, FieldValidation, Media};
 use schema::facts::Types;
 use schema::managed::{self, Subject, Writer};
-use serde_json::{Value, json};
 use std::time::Instant;
 
 fn main() {

@@ -1,8 +1,8 @@
 //! How a server tells clients which kinds it serves: the bodies below `/api` and `/apis`, old and aggregated form.
 
 use base64::Engine as _;
+use machinery::json::{Map, Value, json};
 use machinery::{GroupVersion, GroupVersionKind};
-use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256, Sha512};
 
 use crate::kind::Kind;
@@ -34,8 +34,8 @@ pub fn groups(kinds: &Kinds) -> Value {
 pub fn group(kinds: &Kinds, name: &str) -> Option<Value> {
     let group = kinds.group(name).filter(|group| !group.name.is_empty())?;
     let mut body = Map::new();
-    body.insert("kind".into(), "APIGroup".into());
-    body.insert("apiVersion".into(), "v1".into());
+    body.insert("kind", "APIGroup".into());
+    body.insert("apiVersion", "v1".into());
     body.extend(group_body(group));
     Some(Value::Object(body))
 }
@@ -63,12 +63,12 @@ pub fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
         }));
     }
     let mut body = Map::new();
-    body.insert("kind".into(), "APIResourceList".into());
+    body.insert("kind", "APIResourceList".into());
     if !group.is_empty() {
-        body.insert("apiVersion".into(), "v1".into());
+        body.insert("apiVersion", "v1".into());
     }
-    body.insert("groupVersion".into(), GroupVersion::new(group, &*version.name).to_string().into());
-    body.insert("resources".into(), list.into());
+    body.insert("groupVersion", GroupVersion::new(group, &*version.name).to_string().into());
+    body.insert("resources", list.into());
     Some(Value::Object(body))
 }
 
@@ -107,13 +107,13 @@ pub fn storage_version_hash(kind: &Kind) -> Option<String> {
     Some(base64::engine::general_purpose::STANDARD.encode(&digest[..8]))
 }
 
-fn group_body(group: &Group) -> Map<String, Value> {
+fn group_body(group: &Group) -> Map {
     let version = |version: &Version| json!({"groupVersion": GroupVersion::new(&*group.name, &*version.name).to_string(), "version": version.name});
     let mut body = Map::new();
-    body.insert("name".into(), group.name.as_str().into());
-    body.insert("versions".into(), group.versions.iter().map(version).collect());
+    body.insert("name", group.name.as_str().into());
+    body.insert("versions", group.versions.iter().map(version).collect());
     if let Some(preferred) = group.preferred() {
-        body.insert("preferredVersion".into(), version(preferred));
+        body.insert("preferredVersion", version(preferred));
     }
     body
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use machinery::json::Value;
 use machinery::{GroupResource, GroupVersion, GroupVersionKind};
-use serde_json::Value;
 
 /// A resource in one version: everything the generic code needs to serve it.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Reading and filling JSON objects by field name. Nothing here fails on odd JSON: what is not there, or is of another
 //! type, reads as absent.
 
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
 
 static NULL: Value = Value::Null;
 
@@ -27,7 +27,7 @@ pub(crate) trait Walk {
         self.at(path).as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    fn map(&self, path: &str) -> Option<&Map<String, Value>> {
+    fn map(&self, path: &str) -> Option<&Map> {
         self.at(path).as_object()
     }
 
@@ -51,7 +51,7 @@ impl Walk for Value {
 }
 
 /// The fields of one object.
-pub(crate) type Fields = Map<String, Value>;
+pub(crate) type Fields = Map;
 
 /// Fills what a client left out.
 pub(crate) trait Fill {

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use base64::Engine as _;
 use machinery::field_error::Path;
+use machinery::json::Value;
 use machinery::names;
 use machinery::quantity::Quantity;
-use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::walk::Walk as _;
@@ -403,7 +403,7 @@ fn secret(object: &Value, out: &mut Vec<String>) {
 mod tests {
     use super::*;
     use crate::kinds::builtin;
-    use serde_json::json;
+    use machinery::json::json;
 
     fn warned(group: &str, plural: &str, object: Value) -> Vec<String> {
         on_write(builtin().get(group, "v1", plural).unwrap(), &object, None)

@@ -1,12 +1,12 @@
 //! What must hold for every object and every patch, on objects drawn at random from the types themselves.
 
 use machinery::GroupVersionKind;
+use machinery::json::{Map, Value, json};
 use proptest::prelude::*;
 use schema::decode::{self, FieldValidation, Media};
 use schema::facts::{Form, Listing, Scalar, Type, Types};
 use schema::managed::{self, ApplyError, Subject, Writer};
 use schema::patch::{self, Target};
-use serde_json::{Map, Value, json};
 
 /// A small generator of numbers, so that one seed gives one object.
 struct Dice(u64);
@@ -57,7 +57,7 @@ fn draw(ty: &Type, dice: &mut Dice, depth: u32) -> Value {
                     items.push(drawn);
                 }
             }
-            Value::Array(items)
+            Value::Array(items.into())
         }
         Form::Object(object) => {
             let mut map = Map::new();

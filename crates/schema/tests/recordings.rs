@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use machinery::json::Value;
 
 #[path = "recordings/columns.rs"]
 mod columns;

@@ -7,13 +7,13 @@ use http::{HeaderMap, HeaderValue, header};
 use jiff::Timestamp;
 use machinery::Status;
 use machinery::accept::{Discovery, negotiate_discovery};
+use machinery::json::Value;
 use machinery::media::MediaType;
 use machinery::query::Query;
 use parking_lot::Mutex;
 use registry::discovery;
 use registry::kinds::Kinds;
 use registry::{Encoding, Form, Shape, View};
-use serde_json::Value;
 
 use crate::body::ResponseBody;
 use crate::negotiation::{accept_header, pretty};

@@ -47,20 +47,21 @@ impl User {
 
     /// `userInfo` as the review kinds show it; empty members are left out.
     #[must_use]
-    pub fn to_value(&self) -> serde_json::Value {
-        let mut info = serde_json::Map::new();
+    pub fn to_value(&self) -> machinery::json::Value {
+        let mut info = machinery::json::Map::new();
         if !self.name.is_empty() {
-            info.insert("username".to_owned(), self.name.as_str().into());
+            info.insert("username", self.name.as_str().into());
         }
         if !self.uid.is_empty() {
-            info.insert("uid".to_owned(), self.uid.as_str().into());
+            info.insert("uid", self.uid.as_str().into());
         }
         if !self.groups.is_empty() {
-            info.insert("groups".to_owned(), self.groups.clone().into());
+            info.insert("groups", self.groups.clone().into());
         }
         if !self.extra.is_empty() {
-            let extra = self.extra.iter().map(|(key, values)| (key.clone(), values.clone().into()));
-            info.insert("extra".to_owned(), extra.collect::<serde_json::Map<_, _>>().into());
+            let extra =
+                self.extra.iter().map(|(key, values)| (key.clone(), machinery::json::Value::from(values.clone())));
+            info.insert("extra", extra.collect::<machinery::json::Map>().into());
         }
         info.into()
     }

@@ -17,7 +17,7 @@ pub enum Credential<'a> {
 #[must_use]
 pub fn kubeconfig(server_url: &str, ca_pem: Option<&str>, credential: Credential<'_>) -> String {
     // A JSON string is a YAML string too, whatever is in it.
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let quoted = |text: &str| machinery::json::Value::from(text).to_string();
     let mut text = String::from("apiVersion: v1\nkind: Config\nclusters:\n- name: dogwatch\n  cluster:\n");
     text.push_str(&format!("    server: {}\n", quoted(server_url)));
     if let Some(ca) = ca_pem {

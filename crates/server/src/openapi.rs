@@ -10,12 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use machinery::Status;
+use machinery::json::{Map, Value, json};
 use machinery::query::Query;
 use parking_lot::Mutex;
 use registry::discovery;
 use registry::kind::Kind;
 use registry::kinds::Kinds;
-use serde_json::{Map, Value, json};
 
 use crate::body::ResponseBody;
 use crate::negotiation::accept_header;
@@ -191,7 +191,7 @@ fn make(kinds: &Arc<Kinds>) -> Made {
             v3.insert(root, Document::new(&body));
         }
     }
-    let urls: Map<String, Value> = v3
+    let urls: Map = v3
         .iter()
         .map(|(path, document)| {
             let url = format!("/openapi/v3/{path}?hash={}", document.hash);
@@ -259,7 +259,7 @@ fn parameters(verb: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-fn add_paths(paths: &mut Map<String, Value>, root: &str, kind: &Kind) {
+fn add_paths(paths: &mut Map, root: &str, kind: &Kind) {
     let place = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
     let collection = format!("/{root}{place}/{}", kind.plural);
     let own = (&kind.gvk.group, &kind.gvk.version, &kind.gvk.kind);
@@ -284,7 +284,7 @@ fn add_paths(paths: &mut Map<String, Value>, root: &str, kind: &Kind) {
 }
 
 fn add(
-    paths: &mut Map<String, Value>,
+    paths: &mut Map,
     path: &str,
     methods: &[(&str, &str)],
     verbs: &[&str],
@@ -321,7 +321,7 @@ fn add(
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
         .collect();
     if !in_path.is_empty() {
-        item.insert("parameters".to_owned(), in_path.into());
+        item.insert("parameters", in_path.into());
     }
     paths.insert(path.to_owned(), item.into());
 }

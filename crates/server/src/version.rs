@@ -1,6 +1,6 @@
 //! `/version`: which Kubernetes this server speaks, and which build of it is running.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 /// The version whose behaviour is served.
 pub const MAJOR: &str = "1";

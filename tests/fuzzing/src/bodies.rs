@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use machinery::json::Value;
 use machinery::media::PatchType;
 use machinery::options::DeleteOptions;
 use machinery::yaml;
@@ -12,7 +13,6 @@ use schema::facts::{Type, Types};
 use schema::kind::Kind;
 use schema::managed::{Subject, Writer, apply, track_update};
 use schema::{columns, defaults, kinds, patch, protobuf, strategy, validation, warnings};
-use serde_json::Value;
 
 use crate::seeds;
 

@@ -1,7 +1,7 @@
 //! What becomes of a seed: bytes changed here and there, and documents with their parts exchanged.
 
+use machinery::json::{Map, Value, json};
 use rand::Rng;
-use serde_json::{Map, Value, json};
 
 /// Words that parsers have opinions about.
 const WORDS: [&str; 28] = [
@@ -86,14 +86,17 @@ fn change(rng: &mut impl Rng, value: &mut Value, steps: usize) {
             let at = rng.random_range(0..items.len());
             match rng.random_range(0..10) {
                 0 => drop(items.remove(at)),
-                1 => items.push(items[at].clone()),
+                1 => {
+                    let again = items[at].clone();
+                    items.push(again);
+                }
                 2 => items.push(strange(rng)),
                 _ => change(rng, &mut items[at], steps - 1),
             }
         }
         Value::String(text) if rng.random() => {
             let changed = bytes(rng, text.as_bytes());
-            *text = String::from_utf8_lossy(&changed).into_owned();
+            *text = String::from_utf8_lossy(&changed).into_owned().into();
         }
         _ => *value = strange(rng),
     }
@@ -116,7 +119,7 @@ fn strange(rng: &mut impl Rng) -> Value {
         11 => json!([]),
         12 => json!([null, {}]),
         13 => json!({"": ""}),
-        14 => Value::Object((0..3).map(|n| (format!("k{n}"), json!({"k": [n]}))).collect::<Map<_, _>>()),
+        14 => Value::Object((0..3).map(|n| (format!("k{n}"), json!({"k": [n]}))).collect::<Map>()),
         _ => json!("0001-01-01T00:00:00Z"),
     }
 }

@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fuzzing::{TARGETS, Target, mutation, seeds};
+use machinery::json::Value;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use serde_json::Value;
 
 /// Inputs to each target, and where their sequence begins. `FUZZ_INPUTS` and `FUZZ_SEED` ask for a longer run or another.
 const INPUTS: u64 = 2500;

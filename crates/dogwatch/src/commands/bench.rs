@@ -12,7 +12,7 @@ pub async fn bench_store(args: BenchStore) -> Result<(), Failure> {
     }
     let report = bench.run().await.map_err(Failure::new)?;
     if args.json {
-        println!("{}", serde_json::json!(report));
+        println!("{}", machinery::json::json!(report));
     } else {
         print!("{report}");
     }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use crate::failure::Failure;
 

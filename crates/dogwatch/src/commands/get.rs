@@ -1,7 +1,7 @@
 //! `dogwatch get`: objects as a table, or as they are.
 
 use http::Method;
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::remote::Remote;
 use crate::args::{Get, Output};
@@ -82,7 +82,7 @@ fn table(answer: &Value, wide: bool, with_namespace: bool) -> String {
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.to_string(),
         Value::Null => "<none>".to_owned(),
         other => other.to_string(),
     }
@@ -90,7 +90,7 @@ fn cell(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use machinery::json::json;
 
     use super::table;
 

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::Value;
+use machinery::json::Value;
 
 use crate::failure::Failure;
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use http::{Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::remote::{Answer, Remote};
 use crate::args::Watch;

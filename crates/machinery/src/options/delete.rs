@@ -1,6 +1,6 @@
 //! Options of delete, from the query or from a body (spec 02 §6).
 
-use serde_json::Value;
+use crate::json::Value;
 
 use super::write::dry_run_error;
 use crate::field_error::FieldError;

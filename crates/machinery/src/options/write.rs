@@ -1,6 +1,6 @@
 //! Options of create, update and patch (spec 02 §5.1, §7).
 
-use serde_json::Value;
+use crate::json::Value;
 
 use crate::field_error::FieldError;
 use crate::query::Query;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::json::{Map, Value};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
-use serde_json::{Map, Value};
 
 use super::scalar::{self, Scalar};
 use crate::go_text::quote;
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         let mut items = Vec::new();
         loop {
             match self.must()? {
-                (Event::SequenceEnd, _) => return Ok(Value::Array(items)),
+                (Event::SequenceEnd, _) => return Ok(Value::Array(items.into())),
                 item => items.push(self.node(item, depth + 1)?.value),
             }
         }
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
 
     fn mapping(&mut self, depth: usize) -> Result<Value, String> {
         let mut members = Map::new();
-        let mut merged: Vec<Map<String, Value>> = Vec::new();
+        let mut merged: Vec<Map> = Vec::new();
         loop {
             let (event, line) = self.must()?;
             if event == Event::MappingEnd {
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn merge_sources(value: Value, merged: &mut Vec<Map<String, Value>>) -> Result<(), String> {
+fn merge_sources(value: Value, merged: &mut Vec<Map>) -> Result<(), String> {
     let refused = || Err("yaml: map merge requires map or sequence of maps as the value".to_owned());
     match value {
         Value::Object(members) => merged.push(members),
@@ -255,7 +255,7 @@ fn size(value: &Value) -> (usize, usize, usize) {
         Value::Array(items) => fold(&mut items.iter()),
         Value::Object(members) => {
             let (nodes, bytes, depth) = fold(&mut members.values());
-            (nodes, bytes + members.keys().map(String::len).sum::<usize>(), depth)
+            (nodes, bytes + members.keys().map(|name| name.len()).sum::<usize>(), depth)
         }
         _ => (1, 0, 0),
     }
@@ -296,7 +296,7 @@ fn describe(error: &ScanError, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[track_caller]
     fn value(text: &str) -> Value {

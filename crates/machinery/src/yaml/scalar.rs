@@ -1,6 +1,6 @@
 //! What an unquoted word means: null, a boolean, a number or itself.
 
-use serde_json::{Number, Value};
+use crate::json::{Number, Value};
 
 use crate::go_text;
 

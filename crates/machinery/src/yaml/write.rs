@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value};
+use crate::json::{Map, Text, Value};
 
 use super::style::{self, Style};
 use crate::go_text;
@@ -61,7 +61,7 @@ impl Writer {
     }
 
     /// `inline`: the first member continues the line of a `- `.
-    fn mapping(&mut self, members: &Map<String, Value>, indent: usize, inline: bool) {
+    fn mapping(&mut self, members: &Map, indent: usize, inline: bool) {
         for (i, (key, value)) in natural_order(members).into_iter().enumerate() {
             if i > 0 || !inline {
                 self.end_line();
@@ -251,8 +251,8 @@ fn escape(c: char) -> String {
 }
 
 /// By insertion: the reference's comparison is no order that a library sort may be given.
-fn natural_order(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
-    let mut sorted: Vec<(&String, &Value)> = Vec::with_capacity(members.len());
+fn natural_order(members: &Map) -> Vec<(&Text, &Value)> {
+    let mut sorted: Vec<(&Text, &Value)> = Vec::with_capacity(members.len());
     for member in members {
         let at = sorted.partition_point(|(key, _)| natural(key, member.0) != Ordering::Greater);
         sorted.insert(at, member);
@@ -293,7 +293,7 @@ fn natural(a: &str, b: &str) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn answers_of_the_recordings() {

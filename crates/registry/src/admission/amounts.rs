@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use machinery::json::Value;
 use machinery::quantity::Quantity;
-use serde_json::{Map, Value};
 
 /// Resources and how much of them. What is no amount is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,9 @@ pub(super) struct Amounts(pub(super) BTreeMap<String, Quantity>);
 impl Amounts {
     pub(super) fn of(value: &Value) -> Self {
         let amounts = value.as_object().into_iter().flatten();
-        Amounts(amounts.filter_map(|(name, amount)| Some((name.clone(), Quantity::from_value(amount).ok()?))).collect())
+        Amounts(
+            amounts.filter_map(|(name, amount)| Some((name.to_string(), Quantity::from_value(amount).ok()?))).collect(),
+        )
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Quantity> {
@@ -59,9 +61,7 @@ impl Amounts {
     }
 
     pub(super) fn to_value(&self) -> Value {
-        Value::Object(
-            self.0.iter().map(|(name, amount)| (name.clone(), amount.to_string().into())).collect::<Map<_, _>>(),
-        )
+        self.0.iter().map(|(name, amount)| (name, amount.to_string())).collect()
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn of_pod(pod: &Value, half: Half) -> Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use machinery::json::json;
 
     #[test]
     fn a_pod_takes_the_most_of_its_start_and_its_run() {

@@ -1,6 +1,6 @@
 //! A certificate is asked for by whoever sends the request, whatever it says.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::request::Context;
 

@@ -1,7 +1,7 @@
 //! A claim grows only once it is bound, and only if its class says that its volumes can.
 
 use machinery::Status;
-use serde_json::Value;
+use machinery::json::Value;
 
 use crate::admission::amounts::Amounts;
 use crate::meta;

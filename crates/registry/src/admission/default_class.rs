@@ -1,6 +1,6 @@
 //! The class of claims and ingresses that name none: the newest of those marked as the default.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::meta;
 use crate::registry::Registry;

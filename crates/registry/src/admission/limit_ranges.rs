@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use machinery::Status;
+use machinery::json::{Text, Value, json};
 use machinery::quantity::Quantity;
-use serde_json::{Value, json};
 
 use crate::admission::amounts::{Amounts, Half, of_pod};
 use crate::admission::joined;
@@ -70,7 +70,7 @@ fn fill(range: &Value, pod: &mut Value) {
 }
 
 /// Adds the defaults that are missing in one half of a container's resources; says which.
-fn fill_half(container: &mut Value, half: &str, defaults: &BTreeMap<String, Value>) -> Vec<String> {
+fn fill_half(container: &mut Value, half: &str, defaults: &BTreeMap<Text, Value>) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in defaults {
         if container["resources"][half].get(name).is_some() {
@@ -83,7 +83,7 @@ fn fill_half(container: &mut Value, half: &str, defaults: &BTreeMap<String, Valu
             container["resources"][half] = json!({});
         }
         container["resources"][half][name.as_str()] = amount.clone();
-        set.push(name.clone());
+        set.push(name.to_string());
     }
     set
 }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use cache::Item;
 use machinery::Status;
-use serde_json::Value;
+use machinery::json::Value;
 
 use crate::registry::Registry;
 use crate::request::{Context, Target};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::Item;
+use machinery::json::Value;
 use machinery::{GroupResource, Status};
-use serde_json::Value;
 
 use crate::meta;
 use crate::registry::Registry;

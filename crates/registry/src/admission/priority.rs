@@ -1,7 +1,7 @@
 //! A pod's priority comes from its class.
 
 use machinery::Status;
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::meta;
 use crate::registry::Registry;

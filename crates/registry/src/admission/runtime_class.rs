@@ -1,7 +1,7 @@
 //! A runtime class that a pod names must be there; its overhead and placement become the pod's.
 
 use machinery::Status;
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::admission::amounts::Amounts;
 use crate::meta;

@@ -1,8 +1,8 @@
 //! A pod gets its node, once.
 
+use machinery::json::{Map, Value, json};
 use machinery::options::CreateOptions;
 use machinery::{GroupResource, GroupVersionKind, Status};
-use serde_json::{Map, Value, json};
 
 use crate::body;
 use crate::meta;

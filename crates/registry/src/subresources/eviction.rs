@@ -1,8 +1,8 @@
 //! A pod goes, if its disruption budget allows.
 
+use machinery::json::{Value, json};
 use machinery::options::{CreateOptions, DeleteOptions};
 use machinery::{GroupVersionKind, Status, labels};
-use serde_json::{Value, json};
 
 use crate::body;
 use crate::meta;

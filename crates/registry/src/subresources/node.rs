@@ -1,9 +1,9 @@
 //! What only the node of a pod could answer: logs, and connections to what runs there. No node agent runs here, so a
 //! clear refusal is the answer; what is wrong with the question itself is said first.
 
+use machinery::json::Value;
 use machinery::query::Query;
 use machinery::{FieldError, GroupResource, Status};
-use serde_json::Value;
 
 use crate::registry::Registry;
 use crate::request::Target;
@@ -89,7 +89,7 @@ fn check_container(pod: &Value, name: &str, container: &str) -> Result<(), Statu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use machinery::json::json;
 
     #[test]
     fn one_of_several_containers_must_be_named() {

@@ -1,11 +1,11 @@
 //! The replica count of a workload, as `autoscaling/v1` Scale.
 
 use cache::Item;
+use machinery::json::{Value, json};
 use machinery::options::{PatchOptions, UpdateOptions};
 use machinery::{FieldError, GroupResource, GroupVersionKind, Status, labels};
 use schema::managed::apply::{self, ApplyError};
 use schema::managed::{self, Subject, Writer, track_update};
-use serde_json::{Value, json};
 
 use crate::body;
 use crate::meta;
@@ -168,7 +168,7 @@ impl Registry {
                 // Who applies the number that is there becomes one more owner of it.
                 if changed || applies {
                     match managed::scale::to_parent(old, &scale, &version, &REPLICAS) {
-                        Some(managers) => metadata.insert("managedFields".to_owned(), managers),
+                        Some(managers) => metadata.insert("managedFields", managers),
                         None => metadata.shift_remove("managedFields"),
                     };
                 }

@@ -1,9 +1,9 @@
 //! A service account's tokens: what one may be asked for, what it says, and whether that is still true. The signature
 //! is the server's business.
 
+use machinery::json::{Value, json};
 use machinery::options::CreateOptions;
 use machinery::{FieldError, GroupResource, GroupVersionKind, Status};
-use serde_json::{Value, json};
 
 use crate::body;
 use crate::meta;

@@ -1,7 +1,7 @@
 //! The rules of one whole schema, node by node, and what they say of an object.
 
 use machinery::field_error::FieldError;
-use serde_json::Value;
+use machinery::json::Value;
 
 /// The compiled rules of one `openAPIV3Schema`.
 #[derive(Debug, Default)]

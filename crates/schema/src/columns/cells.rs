@@ -1,6 +1,6 @@
 //! A row while it is filled, and the texts that many kinds share.
 
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
 
 use crate::walk::Walk as _;
 
@@ -93,7 +93,7 @@ pub(super) fn duration(seconds: i64) -> String {
 }
 
 /// `a=1,b=2`, by key.
-pub(super) fn labels(map: Option<&Map<String, Value>>) -> String {
+pub(super) fn labels(map: Option<&Map>) -> String {
     let mut pairs: Vec<String> =
         map.into_iter().flatten().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
     if pairs.is_empty() {
@@ -144,7 +144,7 @@ pub(super) fn condition<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use machinery::json::json;
 
     #[test]
     fn lists_are_cut() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use machinery::json::{Text, Value};
 
 use super::cells::{Cells, NONE, UNSET, condition, duration, since};
 use crate::walk::Walk as _;
@@ -16,11 +16,11 @@ pub(super) fn row(group: &str, kind: &str, cells: &mut Cells<'_>) -> bool {
             cells.name().text("status.phase").age();
         }
         ("", "ConfigMap") => {
-            let entries = |field| object.map(field).map_or(0, serde_json::Map::len);
+            let entries = |field| object.map(field).map_or(0, machinery::json::Map::len);
             cells.name().push(entries("data") + entries("binaryData")).age();
         }
         ("", "Secret") => {
-            cells.name().text("type").push(object.map("data").map_or(0, serde_json::Map::len)).age();
+            cells.name().text("type").push(object.map("data").map_or(0, machinery::json::Map::len)).age();
         }
         ("", "ServiceAccount") | ("resource.k8s.io", "DeviceClass" | "ResourceClaimTemplate") => {
             cells.name().age();
@@ -220,7 +220,7 @@ fn event(cells: &mut Cells<'_>) {
 
 /// Used and hard amounts, requests apart from limits.
 fn quota(object: &Value) -> (String, String) {
-    let mut names: Vec<&String> = object.map("status.hard").into_iter().flat_map(|map| map.keys()).collect();
+    let mut names: Vec<&Text> = object.map("status.hard").into_iter().flat_map(|map| map.keys()).collect();
     names.sort_unstable();
     let amount = |field, name: &str| {
         let amount = object.map(field).and_then(|map| map.get(name)).and_then(Value::as_str);

@@ -6,7 +6,7 @@
 //!
 //! Cells are made from the stored form of an object, so both kinds of events and both versions of autoscalers share theirs.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::kind::Kind;
 use crate::walk::Walk as _;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::cells::{Cells, NONE, UNSET, first_few, labels, selector};
 use crate::walk::Walk as _;

@@ -1,6 +1,6 @@
 //! The row of a pod: above all its status, one word that sums up its containers.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::cells::{Cells, NONE, condition, seconds, since};
 use crate::walk::Walk as _;

@@ -1,6 +1,6 @@
 //! Rows of volumes, claims, storage classes and drivers.
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::cells::{Cells, NONE, UNSET};
 use crate::walk::Walk as _;

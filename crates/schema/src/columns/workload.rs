@@ -1,6 +1,6 @@
 //! Rows of what runs pods: deployments, sets, jobs, autoscalers, budgets.
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::cells::{Cells, NONE, UNSET, condition, duration, first_few, labels, seconds, selector};
 use crate::walk::Walk as _;
@@ -98,7 +98,7 @@ pub(super) fn row(group: &str, kind: &str, cells: &mut Cells<'_>) -> bool {
         }
         ("policy", "PodDisruptionBudget") => {
             let bound = |path| match object.at(path) {
-                Value::String(text) => text.clone(),
+                Value::String(text) => text.to_string(),
                 Value::Number(number) => number.to_string(),
                 _ => "N/A".to_owned(),
             };

@@ -4,7 +4,7 @@
 //! always shown come, quantities and times take their one form. A value of the wrong type is refused with the words of
 //! Go's decoder. Documents that are normal already are only walked, not rebuilt.
 
-use serde_json::{Map, Number, Value};
+use machinery::json::{Map, Number, Text, Value};
 
 use machinery::go_json::json_kind;
 use machinery::quantity::{Quantity, QuantityError};
@@ -183,13 +183,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A struct. In place where nothing has to move; rebuilt otherwise.
-    fn fields(
-        &mut self,
-        owner: &str,
-        object: &'a Object,
-        map: &mut Map<String, Value>,
-        path: &Path<'_>,
-    ) -> Result<(), String> {
+    fn fields(&mut self, owner: &str, object: &'a Object, map: &mut Map, path: &Path<'_>) -> Result<(), String> {
         let mut in_order = true;
         let mut next = 0;
         let mut shown = 0;
@@ -208,7 +202,7 @@ impl<'a> Walk<'a> {
         if in_order && shown == object.always.len() {
             return Ok(());
         }
-        let mut slots: Vec<(usize, String, Value)> = Vec::with_capacity(map.len() + object.always.len());
+        let mut slots: Vec<(usize, Text, Value)> = Vec::with_capacity(map.len() + object.always.len());
         for (key, mut value) in std::mem::take(map) {
             if let Some(at) = object.position(&key)
                 && self.settle(&object.fields[at], &mut value) == Fate::Stays
@@ -222,16 +216,16 @@ impl<'a> Walk<'a> {
                 let field = &object.fields[at];
                 let mut value = Value::Null;
                 self.settle(field, &mut value);
-                slots.push((at, field.name.clone().into_owned(), value));
+                slots.push((at, Text::new(&field.name), value));
             }
         }
         slots.sort_unstable_by_key(|(at, ..)| *at);
-        *map = slots.into_iter().map(|(_, key, value)| (key, value)).collect();
+        *map = Map::of_distinct(slots.into_iter().map(|(_, key, value)| (key, value)).collect());
         Ok(())
     }
 
     /// A map, or an object of a custom kind: keys are sorted, values stay.
-    fn map(&mut self, object: &'a Object, map: &mut Map<String, Value>, path: &Path<'_>) -> Result<(), String> {
+    fn map(&mut self, object: &'a Object, map: &mut Map, path: &Path<'_>) -> Result<(), String> {
         let mut sorted = true;
         let mut last: Option<&str> = None;
         for (key, value) in map.iter_mut() {
@@ -298,17 +292,17 @@ impl<'a> Walk<'a> {
     /// What a field shows that nobody set.
     fn zero(&self, id: NodeId) -> Value {
         match &self.shapes.node(id).form {
-            Form::Scalar(Scalar::String) => Value::String(String::new()),
+            Form::Scalar(Scalar::String) => Value::String(Text::default()),
             Form::Scalar(Scalar::Bool) => Value::Bool(false),
             Form::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Float64 | Scalar::IntOrString) => 0.into(),
-            Form::Scalar(Scalar::Quantity) => Value::String("0".to_owned()),
-            Form::Scalar(Scalar::Duration) => Value::String("0s".to_owned()),
+            Form::Scalar(Scalar::Quantity) => Value::String("0".into()),
+            Form::Scalar(Scalar::Duration) => Value::String("0s".into()),
             Form::Object(object) if object.rest.is_none() => {
                 let mut map = Map::with_capacity(object.always.len());
                 for at in &object.always {
                     let field = &object.fields[*at as usize];
                     let value = if field.pointer { Value::Null } else { self.zero(field.node) };
-                    map.insert(field.name.clone().into_owned(), value);
+                    map.insert(&*field.name, value);
                 }
                 Value::Object(map)
             }
@@ -318,7 +312,7 @@ impl<'a> Walk<'a> {
 
     fn zero_of_key(&self, id: NodeId) -> Value {
         match &self.shapes.node(id).form {
-            Form::Scalar(Scalar::Bytes) => Value::String(String::new()),
+            Form::Scalar(Scalar::Bytes) => Value::String(Text::default()),
             _ => self.zero(id),
         }
     }
@@ -346,7 +340,7 @@ impl<'a> Walk<'a> {
             (Scalar::Bytes, Value::String(text)) => {
                 match base64::check(text) {
                     Ok(None) => {}
-                    Ok(Some(clean)) => *value = Value::String(clean),
+                    Ok(Some(clean)) => *value = Value::String(clean.into()),
                     Err(at) => {
                         self.save(format!("illegal base64 data at input byte {at}"))?;
                         *value = Value::Null;
@@ -358,7 +352,7 @@ impl<'a> Walk<'a> {
                 let time = if scalar == Scalar::Time { time::seconds(text)? } else { time::micros(text)? };
                 match time {
                     Some(time) if time == *text => {}
-                    Some(time) => *value = Value::String(time),
+                    Some(time) => *value = Value::String(time.into()),
                     None => *value = Value::Null,
                 }
                 Ok(())
@@ -367,12 +361,12 @@ impl<'a> Walk<'a> {
                 // Most quantities are short and canonical already; comparing is cheaper than replacing.
                 let canonical = canonical(text)?;
                 if canonical != *text {
-                    *value = Value::String(canonical);
+                    *value = Value::String(canonical.into());
                 }
                 Ok(())
             }
             (Scalar::Quantity, Value::Number(number)) => {
-                *value = Value::String(canonical(&number.to_string())?);
+                *value = Value::String(canonical(&number.to_string())?.into());
                 Ok(())
             }
             (Scalar::Quantity, _) => Err(QuantityError::Format.to_string()),

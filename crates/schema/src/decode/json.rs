@@ -3,8 +3,8 @@
 
 use std::fmt;
 
+use machinery::json::{self, Value};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
 
 /// A parsed document.
 #[derive(Debug)]
@@ -16,13 +16,8 @@ pub struct Document {
 
 /// Parses a whole text. The error is what Go says about it.
 pub fn parse(text: &[u8]) -> Result<Document, String> {
-    let mut has_duplicates = false;
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let parsed = Tree { has_duplicates: &mut has_duplicates }
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value));
-    match parsed {
-        Ok(value) => Ok(Document { value, has_duplicates }),
+    match json::from_slice_noting(text) {
+        Ok((value, has_duplicates)) => Ok(Document { value, has_duplicates }),
         Err(_) => lenient(text),
     }
 }
@@ -32,10 +27,8 @@ pub fn parse(text: &[u8]) -> Result<Document, String> {
 fn lenient(text: &[u8]) -> Result<Document, String> {
     Scanner::new(text).check()?;
     let repaired = repair(text);
-    let mut has_duplicates = false;
-    let mut deserializer = serde_json::Deserializer::from_str(&repaired);
-    match (Tree { has_duplicates: &mut has_duplicates }).deserialize(&mut deserializer) {
-        Ok(value) => Ok(Document { value, has_duplicates }),
+    match json::from_slice_noting(repaired.as_bytes()) {
+        Ok((value, has_duplicates)) => Ok(Document { value, has_duplicates }),
         Err(error) if error.to_string().starts_with("recursion limit") => Err("exceeded max depth".to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -91,74 +84,6 @@ pub fn key_paths(text: &[u8]) -> Vec<String> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let _ = Paths { path: &mut path, found: &mut found, all: true }.deserialize(&mut deserializer);
     found
-}
-
-/// Builds a value and notices duplicate keys.
-struct Tree<'a> {
-    has_duplicates: &'a mut bool,
-}
-
-impl<'de> DeserializeSeed<'de> for Tree<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Tree<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Tree { has_duplicates: self.has_duplicates })? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(Tree { has_duplicates: self.has_duplicates })?;
-            if map.insert(key, value).is_some() {
-                *self.has_duplicates = true;
-            }
-        }
-        Ok(Value::Object(map))
-    }
 }
 
 /// Walks a document and notes where keys stand, all of them or those that stand twice.

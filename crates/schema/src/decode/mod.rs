@@ -10,8 +10,8 @@ pub mod json;
 pub(crate) mod time;
 
 use machinery::go_json::json_kind;
+use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind, Status, yaml};
-use serde_json::Value;
 
 use crate::facts::{Type, Types};
 use crate::protobuf;
@@ -285,8 +285,8 @@ pub(crate) fn name(value: &mut Value, gvk: &GroupVersionKind) {
     if map.get("kind").is_some_and(|k| *k == *gvk.kind) && map.get("apiVersion").is_some_and(|v| *v == version) {
         return;
     }
-    map.shift_insert(0, "kind".to_owned(), Value::String(gvk.kind.clone()));
-    map.shift_insert(1, "apiVersion".to_owned(), Value::String(version));
+    map.shift_insert(0, "kind", Value::from(&gvk.kind));
+    map.shift_insert(1, "apiVersion", Value::from(version));
 }
 
 /// Brings an object into the form in which the reference would write it, in place: fields in the order of the wire,

@@ -1,7 +1,7 @@
 //! What decoding makes of bodies, and what it refuses.
 
 use machinery::GroupVersionKind;
-use serde_json::json;
+use machinery::json::json;
 
 use super::*;
 use crate::facts::Types;

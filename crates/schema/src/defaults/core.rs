@@ -1,6 +1,6 @@
 //! The kinds of the core group.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::{pod, round_up, spec, volume, workload};
 use crate::walk::{Fields, Fill as _};
@@ -63,7 +63,7 @@ pub(super) fn claim(object: &mut Fields) {
 fn secret(object: &mut Fields) {
     use base64::Engine as _;
     object.fill_empty("type", "Opaque");
-    let Some(Value::Object(texts)) = object.remove("stringData") else { return };
+    let Some(Value::Object(texts)) = object.shift_remove("stringData") else { return };
     if texts.is_empty() {
         return;
     }
@@ -81,7 +81,7 @@ fn namespace(object: &mut Fields) {
         if !name.is_empty()
             && let Some(labels) = metadata.child_or_new("labels")
         {
-            labels.insert("kubernetes.io/metadata.name".into(), name.into());
+            labels.insert("kubernetes.io/metadata.name", name.into());
         }
     }
     if let Some(status) = object.child_or_new("status") {
@@ -103,11 +103,11 @@ fn node(object: &mut Fields) {
     let first = spec.get("podCIDRs").and_then(|ranges| ranges.get(0)).cloned();
     match (spec.word("podCIDR"), first) {
         ("", Some(range)) => {
-            spec.insert("podCIDR".into(), range);
+            spec.insert("podCIDR", range);
         }
         (range, None) if !range.is_empty() => {
             let range = range.to_owned();
-            spec.insert("podCIDRs".into(), json!([range]));
+            spec.insert("podCIDRs", json!([range]));
         }
         _ => {}
     }
@@ -118,13 +118,13 @@ fn service(object: &mut Fields) {
     spec.fill_empty("sessionAffinity", "None");
     match spec.word("sessionAffinity") {
         "None" => {
-            spec.remove("sessionAffinityConfig");
+            spec.shift_remove("sessionAffinityConfig");
         }
         "ClientIP" => {
             let timeout =
                 spec.get("sessionAffinityConfig").and_then(|config| config.pointer("/clientIP/timeoutSeconds"));
             if timeout.is_none_or(Value::is_null) {
-                spec.insert("sessionAffinityConfig".into(), json!({"clientIP": {"timeoutSeconds": 10800}}));
+                spec.insert("sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
             }
         }
         _ => {}

@@ -6,8 +6,8 @@
 //! What depends on the state of the server is not here: the addresses, families and node ports of a service, the class of a
 //! claim, priorities by name.
 
+use machinery::json::Value;
 use machinery::quantity::Quantity;
-use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::walk::{Fields, Fill as _};
@@ -61,7 +61,7 @@ fn spec(object: &mut Fields) -> Option<&mut Fields> {
 mod tests {
     use super::*;
     use crate::kinds::builtin;
-    use serde_json::json;
+    use machinery::json::json;
 
     fn defaulted(group: &str, version: &str, plural: &str, mut object: Value) -> Value {
         apply(builtin().get(group, version, plural).unwrap(), &mut object);

@@ -1,7 +1,7 @@
 //! Pods and pod templates.
 
+use machinery::json::{Map, Value, json};
 use machinery::quantity::Quantity;
-use serde_json::{Map, Value, json};
 
 use super::volume;
 use crate::walk::{Fields, Fill as _, Walk as _};
@@ -38,9 +38,9 @@ fn addresses(status: &mut Fields) {
     let first = status.get("podIPs").and_then(|list| list.get(0)).map_or("", |entry| entry.text("ip")).to_owned();
     let address = status.word("podIP").to_owned();
     if !address.is_empty() && address != first {
-        status.insert("podIPs".into(), json!([{"ip": address}]));
+        status.insert("podIPs", json!([{"ip": address}]));
     } else if address.is_empty() && !first.is_empty() {
-        status.insert("podIP".into(), first.into());
+        status.insert("podIP", first.into());
     }
 }
 
@@ -65,11 +65,11 @@ pub(super) fn pod_spec(spec: &mut Fields) {
         ("", "") => {}
         ("", old) => {
             let old = old.to_owned();
-            spec.insert("serviceAccountName".into(), old.into());
+            spec.insert("serviceAccountName", old.into());
         }
         (name, _) => {
             let name = name.to_owned();
-            spec.insert("serviceAccount".into(), name.into());
+            spec.insert("serviceAccount", name.into());
         }
     }
     spec.fill_empty("dnsPolicy", "ClusterFirst");
@@ -178,7 +178,7 @@ fn pod_level_resources(spec: &mut Fields) {
     if limits.is_empty() {
         return;
     }
-    let limits: Map<String, Value> = limits.clone();
+    let limits: Map = limits.clone();
     let mut wanted = Map::new();
     for name in ["cpu", "memory"] {
         if let Some(amount) = asked_by_containers(spec, name) {

@@ -1,6 +1,6 @@
 //! Networking, storage, access control, admission, flow control, devices and the rest.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::spec;
 use crate::walk::{Fields, Fill as _};

@@ -1,6 +1,6 @@
 //! The sources of volumes, in pods and in persistent volumes.
 
-use serde_json::json;
+use machinery::json::json;
 
 use crate::walk::{Fields, Fill as _};
 
@@ -8,7 +8,7 @@ const MODE: i64 = 0o644;
 
 pub(super) fn pod_volume(volume: &mut Fields) {
     if volume.iter().all(|(name, source)| name == "name" || source.is_null()) {
-        volume.insert("emptyDir".into(), json!({}));
+        volume.insert("emptyDir", json!({}));
     }
     source(volume);
     for name in ["secret", "configMap", "projected"] {

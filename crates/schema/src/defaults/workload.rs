@@ -1,6 +1,6 @@
 //! What runs pods: deployments, sets, jobs, autoscalers.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::{core, pod, spec};
 use crate::walk::{Fields, Fill as _, is_empty};
@@ -81,7 +81,7 @@ fn stateful_set(object: &mut Fields) {
     spec.fill_empty("podManagementPolicy", "OrderedReady");
     if let Some(strategy) = spec.child_or_new("updateStrategy") {
         if strategy.word("type").is_empty() {
-            strategy.insert("type".into(), "RollingUpdate".into());
+            strategy.insert("type", "RollingUpdate".into());
             strategy.fill("rollingUpdate", json!({}));
         }
         if strategy.word("type") == "RollingUpdate"
@@ -107,7 +107,7 @@ fn stateful_set(object: &mut Fields) {
 fn job(object: &mut Fields) {
     let Some(spec) = spec(object) else { return };
     if !spec.given("completions") && !spec.given("parallelism") {
-        spec.insert("completions".into(), 1.into());
+        spec.insert("completions", 1.into());
     }
     spec.fill("parallelism", 1);
     spec.fill("backoffLimit", if spec.given("backoffLimitPerIndex") { i32::MAX } else { 6 });

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use crate::protobuf::Layout;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::Types;
 use super::shape::{Field, Form, List, Listing, Node, NodeId, Object, Scalar, Shapes, Strategy, Type};
@@ -68,7 +68,7 @@ impl Graph {
                 continue;
             }
             let node = self.node(property, preserve, depth + 1);
-            fields.push(field(name.clone(), node, property.get("default").cloned()));
+            fields.push(field(name.to_string(), node, property.get("default").cloned()));
         }
         if resource {
             let meta = self.meta();
@@ -85,7 +85,7 @@ impl Graph {
             Some(Value::Bool(false)) => None,
             Some(Value::Bool(true)) => Some(self.add(Form::Any { atomic: false })),
             Some(values) => Some(self.node(values, preserve, depth + 1)),
-            None if preserve || properties.is_none_or(serde_json::Map::is_empty) => {
+            None if preserve || properties.is_none_or(machinery::json::Map::is_empty) => {
                 Some(self.add(Form::Any { atomic: false }))
             }
             None => None,
@@ -167,7 +167,7 @@ fn field(name: String, node: NodeId, preset: Option<Value>) -> Field {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use machinery::json::json;
 
     use super::*;
 

@@ -177,7 +177,7 @@ impl Kinds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use machinery::json::json;
 
     fn custom(group: &str, version: &str, plural: &str) -> Kind {
         let mut kind = Kind::clone(builtin().get("apps", "v1", "deployments").unwrap());

@@ -2,8 +2,8 @@
 //! and have set otherwise is a conflict.
 
 use machinery::go_json::json_kind;
+use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind, Status};
-use serde_json::Value;
 
 use super::check::check;
 use super::compare::{compare, field_set, is_plainly_equal};

@@ -1,7 +1,7 @@
 //! Apply, as little stories: who applies what, who owns it then, who may not.
 
+use machinery::json::{Value, json};
 use machinery::{GroupVersion, GroupVersionKind};
-use serde_json::{Value, json};
 
 use super::*;
 use crate::decode::normalise;

@@ -2,7 +2,7 @@
 //! one key. The reference says so in the words of its library, printing Go values.
 
 use machinery::go_text;
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::compare::item_element;
 use super::element::Element;

@@ -3,7 +3,9 @@
 //! How deep a path goes is decided by the shape: an atomic list or object is one path, the items of a set or of a list with
 //! keys are paths of their own.
 
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
+
+use smol_str::SmolStr;
 
 use super::element::{Element, equal};
 use super::set::Set;
@@ -130,8 +132,8 @@ impl Comparer<'_> {
         &self,
         id: NodeId,
         view: &View<'_>,
-        old: Option<&Map<String, Value>>,
-        new: Option<&Map<String, Value>>,
+        old: Option<&Map>,
+        new: Option<&Map>,
         depth: usize,
         found: &mut Comparison,
     ) {
@@ -301,11 +303,11 @@ pub(super) fn item_element(shapes: &Shapes, list: &List, item: &Value) -> Result
         _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
     let object = if let Form::Object(object) = &shapes.node(list.item).form { Some(object) } else { None };
-    let mut element: Vec<(String, Value)> = Vec::with_capacity(keys.len());
+    let mut element: Vec<(SmolStr, Value)> = Vec::with_capacity(keys.len());
     for key in keys {
         let preset = || object.and_then(|object| object.field(key)).and_then(|field| field.preset.clone());
         if let Some(value) = map.get(&**key).cloned().or_else(preset) {
-            element.push((key.clone().into_owned(), value));
+            element.push((SmolStr::new(key), value));
         }
     }
     if element.is_empty() {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use machinery::go_text;
-use serde_json::{Number, Value};
+use machinery::json::{Number, Value};
 use smol_str::SmolStr;
 
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub enum Element {
     /// `f:spec`. Most names are short enough to stand here without memory of their own.
     Field(SmolStr),
     /// `k:{"name":"c"}`: sorted by name.
-    Key(Vec<(String, Value)>),
+    Key(Vec<(SmolStr, Value)>),
     /// `v:"example.com/finalizer"`
     Value(Value),
     /// `i:3`
@@ -95,7 +95,7 @@ fn push_text(text: &str, out: &mut String) {
         out.push_str(text);
         out.push('"');
     } else {
-        out.push_str(&go_text::json(&Value::String(text.to_owned())));
+        out.push_str(&go_text::json(&Value::String(text.into())));
     }
 }
 
@@ -193,7 +193,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
             order.unwrap_or_else(|| a.len().cmp(&b.len()))
         }
         (Value::Object(a), Value::Object(b)) => {
-            let sorted = |map: &serde_json::Map<String, Value>| {
+            let sorted = |map: &machinery::json::Map| {
                 let mut entries: Vec<_> = map.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
                 entries.sort_by(|a, b| a.0.cmp(&b.0));
                 entries
@@ -218,7 +218,7 @@ pub(super) fn equal(a: &Value, b: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use machinery::json::json;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! `metadata.managedFields`: who owns which fields, read and written.
 
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
 
 use super::element::MalformedPath;
 use super::set::Set;
@@ -108,7 +108,7 @@ impl Entry {
         let mut map = Map::with_capacity(7);
         let mut put = |name: &str, value: &str| {
             if !value.is_empty() {
-                map.insert(name.to_owned(), Value::String(value.to_owned()));
+                map.insert(name.to_owned(), Value::String(value.into()));
             }
         };
         put("manager", &self.manager);
@@ -116,9 +116,9 @@ impl Entry {
         put("apiVersion", &self.api_version);
         put("time", self.time.as_deref().unwrap_or_default());
         put("fieldsType", "FieldsV1");
-        map.insert("fieldsV1".to_owned(), self.fields.encode());
+        map.insert("fieldsV1", self.fields.encode());
         if !self.subresource.is_empty() {
-            map.insert("subresource".to_owned(), Value::String(self.subresource));
+            map.insert("subresource", Value::from(self.subresource));
         }
         Value::Object(map)
     }
@@ -200,6 +200,6 @@ pub(super) fn put(object: &mut Value, entries: Vec<Entry>) {
     let Some(map) = object.as_object_mut() else { return };
     let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(metadata) = metadata {
-        metadata.insert("managedFields".to_owned(), list);
+        metadata.insert("managedFields", list);
     }
 }

@@ -1,7 +1,7 @@
 //! The way from `kubectl apply` on the client to apply on the server: an annotation holds what was applied last.
 
 use machinery::go_text;
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
 
 use super::apply::still_as_stated;
 use super::set::Set;
@@ -42,12 +42,12 @@ pub(super) fn rewrite(object: &mut Value, config: &Value) {
     stated.sort_all_objects();
     let text = format!("{}\n", go_text::json(&stated));
     let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") else { return };
-    annotations.insert(ANNOTATION.to_owned(), Value::String(text));
+    annotations.insert(ANNOTATION, Value::from(text));
     if size(annotations) > ANNOTATIONS_BYTES_MAX {
         annotations.shift_remove(ANNOTATION);
     }
 }
 
-fn size(annotations: &Map<String, Value>) -> usize {
+fn size(annotations: &Map) -> usize {
     annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }

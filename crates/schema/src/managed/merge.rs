@@ -1,6 +1,6 @@
 //! Lays an applied configuration over an object, and takes paths out of an object: the two halves of apply.
 
-use serde_json::{Map, Value};
+use machinery::json::{Map, Text, Value};
 
 use super::compare::{View, child_of, item_element, view};
 use super::element::Element;
@@ -34,7 +34,7 @@ impl Merge<'_> {
             View::List(list) => {
                 let (live, config) = (live.and_then(Value::as_array), config.and_then(Value::as_array));
                 let items = self.items(list, live.map_or(&[], Vec::as_slice), config.map_or(&[], Vec::as_slice));
-                (!items.is_empty()).then_some(Value::Array(items))
+                (!items.is_empty()).then_some(Value::Array(items.into()))
             }
             view => {
                 let (live, config) = (live.and_then(Value::as_object), config.and_then(Value::as_object));
@@ -44,15 +44,9 @@ impl Merge<'_> {
         }
     }
 
-    fn entries(
-        &self,
-        id: NodeId,
-        view: &View<'_>,
-        live: Option<&Map<String, Value>>,
-        config: Option<&Map<String, Value>>,
-    ) -> Map<String, Value> {
+    fn entries(&self, id: NodeId, view: &View<'_>, live: Option<&Map>, config: Option<&Map>) -> Map {
         let mut merged = Map::new();
-        let mut visit = |key: &String, live: Option<&Value>, config: Option<&Value>| {
+        let mut visit = |key: &Text, live: Option<&Value>, config: Option<&Value>| {
             let value = match child_of(view, id, key) {
                 Some(child) => self.value(child, live, config),
                 None => config.or(live).cloned(),
@@ -159,7 +153,7 @@ pub(super) fn remove(shapes: &Shapes, id: NodeId, value: &Value, gone: &Set) -> 
                     kept.push(below.map_or_else(|| item.clone(), |below| remove(shapes, list.item, item, &below)));
                 }
             }
-            if kept.is_empty() { Value::Null } else { Value::Array(kept) }
+            if kept.is_empty() { Value::Null } else { Value::Array(kept.into()) }
         }
         (View::Object(_) | View::Free, Value::Object(map)) => {
             let mut kept = Map::with_capacity(map.len());

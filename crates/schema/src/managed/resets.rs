@@ -1,7 +1,7 @@
 //! Which fields a request may write at all: what the server resets is never owned by the one who sent it.
 
 use machinery::GroupVersionKind;
-use serde_json::json;
+use machinery::json::json;
 
 use super::set::Set;
 
@@ -26,7 +26,7 @@ impl Filter {
     ///
     /// `has_status` is asked for custom kinds only.
     pub(super) fn of(gvk: &GroupVersionKind, subresource: &str, custom: bool, has_status: bool) -> Filter {
-        let without = |fields: serde_json::Value| match Set::decode(&fields) {
+        let without = |fields: machinery::json::Value| match Set::decode(&fields) {
             Ok(set) => Filter::Without(set),
             Err(_) => Filter::All,
         };

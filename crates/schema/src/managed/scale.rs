@@ -3,7 +3,7 @@
 //! A write to a Scale runs like any other, on a Scale whose managedFields come from [`of_parent`]; if it changed the number of
 //! replicas, the parent's managedFields are then those of [`to_parent`].
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::element::Element;
 use super::entries::{self, Entry, Fields, Operation};
@@ -79,7 +79,7 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, path: &[&str]) ->
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use machinery::json::json;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //!
 //! `fieldsV1` is this tree in JSON: a leaf is `{}`; a node that is owned itself and has owned children says so with `.`.
 
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
 
 use super::element::{Element, MalformedPath};
 use crate::facts::{Form, NodeId, Shapes};
@@ -262,7 +262,7 @@ impl Set {
     fn encode_with(&self, owned: bool) -> Value {
         let mut map = Map::with_capacity(self.nodes.len() + usize::from(owned));
         if owned && !self.is_empty() {
-            map.insert(".".to_owned(), Value::Object(Map::new()));
+            map.insert(".", Value::Object(Map::new()));
         }
         for node in &self.nodes {
             map.insert(node.element.encode(), node.children.encode_with(node.owned));
@@ -302,7 +302,7 @@ impl Set {
         })
     }
 
-    fn decode_map(map: &Map<String, Value>) -> Result<(Set, bool), MalformedPath> {
+    fn decode_map(map: &Map) -> Result<(Set, bool), MalformedPath> {
         let mut set = Set { nodes: Vec::with_capacity(map.len()) };
         let mut owned = map.is_empty();
         for (key, value) in map {
@@ -326,7 +326,7 @@ impl Set {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use machinery::json::json;
 
     use super::*;
 

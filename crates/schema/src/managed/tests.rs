@@ -1,7 +1,7 @@
 //! Ownership of fields through writes, told as small stories.
 
 use machinery::GroupVersionKind;
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::*;
 use crate::decode::normalise;

@@ -1,7 +1,7 @@
 //! Ownership after a create, an update or a patch: who changes a field owns it, and all others lose it.
 
 use machinery::GroupVersionKind;
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::compare::{Comparison, compare, is_plainly_equal};
 use super::entries::{self, Entry, Fields, Operation};
@@ -101,13 +101,13 @@ pub(super) fn annotate(kind: &Subject<'_>, object: &mut Value) {
         // Their place on the wire is before these.
         let later = ["ownerReferences", "finalizers", "managedFields"];
         let at = metadata.keys().position(|key| later.contains(&key.as_str())).unwrap_or(metadata.len());
-        metadata.shift_insert(at, "annotations".to_owned(), Value::Object(serde_json::Map::new()));
+        metadata.shift_insert(at, "annotations", Value::Object(machinery::json::Map::new()));
     }
     let annotations = &mut metadata["annotations"];
     if let Value::Object(annotations) = annotations
         && !annotations.contains_key(GENERATION)
     {
-        annotations.insert(GENERATION.to_owned(), Value::String("0".to_owned()));
+        annotations.insert(GENERATION.to_owned(), Value::String("0".into()));
         annotations.sort_keys();
     }
 }
@@ -132,7 +132,7 @@ pub fn manager(field_manager: &str, user_agent: &str) -> String {
 
 /// An object of the kind with nothing in it: what a new object is compared to.
 pub(super) fn empty(kind: &Subject<'_>) -> Value {
-    let mut zero = Value::Object(serde_json::Map::new());
+    let mut zero = Value::Object(machinery::json::Map::new());
     if !kind.custom {
         // An empty object has no value of a wrong type.
         let _ = normalise(kind.ty, &mut zero);

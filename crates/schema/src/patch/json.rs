@@ -5,7 +5,7 @@
 //! that, hence this file.
 
 use machinery::go_json::json_kind;
-use serde_json::{Map, Value};
+use machinery::json::{List, Map, Value};
 
 use super::{PatchError, Patched, Target};
 use crate::decode;
@@ -24,7 +24,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
     let document = decode::json::parse(patch).map_err(refuse)?;
     let operations = match document.value {
         Value::Array(operations) => operations,
-        Value::Null => Vec::new(),
+        Value::Null => List::new(),
         other => {
             let name = if is_strict { "[]handlers.jsonPatchOp" } else { "jsonpatch.Patch" };
             return Err(refuse(format!("json: cannot unmarshal {} into Go value of type {name}", json_kind(&other))));
@@ -101,7 +101,7 @@ fn check(operations: &[Value], patch: &[u8], has_duplicates: bool) -> Result<Vec
 
 impl Run {
     /// Does one operation. None: it does not apply; what exactly is wrong no client is told.
-    fn operation(&mut self, root: &mut Value, operation: &Map<String, Value>) -> Option<()> {
+    fn operation(&mut self, root: &mut Value, operation: &Map) -> Option<()> {
         let text = |key: &str| operation.get(key).and_then(Value::as_str);
         let value = || operation.get("value").cloned().unwrap_or(Value::Null);
         match text("op")? {

@@ -1,7 +1,7 @@
 //! RFC 7386: an object laid over another; null deletes.
 
 use machinery::go_json::json_kind;
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
 
 use super::{PatchError, Patched, Target, duplicates};
 use crate::decode;
@@ -42,7 +42,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
 }
 
 /// `sorted`: what is touched comes out sorted, as it does from the reference.
-fn lay(below: &mut Map<String, Value>, above: Map<String, Value>, sorted: bool) {
+fn lay(below: &mut Map, above: Map, sorted: bool) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {
             (_, Value::Null) => {

@@ -13,8 +13,8 @@ pub mod strategic;
 
 pub use error::PatchError;
 
+use machinery::json::Value;
 use machinery::{GroupVersionKind, go_text};
-use serde_json::Value;
 
 use crate::decode::{self, FieldValidation};
 use crate::facts::{Type, Types};

@@ -5,7 +5,7 @@ pub(crate) mod go_value;
 mod order;
 
 use machinery::go_json::json_kind;
-use serde_json::{Map, Value};
+use machinery::json::{Map, Text, Value};
 
 use super::{PatchError, Patched, Target, duplicates};
 use crate::decode;
@@ -19,7 +19,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList";
 
-type Object = Map<String, Value>;
+type Object = Map;
 
 /// Merges `patch` into `current`. Not for custom kinds: their types declare no merge keys.
 pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patched, PatchError> {
@@ -159,7 +159,7 @@ impl<'a> Merge<'a> {
         }
         retain_keys(&mut base, patch)?;
         self.set_orders(&mut base, patch, node)?;
-        let keys: Vec<String> = patch.keys().cloned().collect();
+        let keys: Vec<Text> = patch.keys().cloned().collect();
         for key in keys {
             let (name, is_deletion) = match key.strip_prefix(DELETE_PRIMITIVES) {
                 Some(rest) => (rest.strip_prefix('/').ok_or_else(|| malformed("primitive list"))?, true),
@@ -192,8 +192,8 @@ impl<'a> Merge<'a> {
                 Value::Array(patch) => {
                     let declared = self.list_field(node, name)?;
                     let Some(Value::Array(old)) = base.get_mut(name).map(Value::take) else { continue };
-                    let merged = self.lists(old, patch, &declared, is_deletion)?;
-                    base.insert(name.to_owned(), Value::Array(merged));
+                    let merged = self.lists(old.into(), patch, &declared, is_deletion)?;
+                    base.insert(name.to_owned(), Value::Array(merged.into()));
                 }
                 value => put(&mut base, name, without_directives(value.clone())),
             }
@@ -203,7 +203,7 @@ impl<'a> Merge<'a> {
 
     /// `$setElementOrder/<field>`: merges the field's list and sorts it.
     fn set_orders(&self, base: &mut Object, patch: &mut Object, node: Option<NodeId>) -> Result<(), PatchError> {
-        let keys: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
+        let keys: Vec<Text> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
         for key in keys {
             let Some(wanted) = patch.shift_remove(&key) else { continue };
             let wanted = as_list(&wanted)?;
@@ -216,8 +216,8 @@ impl<'a> Merge<'a> {
             let merged = match (&old, &new) {
                 (None, None) => continue,
                 (Some(old), None) => old.clone(),
-                (None, Some(new)) => match without_directives(Value::Array(new.clone())) {
-                    Some(Value::Array(kept)) => kept,
+                (None, Some(new)) => match without_directives(Value::Array(new.clone().into())) {
+                    Some(Value::Array(kept)) => kept.into(),
                     _ => continue,
                 },
                 (Some(old), Some(new)) => self.lists(old.clone(), &mut new.clone(), &declared, false)?,
@@ -227,7 +227,7 @@ impl<'a> Merge<'a> {
             let (listed, others) = partition(merged, wanted, declared.key)?;
             let is_map = is_list_of_maps(&[&old, &new])?;
             let sorted = in_order(listed, others, wanted, &old, declared.key.filter(|_| is_map))?;
-            base.insert(name.to_owned(), Value::Array(sorted));
+            base.insert(name.to_owned(), Value::Array(sorted.into()));
             patch.shift_remove(name);
         }
         Ok(())
@@ -282,7 +282,7 @@ impl<'a> Merge<'a> {
 
 fn bad_directive(directive: &Value, map: &Object) -> PatchError {
     let shown = match directive {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.to_string(),
         Value::Null => "%!s(<nil>)".to_owned(),
         Value::Array(_) | Value::Object(_) => go_value(directive),
         other => format!("%!s({}={})", go_type(other), go_value(other)),
@@ -294,7 +294,7 @@ fn bad_directive(directive: &Value, map: &Object) -> PatchError {
 fn retain_keys(base: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
     let Some(retained) = patch.shift_remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(retained) = retained else { return Err(malformed("retainKeys")) };
-    let is_listed = |key: &String| retained.iter().any(|listed| listed.as_str() == Some(key));
+    let is_listed = |key: &str| retained.iter().any(|listed| listed.as_str() == Some(key));
     for (key, value) in patch.iter() {
         if !value.is_null() && !key.starts_with(DELETE_PRIMITIVES) && !key.starts_with(SET_ORDER) && !is_listed(key) {
             return Err(malformed("retainKeys"));
@@ -338,7 +338,8 @@ fn is_list_of_maps(lists: &[&[Value]]) -> Result<bool, PatchError> {
             None if item.is_array() => return Err(PatchError::Unprocessable),
             None => first = Some(item),
             Some(other) if sort_of(other) != sort_of(item) => {
-                let shown: Vec<String> = lists.iter().map(|list| go_value(&Value::Array(list.to_vec()))).collect();
+                let shown: Vec<String> =
+                    lists.iter().map(|list| go_value(&Value::Array(list.to_vec().into()))).collect();
                 return Err(unmapped(format!("list element types are not identical: [{}]", shown.join(" "))));
             }
             Some(_) => {}

@@ -1,8 +1,8 @@
 //! Cases as data: an object, a patch, and what must come out. The expected results follow from the rules; those that a
 //! recording of a genuine server shows agree with it.
 
+use machinery::json::{Value, json};
 use machinery::{GroupVersion, GroupVersionKind};
-use serde_json::{Value, json};
 
 use super::*;
 

@@ -4,7 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Number, Value};
+use machinery::json::{List, Map, Number, Value};
 
 use super::envelope;
 use super::layout::{Content, Layout};
@@ -71,14 +71,7 @@ impl Walk<'_> {
         self.fields(name, shapes.layout(id), object, message, map)
     }
 
-    fn fields(
-        &mut self,
-        name: &str,
-        layout: &Layout,
-        object: &Object,
-        message: &[u8],
-        map: &mut Map<String, Value>,
-    ) -> Read<()> {
+    fn fields(&mut self, name: &str, layout: &Layout, object: &Object, message: &[u8], map: &mut Map) -> Read<()> {
         if self.depth == DEPTH_MAX {
             return Err(too_deep());
         }
@@ -102,19 +95,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn field(
-        &mut self,
-        name: &str,
-        id: NodeId,
-        wire: Wire,
-        reader: &mut Reader<'_>,
-        map: &mut Map<String, Value>,
-    ) -> Read<()> {
+    fn field(&mut self, name: &str, id: NodeId, wire: Wire, reader: &mut Reader<'_>, map: &mut Map) -> Read<()> {
         self.count()?;
         let shapes = self.shapes;
         match &shapes.node(id).form {
             Form::List(list) if !list.wrapped => {
-                let Value::Array(items) = map.entry(name).or_insert_with(|| Value::Array(Vec::new())) else {
+                let Value::Array(items) = map.entry(name).or_insert_with(|| Value::Array(List::new())) else {
                     return Ok(());
                 };
                 if wire == Wire::Bytes && self.layout_of(list.item) == Wire::Varint {
@@ -185,8 +171,8 @@ impl Walk<'_> {
                 let number = Number::from_f64(f64::from_bits(reader.fixed64()?));
                 Value::Number(number.ok_or_else(|| format!("{name} is no finite number"))?)
             }
-            Form::Scalar(Scalar::String) => Value::String(text(reader.bytes()?)),
-            Form::Scalar(Scalar::Bytes) => Value::String(STANDARD.encode(reader.bytes()?)),
+            Form::Scalar(Scalar::String) => Value::from(text(reader.bytes()?)),
+            Form::Scalar(Scalar::Bytes) => Value::from(STANDARD.encode(reader.bytes()?)),
             Form::Scalar(scalar) => special(*scalar, name, reader.bytes()?)?,
             Form::Object(_) => self.object(id, reader.bytes()?)?,
             Form::Raw | Form::Any { .. } => raw(reader.bytes()?)?,
@@ -199,7 +185,7 @@ impl Walk<'_> {
                         (_, wire) => reader.skip(wire)?,
                     }
                 }
-                Value::Array(items)
+                Value::Array(items.into())
             }
             Form::Either(either) => self.either(name, either, reader.bytes()?)?,
         })
@@ -222,14 +208,14 @@ impl Walk<'_> {
                 (2, Other::Objects) => items.push(self.value("jSONSchemas", either.object, wire, &mut reader)?),
                 (2, Other::Strings) => {
                     expect(wire, Wire::Bytes, || "Property".to_owned())?;
-                    items.push(Value::String(text(reader.bytes()?)));
+                    items.push(Value::from(text(reader.bytes()?)));
                 }
                 _ => reader.skip(wire)?,
             }
         }
         Ok(match (either.other, object) {
             (Other::Bool, None) => Value::Bool(allows),
-            (Other::Objects | Other::Strings, _) if !items.is_empty() => Value::Array(items),
+            (Other::Objects | Other::Strings, _) if !items.is_empty() => Value::Array(items.into()),
             (_, object) => object.unwrap_or_default(),
         })
     }
@@ -251,16 +237,16 @@ fn special(scalar: Scalar, name: &str, message: &[u8]) -> Read<Value> {
         }
     }
     match scalar {
-        Scalar::Quantity => Ok(words.map_or(Value::Null, Value::String)),
+        Scalar::Quantity => Ok(words.map_or(Value::Null, Value::from)),
         Scalar::IntOrString if first == 0 => {
             #[expect(clippy::cast_possible_truncation, reason = "cut on purpose, as the reference does")]
             let number = second as i32;
             Ok(Value::from(number))
         }
-        Scalar::IntOrString => Ok(Value::String(words.unwrap_or_default())),
+        Scalar::IntOrString => Ok(Value::from(words.unwrap_or_default())),
         Scalar::Time | Scalar::MicroTime if message.is_empty() => Ok(Value::Null),
-        Scalar::Time => time::written(first, None).map(Value::String).ok_or_else(|| no_time(name)),
-        Scalar::MicroTime => time::written(first, Some(second)).map(Value::String).ok_or_else(|| no_time(name)),
+        Scalar::Time => time::written(first, None).map(Value::from).ok_or_else(|| no_time(name)),
+        Scalar::MicroTime => time::written(first, Some(second)).map(Value::from).ok_or_else(|| no_time(name)),
         _ => Err(format!("proto: {name} has no form in protobuf")),
     }
 }

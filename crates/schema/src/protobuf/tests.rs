@@ -1,7 +1,7 @@
 //! What is written and read, and what is refused.
 
 use machinery::GroupVersionKind;
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::{envelope, read, write};
 use crate::decode::{FieldValidation, Media, decode};

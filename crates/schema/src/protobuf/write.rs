@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
+use machinery::json::{Map, Text, Value};
 
 use super::layout::{Content, Layout};
 use super::wire::{Wire, put_bytes, put_message, put_tag, put_varint};
@@ -58,7 +58,7 @@ impl Writer<'_> {
         self.fields(out, self.shapes.layout(id), object, map)
     }
 
-    fn fields(&self, out: &mut Vec<u8>, layout: &Layout, object: &Object, map: &Map<String, Value>) -> Written {
+    fn fields(&self, out: &mut Vec<u8>, layout: &Layout, object: &Object, map: &Map) -> Written {
         for slot in &layout.slots {
             match &slot.content {
                 Content::Embedded(inner) => put_message(out, slot.number, |out| self.fields(out, inner, object, map))?,
@@ -92,8 +92,8 @@ impl Writer<'_> {
     }
 
     /// One message a key, sorted.
-    fn map(&self, out: &mut Vec<u8>, number: u32, rest: NodeId, map: &Map<String, Value>) -> Written {
-        let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+    fn map(&self, out: &mut Vec<u8>, number: u32, rest: NodeId, map: &Map) -> Written {
+        let mut entries: Vec<(&Text, &Value)> = map.iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);
         let is_bytes = matches!(self.shapes.node(rest).form, Form::Scalar(Scalar::Bytes));
         for (key, value) in entries {

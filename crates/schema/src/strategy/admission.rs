@@ -1,7 +1,7 @@
 //! Built-in admission that needs nothing but the object. What looks at other objects (classes, limits, quotas, accounts)
 //! is the registry's.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::kind::Kind;
 use crate::walk::{Fields, Fill as _, Walk as _};

@@ -1,6 +1,6 @@
 //! Namespaces, volumes, certificates, leases, definitions.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::keep;
 use crate::walk::{Fields, Fill as _, Walk as _};
@@ -18,7 +18,7 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
         }
         ("", "PersistentVolume") => {
             let now = object.get("metadata").map_or(Value::Null, |metadata| metadata.at("creationTimestamp").clone());
-            object.insert("status".into(), json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+            object.insert("status", json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
         }
         ("", "PersistentVolumeClaim") => data_sources(object),
         ("coordination.k8s.io", "Lease") => gated_lease_fields(object, &Value::Null),
@@ -28,7 +28,7 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
             let stored: Vec<Value> = stored.map(|version| version.at("name").clone()).collect();
             let status =
                 json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
-            object.insert("status".into(), status);
+            object.insert("status", status);
         }
         _ => {}
     }
@@ -71,10 +71,10 @@ fn data_sources(claim: &mut Fields) {
             spec.shift_remove("dataSource");
         }
         (Some(source), None) => {
-            spec.insert("dataSourceRef".into(), source);
+            spec.insert("dataSourceRef", source);
         }
         (None, Some(reference)) if reference.text("namespace").is_empty() => {
-            spec.insert("dataSource".into(), reference);
+            spec.insert("dataSource", reference);
         }
         _ => {}
     }
@@ -105,9 +105,9 @@ pub(super) fn volume_phase(volume: &mut Fields, old: &Value, now: &str) {
     let changed = status.word("phase") != old.text("status.phase");
     let sent = status.get("lastPhaseTransitionTime").filter(|time| !time.is_null());
     if changed && sent.is_none_or(|sent| sent == stored) {
-        status.insert("lastPhaseTransitionTime".into(), now.into());
+        status.insert("lastPhaseTransitionTime", now.into());
     } else if !changed && sent.is_none() && !stored.is_null() {
-        status.insert("lastPhaseTransitionTime".into(), stored.clone());
+        status.insert("lastPhaseTransitionTime", stored.clone());
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn certificate_status(request: &mut Fields, old: &Value, now: &str) {
     }
     conditions.extend(stored);
     if !conditions.is_empty() {
-        status.insert("conditions".into(), conditions.into());
+        status.insert("conditions", conditions.into());
     }
     condition_times(status, old, now);
 }
@@ -140,7 +140,7 @@ pub(super) fn approve_certificate(request: &mut Fields, old: &Value, now: &str) 
     keep(request, old, "status");
     let Some(status) = request.child_or_new("status") else { return };
     match conditions {
-        Some(conditions @ Value::Array(_)) => status.insert("conditions".into(), conditions),
+        Some(conditions @ Value::Array(_)) => status.insert("conditions", conditions),
         _ => status.shift_remove("conditions"),
     };
     condition_times(status, old, now);
@@ -154,7 +154,7 @@ fn condition_times(status: &mut Fields, old: &Value, now: &str) {
                 stored.text("type") == condition.word("type") && stored.text("status") == condition.word("status")
             });
             let time = same.map(|stored| stored.at("lastTransitionTime").clone()).filter(|time| !time.is_null());
-            condition.insert("lastTransitionTime".into(), time.unwrap_or_else(|| now.into()));
+            condition.insert("lastTransitionTime", time.unwrap_or_else(|| now.into()));
         }
     }
 }

@@ -8,7 +8,7 @@
 //! The caller has already set `metadata.uid` and `metadata.creationTimestamp` on a new object, and has kept those, the
 //! deletion fields and the resourceVersion of the stored one on an update.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::kind::Kind;
 use crate::walk::{Fields, Fill as _, Walk as _};
@@ -30,12 +30,12 @@ pub fn prepare_for_create(kind: &Kind, object: &mut Value) {
     }
     if kind.custom {
         if kind.rules.status {
-            fields.remove("status");
+            fields.shift_remove("status");
         }
         return;
     }
     if let Some(status) = first_status(kind) {
-        fields.insert("status".into(), status);
+        fields.insert("status", status);
     }
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("", "Pod") => pod::create(fields),
@@ -89,12 +89,12 @@ pub fn prepare_for_status_update(kind: &Kind, new: &mut Value, old: &Value, now:
     if kind.custom {
         // Everything outside the status is the stored object's.
         let managed = fields.get("metadata").map(|metadata| metadata.at("managedFields").clone());
-        let status = fields.remove("status");
+        let status = fields.shift_remove("status");
         if let Some(old) = old.as_object() {
             *fields = old.clone();
         }
         match status {
-            Some(status) => fields.insert("status".into(), status),
+            Some(status) => fields.insert("status", status),
             None => fields.shift_remove("status"),
         };
         set_managed_fields(fields, managed);
@@ -190,7 +190,7 @@ fn metadata(fields: &mut Fields) -> Option<&mut Fields> {
 
 fn set_generation(fields: &mut Fields, generation: i64) {
     if let Some(metadata) = metadata(fields) {
-        metadata.insert("generation".into(), generation.into());
+        metadata.insert("generation", generation.into());
     }
 }
 
@@ -217,7 +217,7 @@ fn keep_metadata(fields: &mut Fields, old: &Value, names: &[&str]) {
 fn set_managed_fields(fields: &mut Fields, managed: Option<Value>) {
     if let Some(metadata) = metadata(fields) {
         match managed {
-            Some(managed) if !managed.is_null() => metadata.insert("managedFields".into(), managed),
+            Some(managed) if !managed.is_null() => metadata.insert("managedFields", managed),
             _ => metadata.shift_remove("managedFields"),
         };
     }

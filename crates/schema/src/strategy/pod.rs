@@ -1,6 +1,6 @@
 //! Pods: their first status, and what their subresources may touch.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::{keep, keep_metadata};
 use crate::walk::{Fields, Fill as _, Walk as _};
@@ -15,7 +15,7 @@ pub(super) fn create(pod: &mut Fields) {
             "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }
-    pod.insert("status".into(), status);
+    pod.insert("status", status);
 }
 
 pub(super) fn update(pod: &mut Fields) {
@@ -23,7 +23,7 @@ pub(super) fn update(pod: &mut Fields) {
     if let Some(spec) = pod.child("spec")
         && spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0)
     {
-        spec.insert("terminationGracePeriodSeconds".into(), 1.into());
+        spec.insert("terminationGracePeriodSeconds", 1.into());
     }
 }
 
@@ -37,11 +37,11 @@ pub(super) fn update_status(pod: &mut Fields, old: &Value) {
 
 /// Only `spec.ephemeralContainers` of the sent pod counts.
 pub(super) fn update_ephemeral_containers(pod: &mut Fields, old: &Value) {
-    let sent = pod.get_mut("spec").and_then(|spec| spec.as_object_mut()?.remove("ephemeralContainers"));
+    let sent = pod.get_mut("spec").and_then(|spec| spec.as_object_mut()?.shift_remove("ephemeralContainers"));
     restore(pod, old);
     if let Some(spec) = pod.child("spec") {
         match sent {
-            Some(containers) => spec.insert("ephemeralContainers".into(), containers),
+            Some(containers) => spec.insert("ephemeralContainers", containers),
             None => spec.shift_remove("ephemeralContainers"),
         };
     }
@@ -49,11 +49,11 @@ pub(super) fn update_ephemeral_containers(pod: &mut Fields, old: &Value) {
 
 /// Only the resources and resize policies of containers that both pods have count.
 pub(super) fn update_resources(pod: &mut Fields, old: &Value) {
-    let sent = pod.remove("spec").unwrap_or(Value::Null);
+    let sent = pod.shift_remove("spec").unwrap_or(Value::Null);
     restore(pod, old);
     let Some(spec) = pod.child("spec") else { return };
     if let Some(resources) = sent.as_object().and_then(|spec| spec.get("resources")) {
-        spec.insert("resources".into(), resources.clone());
+        spec.insert("resources", resources.clone());
     }
     for list in ["containers", "initContainers"] {
         let sent = sent.list(list);
@@ -75,13 +75,13 @@ pub(super) fn update_resources(pod: &mut Fields, old: &Value) {
 
 /// The stored pod with the metadata that the sent one may change.
 fn restore(pod: &mut Fields, old: &Value) {
-    let metadata = pod.remove("metadata");
+    let metadata = pod.shift_remove("metadata");
     let Some(old) = old.as_object() else { return };
     let kept = pod.get("apiVersion").cloned().zip(pod.get("kind").cloned());
     *pod = old.clone();
     if let Some((version, kind)) = kept {
-        pod.insert("apiVersion".into(), version);
-        pod.insert("kind".into(), kind);
+        pod.insert("apiVersion", version);
+        pod.insert("kind", kind);
     }
     if let Some(metadata @ Value::Object(_)) = metadata {
         // The resourceVersion is a precondition, managedFields record this very write.

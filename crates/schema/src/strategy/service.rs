@@ -1,7 +1,7 @@
 //! Services: what the server allocated is kept when a client leaves it out, and fields that only some types have leave
 //! with the type, if their author did not touch them.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::walk::{Fields, Fill as _, Walk as _, is_empty};
 
@@ -58,7 +58,7 @@ fn keep_allocated(service: &mut Fields, stored: &Value) {
         if address.is_empty() {
             spec.shift_remove("clusterIPs");
         } else {
-            spec.insert("clusterIPs".into(), json!([address]));
+            spec.insert("clusterIPs", json!([address]));
         }
     } else if address == old_address && &addresses != old_addresses && is_empty(Some(&addresses)) {
         spec.shift_remove("clusterIP");
@@ -106,7 +106,7 @@ fn leave_with_type(service: &mut Fields, old: &Value) {
     if !is_balanced(&new)
         && let Some(status) = service.child_or_new("status")
     {
-        status.insert("loadBalancer".into(), json!({}));
+        status.insert("loadBalancer", json!({}));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Jobs find their pods by a label of their own; daemon sets count the changes of their template.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::metadata;
 use crate::walk::{Fields, Fill as _, Walk as _};

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::{GroupVersion, names};
-use serde_json::Value;
 
 use super::Errors;
 use super::rules::{objections, one_of, optional_word, required, selector, word};

@@ -1,8 +1,8 @@
 //! Quantities in objects that have been decoded: what is no quantity any more counts as zero.
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::quantity::Quantity;
-use serde_json::Value;
 
 use super::Errors;
 use super::rules::NOT_NEGATIVE;

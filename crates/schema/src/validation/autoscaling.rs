@@ -1,9 +1,9 @@
 //! Autoscalers, in both versions.
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::quantity::Quantity;
 use machinery::{GroupVersion, names};
-use serde_json::Value;
 
 use super::Errors;
 use super::amount;

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::{Value, json};
 use machinery::labels::Selector;
 use machinery::names;
-use serde_json::{Value, json};
 
 use super::rules::{IMMUTABLE, immutable, not_negative, objections, required, same, selector, word};
 use super::{Errors, network, pod};
@@ -307,7 +307,7 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
         let sent = template.at(part).at(field);
         let Some(fields) = stored.get_mut(part).and_then(Value::as_object_mut) else { return };
         if sent.is_null() {
-            fields.remove(field);
+            fields.shift_remove(field);
         } else {
             fields.insert(field.to_owned(), sent.clone());
         }
@@ -337,7 +337,7 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
                 if container.text("name") == sent.text("name")
                     && let Some(fields) = container.as_object_mut()
                 {
-                    fields.insert("resources".to_owned(), sent.at("resources").clone());
+                    fields.insert("resources", sent.at("resources").clone());
                 }
             }
         }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::{Value, json};
 use machinery::names;
-use serde_json::{Value, json};
 
 use super::core::{EventFields, any_event};
 use super::rules::{immutable, named, not_negative, objections, one_of, optional, required, same, word};

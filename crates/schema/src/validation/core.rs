@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use base64::Engine as _;
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::{Value, json};
 use machinery::names;
 use machinery::quantity::{Notation, Quantity};
-use serde_json::{Value, json};
 
 use super::amount;
 use super::rules::{annotation, objections, one_of, port_number, required, same};
@@ -129,7 +129,7 @@ fn secret(object: &Value, old: Option<&Value>, errors: &mut Errors) {
 fn docker_config(entry: Option<&str>, path: &Path<'_>, errors: &mut Errors) {
     let Some(entry) = entry else { return required(errors, path) };
     let bytes = base64::engine::general_purpose::STANDARD.decode(entry).unwrap_or_default();
-    if let Err(error) = serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes) {
+    if let Err(error) = serde_json::from_slice::<machinery::json::Map>(&bytes) {
         let why = if bytes.is_empty() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
         errors.push(FieldError::invalid(path, "<secret contents redacted>", why));
     }
@@ -326,7 +326,7 @@ fn limit_range(object: &Value, errors: &mut Errors) {
         if !kinds.insert(kind) {
             errors.push(FieldError::duplicate(kind_path, kind));
         }
-        let mut names: BTreeSet<&String> = BTreeSet::new();
+        let mut names: BTreeSet<&str> = BTreeSet::new();
         for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
             let amounts = limit.map(field);
             if kind == "Pod" && field.starts_with("default") {
@@ -339,7 +339,7 @@ fn limit_range(object: &Value, errors: &mut Errors) {
             let field_path = path.child(field);
             for name in amounts.into_iter().flat_map(|amounts| amounts.keys()) {
                 pod::resource_name(name, &field_path.key(name), errors);
-                names.insert(name);
+                names.insert(name.as_str());
             }
         }
         let storage = |field| limit.map(field).is_some_and(|amounts| amounts.contains_key("storage"));

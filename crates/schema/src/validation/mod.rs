@@ -10,9 +10,9 @@
 //! every object, once their own fields pass (spec 02 §2).
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
 use machinery::object_meta::{MetaRules, validate_object_meta, validate_object_meta_update};
-use serde_json::Value;
 
 use crate::kind::{Kind, NameRule};
 use crate::walk::Walk as _;
@@ -229,7 +229,7 @@ fn any_update(kind: &Kind, new: &Value, old: &Value) -> Errors {
 mod tests {
     use super::*;
     use crate::{defaults, kinds, strategy};
-    use serde_json::json;
+    use machinery::json::json;
 
     fn kind(group: &str, plural: &str) -> &'static Kind {
         kinds::builtin().get(group, "v1", plural).unwrap()

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
-use serde_json::Value;
 
 use super::rules::{annotation, immutable, named, objections, one_of, port_number, required, same, selector, word};
 use super::service::host_name;

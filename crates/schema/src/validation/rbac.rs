@@ -1,9 +1,9 @@
 //! Roles and who has them.
 
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::{Value, json};
 use machinery::labels::Selector;
 use machinery::names;
-use serde_json::{Value, json};
 
 use super::Errors;
 use super::rules::{named, objections, required, selector, word};

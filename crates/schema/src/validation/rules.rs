@@ -1,8 +1,8 @@
 //! Small rules that many kinds share. Each adds what it objects to; nothing is added when a value is fine.
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names::{self, Objections};
-use serde_json::Value;
 
 use super::Errors;
 use crate::walk::Walk as _;
@@ -95,7 +95,7 @@ pub(super) fn immutable(errors: &mut Errors, path: &Path<'_>, new: &Value, old: 
 pub(super) fn same(new: &Value, old: &Value) -> bool {
     match (new, old) {
         (Value::Object(new), Value::Object(old)) => {
-            let gone = |name: &String| !old.contains_key(name);
+            let gone = |name: &str| !old.contains_key(name);
             old.iter().all(|(name, value)| same(new.get(name).unwrap_or(&Value::Null), value))
                 && new.iter().filter(|(name, _)| gone(name)).all(|(_, value)| is_blank(value))
         }
@@ -221,7 +221,7 @@ pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use machinery::json::json;
 
     #[test]
     fn missing_and_empty_are_the_same() {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::{Value, json};
 use machinery::names;
-use serde_json::{Value, json};
 
 use super::rules::{annotation, objections, one_of, optional_word, port, port_number, required, word};
 use super::{Errors, address};

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::{Value, json};
 use machinery::names;
-use serde_json::{Value, json};
 
 use super::Errors;
 use super::amount;
@@ -210,7 +210,7 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             if let Some(requests) =
                 fields.get_mut("resources").and_then(|r| r.get_mut("requests")).and_then(Value::as_object_mut)
             {
-                requests.insert("storage".to_owned(), size);
+                requests.insert("storage", size);
             }
         }
         fields.retain(|_, value| !is_empty(Some(value)));
@@ -303,7 +303,7 @@ fn provisioner(name: &str, path: &Path<'_>, errors: &mut Errors) {
 fn parameters(object: &Value, may_be_empty: bool, errors: &mut Errors) {
     let path = Path::new("parameters");
     let parameters = object.map("parameters");
-    let count = parameters.map_or(0, serde_json::Map::len);
+    let count = parameters.map_or(0, machinery::json::Map::len);
     if count > 512 {
         errors.push(FieldError::too_long(path, 512));
         return;

@@ -1,9 +1,9 @@
 //! Deployments, sets, revisions and disruption budgets.
 
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::{Text, Value, json};
 use machinery::labels::Selector;
 use machinery::names;
-use serde_json::{Value, json};
 
 use super::rules::{
     immutable, is_zero_bound, not_more_than_all, not_negative, number_or_percent, objections, required, same, selector,
@@ -225,8 +225,8 @@ fn with_claims(spec: &Value) -> Value {
     let mut template = spec.at("template").clone();
     let claims = spec.list("volumeClaimTemplates");
     let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
-    pod.remove("hostname");
-    pod.remove("subdomain");
+    pod.shift_remove("hostname");
+    pod.shift_remove("subdomain");
     if claims.is_empty() {
         return template;
     }
@@ -236,7 +236,7 @@ fn with_claims(spec: &Value) -> Value {
     if let Some(Value::Array(own)) = pod.get("volumes") {
         volumes.extend(own.iter().filter(|volume| !names.contains(&volume.text("name"))).cloned());
     }
-    pod.insert("volumes".to_owned(), volumes.into());
+    pod.insert("volumes", volumes.into());
     template
 }
 
@@ -320,8 +320,7 @@ pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
         return required(errors, &path);
     }
     let labels = template.at("metadata.labels");
-    let matches =
-        |(key, value): (&String, &Value)| labels.as_object().and_then(|labels| labels.get(key)) == Some(value);
+    let matches = |(key, value): (&Text, &Value)| labels.as_object().and_then(|labels| labels.get(key)) == Some(value);
     if !wanted.as_object().into_iter().flatten().all(matches) {
         errors.push(FieldError::invalid(path.child("metadata.labels"), labels, MISMATCH));
     }

@@ -1,8 +1,8 @@
 //! Tables: the cells of an object that the same scenario showed, and the columns.
 
+use machinery::json::Value;
 use schema::kind::Kind;
 use schema::{columns, kinds};
-use serde_json::Value;
 
 use super::{scenarios, steps, text};
 
@@ -51,7 +51,7 @@ fn tables_agree() {
             let strip = |columns: &Value| -> Vec<Value> {
                 let without = |column: &Value| {
                     let mut column = column.clone();
-                    column.as_object_mut().map(|map| map.remove("description"));
+                    column.as_object_mut().map(|map| map.shift_remove("description"));
                     column
                 };
                 columns.as_array().into_iter().flatten().map(without).collect()

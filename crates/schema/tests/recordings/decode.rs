@@ -1,16 +1,16 @@
 //! What a genuine server answered is normal: decoding it changes nothing. What it refused to decode, we refuse in the same words.
 
+use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind};
 use schema::decode::{self, FieldValidation, Media};
 use schema::facts::Types;
-use serde_json::Value;
 
 use crate::{scenarios, steps, text};
 
 /// Recorded times and ports stand as words.
 pub(crate) fn with_times(value: &mut Value) {
     match value {
-        Value::String(text) if text == "$TIME" => *text = "2024-01-02T03:04:05Z".to_owned(),
+        Value::String(text) if text == "$TIME" => *text = "2024-01-02T03:04:05Z".into(),
         Value::String(text) if text.starts_with('$') && text.to_lowercase().contains("port") => *value = 30000.into(),
         Value::Array(items) => items.iter_mut().for_each(with_times),
         Value::Object(map) => {

@@ -1,7 +1,7 @@
 //! Discovery bodies.
 
+use machinery::json::Value;
 use schema::{discovery, kinds};
-use serde_json::Value;
 
 use super::{scenarios, steps, text};
 

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use machinery::json::{Value, json};
 use schema::decode::{self, FieldValidation, Media};
 use schema::facts::Types;
 use schema::kind::Kind;
 use schema::{defaults, kinds, strategy, validation};
-use serde_json::{Value, json};
 
 use super::{scenarios, steps, text};
 
@@ -185,11 +185,11 @@ fn prepare_new(target: &Target, body: &Value) -> Option<Value> {
     for name in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "resourceVersion"] {
         metadata.remove(name);
     }
-    metadata.insert("uid".into(), UID.into());
-    metadata.insert("creationTimestamp".into(), NOW.into());
+    metadata.insert("uid", UID.into());
+    metadata.insert("creationTimestamp", NOW.into());
     if let (true, Some(namespace)) = (target.kind.namespaced, &target.namespace) {
         let namespace = if namespace == "$NS" { "ns" } else { namespace };
-        metadata.insert("namespace".into(), namespace.into());
+        metadata.insert("namespace", namespace.into());
     }
     strategy::admit_create(target.kind, &mut object);
     strategy::prepare_for_create(target.kind, &mut object);

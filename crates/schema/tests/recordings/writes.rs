@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 
 use machinery::Status;
+use machinery::json::Value;
 use schema::decode::{self, FieldValidation, Media};
 use schema::facts::{Type, Types};
 use schema::kind::Kind;
 use schema::managed::{self, Subject, Writer};
 use schema::patch::{self, Target};
-use serde_json::Value;
 
 use crate::decode::{difference, with_times};
 use crate::{scenarios, steps, text};
@@ -193,7 +193,7 @@ fn owners(object: &Value) -> Value {
         }
     }
     list.sort_by_key(ToString::to_string);
-    Value::Array(list)
+    Value::Array(list.into())
 }
 
 fn replay(failures: bool, compare: impl Fn(&Request<'_>, &Result<Value, Status>, &Value) -> Option<String>) {
@@ -299,7 +299,7 @@ fn refused_patches() {
             Err(status) => {
                 let ours = status.message.replace(NOW, "$TIME");
                 let theirs = message.replace(NOW, "$TIME");
-                (ours != theirs || u64::from(status.code) != answer["code"]).then(|| format!("\n  {theirs}\n  {ours}"))
+                (ours != theirs || answer["code"] != status.code).then(|| format!("\n  {theirs}\n  {ours}"))
             }
         }
     });

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use machinery::Status;
+use machinery::json::{Value, json};
 use parking_lot::Mutex;
 use rcgen::{KeyPair, PublicKeyData as _};
 use registry::Registry;
-use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::CertError;

@@ -2,9 +2,9 @@
 
 use http::HeaderValue;
 use machinery::Status;
+use machinery::json::json;
 use machinery::media::MediaType;
 use registry::discovery;
-use serde_json::json;
 
 use crate::discovery::{plain, shown};
 use crate::handlers::Call;

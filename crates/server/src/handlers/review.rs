@@ -1,10 +1,10 @@
 //! Kinds that ask about users and are answered at once: who am I, may I, is this token good.
 
 use machinery::go_text;
+use machinery::json::{Map, Value, json};
 use machinery::options::CreateOptions;
 use machinery::{FieldError, GroupResource, Status};
 use registry::{Body, Context, Outcome, Target, View};
-use serde_json::{Map, Value, json};
 
 use crate::authorization::{Attributes, Decision, ResourceAttributes, What};
 use crate::handlers::Call;
@@ -81,7 +81,7 @@ fn token(call: &Call<'_>, object: &Value) -> Result<Value, Status> {
 
 /// The user a review asks about.
 fn subject(spec: &Value) -> User {
-    let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, values)| (key.clone(), texts(values)));
+    let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, values)| (key.to_string(), texts(values)));
     User {
         name: text(spec, "user").to_owned(),
         uid: text(spec, "uid").to_owned(),
@@ -184,12 +184,12 @@ async fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
     let attributes = Attributes { user, verb, what };
     let Decision { allowed, denied, reason } = call.server.authorizer.authorize(&attributes).get().await;
     let mut status = Map::new();
-    status.insert("allowed".to_owned(), allowed.into());
+    status.insert("allowed", allowed.into());
     if denied {
-        status.insert("denied".to_owned(), true.into());
+        status.insert("denied", true.into());
     }
     if !reason.is_empty() {
-        status.insert("reason".to_owned(), reason.into());
+        status.insert("reason", reason.into());
     }
     status.into()
 }

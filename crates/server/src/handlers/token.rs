@@ -1,9 +1,9 @@
 //! POST to a service account's `token`: a token for it.
 
 use machinery::Status;
+use machinery::json::json;
 use machinery::options::CreateOptions;
 use registry::{Body, Context, Outcome, Target, View};
-use serde_json::json;
 
 use crate::handlers::Call;
 

@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 
-use serde_json::json;
+use machinery::json::json;
 
 use crate::world::World;
 

@@ -1,6 +1,6 @@
 //! Health, version, metrics, discovery, OpenAPI: the paths that are no resource.
 
-use serde_json::json;
+use machinery::json::json;
 
 use crate::world::World;
 

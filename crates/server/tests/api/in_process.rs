@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 use server::identity::User;
 use tower_service::Service as _;
 

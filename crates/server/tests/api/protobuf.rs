@@ -4,9 +4,9 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use machinery::GroupVersionKind;
+use machinery::json::{Value, json};
 use schema::facts::Types;
 use schema::protobuf;
-use serde_json::{Value, json};
 
 use crate::world::{Answer, PATIENCE, World};
 

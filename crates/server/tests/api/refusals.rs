@@ -1,6 +1,6 @@
 //! Who is turned away, where there is nothing, and what cannot be done: codes, reasons and words.
 
-use serde_json::json;
+use machinery::json::json;
 
 use crate::world::World;
 

@@ -1,6 +1,6 @@
 //! Reviews (02 §12.4): answered from who asks and from the authorizer.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::world::World;
 

@@ -1,6 +1,6 @@
 //! A service account's token over a socket: asked for, used, reviewed, and gone with its account.
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::world::World;
 

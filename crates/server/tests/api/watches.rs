@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use crate::world::{PATIENCE, World};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::policy::{Level, Standard, Version};
 
@@ -523,7 +523,7 @@ impl<'a> Pod<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use machinery::json::json;
 
     fn reasons(level: Level, version: Version, spec: Value) -> Vec<&'static str> {
         let found = violations(&Standard { level, version }, &json!({"spec": spec}));

@@ -10,8 +10,8 @@ mod policy;
 
 use std::collections::BTreeMap;
 
+use machinery::json::Value;
 use machinery::{FieldError, GroupResource, Status};
-use serde_json::Value;
 
 use self::checks::{Violation, violations};
 use self::policy::{Level, Policy, Standard};
@@ -173,7 +173,7 @@ fn details(found: &[Violation]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use machinery::json::json;
 
     #[test]
     fn workloads_have_their_pods_in_different_places() {

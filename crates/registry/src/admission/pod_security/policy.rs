@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
 

@@ -15,8 +15,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use cache::Item;
+use machinery::json::{Value, json};
 use machinery::{GroupResource, Status};
-use serde_json::{Value, json};
 use store::{Entry, WriteError};
 
 use self::usage::Counted;

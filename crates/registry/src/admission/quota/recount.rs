@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::{EventKind, Filter, Item, Output, Start};
-use serde_json::{Value, json};
+use machinery::json::{Value, json};
 
 use super::usage::Counted;
 use super::{ATTEMPTS, QUOTAS, Written};

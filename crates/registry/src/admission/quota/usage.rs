@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machinery::json::{Value, json};
 use machinery::labels::Selector;
 use machinery::quantity::{Notation, Quantity};
 use schema::kind::Kind;
-use serde_json::{Value, json};
 
 use crate::admission::amounts::{Amounts, Half, of_pod};
 use crate::admission::claim_resize::storage_class;

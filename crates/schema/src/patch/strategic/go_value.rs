@@ -1,7 +1,7 @@
 //! A value as Go prints it with `%v`: `map[a:1 b:[x y]]`. Refusals of strategic merge show patches so.
 
 use machinery::go_text;
-use serde_json::Value;
+use machinery::json::Value;
 
 pub(crate) fn go_value(value: &Value) -> String {
     let mut text = String::new();

@@ -1,6 +1,6 @@
 //! The order of a merged list: what the patch sent in the order of the patch, the rest where it was.
 
-use serde_json::Value;
+use machinery::json::Value;
 
 use super::super::PatchError;
 use super::go_value::go_value;
@@ -110,7 +110,7 @@ pub(super) fn check(patch: &[Value], wanted: &[Value], key: Option<&str>) -> Res
         place += 1;
     }
     if at < items.len() && place >= wanted.len() {
-        let list = |items: &[Value]| go_value(&Value::Array(items.to_vec()));
+        let list = |items: &[Value]| go_value(&Value::Array(items.to_vec().into()));
         return Err(unmapped(format!(
             "The order in patch list:\n{}\n doesn't match {SET_ORDER} list:\n{}\n",
             list(patch),

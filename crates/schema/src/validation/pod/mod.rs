@@ -9,8 +9,8 @@
 //! - `update.rs`: what may change, and the status
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
-use serde_json::Value;
 
 use super::rules::{id, named, objections, optional, required, template_meta, word};
 use super::{Errors, address};

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
 use machinery::quantity::Quantity;
-use serde_json::Value;
 
 use super::super::Errors;
 use super::super::amount;

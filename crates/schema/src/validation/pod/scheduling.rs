@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
-use serde_json::Value;
 
 use super::super::Errors;
 use super::super::rules::{objections, optional_word, positive, selector, word};

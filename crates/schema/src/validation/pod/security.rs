@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{BadValue, FieldError, Path};
-use serde_json::{Map, Value};
+use machinery::json::{Map, Value};
 
 use super::super::Errors;
 use super::super::rules::{descending, id, optional_word, required, word};

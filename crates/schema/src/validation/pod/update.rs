@@ -1,8 +1,8 @@
 //! What of a pod may change: little of its spec, some of it only through a subresource; and what its status may say.
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
-use serde_json::Value;
 
 use super::super::rules::{IMMUTABLE, objections, same};
 use super::super::{Errors, address};
@@ -105,7 +105,7 @@ fn munged(new: &Value, old: &Value, errors: &mut Errors) -> Value {
             fields.insert(name.to_owned(), value.clone());
         }
         None => {
-            fields.remove(name);
+            fields.shift_remove(name);
         }
     };
     for name in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
@@ -142,7 +142,7 @@ fn munged(new: &Value, old: &Value, errors: &mut Errors) -> Value {
         let Some(containers) = fields.get_mut(list).and_then(Value::as_array_mut) else { continue };
         for (container, stored) in containers.iter_mut().zip(old.list(list)) {
             if let Some(container) = container.as_object_mut() {
-                container.insert("image".to_owned(), stored.at("image").clone());
+                container.insert("image", stored.at("image").clone());
             }
         }
     }
@@ -228,7 +228,10 @@ fn resized(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (which, word) in [("requests", "requests"), ("limits", "limits")] {
         let names = |of: &Value| -> Vec<String> {
             let map = of.map(&format!("resources.{which}"));
-            map.into_iter().flat_map(|map| map.keys().cloned()).filter(|n| n == "cpu" || n == "memory").collect()
+            map.into_iter()
+                .flat_map(|map| map.keys().map(ToString::to_string))
+                .filter(|n| n == "cpu" || n == "memory")
+                .collect()
         };
         let kept = names(new);
         if names(old).iter().any(|name| !kept.contains(name)) {
@@ -247,11 +250,11 @@ fn without_compute(container: &Value, old: &Value) -> Value {
         for name in ["cpu", "memory"] {
             match stored.and_then(|stored| stored.get(name)) {
                 Some(amount) => amounts.insert(name.to_owned(), amount.clone()),
-                None => amounts.remove(name),
+                None => amounts.shift_remove(name),
             };
         }
         if amounts.is_empty() {
-            resources.remove(which);
+            resources.shift_remove(which);
         } else {
             resources.insert(which.to_owned(), Value::Object(amounts));
         }
@@ -304,7 +307,7 @@ pub(in super::super) fn status(new: &Value, old: &Value, errors: &mut Errors) {
 
 fn addresses(status: &Value, errors: &mut Errors) {
     let list = STATUS.child("podIPs");
-    let single = [serde_json::json!({"ip": status.text("podIP")})];
+    let single = [machinery::json::json!({"ip": status.text("podIP")})];
     let addresses = match status.list("podIPs") {
         [] if !status.text("podIP").is_empty() => &single[..],
         addresses => addresses,

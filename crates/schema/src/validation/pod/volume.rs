@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use machinery::field_error::{FieldError, Path};
+use machinery::json::{Text, Value};
 use machinery::names;
-use serde_json::Value;
 
 use super::super::Errors;
 use super::super::amount;
@@ -82,7 +82,7 @@ pub(super) fn volumes<'a>(whole: &mut Whole<'a>, pod: &str, path: &Path<'_>, err
 
 fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     // A volume has few fields: they are looked up among the sources, not the other way round.
-    let place = |(name, source): (&String, _)| Some((SOURCES.iter().position(|known| known == name)?, source));
+    let place = |(name, source): (&Text, _)| Some((SOURCES.iter().position(|known| known == name)?, source));
     let mut given: Vec<(usize, &Value)> =
         volume.as_object().into_iter().flatten().filter(|(_, source)| source.is_object()).filter_map(place).collect();
     given.sort_unstable_by_key(|(place, _)| *place);
