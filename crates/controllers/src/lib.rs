@@ -20,6 +20,7 @@
 //! - `accounts`: service accounts, their tokens, the root certificate
 //! - `policies`: claims and volumes, disruption budgets, quota status, autoscaler status
 
+mod cleanup;
 mod context;
 pub mod manager;
 #[allow(dead_code, reason = "the controllers that use these arrive one after the other")]

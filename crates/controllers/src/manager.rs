@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::cleanup;
 use crate::context::{Clients, Context};
 use crate::settings::Settings;
 
@@ -20,7 +21,10 @@ type Start = fn(Context) -> BoxFuture<'static, ()>;
 pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccount";
 
 /// Every controller by the name it is switched off by.
-const CONTROLLERS: &[(&str, Start)] = &[];
+const CONTROLLERS: &[(&str, Start)] = &[
+    ("garbagecollector", |context| Box::pin(cleanup::garbage::run(context))),
+    ("namespace", |context| Box::pin(cleanup::namespaces::run(context))),
+];
 
 /// The names of all controllers.
 #[must_use]

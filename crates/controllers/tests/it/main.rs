@@ -1,4 +1,5 @@
 //! Controllers against a server in the same process, one module a folder of the crate.
 
+mod cleanup;
 mod wiring;
 mod world;

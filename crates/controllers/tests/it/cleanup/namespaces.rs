@@ -1,0 +1,136 @@
+//! The end of a namespace, rule by rule.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::api::{DeleteParams, PostParams};
+use kube::core::DynamicObject;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+
+use super::{Watched, config_map, config_maps, make, make_namespace, patch, server};
+use crate::world::{until, until_gone};
+
+const CONTROLLER: &str = "namespace";
+
+fn namespaces(client: &Client) -> Api<Namespace> {
+    Api::all(client.clone())
+}
+
+async fn delete(client: &Client, name: &str) {
+    namespaces(client).delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+fn condition(namespace: &Namespace, kind: &str) -> Option<(String, String, String)> {
+    let conditions = namespace.status.as_ref()?.conditions.as_ref()?;
+    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
+    Some((found.status.clone(), found.reason.clone()?, found.message.clone()?))
+}
+
+/// A pod on a node, which nobody stops.
+async fn running_pod(client: &Client, namespace: &str, grace_seconds: i64) -> Pod {
+    let spec = json!({
+        "nodeName": "node", "terminationGracePeriodSeconds": grace_seconds, "containers": [{"name": "c", "image": "i"}],
+    });
+    make(client, json!({"metadata": {"name": "pod", "namespace": namespace}, "spec": spec})).await
+}
+
+#[tokio::test]
+async fn ns_2_and_7_an_empty_namespace_goes() {
+    let server = server(CONTROLLER).await;
+    let client = server.client();
+    make_namespace(&client, "empty").await;
+    let watched = Watched::start::<Namespace>(&client).await;
+    delete(&client, "empty").await;
+    let say = |namespace: &DynamicObject| namespace.data["status"]["phase"].as_str().unwrap_or_default().to_owned();
+    let told = watched.until_deleted("empty", say).await;
+    assert_eq!(told.first().map(String::as_str), Some("MODIFIED Terminating"));
+    assert_eq!(told.last().map(String::as_str), Some("DELETED Terminating"));
+    // Marked, conditions said once, gone.
+    assert_eq!(told.len(), 3, "{told:?}");
+}
+
+#[tokio::test]
+async fn ns_4_pods_go_before_everything_else() {
+    let server = server(CONTROLLER).await;
+    let client = server.client();
+    make_namespace(&client, "full").await;
+    config_map(&client, "full/needed", &[]).await;
+    running_pod(&client, "full", 30).await;
+    delete(&client, "full").await;
+    let pods = Api::<Pod>::namespaced(client.clone(), "full");
+    until(&pods, "pod", "terminating", |pod| pod.metadata.deletion_timestamp.is_some()).await;
+    let remaining = "NamespaceContentRemaining";
+    let namespace =
+        until(&namespaces(&client), "full", "said to be waiting", |ns| condition(ns, remaining).is_some()).await;
+    let (status, reason, message) = condition(&namespace, remaining).unwrap();
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "SomeResourcesRemain"));
+    assert_eq!(message, "Some resources are remaining: pods. has 1 resource instances");
+    assert!(config_maps(&client, "full").get_opt("needed").await.unwrap().is_some(), "a pod may need it");
+    // The node stops the pod, and the rest follows at once: not after half of the grace period.
+    let ended = tokio::time::Instant::now();
+    pods.delete("pod", &DeleteParams::default().grace_period(0)).await.unwrap();
+    until_gone(&namespaces(&client), "full").await;
+    assert!(ended.elapsed().as_secs() < 15, "it waited for the grace period");
+}
+
+#[tokio::test]
+async fn ns_5_and_6_what_finalizers_hold_is_said_and_nothing_is_written_twice() {
+    let server = server(CONTROLLER).await;
+    let client = server.client();
+    make_namespace(&client, "held").await;
+    for name in ["a", "b"] {
+        config_map(&client, &format!("held/{name}"), &[]).await;
+        let api = config_maps(&client, "held");
+        patch(&api, name, json!({"metadata": {"finalizers": ["example.com/nobody"]}})).await;
+    }
+    let watched = Watched::start::<Namespace>(&client).await;
+    delete(&client, "held").await;
+    let remaining = "NamespaceFinalizersRemaining";
+    let namespace =
+        until(&namespaces(&client), "held", "said to be held", |ns| condition(ns, remaining).is_some()).await;
+    let said = |kind: &str| {
+        condition(&namespace, kind).map(|(status, reason, message)| format!("{status} {reason}: {message}"))
+    };
+    assert_eq!(
+        said("NamespaceContentRemaining").as_deref(),
+        Some("True SomeResourcesRemain: Some resources are remaining: configmaps. has 2 resource instances")
+    );
+    assert_eq!(
+        said(remaining).as_deref(),
+        Some(
+            "True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: example.com/nobody in 2 resource instances"
+        )
+    );
+    assert_eq!(
+        said("NamespaceDeletionContentFailure").as_deref(),
+        Some("False ContentDeleted: All content successfully deleted, may be waiting on finalization")
+    );
+    assert_eq!(
+        said("NamespaceDeletionDiscoveryFailure").as_deref(),
+        Some("False ResourcesDiscovered: All resources successfully discovered")
+    );
+    for name in ["a", "b"] {
+        patch(&config_maps(&client, "held"), name, json!({"metadata": {"finalizers": null}})).await;
+    }
+    // The next round comes after half of what finalizers are given, and a second.
+    let told = watched.until_deleted("held", |_| String::new()).await;
+    assert!(told.len() <= 4, "marked, held, free, gone: {told:?}");
+}
+
+#[tokio::test]
+async fn ns_7_a_finalizer_of_somebody_else_keeps_the_namespace() {
+    let server = server(CONTROLLER).await;
+    let client = server.client();
+    let namespace = json!({"metadata": {"name": "kept"}, "spec": {"finalizers": ["example.com/other"]}});
+    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+    let api = namespaces(&client);
+    api.create(&PostParams::default(), &namespace).await.unwrap();
+    config_map(&client, "kept/inside", &[]).await;
+    delete(&client, "kept").await;
+    until_gone(&Api::<ConfigMap>::namespaced(client.clone(), "kept"), "inside").await;
+    let finalizers = |namespace: &Namespace| namespace.spec.clone().unwrap_or_default().finalizers.unwrap_or_default();
+    let mut last = until(&api, "kept", "free of ours", |ns| finalizers(ns) == ["example.com/other"]).await;
+    last.spec.get_or_insert_default().finalizers = None;
+    api.replace_subresource("finalize", "kept", &PostParams::default(), &last).await.unwrap();
+    until_gone(&api, "kept").await;
+    assert_eq!(last.name_any(), "kept");
+}
