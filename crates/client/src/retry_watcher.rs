@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::list_watch::{ListerWatcher, WatchItem, WatchStream};
-use crate::wire::Params;
+use crate::wire::{Params, VersionMatch};
 use crate::{Error, ResourceVersion};
 
 /// Starts of watches are at least this far apart; a watch that lived longer is restarted at once.
@@ -29,6 +29,8 @@ pub struct RetryWatcher {
     /// All events up to here were taken by the consumer.
     last: ResourceVersion,
     state: State,
+    /// What was there at first is still being told, so there is no version yet to come back to.
+    initial: bool,
     done: CancellationToken,
 }
 
@@ -51,7 +53,15 @@ impl RetryWatcher {
             return Err(InvalidStart(from.to_string()));
         }
         let state = State::Closed { not_before: Instant::now() };
-        Ok(Self { source, last: from, state, done: CancellationToken::new() })
+        Ok(Self { source, last: from, state, initial: false, done: CancellationToken::new() })
+    }
+
+    /// Tells what is there as additions, then watches everything after that. Until all of it is told there is nothing to
+    /// resume from: a failure before that is the end.
+    pub fn with_initial_state(source: Arc<dyn ListerWatcher>) -> Self {
+        let state = State::Closed { not_before: Instant::now() };
+        let last = ResourceVersion::default();
+        Self { source, last, state, initial: true, done: CancellationToken::new() }
     }
 
     /// Resolves when no more events will come. Separate from the events: some may still be unread.
@@ -78,11 +88,11 @@ impl RetryWatcher {
                 State::Closed { not_before } => {
                     sleep_until(*not_before).await;
                     let opened = Instant::now();
-                    let params =
-                        Params { version: Some(self.last.clone()), allow_bookmarks: true, ..Params::default() };
-                    match self.source.watch(params).await {
+                    match self.source.watch(self.params()).await {
                         Ok(stream) => self.state = State::Open { stream, opened },
-                        Err(error) if error.is_expired() || error.is_denied() => return Some(self.end_with(error)),
+                        Err(error) if self.initial || error.is_expired() || error.is_denied() => {
+                            return Some(self.end_with(error));
+                        }
                         Err(error) => self.restart(opened, error.retry_after()),
                     }
                 }
@@ -97,6 +107,11 @@ impl RetryWatcher {
                         Some(Err(Error::Decode { what, message })) => {
                             return Some(self.end_with(Error::Decode { what, message }));
                         }
+                        Some(Err(error)) if self.initial => return Some(self.end_with(error)),
+                        None if self.initial => {
+                            let message = "the watch ended before all that was there was told".to_owned();
+                            return Some(self.end_with(Error::Decode { what: "a watch", message }));
+                        }
                         Some(Err(_)) | None => self.restart(opened, None),
                     }
                 }
@@ -104,14 +119,25 @@ impl RetryWatcher {
         }
     }
 
+    fn params(&self) -> Params {
+        let params = Params { allow_bookmarks: true, ..Params::default() };
+        match self.initial {
+            true => Params { send_initial_events: true, version_match: Some(VersionMatch::NotOlderThan), ..params },
+            false => Params { version: Some(self.last.clone()), ..params },
+        }
+    }
+
     fn take(&mut self, item: WatchItem, opened: Instant) -> Option<WatchItem> {
         let version = match &item {
             WatchItem::Added(raw) | WatchItem::Modified(raw) | WatchItem::Deleted(raw) => raw.version.clone(),
             WatchItem::Bookmark(bookmark) => {
-                self.last = bookmark.version.clone();
+                if !self.initial || bookmark.initial_events_end {
+                    self.initial = false;
+                    self.last = bookmark.version.clone();
+                }
                 return None;
             }
-            WatchItem::Error(error) if error.is_expired() => return Some(self.end_with(error.clone())),
+            WatchItem::Error(error) if self.initial || error.is_expired() => return Some(self.end_with(error.clone())),
             WatchItem::Error(error) => {
                 self.restart(opened, error.retry_after());
                 return None;
@@ -125,7 +151,9 @@ impl RetryWatcher {
             let message = "an object without a resource version".to_owned();
             return Some(self.end_with(Error::Decode { what: "a watch event", message }));
         }
-        self.last = version;
+        if !self.initial {
+            self.last = version;
+        }
         Some(item)
     }
 
@@ -257,6 +285,37 @@ mod tests {
             assert_eq!(show(watcher.next().await), "error", "{name}");
             assert_eq!(show(watcher.next().await), "end", "{name}");
             assert_eq!(source.asked().len(), 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_there_is_told_once_and_resumed_after() {
+        let source = ScriptedSource::new();
+        source.on_watch(Ok(vec![added("a@9"), bookmark("3"), added("b@4"), end("12"), modified("a@13")]));
+        source.on_watch(Ok(vec![deleted("b@14"), Step::Hang]));
+        let mut watcher = RetryWatcher::with_initial_state(Arc::new(source.clone()));
+        assert_eq!(show(watcher.next().await), "+a@9");
+        assert!(watcher.last_version().is_unset(), "an old object is no point to come back to");
+        assert_eq!(show(watcher.next().await), "+b@4");
+        assert!(matches!(watcher.next().await, Some(WatchItem::Modified(_))));
+        assert!(matches!(watcher.next().await, Some(WatchItem::Deleted(_))));
+        assert_eq!(versions(&source), ["", "13"]);
+        let asked: Vec<bool> = source.asked().iter().map(|params| params.send_initial_events).collect();
+        assert_eq!(asked, [true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_before_all_is_told_is_the_end() {
+        for ending in [Ok(vec![added("a@9")]), Err(refused()), Ok(vec![in_stream(failure(500, "InternalError"))])] {
+            let name = format!("{ending:?}");
+            let source = ScriptedSource::new();
+            source.on_watch(ending);
+            let mut watcher = RetryWatcher::with_initial_state(Arc::new(source.clone()));
+            let mut last = show(watcher.next().await);
+            if last == "+a@9" {
+                last = show(watcher.next().await);
+            }
+            assert_eq!((last.as_str(), source.asked().len()), ("error", 1), "{name}");
         }
     }
 

@@ -53,6 +53,10 @@ impl Remote {
         Ok(Remote { client, namespace })
     }
 
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Sends a request and gives the answer's head and streaming body.
     pub(super) async fn send(&self, request: Request<Body>) -> Result<http::Response<Body>, Failure> {
         self.client.send(request).await.map_err(|error| Failure::new(format!("the server does not answer: {error}")))
@@ -156,6 +160,11 @@ fn described(group: &str, version: &Value, resource: &Value) -> (Resource, Vec<S
 }
 
 impl Resource {
+    /// `v1`, or `apps/v1`.
+    pub(super) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
     /// The path of its collection, or of one object in it.
     pub(super) fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
         let mut path = if self.group.is_empty() {

@@ -70,8 +70,8 @@ fn a_backup_of_a_running_server_becomes_another_server() {
 }
 
 #[test]
-fn the_small_client_gets_applies_watches_and_deletes() {
-    let server = Server::start();
+fn the_small_client_gets_applies_watches_through_a_restart_and_deletes() {
+    let mut server = Server::start();
     let manifest = server.folder().join("pod.yaml");
     std::fs::write(
         &manifest,
@@ -83,6 +83,7 @@ fn the_small_client_gets_applies_watches_and_deletes() {
     let listed = run(server.dogwatch_command("get pods"), "").ok();
     assert!(listed.contains("one"), "{listed}");
     watch.line_where("the event of the new pod", |line| line.contains("one"));
+    server.kill_and_restart();
     run(server.dogwatch_command("delete pods one"), "").ok();
     watch.line_where("the event of its end", |line| line.contains("DELETED") && line.contains("one"));
     assert!(Writer::new(&server).names().is_empty());
