@@ -20,6 +20,7 @@
 //! - `accounts`: service accounts, their tokens, the root certificate
 //! - `policies`: claims and volumes, disruption budgets, quota status, autoscaler status
 
+mod accounts;
 mod cleanup;
 mod context;
 pub mod manager;

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::accounts;
 use crate::cleanup;
 use crate::context::{Clients, Context};
 use crate::settings::Settings;
@@ -24,6 +25,9 @@ pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccount";
 const CONTROLLERS: &[(&str, Start)] = &[
     ("garbagecollector", |context| Box::pin(cleanup::garbage::run(context))),
     ("namespace", |context| Box::pin(cleanup::namespaces::run(context))),
+    (SERVICE_ACCOUNTS, |context| Box::pin(accounts::default_account::run(context))),
+    ("serviceaccount-token", |context| Box::pin(accounts::token_secrets::run(context))),
+    ("root-ca-cert-publisher", |context| Box::pin(accounts::root_certificate::run(context))),
 ];
 
 /// The names of all controllers.

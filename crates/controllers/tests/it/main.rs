@@ -1,5 +1,6 @@
 //! Controllers against a server in the same process, one module a folder of the crate.
 
+mod accounts;
 mod cleanup;
 mod wiring;
 mod world;

@@ -1,0 +1,128 @@
+//! Secrets that ask for the token of a service account, and get one (SA-2).
+//!
+//! The token is one that the server signs and believes, bound to the secret: it dies with it.
+
+use std::sync::Arc;
+
+use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::informer::{Event, InformerConfig, SharedInformer};
+use client::list_watch::ApiListWatch;
+use client::store::Store;
+use client::{Error, Key};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::{Api, Client, ResourceExt as _};
+
+use crate::context::Context;
+use crate::parts::running;
+
+const TYPE: &str = "kubernetes.io/service-account-token";
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+/// As long as a token may be asked for: these are not meant to expire.
+const LIFETIME_SECONDS: i64 = 1 << 32;
+const WORKERS: usize = 5;
+
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
+    let accounts = context.informers.informer::<ServiceAccount>();
+    let source = ApiListWatch::all::<Secret>(context.client.clone()).fields(format!("type={TYPE}"));
+    let secrets = SharedInformer::<Secret>::new(source, InformerConfig::default());
+    let asking = secrets.store();
+    let controller = Controller::new("serviceaccount-token")
+        .on(&secrets, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))
+        .mapped(&accounts, move |account: &ServiceAccount| asking_for(&asking, account), Predicate::any());
+    match secrets.start(context.stop.clone()) {
+        Ok(run) => context.tasks.spawn(run),
+        Err(error) => return tracing::error!(%error, "a new informer did not start"),
+    };
+    let issuer = Arc::new(Issuer { client: context.client.clone(), certificate: context.settings.ca_pem.clone() });
+    let secrets = secrets.store();
+    let reconcile = move |run: Run| {
+        let (secret, issuer) = (secrets.get(&run.key), issuer.clone());
+        async move {
+            if let Some(secret) = secret.filter(|secret| secret.metadata.deletion_timestamp.is_none()) {
+                issuer.serve(&secret).await?;
+            }
+            Ok::<_, RunError>(Action::done())
+        }
+    };
+    running::run(context, controller, WORKERS, reconcile).await;
+}
+
+/// The secrets that name an account.
+fn asking_for(secrets: &Store<Secret>, account: &ServiceAccount) -> Vec<Key> {
+    let (namespace, name) = (account.namespace().unwrap_or_default(), account.name_any());
+    let snapshot = secrets.snapshot();
+    let asking =
+        snapshot.in_namespace(&namespace).filter(|secret| secret.annotations().get(ACCOUNT_NAME) == Some(&name));
+    asking.map(|secret| Key::of(&**secret)).collect()
+}
+
+struct Issuer {
+    client: Client,
+    certificate: String,
+}
+
+impl Issuer {
+    async fn serve(&self, secret: &Secret) -> Result<(), Error> {
+        let namespace = secret.namespace().unwrap_or_default();
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &namespace);
+        let name = secret.annotations().get(ACCOUNT_NAME).cloned().unwrap_or_default();
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &namespace);
+        let account = if name.is_empty() { None } else { accounts.get_opt(&name).await? };
+        let said = secret.annotations().get(ACCOUNT_UID);
+        let Some(uid) = account.and_then(|account| account.uid()).filter(|uid| said.is_none_or(|said| said == uid))
+        else {
+            return delete(&secrets, secret).await;
+        };
+        let mut wanted = secret.clone();
+        wanted.annotations_mut().insert(ACCOUNT_UID.to_owned(), uid);
+        let data = wanted.data.get_or_insert_default();
+        data.insert("ca.crt".to_owned(), ByteString(self.certificate.clone().into_bytes()));
+        data.insert("namespace".to_owned(), ByteString(namespace.into_bytes()));
+        if data.get("token").is_none_or(|token| token.0.is_empty()) {
+            let token = self.token(&accounts, &name, secret).await?;
+            data.insert("token".to_owned(), ByteString(token.into_bytes()));
+        }
+        if wanted == *secret {
+            return Ok(());
+        }
+        match secrets.replace(&secret.name_any(), &PostParams::default(), &wanted).await.map_err(Error::from) {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    async fn token(&self, accounts: &Api<ServiceAccount>, name: &str, secret: &Secret) -> Result<String, Error> {
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(LIFETIME_SECONDS),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Secret".to_owned()),
+                    name: secret.metadata.name.clone(),
+                    uid: secret.metadata.uid.clone(),
+                }),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let params = PostParams::default();
+        let answer: TokenRequest = accounts.create_subresource("token", name, &params, &request).await?;
+        let missing = || Error::Decode { what: "the answer to a token request", message: "it has no token".to_owned() };
+        answer.status.and_then(|status| status.token).filter(|token| !token.is_empty()).ok_or_else(missing)
+    }
+}
+
+/// There is no such account (any more): what speaks for it goes.
+async fn delete(secrets: &Api<Secret>, secret: &Secret) -> Result<(), Error> {
+    let preconditions = Some(Preconditions { uid: secret.uid(), resource_version: secret.resource_version() });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    match secrets.delete(&secret.name_any(), &params).await.map_err(Error::from) {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
