@@ -27,6 +27,7 @@ pub mod manager;
 #[allow(dead_code, reason = "the controllers that use these arrive one after the other")]
 mod parts;
 pub mod settings;
+mod workloads;
 
 pub use context::Clients;
 pub use settings::{Selection, Settings};

@@ -14,6 +14,7 @@ use crate::accounts;
 use crate::cleanup;
 use crate::context::{Clients, Context};
 use crate::settings::Settings;
+use crate::workloads;
 
 /// Runs until the context's stop.
 type Start = fn(Context) -> BoxFuture<'static, ()>;
@@ -28,6 +29,9 @@ const CONTROLLERS: &[(&str, Start)] = &[
     (SERVICE_ACCOUNTS, |context| Box::pin(accounts::default_account::run(context))),
     ("serviceaccount-token", |context| Box::pin(accounts::token_secrets::run(context))),
     ("root-ca-cert-publisher", |context| Box::pin(accounts::root_certificate::run(context))),
+    ("deployment", workloads::deployment::deployments),
+    ("replicaset", workloads::replicas::replica_sets),
+    ("replicationcontroller", workloads::replicas::replication_controllers),
 ];
 
 /// The names of all controllers.

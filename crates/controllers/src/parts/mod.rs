@@ -8,6 +8,7 @@
 //! - `batches`: many writes, carefully at first
 //! - `placement`: taints, tolerations and node selectors
 //! - `running`: starting a controller on its informers
+//! - `writer`: the writes of one run, remembered until the stores show them
 
 pub(crate) mod batches;
 pub(crate) mod claim;
@@ -17,3 +18,4 @@ pub(crate) mod placement;
 pub(crate) mod pods;
 pub(crate) mod running;
 pub(crate) mod template;
+pub(crate) mod writer;

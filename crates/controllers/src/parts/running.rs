@@ -1,13 +1,10 @@
 //! Starting a controller on its informers, and what counts as the end of a run.
 
 use std::future::Future;
-use std::sync::Arc;
 
-use client::controller::{Action, Controller, ControllerConfig, Run, RunError, Writes};
-use client::{Error, Key, ResourceVersion};
-use kube::Resource;
+use client::Error;
+use client::controller::{Action, Controller, ControllerConfig, Run, RunError};
 
-use super::owners::uid;
 use crate::context::Context;
 
 /// Runs a controller until the context's stop.
@@ -41,36 +38,7 @@ pub(crate) fn namespace_is_going(error: &Error) -> bool {
     causes.is_some_and(|causes| causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
 }
 
-/// What one run writes for its object, so that the next run begins when the stores have seen it.
-#[derive(Clone)]
-pub(crate) struct Own {
-    writes: Arc<Writes>,
-    key: Key,
-    uid: String,
-}
-
-impl Own {
-    /// For the runs of this object.
-    pub(crate) fn new<O: Resource>(writes: &Arc<Writes>, object: &O) -> Self {
-        Self { writes: writes.clone(), key: Key::of(object), uid: uid(object).to_owned() }
-    }
-
-    /// An object was written, and this is what the server made of it.
-    pub(crate) fn wrote<K: Resource<DynamicType = ()>>(&self, object: &K) {
-        let version = object.meta().resource_version.clone().unwrap_or_default();
-        self.writes.record(&self.key, &self.uid, &K::plural(&()), ResourceVersion::from(version));
-    }
-
-    /// The key of the object.
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
-    }
-}
-
-/// Follows the store of a kind, so that writes to it are waited for.
-pub(crate) fn follow<K: client::Object + Resource<DynamicType = ()>>(
-    writes: &Writes,
-    informer: &client::informer::SharedInformer<K>,
-) {
-    writes.follow(&K::plural(&()), informer.store());
+/// What the server said, without our advice: the text that events and conditions quote.
+pub(crate) fn message_of(error: &Error) -> String {
+    error.status().map_or_else(|| error.to_string(), |status| status.message.clone())
 }

@@ -3,4 +3,5 @@
 mod accounts;
 mod cleanup;
 mod wiring;
+mod workloads;
 mod world;

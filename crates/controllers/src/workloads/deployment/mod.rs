@@ -1,0 +1,170 @@
+//! Deployments: one template after another, each by a replica set.
+//!
+//! - `arithmetic`: how many replicas each replica set should have
+//! - `shape`: reading deployments and replica sets
+//! - `revisions`: the annotations that connect them
+//! - `rollout`: from the old template to the new one, and scaling
+//! - `rollback`: back to an old template by annotation
+//! - `status`: what is reported
+
+pub(crate) mod arithmetic;
+mod revisions;
+mod rollback;
+mod rollout;
+mod shape;
+mod status;
+
+use std::sync::Arc;
+
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
+use client::events::{EventRecorder, EventType};
+use client::informer::Event;
+use client::store::Store;
+use client::{Error, Key, Object};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, Resource};
+
+use crate::context::Context;
+use crate::parts::claim::{Claims, Selects};
+use crate::parts::owners::{Controlled, controller_key, controller_of};
+use crate::parts::running::{give_up_after, namespace_is_going, run};
+use crate::parts::writer::{Writer, follow};
+use rollout::Rollout;
+
+const WORKERS: usize = 5;
+/// So many failures in a row, then nothing until something changes.
+const TRIES: u32 = 15;
+
+/// Runs the controller of Deployments.
+pub(crate) fn deployments(context: Context) -> BoxFuture<'static, ()> {
+    start(context).boxed()
+}
+
+async fn start(context: Context) {
+    let deployments = context.informers.informer::<Deployment>();
+    let sets = context.informers.informer::<ReplicaSet>();
+    let pods = context.informers.informer::<Pod>();
+    let writes = Arc::new(Writes::new());
+    follow(&writes, &deployments);
+    follow(&writes, &sets);
+    let control = Arc::new(Deployments {
+        client: context.client.clone(),
+        recorder: context.recorder("deployment-controller"),
+        deployments: deployments.store(),
+        sets: Controlled::of(&sets),
+        pods: Controlled::of(&pods),
+        writes: writes.clone(),
+    });
+    let (selecting, waiting) = (deployments.store(), control.clone());
+    let controller = Controller::new("deployment-controller")
+        .on(&deployments, Predicate::version_changed())
+        .owned(&sets, OwnerMatch::of::<Deployment>(&()).controller_only(), Predicate::version_changed())
+        .mapped(&sets, move |set| selecting_orphan(&selecting, set), Predicate::version_changed())
+        .mapped(
+            &pods,
+            move |pod| waiting.waiting_for_the_end_of(pod).into_iter().collect(),
+            Predicate::new(|event| matches!(event, Event::Deleted { .. })),
+        )
+        .read_your_writes(writes);
+    let sync = move |run: Run| {
+        let control = control.clone();
+        async move {
+            let result = control.sync(&run).await;
+            give_up_after(TRIES, &run, result)
+        }
+    };
+    run(context, controller, WORKERS, sync).await;
+}
+
+/// The deployments that would adopt this replica set; none if it has a controller.
+fn selecting_orphan(deployments: &Store<Deployment>, set: &ReplicaSet) -> Vec<Key> {
+    if controller_of(&set.metadata).is_some() {
+        return Vec::new();
+    }
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let snapshot = deployments.snapshot();
+    let selecting = snapshot.in_namespace(namespace).filter(|d| selects(d).matches(set.metadata.labels.as_ref()));
+    selecting.map(|deployment| deployment.object_key()).collect()
+}
+
+fn selects(deployment: &Deployment) -> Selects {
+    Selects::of(deployment.spec.as_ref().map(|spec| &spec.selector))
+}
+
+struct Deployments {
+    client: Client,
+    recorder: EventRecorder,
+    deployments: Store<Deployment>,
+    sets: Controlled<ReplicaSet>,
+    pods: Controlled<Pod>,
+    writes: Arc<Writes>,
+}
+
+impl Deployments {
+    /// The deployment that may begin with its new template once its last old pod is gone (DP-25).
+    fn waiting_for_the_end_of(&self, pod: &Pod) -> Option<Key> {
+        let set = self.sets.store().get(&controller_key::<ReplicaSet>(&pod.metadata)?)?;
+        let key = controller_key::<Deployment>(&set.metadata)?;
+        self.deployments.get(&key).filter(|deployment| shape::is_recreate(deployment)).map(|_| key)
+    }
+
+    async fn sync(&self, run: &Run) -> Result<Action, RunError> {
+        let Some(deployment) = self.deployments.get(&run.key) else {
+            self.writes.forget(&run.key);
+            return Ok(Action::done());
+        };
+        let writer = Writer::new(&self.client, &self.writes, &*deployment);
+        match self.reconcile(&deployment, writer).await {
+            // Whatever it still wanted to do, it will not be let.
+            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            Err(error) if error.is_not_found() && self.is_gone(&deployment).await => Ok(Action::done()),
+            other => Ok(other?),
+        }
+    }
+
+    async fn is_gone(&self, deployment: &Deployment) -> bool {
+        let writer = Writer::new(&self.client, &self.writes, deployment);
+        matches!(writer.read(deployment).await, Ok(None))
+    }
+
+    /// The order of decisions (DP-1 to DP-8).
+    async fn reconcile(&self, deployment: &Arc<Deployment>, writer: Writer) -> Result<Action, Error> {
+        let selects = selects(deployment);
+        if selects.is_empty() {
+            return self.refuse_everything(deployment, &writer).await;
+        }
+        let claims = Claims { client: &self.client, owner: &**deployment, selects: &selects, finalizer: None };
+        let sets = claims.claim(self.sets.candidates(&**deployment)).await?;
+        let mut rollout = Rollout::new(self, writer, deployment, sets);
+        if deployment.meta().deletion_timestamp.is_some() {
+            rollout.note_revision().await?;
+            return rollout.report_numbers().await;
+        }
+        rollout.note_pause().await?;
+        rollout.note_revision().await?;
+        if shape::is_paused(deployment) {
+            return rollout.scale_while_paused().await;
+        }
+        if let Some(revision) = shape::rollback_to(deployment) {
+            return rollout.roll_back(revision).await;
+        }
+        if rollout.was_scaled() {
+            return rollout.scale().await;
+        }
+        if shape::is_recreate(deployment) { rollout.recreate().await } else { rollout.roll().await }
+    }
+
+    async fn refuse_everything(&self, deployment: &Deployment, writer: &Writer) -> Result<Action, Error> {
+        let message = "This deployment is selecting all pods. A non-empty selector is required.";
+        self.recorder.record(&deployment.object_ref(&()), EventType::Warning, "SelectingAll", message);
+        let mut status = deployment.status.clone().unwrap_or_default();
+        if status.observed_generation < deployment.metadata.generation {
+            status.observed_generation = deployment.metadata.generation;
+            writer.replace_status(Deployment { status: Some(status), ..deployment.clone() }).await?;
+        }
+        Ok(Action::done())
+    }
+}

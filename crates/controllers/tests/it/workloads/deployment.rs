@@ -1,0 +1,1 @@
+//! Deployments (DP-*) and the sequences of section 12.
