@@ -26,6 +26,7 @@ mod context;
 pub mod manager;
 #[allow(dead_code, reason = "the controllers that use these arrive one after the other")]
 mod parts;
+mod services;
 pub mod settings;
 mod workloads;
 

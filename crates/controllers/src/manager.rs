@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::accounts;
 use crate::cleanup;
 use crate::context::{Clients, Context};
+use crate::services;
 use crate::settings::Settings;
 use crate::workloads;
 
@@ -28,6 +29,8 @@ const CONTROLLERS: &[(&str, Start)] = &[
     ("namespace", |context| Box::pin(cleanup::namespaces::run(context))),
     (SERVICE_ACCOUNTS, |context| Box::pin(accounts::default_account::run(context))),
     ("serviceaccount-token", |context| Box::pin(accounts::token_secrets::run(context))),
+    ("endpoint", |context| Box::pin(services::endpoints::run(context))),
+    ("endpointslice", |context| Box::pin(services::slice_controller::run(context))),
     ("root-ca-cert-publisher", |context| Box::pin(accounts::root_certificate::run(context))),
     ("deployment", workloads::deployment::deployments),
     ("replicaset", workloads::replicas::replica_sets),

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod cleanup;
+mod services;
 mod wiring;
 mod workloads;
 mod world;

@@ -1,0 +1,140 @@
+//! Making the slices of a service what they should be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
+use client::events::{EventRecorder, EventType};
+use client::informer::Event;
+use client::store::Store;
+use client::workqueue::ItemExponential;
+use client::{Error, Key};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::DeleteParams;
+use kube::{Client, Resource as _, ResourceExt as _};
+
+use super::slices::{MANAGED_BY, Plan, SERVICE_NAME, plan};
+use super::triggers::{Triggers, annotate};
+use super::{TRIES, WORKERS, is_ours, pods_of, unless_gone, wakes_services};
+use crate::context::Context;
+use crate::parts::running::{self, message_of};
+use crate::parts::writer::{Writer, follow};
+
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
+    let services = context.informers.informer::<Service>();
+    let pods = context.informers.informer::<Pod>();
+    let nodes = context.informers.informer::<Node>();
+    let slices = context.informers.informer::<EndpointSlice>();
+    let writes = Arc::new(Writes::new());
+    follow(&writes, &slices);
+    // EP-8: a second, doubled, up to 1000 s.
+    let limiter = ItemExponential::new(Duration::from_secs(1), Duration::from_secs(1000));
+    let controller = Controller::new("endpointslice").limiter(limiter).read_your_writes(writes.clone());
+    let queue = controller.queue();
+    let touched = Predicate::new(|event: &Event<EndpointSlice>| {
+        let ours = |slice: &Arc<EndpointSlice>| slice.labels().get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1);
+        matches!(event, Event::Updated { old: slice, .. } | Event::Deleted { object: slice, .. } if ours(slice))
+    });
+    let controller = controller
+        .on(&services, Predicate::version_changed())
+        .on(&pods, wakes_services(services.store(), queue))
+        .owned(&slices, OwnerMatch::of::<Service>(&()), touched);
+    let reconciler = Arc::new(Reconciler {
+        client: context.client.clone(),
+        services: services.store(),
+        pods: pods.store(),
+        nodes: nodes.store(),
+        slices: slices.store(),
+        triggers: Triggers::default(),
+        writes,
+        recorder: context.recorder("endpoint-slice-controller"),
+    });
+    let reconcile = move |run: Run| {
+        let reconciler = reconciler.clone();
+        async move { running::give_up_after(TRIES, &run, reconciler.reconcile(&run.key).await) }
+    };
+    context.informers.start(&context.stop);
+    // No event of a node wakes a service, so the controller does not wait for them by itself.
+    if context.stop.run_until_cancelled(nodes.wait_synced()).await.is_some() {
+        running::run(context, controller, WORKERS, reconcile).await;
+    }
+}
+
+struct Reconciler {
+    client: Client,
+    services: Store<Service>,
+    pods: Store<Pod>,
+    nodes: Store<Node>,
+    slices: Store<EndpointSlice>,
+    triggers: Triggers,
+    writes: Arc<Writes>,
+    recorder: EventRecorder,
+}
+
+impl Reconciler {
+    async fn reconcile(&self, key: &Key) -> Result<Action, RunError> {
+        let Some(service) = self.services.get(key) else {
+            // Its slices go with it: it owns them.
+            self.triggers.forget(key);
+            self.writes.forget(key);
+            return Ok(Action::done());
+        };
+        if !is_ours(&service) {
+            return Ok(Action::done());
+        }
+        let pods = pods_of(&service, &self.pods);
+        let since = self.triggers.since(&service, &pods);
+        let existing = self.slices_of(&service);
+        let plan = plan(&service, &pods, |name| self.nodes.get(&Key::new(None, name)), &existing);
+        let skipped = plan.skipped.join(", ");
+        self.carry_out(&service, plan, since).await.map_err(|error| self.report(&service, error))?;
+        if skipped.is_empty() { Ok(Action::done()) } else { Err(RunError::retry(skipped)) }
+    }
+
+    fn slices_of(&self, service: &Service) -> Vec<Arc<EndpointSlice>> {
+        let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
+        let snapshot = self.slices.snapshot();
+        let ours = |slice: &&Arc<EndpointSlice>| {
+            let labels = slice.labels();
+            labels.get(SERVICE_NAME) == Some(&name)
+                && labels.get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1)
+                && slice.metadata.deletion_timestamp.is_none()
+        };
+        snapshot.in_namespace(&namespace).filter(ours).cloned().collect()
+    }
+
+    async fn carry_out(&self, service: &Service, plan: Plan, since: Option<jiff::Timestamp>) -> Result<(), Error> {
+        let writer = Writer::new(&self.client, &self.writes, service);
+        // A service that is going gets no new slices: they would only have to be collected.
+        let create = if service.metadata.deletion_timestamp.is_none() { plan.create } else { Vec::new() };
+        for mut slice in create {
+            annotate(&mut slice.metadata.annotations, since);
+            unless_gone(writer.create(&slice).await)?;
+        }
+        for mut slice in plan.update {
+            annotate(&mut slice.metadata.annotations, since);
+            unless_gone(writer.replace(slice).await)?;
+        }
+        for slice in plan.delete {
+            unless_gone(writer.delete(&slice, &DeleteParams::default()).await)?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, service: &Service, error: Error) -> RunError {
+        // Somebody else wrote a slice: the next run sees it.
+        if !error.is_conflict() {
+            let message = format!(
+                "Error updating Endpoint Slices for Service {}/{}: {}",
+                service.namespace().unwrap_or_default(),
+                service.name_any(),
+                message_of(&error)
+            );
+            let about = service.object_ref(&());
+            self.recorder.record(&about, EventType::Warning, "FailedToUpdateEndpointSlices", &message);
+        }
+        RunError::retry(error)
+    }
+}
