@@ -1,5 +1,6 @@
 // Command facts prints what the published Kubernetes modules say about the served kinds: JSON fields in order, their
-// types, what is left out when empty, protobuf numbers, list and map relations, merge keys. Names and numbers only.
+// types, what is left out when empty, protobuf numbers, list and map relations, merge keys, names of
+// definitions, required fields and enums. Names and numbers only.
 //
 // It also writes objects of all kinds in both of their forms, which tests compare with.
 package main
@@ -19,6 +20,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
@@ -69,6 +71,9 @@ var spoken = map[schema.GroupVersionKind]any{
 	{Version: "v1", Kind: "Status"}:                                              meta.Status{},
 }
 
+// described are types that only OpenAPI documents show.
+var described = []any{meta.WatchEvent{}, meta.Patch{}, version.Info{}}
+
 // optionKinds are registered into every group by the scheme, but travel only in queries.
 var optionKinds = map[string]bool{
 	"WatchEvent": true, "ListOptions": true, "GetOptions": true, "DeleteOptions": true, "CreateOptions": true,
@@ -106,6 +111,9 @@ func main() {
 	ids := map[schema.GroupVersionKind]int{}
 	for _, gvk := range order {
 		ids[gvk] = table.object(kinds[gvk])
+	}
+	for _, value := range described {
+		table.object(reflect.TypeOf(value))
 	}
 
 	write("../../crates/schema/src/protobuf/vectors.tsv", func(out io.Writer) { vectors(out, order, kinds) })

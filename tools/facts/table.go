@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
@@ -18,10 +19,12 @@ type table struct {
 	lines     []string
 	// keys says which fields of an object are keys of some list of it: only their defaults matter.
 	keys map[string]map[string]bool
+	// defs are the definitions of the OpenAPI documents.
+	defs map[string]*spec.Schema
 }
 
 func newTable(relations map[string]schema.TypeDef) *table {
-	t := &table{relations: relations, ids: map[string]int{}, keys: map[string]map[string]bool{}}
+	t := &table{relations: relations, ids: map[string]int{}, keys: map[string]map[string]bool{}, defs: definitions()}
 	for _, def := range relations {
 		t.collectKeys(def.Atom)
 	}
@@ -88,7 +91,7 @@ var either = map[string]string{
 func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
 // node gives the number of a type as it stands in one place: the Go type, and how it merges there.
-func (t *table) node(goType reflect.Type, ref schema.TypeRef) int {
+func (t *table) node(goType reflect.Type, ref schema.TypeRef, at *spec.Schema) int {
 	for goType.Kind() == reflect.Pointer {
 		goType = goType.Elem()
 	}
@@ -102,7 +105,7 @@ func (t *table) node(goType reflect.Type, ref schema.TypeRef) int {
 	}
 	switch goType.Kind() {
 	case reflect.String:
-		return t.intern(fmt.Sprintf("S\t%s\tstring", goType))
+		return t.intern(strings.TrimRight(fmt.Sprintf("S\t%s\tstring\t%s", goType, enum(at)), "\t"))
 	case reflect.Bool:
 		return t.intern(fmt.Sprintf("S\t%s\tbool", goType))
 	case reflect.Int32, reflect.Int64, reflect.Int:
@@ -128,7 +131,7 @@ func (t *table) node(goType reflect.Type, ref schema.TypeRef) int {
 				}
 			}
 		}
-		line := fmt.Sprintf("L\t%s\t%d\t%s", goType, t.node(goType.Elem(), element), relation)
+		line := fmt.Sprintf("L\t%s\t%d\t%s", goType, t.node(goType.Elem(), element, items(at)), relation)
 		if _, ok := reflect.Zero(goType).Interface().(interface{ Marshal() ([]byte, error) }); ok {
 			line += "\tw"
 		}
@@ -145,7 +148,7 @@ func (t *table) node(goType reflect.Type, ref schema.TypeRef) int {
 		if ref.ElementRelationship != nil && *ref.ElementRelationship == schema.Atomic {
 			relation = "a"
 		}
-		return t.intern(fmt.Sprintf("M\t%s\t%d\t%s", goType, t.node(goType.Elem(), element), relation))
+		return t.intern(fmt.Sprintf("M\t%s\t%d\t%s", goType, t.node(goType.Elem(), element, values(at)), relation))
 	case reflect.Struct:
 		id := t.object(goType)
 		if ref.ElementRelationship != nil {
@@ -201,8 +204,10 @@ func (t *table) object(goType reflect.Type) int {
 		}
 	}
 	block := &strings.Builder{}
-	fmt.Fprintf(block, "O\t%s\t%s", goType, relation)
-	t.fields(block, goType, known, fields, t.keys[def.Name], "", "")
+	model := modelName(goType)
+	head := fmt.Sprintf("O\t%s\t%s\t%s\t%s", goType, relation, model, unions(t.defs[model]))
+	block.WriteString(strings.TrimRight(head, "\t"))
+	t.fields(block, goType, known, fields, t.keys[def.Name], t.defs[model], "", "")
 	t.lines[id] = block.String()
 	return id
 }
@@ -210,7 +215,7 @@ func (t *table) object(goType reflect.Type) int {
 // fields writes the fields of a struct, those of embedded ones in their place. In protobuf an embedded struct is a
 // message of its own, so the number of a field in it is a path; "-" stands for what protobuf carries elsewhere (kind and
 // apiVersion). The names of the embedded structs show in decoding errors.
-func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, relations map[string]schema.StructField, keys map[string]bool, path, within string) {
+func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, relations map[string]schema.StructField, keys map[string]bool, published *spec.Schema, path, within string) {
 	for i := range goType.NumField() {
 		field := goType.Field(i)
 		tag := field.Tag.Get("json")
@@ -232,7 +237,7 @@ func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, re
 			for embedded.Kind() == reflect.Pointer {
 				embedded = embedded.Elem()
 			}
-			t.fields(out, embedded, known, relations, keys, inner, strings.TrimPrefix(within+"."+field.Name, "."))
+			t.fields(out, embedded, known, relations, keys, published, inner, strings.TrimPrefix(within+"."+field.Name, "."))
 			continue
 		}
 		if name == "" {
@@ -255,7 +260,7 @@ func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, re
 		if known && !declared {
 			fmt.Fprintf(os.Stderr, "facts: %s.%s is in no apply schema\n", goType, name)
 		}
-		columns := []string{name, fmt.Sprint(t.node(field.Type, relation.Type)), flags, number, wire}
+		columns := []string{name, fmt.Sprint(t.node(field.Type, relation.Type, property(published, name))), flags, number, wire}
 		strategy, mergeKey := field.Tag.Get("patchStrategy"), field.Tag.Get("patchMergeKey")
 		preset := ""
 		if keys[name] && relation.Default != nil {
@@ -263,7 +268,8 @@ func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, re
 			must(err)
 			preset = string(text)
 		}
-		columns = append(columns, strategy, mergeKey, preset, within)
+		omitted := strings.ContainsAny(flags, "ez")
+		columns = append(columns, strategy, mergeKey, preset, within, said(field, omitted, published, name))
 		fmt.Fprintf(out, "\n\t%s", strings.TrimRight(strings.Join(columns, "\t"), "\t"))
 	}
 }

@@ -14,6 +14,9 @@ use machinery::GroupVersionKind;
 
 pub use shape::{Either, Field, Form, List, Listing, Node, NodeId, Object, Scalar, Shapes, Strategy, Type};
 
+/// The committed table of the built-in kinds.
+pub(crate) const TYPES_TABLE: &str = include_str!("types.tsv");
+
 /// The types of the built-in kinds.
 pub struct Types {
     shapes: Arc<Shapes>,
@@ -26,7 +29,7 @@ impl Types {
     pub fn get() -> &'static Types {
         static TYPES: OnceLock<Types> = OnceLock::new();
         TYPES.get_or_init(|| {
-            let (shapes, kinds) = table::read(include_str!("types.tsv"));
+            let (shapes, kinds) = table::read(TYPES_TABLE);
             Types { shapes: Arc::new(shapes), kinds }
         })
     }
@@ -42,6 +45,17 @@ impl Types {
     /// Every kind of the table.
     pub fn kinds(&self) -> impl Iterator<Item = GroupVersionKind> + '_ {
         self.kinds.iter().map(|(g, v, k, _)| GroupVersionKind::new(*g, *v, *k))
+    }
+
+    /// The graph of all built-in types.
+    pub(crate) fn shapes(&self) -> &Shapes {
+        &self.shapes
+    }
+
+    /// The kinds that a node is the type of.
+    pub(crate) fn kinds_of(&self, node: NodeId) -> impl Iterator<Item = GroupVersionKind> + '_ {
+        let of = self.kinds.iter().filter(move |(.., of)| *of == node);
+        of.map(|(g, v, k, _)| GroupVersionKind::new(*g, *v, *k))
     }
 
     /// `metadata` of every object.

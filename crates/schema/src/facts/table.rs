@@ -1,16 +1,19 @@
 //! Reads `types.tsv`: one line a type, its number being the count of type lines before it.
 //!
 //! ```text
-//! S <name> <scalar>                        a scalar, or `raw` / `json`
+//! S <name> <scalar> [values]               a scalar, or `raw` / `json`; what a string may be, separated by |
 //! L <name> <item> a|s|m:<key>,<key> [w]    a list: atomic, a set, a map by keys; w: in protobuf a message of its own
 //! M <name> <value> a|g                     a map: atomic, granular
-//! O <name> a|g                             an object; its fields follow, each on a line that starts with a tab:
-//!   <name> <type> <flags> <number> <wire> <patch strategy> <merge key> <preset> <embedded structs>
+//! O <name> a|g [definition] [unions]       an object; its fields follow, each on a line that starts with a tab:
+//!   <name> <type> <flags> <number> <wire> <patch strategy> <merge key> <preset> <embedded structs> <published>
 //!                                          flags: p pointer, e omitempty, z omitzero; number: 3, 2.1 or -
+//!                                          published: r required, l list type, m map type, n no default, d=<default>
 //! C <type> a|g                             that type, merging otherwise
 //! E <name> <object> bool|array|strings     an object, or its short form
 //! K <group> <version> <kind> <type>        a kind
 //! ```
+//!
+//! Values, definition, unions and published matter to OpenAPI documents only: `openapi` reads them when it makes one.
 //!
 //! The text is part of the binary and made by our own tool, so a malformed line is a broken build: it panics, and a
 //! test reads the whole table.
