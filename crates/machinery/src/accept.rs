@@ -134,6 +134,22 @@ fn plain(header: &str) -> Option<MediaType> {
         .find_map(|clause| clause.candidates().find(|media| clause.is_allowed_on(*media, "")))
 }
 
+/// Which of these media types a client prefers, by its place among them; none when it takes none of them. A client that
+/// does not say takes the first.
+#[must_use]
+pub fn preferred(header: Option<&str>, types: &[&str]) -> Option<usize> {
+    let header = header.unwrap_or_default();
+    if header.is_empty() {
+        return (!types.is_empty()).then_some(0);
+    }
+    clauses(header).into_iter().find_map(|clause| {
+        types.iter().position(|media| {
+            let (kind, subtype) = media.split_once('/').unwrap_or_default();
+            (clause.kind == "*" || clause.kind == kind) && (clause.subtype == "*" || clause.subtype == subtype)
+        })
+    })
+}
+
 /// The router knows no wildcards but `*/*`, and looks at nothing behind a semicolon.
 fn route(header: &str, is_collection: bool) -> Result<(), Status> {
     let produced = header.split(',').any(|clause| {
@@ -278,6 +294,23 @@ mod tests {
 
     const ONLY: &str = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
     const ROUTER: &str = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+    #[test]
+    fn a_client_gets_what_it_prefers_among_other_types() {
+        let types = ["application/json", "application/x.v1+protobuf", "application/x@v1+protobuf"];
+        for (header, expected) in [
+            ("", Some(0)),
+            ("*/*", Some(0)),
+            ("application/*;q=0.5, application/x@v1+protobuf", Some(2)),
+            ("application/x.v1+protobuf;q=0.2, application/json;q=0.1", Some(1)),
+            ("text/html, application/json", Some(0)),
+            ("text/html", None),
+            ("application/vnd.kubernetes.protobuf", None),
+        ] {
+            assert_eq!(preferred(Some(header), &types), expected, "{header}");
+        }
+        assert_eq!(preferred(None, &types), Some(0));
+    }
 
     #[test]
     fn accepted_ways_of_asking_for_json() {

@@ -49,7 +49,7 @@ pub use form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use registry::{Registry, Settings};
 pub use request::{Body, Context, PatchBody, Target, UserInfo, Warnings};
 pub use schema::warnings::deprecation;
-pub use schema::{discovery, kind, kinds};
+pub use schema::{discovery, kind, kinds, openapi};
 pub use segments::Segments;
 pub use subresources::node::QUESTIONS;
 pub use subresources::token::TokenGrant;

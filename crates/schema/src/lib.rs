@@ -9,6 +9,7 @@
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
 //! - [`managed`]: who owns which field
+//! - [`openapi`]: documents that describe them to programs
 //! - [`patch`]: JSON patch, merge patch, strategic merge
 //! - [`protobuf`]: objects in the binary form that Go programs prefer
 //! - [`strategy`]: what a kind does with an object on its way in
@@ -24,6 +25,7 @@ pub mod facts;
 pub mod kind;
 pub mod kinds;
 pub mod managed;
+pub mod openapi;
 pub mod patch;
 pub mod protobuf;
 pub mod strategy;

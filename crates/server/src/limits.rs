@@ -38,6 +38,10 @@ pub struct Limits {
     pub streams_per_connection_max: u32,
     /// The largest piece of a watch body handed to the connection at once.
     pub watch_batch_bytes_max: usize,
+    /// OpenAPI documents that are kept for the next who asks; one more, and the one that was asked for longest ago goes.
+    pub openapi_bytes_max: usize,
+    /// A document that nobody asked for in this time is dropped.
+    pub openapi_idle_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -57,6 +61,8 @@ impl Default for Limits {
             drain_timeout: Duration::from_secs(30),
             streams_per_connection_max: 250,
             watch_batch_bytes_max: 128 * 1024,
+            openapi_bytes_max: 8 * 1024 * 1024,
+            openapi_idle_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -80,6 +86,8 @@ impl Limits {
             ("drain_timeout_seconds", self.drain_timeout.as_secs_f64()),
             ("streams_per_connection_max", f64::from(self.streams_per_connection_max)),
             ("watch_batch_bytes_max", self.watch_batch_bytes_max as f64),
+            ("openapi_bytes_max", self.openapi_bytes_max as f64),
+            ("openapi_idle_timeout_seconds", self.openapi_idle_timeout.as_secs_f64()),
         ]
     }
 }

@@ -77,6 +77,7 @@ impl Server {
         let metrics = Arc::new(Metrics::new(&config.limits));
         let mut shown = config.metrics;
         metrics.register(&mut shown);
+        let openapi = OpenApiDocuments::new(&config.limits);
         Server(Arc::new(Inner {
             registry,
             limits: Arc::new(config.limits),
@@ -86,7 +87,7 @@ impl Server {
             authorizer: config.authorizer,
             drain: Arc::default(),
             discovery: DiscoveryBodies::default(),
-            openapi: OpenApiDocuments::default(),
+            openapi,
         }))
     }
 

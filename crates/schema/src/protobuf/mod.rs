@@ -12,7 +12,7 @@
 pub mod envelope;
 mod layout;
 mod read;
-mod wire;
+pub(crate) mod wire;
 mod write;
 
 pub use envelope::{Opened, open};

@@ -2,7 +2,7 @@
 
 /// How a field's content is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(crate) enum Wire {
     Varint,
     Fixed64,
     Bytes,
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         #[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
         out.push(value as u8 | 0x80);
@@ -135,7 +135,7 @@ pub(super) fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-pub(super) fn put_tag(out: &mut Vec<u8>, number: u32, wire: Wire) {
+pub(crate) fn put_tag(out: &mut Vec<u8>, number: u32, wire: Wire) {
     let wire = match wire {
         Wire::Varint => 0,
         Wire::Fixed64 => 1,
@@ -147,7 +147,7 @@ pub(super) fn put_tag(out: &mut Vec<u8>, number: u32, wire: Wire) {
     put_varint(out, u64::from(number) << 3 | wire);
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_tag(out, number, Wire::Bytes);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -155,7 +155,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
 
 /// A message within a message. Its length stands before it and is known after: one byte is kept free for it, and a
 /// longer length moves what was written. Most messages are short.
-pub(super) fn put_message<E>(
+pub(crate) fn put_message<E>(
     out: &mut Vec<u8>,
     number: u32,
     content: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,

@@ -50,8 +50,8 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
         Route::Groups => server.discovery.groups(&kinds, headers, query),
         Route::Group(name) => plain(discovery::group(&kinds, &name), headers, query),
         Route::Resources(group, version) => plain(discovery::resources(&kinds, &group, &version), headers, query),
-        Route::OpenApiV2 => server.openapi.v2(&kinds, headers),
-        Route::OpenApiV3(path) => server.openapi.v3(&kinds, path.as_deref(), headers, query),
+        Route::OpenApiV2 => Ok(server.openapi.v2(&kinds, headers).await),
+        Route::OpenApiV3(path) => Ok(server.openapi.v3(&kinds, path, headers, query).await),
         Route::PageNotFound | Route::Resource(_) => Ok(reply::page_not_found()),
         Route::Refused(status) => Err(status),
     }

@@ -162,3 +162,15 @@ fn typed_client_applies_and_patches_strategically() {
         ]
     );
 }
+
+/// Every document is read by the libraries that clients use, and its message is what the reference's own conversion makes of
+/// its JSON.
+#[test]
+fn openapi_documents_in_both_forms() {
+    let server = Server::start();
+    let lines = run(program(&server, "openapi"), "").ok();
+    let lines: Vec<&str> = lines.lines().collect();
+    let [second, third] = lines[..] else { panic!("{lines:?}") };
+    assert!(second.starts_with("version 2: 584 models, ") && second.ends_with(" paths, true"), "{second}");
+    assert!(third.starts_with("version 3: 45 documents, 22 group versions, 584 schemas, "), "{third}");
+}

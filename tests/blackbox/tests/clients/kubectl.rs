@@ -1,5 +1,6 @@
 //! Real kubectl, as a person types it. Its own suite is in the files below, by what the person wants.
 //!
+//! - `explaining.rs`: explain, and what else kubectl reads from OpenAPI documents
 //! - `reading.rs`: get in all its forms, and asking about the server
 //! - `watching.rs`: get -w, wait, proxy
 //! - `applying.rs`: apply on both sides, of files and folders, pruning, diff
@@ -8,6 +9,7 @@
 
 mod applying;
 mod changing;
+mod explaining;
 mod reading;
 mod watching;
 mod writing;

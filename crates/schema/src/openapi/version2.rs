@@ -1,0 +1,156 @@
+//! The same definitions and operations in the form of OpenAPI 2, which knows less: no defaults, one type a schema.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value, json};
+
+use super::definitions::PLACE;
+
+/// Where a document of this version keeps its definitions, and its parameters.
+const DEFINITIONS: &str = "#/definitions/";
+const PARAMETERS: &str = "#/parameters/";
+
+/// A schema of version 3 in version 2.
+pub(super) fn schema(v3: &Value) -> Value {
+    let Some(map) = v3.as_object() else { return v3.clone() };
+    let is_set = |key: &str| map.get(key).and_then(Value::as_bool) == Some(true);
+    // What may be null has no type here, and clients of this version take declared parts for the only ones.
+    let open = is_set("nullable");
+    let free = open || is_set("x-kubernetes-preserve-unknown-fields");
+    let mut shown = Map::with_capacity(map.len());
+    for (key, value) in map {
+        let value = match key.as_str() {
+            "$ref" => reference(value),
+            "allOf" => match value.as_array().map(Vec::as_slice) {
+                Some([only]) if only.get("$ref").is_some() => {
+                    shown.insert("$ref".to_owned(), reference(&only["$ref"]));
+                    continue;
+                }
+                _ => continue,
+            },
+            // A quantity, or a number and a name: text can say both.
+            "oneOf" if !map.contains_key("type") && !is_set("x-kubernetes-int-or-string") => {
+                shown.insert("type".to_owned(), "string".into());
+                continue;
+            }
+            "default" | "oneOf" | "anyOf" | "not" | "nullable" => continue,
+            "type" | "additionalProperties" if open => continue,
+            "properties" | "items" if free => continue,
+            "properties" => {
+                let properties = value.as_object().into_iter().flatten();
+                properties.map(|(name, property)| (name.clone(), schema(property))).collect::<Map<_, _>>().into()
+            }
+            "items" | "additionalProperties" => schema(value),
+            _ => value.clone(),
+        };
+        shown.insert(key.clone(), value);
+    }
+    shown.into()
+}
+
+fn reference(v3: &Value) -> Value {
+    let name = v3.as_str().and_then(|text| text.strip_prefix(PLACE)).unwrap_or_default();
+    format!("{DEFINITIONS}{name}").into()
+}
+
+/// The parameters of a whole document. The same few stand at thousands of operations, which refer to them.
+#[derive(Default)]
+pub(super) struct Parameters {
+    pub(super) shown: BTreeMap<String, Value>,
+    names: HashMap<String, String>,
+}
+
+impl Parameters {
+    /// A reference to a parameter, which is kept the first time it is met.
+    fn share(&mut self, parameter: Value) -> Value {
+        let text = parameter.to_string();
+        let name = self.names.entry(text).or_insert_with(|| {
+            let own = parameter["name"].as_str().unwrap_or_default();
+            let mut name = own.to_owned();
+            let mut count = 1;
+            while self.shown.contains_key(&name) {
+                count += 1;
+                name = format!("{own}-{count}");
+            }
+            self.shown.insert(name.clone(), parameter);
+            name
+        });
+        json!({"$ref": format!("{PARAMETERS}{name}")})
+    }
+
+    /// The operations at a path.
+    pub(super) fn path(&mut self, v3: &Value) -> Value {
+        let mut item = Map::new();
+        for (key, value) in v3.as_object().into_iter().flatten() {
+            let value = match key.as_str() {
+                "parameters" => self.list(value).into(),
+                _ => self.operation(value),
+            };
+            item.insert(key.clone(), value);
+        }
+        item.into()
+    }
+
+    fn list(&mut self, v3: &Value) -> Vec<Value> {
+        let all = v3.as_array().into_iter().flatten();
+        all.map(|parameter| {
+            let mut parameter = parameter.clone();
+            if let Some(map) = parameter.as_object_mut()
+                && let Some(Value::Object(schema)) = map.shift_remove("schema")
+            {
+                map.extend(schema);
+            }
+            self.share(parameter)
+        })
+        .collect()
+    }
+
+    fn operation(&mut self, v3: &Value) -> Value {
+        let mut shown = Map::new();
+        let (mut consumes, mut produces) = (vec!["*/*".to_owned()], Vec::new());
+        let mut parameters = Vec::new();
+        for (key, value) in v3.as_object().into_iter().flatten() {
+            match key.as_str() {
+                "parameters" => parameters.extend(self.list(value)),
+                "requestBody" => {
+                    let content = value["content"].as_object();
+                    consumes = content.into_iter().flatten().map(|(media, _)| media.clone()).collect();
+                    let first = content.and_then(|content| content.values().next());
+                    let mut body = json!({"in": "body", "name": "body"});
+                    if value["required"] == true {
+                        body["required"] = true.into();
+                    }
+                    body["schema"] = schema(first.map_or(&Value::Null, |first| &first["schema"]));
+                    parameters.insert(0, self.share(body));
+                }
+                "responses" => {
+                    let mut responses = Map::new();
+                    for (code, response) in value.as_object().into_iter().flatten() {
+                        let mut answer = json!({"description": response["description"]});
+                        if let Some(content) = response["content"].as_object() {
+                            if code == "200" {
+                                produces = content.keys().cloned().collect();
+                            }
+                            if let Some(first) = content.values().next() {
+                                answer["schema"] = schema(&first["schema"]);
+                            }
+                        }
+                        responses.insert(code.clone(), answer);
+                    }
+                    shown.insert(key.clone(), responses.into());
+                }
+                _ => {
+                    shown.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        shown.insert("consumes".to_owned(), consumes.into());
+        shown.insert("produces".to_owned(), produces.into());
+        shown.insert("schemes".to_owned(), json!(["https"]));
+        if !parameters.is_empty() {
+            shown.insert("parameters".to_owned(), parameters.into());
+        }
+        shown.sort_keys();
+        shown.into()
+    }
+}
