@@ -104,7 +104,36 @@ fn tasks_alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-async fn soak(client: Client, informers: usize, objects: u64, rate: u64, seconds: u64) -> Result<(), Error> {
+/// How much, for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) informers: usize,
+    pub(crate) objects: u64,
+    /// Changes a second.
+    pub(crate) rate: u64,
+    pub(crate) seconds: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Toll {
+    /// Tasks before the informers started, and after they ended.
+    pub(crate) tasks: (usize, usize),
+    /// What `weigh` said at the same moments.
+    pub(crate) memory: (u64, u64),
+    /// Deletions that nobody saw happen, over all informers.
+    pub(crate) inferred: u64,
+    /// Watches opened again, over all informers.
+    pub(crate) restarts: u64,
+    /// Changes made, of those asked for.
+    pub(crate) changes: u64,
+}
+
+/// Loads the server, changes objects while informers follow, and holds them against the server's list. `loaded` is told
+/// when the changes begin; `weigh` says how much memory is in use.
+pub(crate) async fn soak(client: Client, load: Load, loaded: impl FnOnce(), weigh: fn() -> u64) -> Result<Toll, Error> {
+    let Load { informers, objects, rate, seconds } = load;
+    let mut toll = Toll::default();
     let failed = Arc::new(AtomicU64::new(0));
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(NAMESPACE.into());
@@ -121,6 +150,7 @@ async fn soak(client: Client, informers: usize, objects: u64, rate: u64, seconds
         })
         .await;
     println!("{objects} objects are there; this process has {} KiB and {} tasks", memory_kib(), tasks_alive());
+    (toll.tasks.0, toll.memory.0) = (tasks_alive(), weigh());
 
     let stop = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
@@ -131,8 +161,10 @@ async fn soak(client: Client, informers: usize, objects: u64, rate: u64, seconds
     }
     println!("{informers} informers synced in {:?}; {} KiB", began.elapsed(), memory_kib());
 
+    loaded();
     let began = Instant::now();
     let changes = rate * seconds;
+    toll.changes = changes;
     let ticks = futures::stream::unfold(0u64, |n| async move {
         let due = began + Duration::from_nanos(1_000_000_000 / rate.max(1) * n);
         tokio::time::sleep_until(due.into()).await;
@@ -167,6 +199,8 @@ async fn soak(client: Client, informers: usize, objects: u64, rate: u64, seconds
         }
         let report = w.informer.report();
         let counters = &report.reflectors[0];
+        toll.inferred += w.inferred.load(Ordering::Relaxed);
+        toll.restarts += counters.restarts.get();
         println!(
             "informer {at}: {} objects at {}, {} events, {} inferred deletions, {} sets, {} restarts",
             report.objects,
@@ -180,17 +214,29 @@ async fn soak(client: Client, informers: usize, objects: u64, rate: u64, seconds
     println!("all agree with the server: {} objects; {} KiB", truth.len(), memory_kib());
     stop.cancel();
     while tasks.join_next().await.is_some() {}
-    drop(watched);
+    drop((watched, list, truth));
+    // Idle connections of the client end in their own time.
+    for _ in 0..100 {
+        (toll.tasks.1, toll.memory.1) = (tasks_alive(), weigh());
+        if toll.tasks.1 <= toll.tasks.0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     println!("stopped; {} KiB and {} tasks are left", memory_kib(), tasks_alive());
-    Ok(())
+    Ok(toll)
 }
 
 #[tokio::main]
+#[allow(dead_code, reason = "also compiled as a module of the tests")]
 async fn main() -> Result<(), Error> {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let [informers, objects, rate, seconds] = numbers[..] else {
         return Err(Error::Config("usage: soak INFORMERS OBJECTS CHANGES_PER_SECOND SECONDS".into()));
     };
     let client = client::connect::from_environment().await?;
-    soak(client, usize::try_from(informers).unwrap_or(1), objects.max(1), rate, seconds).await
+    let load = Load { informers: usize::try_from(informers).unwrap_or(1), objects: objects.max(1), rate, seconds };
+    let toll = soak(client, load, || (), memory_kib).await?;
+    println!("{toll:?}");
+    Ok(())
 }

@@ -130,6 +130,15 @@ pub struct Limits {
     /// Seconds a stopping server waits for what is under way.
     #[arg(long, value_name = "SECONDS")]
     pub drain_timeout: Option<u64>,
+    /// Seconds a change stays in history at least, for watches that resume.
+    #[arg(long, value_name = "SECONDS")]
+    pub history_age: Option<u64>,
+    /// Changes of a resource that stay in history at least, however old.
+    #[arg(long, value_name = "N")]
+    pub history_changes: Option<u64>,
+    /// Bytes of history; beyond them the oldest goes, however young.
+    #[arg(long, value_name = "BYTES")]
+    pub history_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

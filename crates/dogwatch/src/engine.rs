@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::embedded::{EmbeddedOptions, EmbeddedStore};
 use store::error::OpenError;
@@ -18,15 +19,19 @@ pub async fn open(
     memory: bool,
     etcd: &args::Etcd,
     durability: args::Durability,
+    retention: Retention,
 ) -> Result<Arc<dyn Store>, Failure> {
     if memory {
-        return Ok(Arc::new(MemoryStore::new(Retention::default())));
+        return Ok(Arc::new(MemoryStore::new(retention)));
     }
     if !etcd.endpoints.is_empty() {
-        let store = EtcdStore::connect(etcd_options(etcd)?).await.map_err(explain)?;
+        let mut options = etcd_options(etcd)?;
+        options.retention = retention;
+        let store = EtcdStore::connect(options).await.map_err(explain)?;
         return Ok(Arc::new(store));
     }
     let mut options = EmbeddedOptions::new(data_dir);
+    options.retention = retention;
     options.durability = match durability {
         args::Durability::Full => store::embedded::Durability::Full,
         args::Durability::Relaxed => store::embedded::Durability::Relaxed,
@@ -37,10 +42,23 @@ pub async fn open(
     Ok(Arc::new(store.map_err(explain)?))
 }
 
+/// How much history a command line asks for.
+pub fn retention(limits: &args::Limits) -> Retention {
+    let mut retention = Retention::default();
+    if let Some(seconds) = limits.history_age {
+        retention.age_min = Duration::from_secs(seconds);
+        // Who wants a short history wants it gone soon.
+        retention.interval = retention.interval.min(retention.age_min.max(Duration::from_secs(1)));
+    }
+    retention.changes_min = limits.history_changes.unwrap_or(retention.changes_min);
+    retention.history_bytes_max = limits.history_bytes.unwrap_or(retention.history_bytes_max);
+    retention
+}
+
 /// Writes a copy of a store to `file`; a server may be running on it.
 pub async fn backup(data_dir: &Path, etcd: &args::Etcd, file: &Path) -> Result<(), Failure> {
     if !etcd.endpoints.is_empty() {
-        let store = open(data_dir, false, etcd, args::Durability::Full).await?;
+        let store = open(data_dir, false, etcd, args::Durability::Full, Retention::default()).await?;
         let written = store.backup(file).await;
         store.close().await;
         return written.map_err(Failure::new);

@@ -29,8 +29,10 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
     // Keys and certificates are made or read beside the opening of the store.
-    let (store, pki) =
-        tokio::join!(engine::open(&args.data_dir, args.memory, &args.etcd, args.durability), open_pki(&args));
+    let (store, pki) = tokio::join!(
+        engine::open(&args.data_dir, args.memory, &args.etcd, args.durability, engine::retention(&args.limits)),
+        open_pki(&args)
+    );
     let (store, pki) = (store?, pki?);
     println!("data        {}", describe_data(&args));
 

@@ -1,0 +1,54 @@
+//! An informer on all pods of a server that tells what it costs when asked; `cargo xtask informers` compares it with others.
+//!
+//! `informer encoded|decoded`: the store keeps the bytes and decodes on access, or keeps decoded objects.
+
+use std::sync::Arc;
+
+use client::informer::{Event, InformerConfig, SharedInformer, SubscriptionOptions};
+use client::list_watch::ApiListWatch;
+use client::{Encoded, Error, Object, connect};
+use k8s_openapi::api::core::v1::Pod;
+use testkit::gauge::{DUE, Gauge};
+use tokio_util::sync::CancellationToken;
+
+/// The due time of a change, from its bytes: decoding a whole pod for it would be a cost of the measurement.
+fn due(body: &[u8]) -> Option<&str> {
+    let at = memchr::memmem::find(body, DUE.as_bytes())? + DUE.len() + 3;
+    let end = at + memchr::memchr(b'"', body.get(at..)?)?;
+    std::str::from_utf8(&body[at..end]).ok()
+}
+
+async fn follow<K: Object>(due: fn(&K) -> Option<&str>) -> Result<(), Error> {
+    let gauge = Arc::new(Gauge::default());
+    let source = ApiListWatch::all::<Pod>(connect::from_environment().await?);
+    let informer = SharedInformer::<K>::new(source, InformerConfig::default());
+    let seen = gauge.clone();
+    let handler = informer.add_handler(SubscriptionOptions::default(), move |event| {
+        if let Event::Added { object: state, initial: false } | Event::Updated { new: state, .. } = &event {
+            seen.event(due(state));
+        }
+        std::future::ready(())
+    });
+    let handler = handler.expect("a new informer has not stopped");
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(informer.start(stop.clone()).expect("a new informer was not started"));
+    handler.wait_synced().await;
+    let asked = informer.clone();
+    let serving = tokio::task::spawn_blocking(move || {
+        let sets = || Some(asked.report().reflectors.iter().map(|reflector| reflector.replacements.get()).sum());
+        gauge.serve(|| asked.store().len(), sets);
+    });
+    let _ = serving.await;
+    stop.cancel();
+    let _ = running.await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    match std::env::args().nth(1).as_deref() {
+        Some("encoded") => follow::<Encoded<Pod>>(|pod| due(pod.body())).await,
+        Some("decoded") => follow::<Pod>(|pod| pod.metadata.annotations.as_ref()?.get(DUE).map(String::as_str)).await,
+        _ => Err(Error::Config("usage: informer encoded|decoded".into())),
+    }
+}

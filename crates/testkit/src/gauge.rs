@@ -1,0 +1,98 @@
+//! What a program that follows a server costs, told when asked: commands on stdin, answers on stdout.
+//!
+//! `mark` begins a stretch: events, CPU and the highest memory count from there. `report` tells of it as one line of JSON.
+//! The end of stdin ends the program. Whatever is compared speaks this, in whatever language.
+
+use std::io::BufRead;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+/// The annotation by which a writer says when a change was due, in nanoseconds since 1970.
+pub const DUE: &str = "gauge/due";
+
+/// Counts what a handler sees.
+pub struct Gauge {
+    started: Instant,
+    events: AtomicU64,
+    sets: AtomicU64,
+    /// Microseconds from due to seen.
+    latencies: Mutex<Vec<u64>>,
+    cpu: Mutex<Duration>,
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            events: AtomicU64::new(0),
+            sets: AtomicU64::new(0),
+            latencies: Mutex::default(),
+            cpu: Mutex::new(cpu()),
+        }
+    }
+}
+
+impl Gauge {
+    /// A change arrived at the handler.
+    pub fn event(&self, due: Option<&str>) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+        if let Some(due) = due.and_then(|due| due.parse::<u128>().ok()) {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+            self.latencies.lock().push(u64::try_from(now.saturating_sub(due) / 1000).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// A whole set arrived: the first, or a relist.
+    pub fn set(&self) {
+        self.sets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that the first set is there, then answers until stdin ends.
+    pub fn serve(&self, objects: impl Fn() -> usize, sets: impl Fn() -> Option<u64>) {
+        println!("synced {}", self.started.elapsed().as_millis());
+        for line in std::io::stdin().lock().lines() {
+            match line.as_deref() {
+                Ok("mark") => {
+                    self.events.store(0, Ordering::Relaxed);
+                    self.latencies.lock().clear();
+                    *self.cpu.lock() = cpu();
+                    reset_peak();
+                    println!("marked");
+                }
+                Ok("report") => {
+                    let mut latencies = self.latencies.lock().clone();
+                    latencies.sort_unstable();
+                    let at = |share: f64| latencies.get((latencies.len() as f64 * share) as usize).copied();
+                    let sets = sets().unwrap_or_else(|| self.sets.load(Ordering::Relaxed));
+                    let report = json!({"objects": objects(), "events": self.events.load(Ordering::Relaxed), "sets": sets,
+                        "cpu_us": (cpu() - *self.cpu.lock()).as_micros() as u64, "rss_kib": kib("VmRSS:"),
+                        "peak_kib": kib("VmHWM:"), "p50_us": at(0.5), "p99_us": at(0.99)});
+                    println!("{report}");
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+fn kib(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+/// Forgets the highest memory so far.
+fn reset_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// CPU time of this process, to a clock tick (10 ms).
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}

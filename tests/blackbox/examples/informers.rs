@@ -1,0 +1,196 @@
+//! The same server, the same pods, the same changes; one client after the other: our informer (bytes kept, and decoded),
+//! kube-rs' reflector, client-go's shared informer.
+//!
+//! `informers [PODS [RATE [SECONDS]]]`, by way of `cargo xtask informers`, which builds what it starts. For each client:
+//! time to sync, memory at rest and at its highest, CPU and latency for each event, and the highest memory through a relist,
+//! which is forced by stopping the client until the server's history has left it behind.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use blackbox::{Server, tools};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use testkit::gauge::DUE;
+
+/// Requests at the same time, when as many as possible are wanted.
+const WRITERS: usize = 16;
+/// The server keeps no more than this, so that a client that was stopped is left behind.
+const HISTORY: [&str; 6] = ["--no-controllers", "--history-age", "1", "--history-changes", "50", "--history-bytes"];
+
+struct Follower {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Follower {
+    fn start(server: &Server, program: &(PathBuf, &str)) -> Self {
+        let mut command = Command::new(&program.0);
+        command.arg(program.1).env("KUBECONFIG", server.kubeconfig());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.0.display()));
+        let stdin = child.stdin.take().expect("stdin is piped");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        Self { child, stdin, stdout }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let read = self.stdout.read_line(&mut line).expect("its output can be read");
+        assert!(read > 0, "the client ended");
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        writeln!(self.stdin, "{command}").expect("the client listens");
+        self.line()
+    }
+
+    fn report(&mut self) -> Value {
+        serde_json::from_str(&self.ask("report")).expect("a report is JSON")
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", self.child.id())]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "the client has ended");
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A pod of about 3.5 KB.
+fn pod(name: &str) -> Pod {
+    let env: Vec<Value> =
+        (0..36).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": format!("value-{n}")})).collect();
+    serde_json::from_value(json!({"metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "registry.example.com/team/web:1.2.3", "env": env}]}}))
+    .expect("a pod")
+}
+
+fn now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+}
+
+async fn touch(api: &Api<Pod>, n: usize, pods: usize) {
+    let patch = json!({"metadata": {"annotations": {DUE: now().to_string()}}});
+    let name = format!("p{:05}", n % pods);
+    api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("the server takes a patch");
+}
+
+/// At most as many changes as asked for, each at its time.
+async fn changes(api: &Api<Pod>, pods: usize, rate: usize, seconds: usize) {
+    let began = tokio::time::Instant::now();
+    let due = futures::stream::iter(0..rate * seconds).then(|n| async move {
+        tokio::time::sleep_until(began + Duration::from_secs_f64(n as f64 / rate as f64)).await;
+        n
+    });
+    due.for_each_concurrent(WRITERS, |n| touch(api, n * 7919, pods)).await;
+}
+
+async fn measure(
+    server: &Server,
+    api: &Api<Pod>,
+    program: &(PathBuf, &str),
+    [pods, rate, seconds]: [usize; 3],
+) -> Value {
+    let mut follower = Follower::start(server, program);
+    let synced: u64 = follower.line().trim_start_matches("synced ").parse().expect("a number of milliseconds");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let rest = follower.report();
+    assert!(rest["objects"].as_u64() >= Some(pods as u64), "{rest}");
+    follower.ask("mark");
+    changes(api, pods, rate, seconds).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let events = follower.report();
+    let steady = events["rss_kib"].as_u64().unwrap_or_default();
+    follower.ask("mark");
+    let sets = follower.report()["sets"].as_u64();
+    follower.signal("STOP");
+    // Well beyond the history and every buffer between.
+    futures::stream::iter(0..12_000).for_each_concurrent(WRITERS, |n| touch(api, n, pods)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    futures::stream::iter(0..100).for_each_concurrent(WRITERS, |n| touch(api, n, pods)).await;
+    follower.signal("CONT");
+    let mut relisted = follower.report();
+    for _ in 0..600 {
+        if relisted["sets"].as_u64() > sets {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        relisted = follower.report();
+    }
+    assert!(relisted["sets"].as_u64() > sets, "it never listed again: {relisted}");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let relisted = follower.report();
+    let count = events["events"].as_u64().unwrap_or_default().max(1);
+    json!({"sync_ms": synced, "rest_kib": rest["rss_kib"], "first_peak_kib": rest["peak_kib"], "steady_kib": steady,
+        "relist_peak_kib": relisted["peak_kib"], "events": count, "cpu_us_each": events["cpu_us"].as_u64().unwrap_or_default() / count,
+        "p50_us": events["p50_us"], "p99_us": events["p99_us"]})
+}
+
+#[tokio::main]
+async fn main() {
+    let mut numbers = [10_000, 200, 20];
+    for (number, said) in numbers.iter_mut().zip(std::env::args().skip(1)) {
+        *number = said.parse().expect("usage: informers [PODS [RATE [SECONDS]]]");
+    }
+    let flags: Vec<&str> = HISTORY.iter().copied().chain(["4000000"]).collect();
+    let server = Server::start_with(&flags);
+    let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).expect("the server wrote it");
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("it can be used");
+    let api: Api<Pod> = Api::default_namespaced(Client::try_from(config).expect("a client"));
+    eprintln!("{} pods ...", numbers[0]);
+    futures::stream::iter(0..numbers[0])
+        .for_each_concurrent(WRITERS, |n| {
+            let api = api.clone();
+            async move {
+                api.create(&PostParams::default(), &pod(&format!("p{n:05}"))).await.expect("the server takes a pod");
+            }
+        })
+        .await;
+    assert_eq!(api.list_metadata(&ListParams::default()).await.expect("a list").items.len(), numbers[0]);
+    let here = std::env::current_exe().expect("a running program has a file");
+    let beside = |name: &str| here.with_file_name(name);
+    let programs = [
+        ("dogwatch, bytes kept", (beside("informer"), "encoded")),
+        ("dogwatch, decoded", (beside("informer"), "decoded")),
+        ("kube-rs reflector", (beside("kube_rs_informer"), "")),
+        ("client-go informer", (tools::installed("bin/go-clients"), "measure")),
+    ];
+    println!(
+        "{:22} {:>8} {:>9} {:>9} {:>9} {:>11} {:>9} {:>8} {:>8}",
+        "client", "sync ms", "rest MB", "peak MB", "steady", "relist peak", "CPU µs", "p50 ms", "p99 ms"
+    );
+    let mut results = Vec::new();
+    for (name, program) in &programs {
+        let result = measure(&server, &api, program, numbers).await;
+        let mb = |field: &str| result[field].as_f64().unwrap_or_default() / 1024.0;
+        let ms = |field: &str| result[field].as_f64().unwrap_or_default() / 1000.0;
+        println!(
+            "{name:22} {:>8} {:>9.0} {:>9.0} {:>9.0} {:>11.0} {:>9} {:>8.2} {:>8.2}",
+            result["sync_ms"],
+            mb("rest_kib"),
+            mb("first_peak_kib"),
+            mb("steady_kib"),
+            mb("relist_peak_kib"),
+            result["cpu_us_each"],
+            ms("p50_us"),
+            ms("p99_us")
+        );
+        results.push(json!({"client": name, "result": result}));
+    }
+    println!("{}", json!(results));
+}

@@ -1,0 +1,33 @@
+//! kube-rs' reflector on all pods of a server, as its documentation shows it, that tells what it costs when asked.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, reflector};
+use kube::{Api, Client};
+use testkit::gauge::{DUE, Gauge};
+
+#[tokio::main]
+async fn main() {
+    let gauge = Arc::new(Gauge::default());
+    let client = Client::try_default().await.expect("KUBECONFIG names a server");
+    let (store, writer) = reflector::store::<Pod>();
+    let seen = gauge.clone();
+    let stream = watcher::watcher(Api::all(client), watcher::Config::default()).default_backoff().reflect(writer);
+    let following = tokio::spawn(stream.for_each(move |event| {
+        match event {
+            Ok(Event::Apply(pod)) => {
+                seen.event(pod.metadata.annotations.as_ref().and_then(|all| all.get(DUE)).map(String::as_str));
+            }
+            Ok(Event::InitDone) => seen.set(),
+            _ => {}
+        }
+        std::future::ready(())
+    }));
+    store.wait_until_ready().await.expect("the reflector lives");
+    let serving = tokio::task::spawn_blocking(move || gauge.serve(|| store.len(), || None));
+    let _ = serving.await;
+    following.abort();
+}
