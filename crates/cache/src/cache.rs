@@ -1,7 +1,7 @@
 //! The cache as a whole: its collections, how far it has come, and how fresh a read must be.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use machinery::Revision;
@@ -67,6 +67,13 @@ pub(crate) struct Shared {
     pub(crate) collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
     /// Every change up to here is visible. Written by the feed alone.
     pub(crate) reached: watch::Sender<Revision>,
+    /// Who must know of a change in a collection before anybody else sees its revision.
+    pub(crate) observer: OnceLock<Observer>,
+}
+
+pub(crate) struct Observer {
+    pub(crate) collection: Box<str>,
+    pub(crate) tell: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Cache {
@@ -89,6 +96,7 @@ impl Cache {
             config,
             collections: RwLock::new(collections),
             reached: watch::Sender::new(Revision::ZERO),
+            observer: OnceLock::new(),
         });
         let revision = feed::load(&shared).await?;
         shared.reached.send_replace(revision);
@@ -110,6 +118,15 @@ impl Cache {
     /// Says what can be selected on in a collection. Watches of it end if that changes.
     pub fn specify(&self, name: &str, spec: Spec) {
         self.shared.collection(name).respecify(spec);
+    }
+
+    /// Calls `tell` after each change to a collection, on the feed and before the revision of the change is announced: what
+    /// follows from the collection is then true whenever the change itself is visible. There is one observer.
+    pub fn observe(&self, collection: &str, tell: impl Fn() + Send + Sync + 'static) {
+        let observer = Observer { collection: collection.into(), tell: Box::new(tell) };
+        if self.shared.observer.set(observer).is_err() {
+            tracing::error!(collection, "the cache has an observer already");
+        }
     }
 
     /// The revision up to which everything is visible.

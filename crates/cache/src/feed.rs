@@ -76,6 +76,10 @@ fn apply(shared: &Shared, batch: &Batch) {
     for change in &batch.changes {
         shared.collection(change.key.collection()).apply(change, &mut wakers);
     }
+    let observer = shared.observer.get();
+    if let Some(observer) = observer.filter(|o| batch.changes.iter().any(|c| c.key.collection() == &*o.collection)) {
+        (observer.tell)();
+    }
     // Readers that wait for a revision may only see it once everything up to it is visible; watchers are woken last so
     // that a bookmark they compute says as much as possible.
     shared.reached.send_if_modified(|reached| {
@@ -101,6 +105,9 @@ async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
     for collection in collections {
         let entries = found.get(collection.name()).copied().unwrap_or_default();
         collection.reset(entries, listed.revision, shared.config.history);
+    }
+    if let Some(observer) = shared.observer.get() {
+        (observer.tell)();
     }
     shared.reached.send_replace(listed.revision);
     Ok(listed.revision)

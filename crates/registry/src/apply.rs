@@ -89,7 +89,7 @@ impl Registry {
         configuration: &Value,
         options: &PatchOptions,
     ) -> Result<Value, Status> {
-        let ty = body::type_of(&target.kind.gvk)?;
+        let ty = body::type_of_kind(&target.kind)?;
         let now = meta::timestamp(self.now());
         let subresource = target.subresource.as_deref().unwrap_or_default();
         let writer = Writer { manager: &options.field_manager, subresource, time: &now };

@@ -1,9 +1,10 @@
 //! Reads what a client sent as the object it must be, and holds it against the path it was sent to.
 
-use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::media::MediaType;
 use machinery::options::FieldValidation;
+use machinery::{FieldError, Status};
+use schema::custom::Definition;
 use schema::decode::Media;
 use schema::facts::{Type, Types};
 use schema::kind::Kind;
@@ -13,7 +14,44 @@ use crate::request::{Body, Context, Target};
 
 /// The object in a body, in the version of the endpoint.
 pub(crate) fn object(kind: &Kind, body: &Body, validation: FieldValidation, ctx: &Context) -> Result<Value, Status> {
-    of_kind(&kind.gvk, body, validation, ctx)
+    match &kind.definition {
+        Some(definition) => custom(kind, definition, body, validation, ctx),
+        None => of_kind(&kind.gvk, body, validation, ctx),
+    }
+}
+
+/// As [`object`], for a kind that a definition describes.
+fn custom(
+    kind: &Kind,
+    definition: &Definition,
+    body: &Body,
+    validation: FieldValidation,
+    ctx: &Context,
+) -> Result<Value, Status> {
+    let media = match body.media {
+        MediaType::Json => Media::Json,
+        MediaType::Yaml => Media::Yaml,
+        MediaType::Protobuf => return Err(Status::unsupported_media_type(&machinery::media::PLAIN[..2])),
+    };
+    let decoded =
+        schema::custom::decode::decode(definition.version(), &kind.gvk, &body.bytes, media, strictness(validation))
+            .map_err(|error| error.to_status(&kind.gvk.kind, &body.bytes))?;
+    for warning in decoded.warnings {
+        ctx.warnings.push(warning);
+    }
+    is_of_kind(kind, &decoded.value)?;
+    Ok(decoded.value)
+}
+
+/// An object of another kind of the same version is refused by its name.
+pub(crate) fn is_of_kind(kind: &Kind, object: &Value) -> Result<(), Status> {
+    let found = object["kind"].as_str().unwrap_or_default();
+    if found == kind.gvk.kind {
+        return Ok(());
+    }
+    let error = FieldError::invalid("kind", found, format!("must be {}", kind.gvk.kind));
+    let blamed = machinery::GroupResource::new(&*kind.gvk.group, found);
+    Err(Status::invalid(&blamed, meta::name(object), &[error]))
 }
 
 /// As [`object`], for a kind that a subresource speaks.
@@ -46,13 +84,24 @@ pub(crate) fn blamed(kind: &Kind) -> machinery::GroupResource {
     machinery::GroupResource::new(&*kind.storage.group, &*kind.gvk.kind)
 }
 
-/// The fields of a kind.
+/// The fields of a kind, built-in or custom.
+pub(crate) fn type_of_kind(kind: &Kind) -> Result<Type, Status> {
+    match &kind.definition {
+        Some(definition) => Ok(definition.version().ty.clone()),
+        None => type_of(&kind.gvk),
+    }
+}
+
+/// The fields of a built-in kind.
 pub(crate) fn type_of(gvk: &machinery::GroupVersionKind) -> Result<Type, Status> {
     Types::get().kind(gvk).ok_or_else(|| Status::internal(format_args!("the fields of {gvk} are not known")))
 }
 
 /// Brings an object that the server changed itself into the order and form of the wire.
 pub(crate) fn in_order(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    if kind.custom {
+        return schema::custom::decode::in_order(object).map_err(Status::internal);
+    }
     let ty = type_of(&kind.gvk)?;
     schema::decode::normalise(&ty, object).map(|_| ()).map_err(Status::internal)
 }

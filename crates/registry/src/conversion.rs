@@ -1,13 +1,18 @@
-//! Kinds that are served in a version (or group) they are not stored in: events and autoscalers.
+//! Kinds that are served in a version (or group) they are not stored in: events, autoscalers and custom resources.
 //!
-//! Custom resources will add theirs; the shape is the same: a function each way between two values.
+//! The shape is the same for all: a function each way between two values. Custom resources are also read again by their schema
+//! where that changed since they were written.
 
-use machinery::Status;
 use machinery::json::{Map, Value, json};
+use machinery::{Revision, Status};
+use schema::custom::Definition;
 use schema::kind::Kind;
 
 /// Which converted form of an item is meant. One number a served version that is not the stored one.
 pub(crate) fn form_id(kind: &Kind) -> u32 {
+    if let Some(definition) = &kind.definition {
+        return definition.form;
+    }
     match (kind.gvk.group.as_str(), kind.gvk.version.as_str()) {
         ("events.k8s.io", "v1") => 1,
         ("autoscaling", "v1") => 2,
@@ -15,12 +20,43 @@ pub(crate) fn form_id(kind: &Kind) -> u32 {
     }
 }
 
+/// Whether an object written at `revision` is stored as `kind` shows it.
+pub(crate) fn is_shown_as_stored(kind: &Kind, revision: Revision) -> bool {
+    kind.storage == kind.group_version()
+        && kind.definition.as_ref().is_none_or(|definition| revision > definition.since)
+}
+
 /// From the stored version to the one `kind` is served in. Nothing happens where they are the same.
 pub(crate) fn show(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    if let Some(definition) = &kind.definition {
+        return show_custom(kind, definition, object);
+    }
     if kind.storage == kind.group_version() { Ok(()) } else { from_storage(kind, object) }
 }
 
+/// An object of a custom kind: read by the schema it is stored in, then brought to the version it is asked for.
+fn show_custom(kind: &Kind, definition: &Definition, object: &mut Value) -> Result<(), Status> {
+    let wanted = kind.group_version().to_string();
+    let is_there = object["apiVersion"] == wanted.as_str();
+    let written = object["metadata"]["resourceVersion"].as_str().and_then(|revision| revision.parse::<u64>().ok());
+    if is_there && written.is_some_and(|revision| revision > definition.since.0) {
+        return Ok(());
+    }
+    let version = object["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).map(str::to_owned);
+    if let Some(version) = version.and_then(|version| definition.version_named(&version)) {
+        schema::custom::decode::from_storage(version, object);
+    }
+    if !is_there {
+        object["apiVersion"] = json!(wanted);
+        schema::custom::decode::converted(definition.version(), object);
+    }
+    Ok(())
+}
+
 pub(crate) fn from_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    if let Some(definition) = &kind.definition {
+        return show_custom(kind, definition, object);
+    }
     match (kind.gvk.group.as_str(), kind.gvk.version.as_str()) {
         ("events.k8s.io", "v1") => rename(object, EVENT, Direction::FromStorage),
         ("autoscaling", "v1") => autoscaler_to_v1(object),
@@ -33,6 +69,11 @@ pub(crate) fn from_storage(kind: &Kind, object: &mut Value) -> Result<(), Status
 /// From the version `kind` is served in to the stored one.
 pub(crate) fn to_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     if kind.storage == kind.group_version() {
+        return Ok(());
+    }
+    if let Some(definition) = &kind.definition {
+        object["apiVersion"] = json!(kind.storage.to_string());
+        schema::custom::decode::from_storage(definition.stored_version(), object);
         return Ok(());
     }
     match (kind.gvk.group.as_str(), kind.gvk.version.as_str()) {

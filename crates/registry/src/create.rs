@@ -53,6 +53,10 @@ impl Registry {
         ctx: &Context,
     ) -> Result<Outcome, Status> {
         let kind = &target.kind;
+        if kind.definition.as_ref().is_some_and(|definition| definition.terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(&target.gr(), meta::name(&object), why));
+        }
         body::agree_on_namespace(target, &mut object)?;
         if !matches!(meta::resource_version(&object), "" | "0") {
             return Err(Status::unmapped("resourceVersion should not be set on objects to be created"));
@@ -118,7 +122,7 @@ impl Registry {
         // A client owns what it sent and what followed from that, not what admission added.
         if let Tracking::By(manager) = tracking {
             let now = meta::timestamp(self.now());
-            let ty = body::type_of(&kind.gvk)?;
+            let ty = body::type_of_kind(kind)?;
             let writer = Writer { manager, subresource: "", time: &now };
             let lent = schema::strategy::lend_labels(kind, &mut object);
             track_update(&Subject::new(kind, &ty), None, &mut object, &writer);

@@ -17,6 +17,7 @@ use machinery::{GroupResource, Status};
 use schema::kind::{self, Kind};
 use store::WriteError;
 
+use crate::definitions;
 use crate::failure;
 use crate::meta;
 use crate::registry::Registry;
@@ -129,6 +130,9 @@ impl Registry {
         let now = self.now();
         if kind.collection == "core/namespaces" {
             return namespace_step(object, options, now);
+        }
+        if kind.collection == definitions::COLLECTION && !meta::is_deleting(object) {
+            return Step::Mark { marked: definitions::marked(object, &meta::timestamp(now)), then_remove: false };
         }
         let mut marked = object.clone();
         let graceful = if kind.rules.graceful { grace(&mut marked, options, now) } else { Grace::None };

@@ -11,6 +11,7 @@
 //!   a change if nothing came in between, `failure` says why the store refused
 //! - [`admission`]: what other objects say about a write (namespaces, limits, quotas, classes, …)
 //! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
+//! - `definitions/`: kinds that CustomResourceDefinitions add
 //! - `conversion`: kinds that are served in a version they are not stored in
 //! - `allocation`: service addresses and node ports
 //! - [`unstored`]: bodies that are answered elsewhere
@@ -22,6 +23,7 @@ mod apply;
 mod body;
 mod conversion;
 mod create;
+mod definitions;
 mod delete;
 mod delete_collection;
 pub mod expiry;

@@ -4,6 +4,7 @@ use machinery::json::Value;
 use machinery::media::PatchType;
 use machinery::options::PatchOptions;
 use machinery::{GroupVersionKind, Status};
+use schema::kind::Kind;
 
 use crate::body;
 use crate::conversion;
@@ -33,9 +34,12 @@ impl Registry {
             .rewrite(target, options.dry_run, |old| {
                 let mut shown = old.clone();
                 conversion::show(kind, &mut shown)?;
-                let mut new = patched(&kind.gvk, kind.custom, &shown, &body, options, ctx)?;
+                let mut new = patched(&kind.gvk, Some(kind), &shown, &body, options, ctx)?;
                 body::agree_on_namespace(target, &mut new)?;
                 body::agree_on_name(target, &new)?;
+                if kind.custom {
+                    body::is_of_kind(kind, &new)?;
+                }
                 schema::defaults::apply(kind, &mut new);
                 self.revise(target, old, new, &author, ctx)
             })
@@ -48,14 +52,17 @@ impl Registry {
 /// The object after the patch, read again as its kind.
 pub(crate) fn patched(
     gvk: &GroupVersionKind,
-    custom: bool,
+    kind: Option<&Kind>,
     current: &Value,
     body: &PatchBody,
     options: &PatchOptions,
     ctx: &Context,
 ) -> Result<Value, Status> {
-    let ty = body::type_of(gvk)?;
-    let target = schema::patch::Target { ty: &ty, gvk, custom, validation: body::strictness(options.field_validation) };
+    let ty = kind.map_or_else(|| body::type_of(gvk), body::type_of_kind)?;
+    let version = kind.and_then(|kind| kind.definition.as_ref()).map(|definition| definition.version());
+    let custom = kind.is_some_and(|kind| kind.custom);
+    let validation = body::strictness(options.field_validation);
+    let target = schema::patch::Target { ty: &ty, gvk, custom, version, validation };
     let patched = match body.kind {
         PatchType::Json => schema::patch::json::apply(&target, current, &body.bytes),
         PatchType::Merge => schema::patch::merge::apply(&target, current, &body.bytes),

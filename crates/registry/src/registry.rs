@@ -13,6 +13,7 @@ use store::{Key, Store};
 
 use crate::admission::quota::Turns;
 use crate::allocation::Allocation;
+use crate::definitions::Definitions;
 use crate::failure;
 use crate::request::Target;
 
@@ -53,6 +54,7 @@ pub struct Registry {
     kinds: ArcSwap<Kinds>,
     pub(crate) allocation: Allocation,
     pub(crate) quota_turns: Turns,
+    pub(crate) definitions: Definitions,
     pub(crate) settings: Settings,
 }
 
@@ -68,8 +70,10 @@ impl Registry {
             kinds: ArcSwap::from_pointee(kinds),
             allocation,
             quota_turns: Turns::default(),
+            definitions: Definitions::default(),
             settings,
         });
+        registry.follow_definitions();
         registry.seed().await.map_err(|status| CacheError(status.to_string()))?;
         Ok(registry)
     }
@@ -78,6 +82,11 @@ impl Registry {
     #[must_use]
     pub fn kinds(&self) -> Arc<Kinds> {
         self.kinds.load_full()
+    }
+
+    /// Serves these kinds from now on.
+    pub(crate) fn serve(&self, kinds: Kinds) {
+        self.kinds.store(Arc::new(kinds));
     }
 
     #[must_use]

@@ -82,7 +82,7 @@ impl Registry {
             ctx.warnings.push(warning);
         }
         let now = meta::timestamp(self.now());
-        let ty = body::type_of(&kind.gvk)?;
+        let ty = body::type_of_kind(kind)?;
         let writer = Writer { manager: author.manager, subresource: author.tracked_as.unwrap_or_default(), time: &now };
         if !author.applied {
             track_update(&Subject::new(kind, &ty), Some(&shown_old), &mut new, &writer);
@@ -120,7 +120,14 @@ fn precondition(target: &Target, old: &Value, new: &Value, author: &Author<'_>) 
     let kind = &target.kind;
     let (said_uid, uid) = (meta::uid(new), meta::uid(old));
     if author.replaces && !said_uid.is_empty() && said_uid != uid {
-        let why = format!("Precondition failed: UID in precondition: {said_uid}, UID in object meta: {uid}");
+        let mut why = format!("Precondition failed: UID in precondition: {said_uid}, UID in object meta: {uid}");
+        if kind.custom {
+            let namespace = target.namespace.as_deref().map(|namespace| format!("/{namespace}")).unwrap_or_default();
+            let key = format!("/registry/{}/{}{namespace}/{}", kind.gvk.group, kind.plural, target.name());
+            why = format!(
+                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+            );
+        }
         return Err(Status::conflict(&target.gr(), target.name(), why));
     }
     let said = meta::resource_version(new);

@@ -132,6 +132,10 @@ impl ListView {
                         Ok(value)
                     })
                     .collect::<Result<Vec<_>, Status>>()?;
+                let mut metadata = metadata;
+                if let Some(token) = self.shown_token() {
+                    metadata["continue"] = json!(token);
+                }
                 let api_version = self.kind.group_version().to_string();
                 json!({"kind": self.kind.list_kind, "apiVersion": api_version, "metadata": metadata, "items": items})
             }
@@ -156,6 +160,11 @@ impl ListView {
         Ok(encode(&list, form.encoding))
     }
 
+    /// Lists of custom resources say also that nothing follows.
+    fn shown_token(&self) -> Option<&str> {
+        self.continue_token.as_deref().or(self.kind.custom.then_some(""))
+    }
+
     pub(crate) fn metadata(&self) -> Value {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
         if let Some(token) = &self.continue_token {
@@ -170,13 +179,7 @@ impl ListView {
     /// A head, shared slices, a tail.
     fn shared(&self) -> Result<Segments, Status> {
         let api_version = self.kind.group_version().to_string();
-        let head = list_head(
-            &self.kind.list_kind,
-            &api_version,
-            self.revision,
-            self.continue_token.as_deref(),
-            self.remaining,
-        );
+        let head = list_head(&self.kind.list_kind, &api_version, self.revision, self.shown_token(), self.remaining);
         let mut segments = Segments(Vec::with_capacity(self.items.len() * 2 + 2));
         segments.push(head.into());
         for (at, item) in self.items.iter().enumerate() {
@@ -196,7 +199,7 @@ impl ListView {
 
 /// The object's bytes in the version its kind is asked for: as stored, or converted once and kept.
 pub(crate) fn shown(kind: &Kind, item: &Item) -> Result<Encoded, Status> {
-    if kind.storage == kind.group_version() {
+    if conversion::is_shown_as_stored(kind, item.revision()) {
         return Ok(item.encoded().clone());
     }
     let converted = item.form(conversion::form_id(kind), || {
@@ -211,7 +214,7 @@ pub(crate) fn shown(kind: &Kind, item: &Item) -> Result<Encoded, Status> {
 
 pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
     let mut value = parse(item)?;
-    if kind.storage != kind.group_version() {
+    if !conversion::is_shown_as_stored(kind, item.revision()) {
         conversion::from_storage(kind, &mut value)?;
     }
     Ok(value)

@@ -90,7 +90,8 @@ fn main() {
         managed::track_update(&subject, Some(&stored), &mut o, &writer);
         std::hint::black_box(o);
     });
-    let target = schema::patch::Target { ty: &ty, gvk: &gvk, custom: false, validation: FieldValidation::Warn };
+    let target =
+        schema::patch::Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Warn };
     let patch = br#"{"metadata":{"labels":{"app":"other"}}}"#;
     time("merge patch", &mut || {
         std::hint::black_box(schema::patch::merge::apply(&target, &stored, patch).unwrap());

@@ -124,7 +124,7 @@ fn resource(kind: &Kind) -> Value {
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.gvk.kind,
-        "verbs": kind.verbs,
+        "verbs": verbs(kind),
     });
     if !kind.short_names.is_empty() {
         body["shortNames"] = kind.short_names.clone().into();
@@ -136,6 +136,13 @@ fn resource(kind: &Kind) -> Value {
         body["storageVersionHash"] = hash.into();
     }
     body
+}
+
+/// While its definition is being deleted, objects of a custom kind can only be read and deleted.
+fn verbs(kind: &Kind) -> Vec<&str> {
+    let terminating = kind.definition.as_ref().is_some_and(|definition| definition.terminating);
+    let shown = |verb: &&str| !(terminating && matches!(*verb, "create" | "patch" | "update"));
+    kind.verbs.iter().map(String::as_str).filter(shown).collect()
 }
 
 fn aggregated<'a>(groups: impl Iterator<Item = &'a Group>) -> Value {
@@ -162,7 +169,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
         "responseKind": response_kind(kind, &kind.gvk),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": kind.singular,
-        "verbs": kind.verbs,
+        "verbs": verbs(kind),
     });
     if !kind.short_names.is_empty() {
         body["shortNames"] = kind.short_names.clone().into();

@@ -1,9 +1,12 @@
 //! One served kind, as data. Built-in kinds ship with the binary; a CustomResourceDefinition adds one at run time.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use machinery::json::Value;
 use machinery::{GroupResource, GroupVersion, GroupVersionKind};
+
+use crate::custom::Definition;
 
 /// A resource in one version: everything the generic code needs to serve it.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub struct Kind {
     pub fields: Vec<SelectableField>,
     pub unknown_field: UnknownField,
     pub rules: Rules,
+    /// What a custom kind has from its CustomResourceDefinition.
+    pub definition: Option<Arc<Definition>>,
 }
 
 /// A subresource as discovery shows it.
@@ -176,7 +181,7 @@ impl Kind {
     /// Whether objects of it are kept: reviews and bindings are only ever created.
     #[must_use]
     pub fn stored(&self) -> bool {
-        self.allows("create") && self.allows("get")
+        self.custom || self.allows("create") && self.allows("get")
     }
 
     /// The refusal of a field selector that names a field it may not.

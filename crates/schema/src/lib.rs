@@ -5,6 +5,7 @@
 //! - [`facts`]: the fields of the kinds: order, types, how they merge
 //! - [`kind`]: one served kind
 //! - [`columns`]: how a table shows them
+//! - [`custom`]: kinds that a CustomResourceDefinition adds, and what their schema says of their objects
 //! - [`defaults`]: what is filled in
 //! - [`discovery`]: how a server tells clients which kinds it serves
 //! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
@@ -18,6 +19,7 @@
 
 pub mod cel;
 pub mod columns;
+pub mod custom;
 pub mod decode;
 pub mod defaults;
 pub mod discovery;

@@ -16,12 +16,14 @@ use crate::walk::Walk as _;
 pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     if kind.custom {
+        finalizers(new, old, &mut warnings);
         return warnings;
     }
     // Templates are looked at when they are new, or when something of the spec changed.
     let changed = old.is_none_or(|old| old.at("metadata.generation") != new.at("metadata.generation"));
     let out = &mut warnings;
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
+        ("apiextensions.k8s.io", _) => out.extend(crate::validation::unknown_formats(new, old)),
         ("", "Pod") => {
             let name = "this is used in the Pod's hostname, which can result in surprising behavior";
             host_name(new, old, name, out);
@@ -77,6 +79,26 @@ pub fn deprecation(kind: &Kind) -> Option<&'static str> {
         ("", "Endpoints") => Some(ENDPOINTS),
         ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
         _ => None,
+    }
+}
+
+/// Finalizers of a custom resource may be called anything; some names invite accidents.
+fn finalizers(new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
+    const PATH: &str = "metadata.finalizers";
+    let mut added: Vec<&str> = new.list(PATH).iter().filter_map(Value::as_str).collect();
+    let before = old.map(|old| old.list(PATH)).unwrap_or_default();
+    added.retain(|name| !before.iter().any(|known| known == *name));
+    added.sort_unstable();
+    for name in added {
+        let quoted = machinery::go_text::quote(name);
+        out.extend(names::qualified_name(name).iter().map(|why| format!("{PATH}: {quoted}: {why}")));
+        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+            let path = if name.contains('.') { " including a path (/)" } else { "" };
+            out.push(format!(
+                "{PATH}: {quoted}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other \
+                 finalizer writers"
+            ));
+        }
     }
 }
 

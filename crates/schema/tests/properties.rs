@@ -272,7 +272,7 @@ proptest! {
     #[test]
     fn a_diff_as_a_merge_patch_leads_there(at in 0usize..6, one: u64, two: u64) {
         let (gvk, ty) = kind(at);
-        let target = Target { ty: &ty, gvk: &gvk, custom: false, validation: FieldValidation::Strict };
+        let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Strict };
         let (from, to) = (object(&gvk, &ty, one), object(&gvk, &ty, two));
         let patch = merge_diff(&from, &to);
         let patched = patch::merge::apply(&target, &from, patch.to_string().as_bytes()).unwrap();
@@ -282,7 +282,7 @@ proptest! {
     #[test]
     fn an_object_as_a_patch_of_itself_settles(at in 0usize..6, seed: u64) {
         let (gvk, ty) = kind(at);
-        let target = Target { ty: &ty, gvk: &gvk, custom: false, validation: FieldValidation::Strict };
+        let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Strict };
         let object = object(&gvk, &ty, seed);
         let body = object.to_string();
         let merged = patch::merge::apply(&target, &object, body.as_bytes()).unwrap();
@@ -299,7 +299,7 @@ proptest! {
     #[test]
     fn odd_bodies_are_answered(at in 0usize..6, seed: u64, body in "[\\[\\]{}:,\"\\\\a-c0-9 \n$/-]{0,80}", keys in prop::collection::vec("[a-z$/]{1,12}", 1..6)) {
         let (gvk, ty) = kind(at);
-        let target = Target { ty: &ty, gvk: &gvk, custom: false, validation: FieldValidation::Warn };
+        let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Warn };
         let live = object(&gvk, &ty, seed);
         let mut nested = json!([{"op": "add", "path": format!("/{}", keys.join("/")), "value": body}]);
         for key in &keys {

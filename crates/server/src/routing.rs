@@ -86,6 +86,7 @@ pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
             (Some(served), [version]) if served.version(version).is_some() => {
                 only_read(Route::Resources((*group).to_owned(), (*version).to_owned()))
             }
+            (Some(served), _) if !served.is_builtin() => Route::PageNotFound,
             _ => Route::Refused(Status::router_not_found()),
         },
         _ => Route::PageNotFound,
@@ -108,8 +109,14 @@ fn resource_route(info: &ResourceInfo, method: &Method, kinds: &Kinds) -> Result
         (None, true) => return Err(not_found()),
         (None, false) => return Err(Missed::Group),
     };
-    let kind = group.version(&info.version).and_then(|version| version.get(&info.resource)).ok_or_else(not_found)?;
-    let place = Place::of(info, kind).ok_or_else(not_found)?;
+    // What a custom group does not have, nobody has heard of.
+    let missing = || if group.is_builtin() { not_found() } else { Missed::Group };
+    let kind = group.version(&info.version).and_then(|version| version.get(&info.resource)).ok_or_else(missing)?;
+    if kind.custom && !info.name.is_empty() && !info.subresource.is_empty() {
+        kind.subresource(&info.subresource)
+            .ok_or_else(|| Missed::Status(Status::not_found(&kind.group_resource(), &info.name)))?;
+    }
+    let place = Place::of(info, kind).ok_or_else(|| if kind.custom { Missed::Group } else { not_found() })?;
     let verb = if kind.custom { custom_verb(info, method, kind, &place) } else { verb(info, method, kind, &place) }?;
     let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let target = Target {
@@ -221,8 +228,10 @@ fn custom_verb(info: &ResourceInfo, method: &Method, kind: &Kind, place: &Place)
             .find(|(routed, ..)| routed == method || (*method == Method::HEAD && *routed == Method::GET));
         return found.map(|(_, verb, _)| verb).ok_or_else(|| refused(info.verb.as_str()));
     }
-    let writes_nowhere = *place == Place::AllNamespaces && info.verb.writes();
-    if info.verb == Verb::None || writes_nowhere || !kind.allows(info.verb.as_str()) {
+    if *place == Place::AllNamespaces && !matches!(info.verb, Verb::List | Verb::Watch) {
+        return Err(Missed::Group);
+    }
+    if info.verb == Verb::None || !kind.allows(info.verb.as_str()) {
         let said = if info.verb == Verb::None { method.as_str().to_owned() } else { info.verb.as_str().to_owned() };
         return Err(refused(&said));
     }

@@ -126,7 +126,7 @@ pub fn patch(data: &[u8]) {
     let [number, how, body @ ..] = data else { return };
     let (kind, ty, old) = chosen(patched_kinds(), *number);
     let validation = *chosen(&VALIDATION, how / 4);
-    let target = patch::Target { ty, gvk: &kind.gvk, custom: false, validation };
+    let target = patch::Target { ty, gvk: &kind.gvk, custom: false, version: None, validation };
     let patched = match chosen(&PATCHES, *how) {
         PatchType::Json => patch::json::apply(&target, old, body),
         PatchType::Merge => patch::merge::apply(&target, old, body),

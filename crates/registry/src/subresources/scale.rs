@@ -4,6 +4,7 @@ use cache::Item;
 use machinery::json::{Value, json};
 use machinery::options::{PatchOptions, UpdateOptions};
 use machinery::{FieldError, GroupResource, GroupVersionKind, Status, labels};
+use schema::kind::Kind;
 use schema::managed::apply::{self, ApplyError};
 use schema::managed::{self, Subject, Writer, track_update};
 
@@ -17,7 +18,55 @@ use crate::view::{self, Outcome, View};
 use crate::write::Written;
 
 pub(super) fn show(target: &Target, item: &Item) -> Result<View, Status> {
-    Ok(View::Made { kind: None, value: of(target, &view::parse(item)?) })
+    let workload = view::value(&target.kind, item)?;
+    let places = Places::of(&target.kind);
+    if target.kind.custom && places.at(&workload, &places.replicas).is_none() {
+        let path = places.replicas.join(".");
+        return Err(Status::internal(format_args!("the spec replicas field \".{path}\" does not exist")));
+    }
+    Ok(View::Made { kind: None, value: of(target, &workload) })
+}
+
+/// Where the numbers of a Scale stand in its workload.
+struct Places<'a> {
+    replicas: Vec<&'a str>,
+    current: Vec<&'a str>,
+    /// A text in a custom resource; built-in workloads have label selectors.
+    selector: Option<Vec<&'a str>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(kind: &'a Kind) -> Self {
+        let names = |path: &'a [String]| path.iter().map(String::as_str).collect();
+        match kind.definition.as_ref().and_then(|definition| definition.scale.as_ref()) {
+            Some(scale) => Places {
+                replicas: names(&scale.spec_replicas),
+                current: names(&scale.status_replicas),
+                selector: scale.selector.as_deref().map(names),
+            },
+            None => Places { replicas: REPLICAS.to_vec(), current: vec!["status", "replicas"], selector: None },
+        }
+    }
+
+    fn at<'v>(&self, workload: &'v Value, path: &[&str]) -> Option<&'v Value> {
+        path.iter().try_fold(workload, |at, name| at.get(*name))
+    }
+
+    fn number(&self, workload: &Value, path: &[&str]) -> Option<i64> {
+        self.at(workload, path).and_then(Value::as_i64)
+    }
+
+    /// Writes the number of replicas, with the maps it stands in.
+    fn set(&self, workload: &mut Value, replicas: i64) {
+        let mut at = workload;
+        for name in &self.replicas {
+            if !at.is_object() {
+                *at = json!({});
+            }
+            at = &mut at[*name];
+        }
+        *at = json!(replicas);
+    }
 }
 
 /// The Scale of a workload.
@@ -30,10 +79,18 @@ fn of(target: &Target, workload: &Value) -> Value {
         }
     }
     let mut spec = json!({});
-    if let Some(replicas) = workload["spec"]["replicas"].as_i64().filter(|replicas| *replicas != 0) {
+    let places = Places::of(&target.kind);
+    if let Some(replicas) = places.number(workload, &places.replicas).filter(|replicas| *replicas != 0) {
         spec["replicas"] = json!(replicas);
     }
-    let mut status = json!({"replicas": workload["status"]["replicas"].as_i64().unwrap_or_default()});
+    let mut status = json!({"replicas": places.number(workload, &places.current).unwrap_or_default()});
+    if target.kind.custom {
+        let selector = places.selector.as_ref().and_then(|path| places.at(workload, path)).and_then(Value::as_str);
+        if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+            status["selector"] = json!(selector);
+        }
+        return scale(metadata, spec, status);
+    }
     let selector = &workload["spec"]["selector"];
     let selector = if target.kind.collection == "core/replicationcontrollers" {
         json!({"matchLabels": selector})
@@ -46,17 +103,21 @@ fn of(target: &Target, workload: &Value) -> Value {
             status["selector"] = json!(text);
         }
     }
+    scale(metadata, spec, status)
+}
+
+fn scale(metadata: Value, spec: Value, status: Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// Where the replicas stand in every workload that has a Scale.
+/// Where the replicas stand in every built-in workload that has a Scale.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// The Scale with its managers: those of the workload that own its replicas.
 fn with_managers(target: &Target, workload: &Value) -> Value {
     let mut scale = of(target, workload);
     let version = target.kind.group_version().to_string();
-    if let Some(managers) = managed::scale::of_parent(workload, &version, &REPLICAS) {
+    if let Some(managers) = managed::scale::of_parent(workload, &version, &Places::of(&target.kind).replicas) {
         scale["metadata"]["managedFields"] = managers;
     }
     scale
@@ -83,7 +144,18 @@ impl Registry {
         options: &UpdateOptions,
         ctx: &Context,
     ) -> Result<Outcome, Status> {
-        let scale = body::of_kind(&kind(), body, options.field_validation, ctx)?;
+        let scale = body::of_kind(&kind(), body, options.field_validation, ctx).map_err(|refused| {
+            // The reference does not know what else it could have been.
+            let other = target.kind.custom && refused.message.contains("cannot be handled as a Scale: ");
+            let foreign = other && !refused.message.starts_with("Scale ");
+            if !foreign {
+                return refused;
+            }
+            Status::bad_request(
+                "no kind is registered for the type v1.Scale in scheme \
+                 \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
+            )
+        })?;
         let manager = ctx.manager(&options.field_manager);
         self.write_scale(target, options.dry_run, Scaler::Updates(&manager), ctx, |_| Ok(scale.clone())).await
     }
@@ -97,7 +169,7 @@ impl Registry {
     ) -> Result<Outcome, Status> {
         let manager = ctx.manager(&options.field_manager);
         self.write_scale(target, options.dry_run, Scaler::Updates(&manager), ctx, |live| {
-            patch::patched(&kind(), false, live, body, options, ctx)
+            patch::patched(&kind(), None, live, body, options, ctx)
         })
         .await
     }
@@ -144,12 +216,16 @@ impl Registry {
         let ty = body::type_of(&gvk)?;
         let written = self
             .rewrite(&parent, dry_run, |old| {
-                let live = with_managers(target, old);
+                let mut shown = old.clone();
+                crate::conversion::show(&target.kind, &mut shown)?;
+                let places = Places::of(&target.kind);
+                let live = with_managers(target, &shown);
                 let mut scale = wanted(&live)?;
                 body::agree_on_namespace(target, &mut scale)?;
                 body::agree_on_name(target, &scale)?;
                 let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
-                if replicas < 0 {
+                // That of a custom resource is for its own validation to refuse.
+                if replicas < 0 && !target.kind.custom {
                     let error =
                         FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
                     return Err(Status::invalid(&GroupResource::new("autoscaling", "Scale"), target.name(), &[error]));
@@ -161,13 +237,13 @@ impl Registry {
                     let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
                     track_update(&subject, Some(&live), &mut scale, &writer);
                 }
-                let mut new = old.clone();
-                let changed = old["spec"]["replicas"].as_i64() != Some(replicas);
-                new["spec"]["replicas"] = json!(replicas);
+                let mut new = shown.clone();
+                let changed = places.number(&shown, &places.replicas) != Some(replicas);
+                places.set(&mut new, replicas);
                 let metadata = meta::of_mut(&mut new);
                 // Who applies the number that is there becomes one more owner of it.
                 if changed || applies {
-                    match managed::scale::to_parent(old, &scale, &version, &REPLICAS) {
+                    match managed::scale::to_parent(&shown, &scale, &version, &places.replicas) {
                         Some(managers) => metadata.insert("managedFields", managers),
                         None => metadata.shift_remove("managedFields"),
                     };
@@ -177,6 +253,8 @@ impl Registry {
                         Some(said) => {
                             metadata.insert(member.to_owned(), said.clone());
                         }
+                        // A custom resource is never written without saying which one: this one.
+                        None if target.kind.custom => {}
                         None => {
                             metadata.shift_remove(member);
                         }
@@ -186,8 +264,12 @@ impl Registry {
             })
             .await?;
         let value = match &written {
-            Written::Kept(item) => view::parse(item)?,
-            Written::Removed(value) | Written::Imagined(value) => value.clone(),
+            Written::Kept(item) => view::value(&target.kind, item)?,
+            Written::Removed(value) | Written::Imagined(value) => {
+                let mut value = value.clone();
+                crate::conversion::show(&target.kind, &mut value)?;
+                value
+            }
         };
         Ok(Outcome::new(200, View::Made { kind: None, value: of(target, &value) }))
     }

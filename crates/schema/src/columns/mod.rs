@@ -8,6 +8,7 @@
 
 use machinery::json::{Value, json};
 
+use crate::custom;
 use crate::kind::Kind;
 use crate::walk::Walk as _;
 
@@ -33,6 +34,9 @@ const TABLE: &str = include_str!("builtin.tsv");
 /// The columns of a kind, as they stand in `columnDefinitions`.
 #[must_use]
 pub fn definitions(kind: &Kind) -> Value {
+    if let Some(definition) = &kind.definition {
+        return custom::columns::definitions(&definition.columns);
+    }
     columns(&kind.gvk.group, &kind.gvk.kind)
 }
 
@@ -45,12 +49,15 @@ pub fn scale_definitions() -> Value {
 /// Whether a kind has only the two columns that every kind has: its empty list has `rows: null`.
 #[must_use]
 pub fn is_plain(kind: &Kind) -> bool {
-    line(&kind.gvk.group, &kind.gvk.kind).is_none()
+    kind.definition.is_none() && line(&kind.gvk.group, &kind.gvk.kind).is_none()
 }
 
 /// The cells of an object in its stored form. `now` is in seconds since 1970.
 #[must_use]
 pub fn row(kind: &Kind, object: &Value, now: i64) -> Row {
+    if let Some(definition) = &kind.definition {
+        return custom::columns::row(&definition.columns, object, now);
+    }
     if is_plain(kind) {
         return Row {
             cells: vec![object.at("metadata.name").clone(), object.at("metadata.creationTimestamp").clone()],

@@ -110,15 +110,15 @@ fn summary(body: &[u8]) -> String {
 }
 
 /// A text with what strict decoding has to say about its keys.
-struct Parsed {
-    value: Value,
+pub(crate) struct Parsed {
+    pub(crate) value: Value,
     /// `duplicate field "data.k"`, or the YAML parser's words; in order.
-    duplicates: Vec<String>,
+    pub(crate) duplicates: Vec<String>,
     /// In YAML the duplicates are one error of several lines.
-    yaml: bool,
+    pub(crate) yaml: bool,
 }
 
-fn parse(body: &[u8], media: Media, wants_duplicates: bool) -> Result<Parsed, String> {
+pub(crate) fn parse(body: &[u8], media: Media, wants_duplicates: bool) -> Result<Parsed, String> {
     match media {
         Media::Json => {
             let document =

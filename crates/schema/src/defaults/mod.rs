@@ -9,6 +9,7 @@
 use machinery::json::Value;
 use machinery::quantity::Quantity;
 
+use crate::custom;
 use crate::kind::Kind;
 use crate::walk::{Fields, Fill as _};
 
@@ -18,8 +19,11 @@ mod policy;
 mod volume;
 mod workload;
 
-/// Fills the defaults of a built-in kind. Custom resources get theirs from their schema.
+/// Fills the defaults of a kind. Custom resources get theirs from their schema.
 pub fn apply(kind: &Kind, object: &mut Value) {
+    if let Some(definition) = &kind.definition {
+        return custom::decode::fill_defaults(definition.version(), object);
+    }
     if kind.custom {
         return;
     }

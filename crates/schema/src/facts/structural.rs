@@ -18,7 +18,7 @@ impl Type {
     pub fn of_schema(schema: Option<&Value>) -> Type {
         let mut graph = Graph { shapes: Shapes::default(), meta: None };
         let root = match schema {
-            Some(schema) => graph.object(schema, false, true, 0),
+            Some(schema) => graph.object(schema, is_set(schema, "x-kubernetes-preserve-unknown-fields"), true, 0),
             None => graph.object(&Value::Null, true, true, 0),
         };
         Type::new(Arc::new(graph.shapes), root, true)

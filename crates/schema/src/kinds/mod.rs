@@ -47,6 +47,12 @@ impl Group {
         self.versions.iter().find(|version| version.name == name)
     }
 
+    /// Whether it came with the binary; custom resources may have joined it.
+    #[must_use]
+    pub fn is_builtin(&self) -> bool {
+        self.builtin
+    }
+
     /// The version a client gets that names none.
     #[must_use]
     pub fn preferred(&self) -> Option<&Version> {
@@ -66,7 +72,7 @@ pub fn builtin() -> &'static Kinds {
     static BUILTIN: LazyLock<Kinds> = LazyLock::new(|| {
         let mut kinds = Kinds::default();
         for kind in table::read(table::BUILTIN) {
-            kinds = kinds.insert(kind, true);
+            kinds = kinds.insert(Arc::new(kind), true);
         }
         kinds
     });
@@ -113,6 +119,12 @@ impl Kinds {
     /// This set and one more kind; a kind of the same group, version and plural is replaced.
     #[must_use]
     pub fn with(&self, kind: Kind) -> Kinds {
+        self.insert(Arc::new(kind), false)
+    }
+
+    /// As [`Kinds::with`], of a kind that others hold too.
+    #[must_use]
+    pub fn with_shared(&self, kind: Arc<Kind>) -> Kinds {
         self.insert(kind, false)
     }
 
@@ -136,7 +148,7 @@ impl Kinds {
         Kinds { groups: groups.collect() }
     }
 
-    fn insert(&self, kind: Kind, builtin: bool) -> Kinds {
+    fn insert(&self, kind: Arc<Kind>, builtin: bool) -> Kinds {
         let mut groups = self.groups.to_vec();
         let at = match groups.iter().position(|group| group.name == kind.gvk.group) {
             Some(at) => at,
@@ -167,8 +179,8 @@ impl Kinds {
         };
         let kinds = &mut group.versions[version].kinds;
         match kinds.binary_search_by(|k| k.plural.cmp(&kind.plural)) {
-            Ok(at) => kinds[at] = Arc::new(kind),
-            Err(at) => kinds.insert(at, Arc::new(kind)),
+            Ok(at) => kinds[at] = kind,
+            Err(at) => kinds.insert(at, kind),
         }
         Kinds { groups: groups.into() }
     }

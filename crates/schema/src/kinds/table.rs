@@ -38,6 +38,7 @@ fn kind(line: &str) -> Option<Kind> {
         fields: Vec::new(),
         unknown_field: UnknownField::NotKnown,
         rules: Rules::PLAIN,
+        definition: None,
         gvk,
     };
     for rule in rules.split(' ').filter(|rule| !rule.is_empty()) {

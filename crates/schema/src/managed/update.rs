@@ -3,6 +3,7 @@
 use machinery::GroupVersionKind;
 use machinery::json::Value;
 
+use super::check::check;
 use super::compare::{Comparison, compare, is_plainly_equal};
 use super::entries::{self, Entry, Fields, Operation};
 use super::resets::Filter;
@@ -81,6 +82,11 @@ pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, w
     };
     let owners = stated_owners(before, new, writer);
     entries::take(new);
+    // Of an object that does not fit its schema nobody can say who owns which field.
+    let fits = |object: &Value| check(kind.ty.shapes(), kind.ty.root(), object).is_ok();
+    if kind.custom && !(fits(new) && live.is_none_or(fits)) {
+        return;
+    }
     annotate(kind, new);
     // Ownership that was lost or thrown away begins again only with an apply.
     if !owners.is_empty() || live.is_none_or(|live| uid(live).is_empty()) {

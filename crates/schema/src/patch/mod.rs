@@ -16,6 +16,7 @@ pub use error::PatchError;
 use machinery::json::Value;
 use machinery::{GroupVersionKind, go_text};
 
+use crate::custom;
 use crate::decode::{self, FieldValidation};
 use crate::facts::{Type, Types};
 
@@ -26,6 +27,8 @@ pub struct Target<'a> {
     pub gvk: &'a GroupVersionKind,
     /// A custom kind's objects are not brought into the form of a struct.
     pub custom: bool,
+    /// The schema of a custom kind.
+    pub version: Option<&'a custom::Version>,
     pub validation: FieldValidation,
 }
 
@@ -52,10 +55,16 @@ impl Target<'_> {
         shown: impl Fn() -> Value,
     ) -> Result<Patched, PatchError> {
         let shown = || go_text::json(&shown());
+        let invalid = |detail: String| PatchError::Invalid { value: shown(), detail };
         if self.custom {
+            if let Some(version) = self.version {
+                let unknown = custom::decode::take_in(version, &mut value).map_err(invalid)?;
+                if self.is_strict() {
+                    complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
+                }
+            }
             return self.finish(value, complaints, shown);
         }
-        let invalid = |detail: String| PatchError::Invalid { value: shown(), detail };
         let found = decode::kind_of(&value, self.gvk).map_err(|error| invalid(error.message()))?;
         if found != *self.gvk {
             // The reference decodes what the object claims to be before it finds that it is something else.

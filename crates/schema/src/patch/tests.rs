@@ -22,7 +22,7 @@ fn check(apply: Apply, kind: (&str, &str), object: Value, at: &str, cases: Vec<(
     let version = GroupVersion::parse(kind.0).unwrap();
     let gvk = GroupVersionKind::new(version.group, version.version, kind.1);
     let ty = Types::get().kind(&gvk).unwrap();
-    let target = Target { ty: &ty, gvk: &gvk, custom: false, validation: FieldValidation::Warn };
+    let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Warn };
     let mut current = object;
     decode::normalise(&ty, &mut current).unwrap();
     decode::name(&mut current, &gvk);
@@ -672,7 +672,7 @@ fn unknown_fields_warn_or_refuse() {
     let mut current = config_map();
     decode::normalise(&ty, &mut current).unwrap();
     let run = |apply: Apply, patch: &str, validation| {
-        apply(&Target { ty: &ty, gvk: &gvk, custom: false, validation }, &current, patch.as_bytes())
+        apply(&Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation }, &current, patch.as_bytes())
     };
     let patch = r#"{"nope":1,"data":{"a":"2","a":"3"}}"#;
     for apply in [strategic::apply as Apply, merge::apply] {

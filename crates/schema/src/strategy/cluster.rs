@@ -25,7 +25,7 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             let versions = object.get("spec").map(|spec| spec.list("versions")).unwrap_or_default();
             let stored = versions.iter().filter(|version| version.flag("storage") == Some(true));
-            let stored: Vec<Value> = stored.map(|version| version.at("name").clone()).collect();
+            let stored: Vec<Value> = stored.map(|version| version.at("name").clone()).take(1).collect();
             let status =
                 json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
             object.insert("status", status);
@@ -47,10 +47,25 @@ pub(super) fn update(group: &str, kind: &str, new: &mut Fields, old: &Value) {
                 new.fill_empty("type", kind.clone());
             }
         }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => store_version(new),
         ("certificates.k8s.io", "CertificateSigningRequest") => keep(new, old, "spec"),
         ("storage.k8s.io", "CSIDriver") => count_driver_changes(new, old),
         ("coordination.k8s.io", "Lease") => gated_lease_fields(new, old),
         _ => {}
+    }
+}
+
+/// The version that is stored from now on joins those that may be found in the store.
+fn store_version(definition: &mut Fields) {
+    let versions = definition.get("spec").map(|spec| spec.list("versions")).unwrap_or_default();
+    let Some(name) = versions.iter().find(|version| version.flag("storage") == Some(true)) else { return };
+    let name = name.at("name").clone();
+    let Some(status) = definition.child_or_new("status") else { return };
+    status.fill("storedVersions", json!([]));
+    if let Some(stored) = status.get_mut("storedVersions").and_then(Value::as_array_mut)
+        && !stored.contains(&name)
+    {
+        stored.push(name);
     }
 }
 

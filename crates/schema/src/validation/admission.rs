@@ -63,7 +63,7 @@ fn webhook(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Where a webhook is called. CustomResourceDefinitions have the same for conversion.
-fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (client.at("url").as_str(), client.at("service")) {
         (Some(url), Value::Null) => {
             let path = path.child("url");

@@ -4,6 +4,7 @@
 //! - `pod/`: pods and pod templates
 //! - `core.rs`, `service.rs`: the rest of the core group
 //! - `workload.rs`, `batch.rs`, `autoscaling.rs`: what runs pods
+//! - `definition/`: CustomResourceDefinitions and their schemas
 //! - `network.rs`, `storage.rs`, `rbac.rs`, `admission.rs`, `cluster.rs`, `devices.rs`: the other groups
 //!
 //! Kinds check their own fields together with their metadata. Those that leave metadata alone are held to the rules for
@@ -14,6 +15,7 @@ use machinery::json::Value;
 use machinery::names;
 use machinery::object_meta::{MetaRules, validate_object_meta, validate_object_meta_update};
 
+use crate::custom;
 use crate::kind::{Kind, NameRule};
 use crate::walk::Walk as _;
 
@@ -24,6 +26,7 @@ mod autoscaling;
 mod batch;
 mod cluster;
 mod core;
+mod definition;
 mod devices;
 mod network;
 mod pod;
@@ -33,12 +36,20 @@ mod service;
 mod storage;
 mod workload;
 
+pub(crate) use definition::unknown_formats;
+
 type Errors = Vec<FieldError>;
 
 /// A new object, after defaults, admission and `strategy::prepare_for_create`.
 #[must_use]
 pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if let Some(definition) = &kind.definition {
+        let rules = MetaRules { known_finalizers_only: false, ..meta_rules(kind) };
+        errors = validate_object_meta(object.at("metadata"), &rules);
+        errors.extend(custom::validate_create(definition, object));
+        return errors;
+    }
     if !kind.custom {
         metadata(kind, object, &mut errors);
         own(kind, object, None, &mut errors);
@@ -62,6 +73,10 @@ fn checks_metadata(kind: &Kind) -> bool {
 #[must_use]
 pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = any_update(kind, new, old);
+    if let Some(definition) = &kind.definition {
+        update_metadata(kind, new, old, &mut errors);
+        errors.extend(custom::validate_update(definition, new, old));
+    }
     if kind.custom {
         return errors;
     }
@@ -90,6 +105,10 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError>
 #[must_use]
 pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = any_update(kind, new, old);
+    if let Some(definition) = &kind.definition {
+        update_metadata(kind, new, old, &mut errors);
+        errors.extend(custom::validate_status_update(definition, new, old));
+    }
     if kind.custom {
         return errors;
     }
@@ -107,6 +126,7 @@ pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Fiel
         ("autoscaling", _) => autoscaling::status(new, errors_of),
         ("policy", "PodDisruptionBudget") => workload::budget_status(new, errors_of),
         ("networking.k8s.io", "Ingress") => network::ingress_status(new, errors_of),
+        ("apiextensions.k8s.io", _) => definition::accepted_names(new, errors_of),
         ("certificates.k8s.io", _) => cluster::certificate_status(new, old, errors_of),
         _ => {}
     }
@@ -184,6 +204,7 @@ fn own(kind: &Kind, object: &Value, old: Option<&Value>, errors: &mut Errors) {
         "rbac.authorization.k8s.io" => rbac::validate(name, object, old, errors),
         "admissionregistration.k8s.io" => admission::validate(name, object, errors),
         "resource.k8s.io" => devices::validate(name, object, old, errors),
+        "apiextensions.k8s.io" => definition::validate(object, old, errors),
         group => cluster::validate(group, name, object, old, errors),
     }
 }
@@ -202,19 +223,22 @@ fn meta_rules(kind: &Kind) -> MetaRules {
 
 /// The metadata of an object as its kind wants it.
 fn metadata(kind: &Kind, object: &Value, errors: &mut Errors) {
+    if checks_metadata(kind) {
+        errors.extend(validate_object_meta(object.at("metadata"), &own_rules(kind)));
+    }
+}
+
+/// The rules of a kind that checks its metadata itself: some take any finalizer.
+fn own_rules(kind: &Kind) -> MetaRules {
     let generic = matches!(
         kind.gvk.group.as_str(),
         "admissionregistration.k8s.io" | "apiextensions.k8s.io" | "apiregistration.k8s.io" | "scheduling.k8s.io"
     );
-    if !checks_metadata(kind) {
-        return;
-    }
-    let rules = MetaRules { known_finalizers_only: !generic, ..meta_rules(kind) };
-    errors.extend(validate_object_meta(object.at("metadata"), &rules));
+    MetaRules { known_finalizers_only: !generic && !kind.custom, ..meta_rules(kind) }
 }
 
 fn update_metadata(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
-    errors.extend(validate_object_meta_update(new.at("metadata"), old.at("metadata"), &meta_rules(kind)));
+    errors.extend(validate_object_meta_update(new.at("metadata"), old.at("metadata"), &own_rules(kind)));
 }
 
 /// What no update may do.

@@ -163,8 +163,13 @@ fn play(request: &Request<'_>, step: &Value, live: Option<&Value>) -> Option<Res
         }
         "PATCH" => {
             let live = live?;
-            let target =
-                Target { ty: &request.ty, gvk: &request.kind.gvk, custom: false, validation: request.validation() };
+            let target = Target {
+                ty: &request.ty,
+                gvk: &request.kind.gvk,
+                custom: false,
+                version: None,
+                validation: request.validation(),
+            };
             let patched = match request.content {
                 "application/json-patch+json" => patch::json::apply(&target, live, &request.body),
                 "application/merge-patch+json" => patch::merge::apply(&target, live, &request.body),

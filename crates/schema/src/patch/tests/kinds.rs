@@ -47,7 +47,7 @@ fn check_table(cases: Vec<Case>) {
         let version = GroupVersion::parse(kind.0).unwrap();
         let gvk = GroupVersionKind::new(version.group, version.version, kind.1);
         let ty = Types::get().kind(&gvk).unwrap();
-        let target = Target { ty: &ty, gvk: &gvk, custom: false, validation: FieldValidation::Strict };
+        let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Strict };
         object["metadata"]["name"] = json!("x");
         // An object that nobody owns a field of is not tracked: the creator always owns this one.
         object["metadata"]["generateName"] = json!("x-");

@@ -1,0 +1,159 @@
+//! The schema of a custom kind, compiled from `openAPIV3Schema`: what pruning, defaulting and validation walk along.
+//!
+//! Descriptions, titles and examples are left out: they are read from the definition's text by whoever shows them.
+
+use machinery::json::{Map, Value};
+
+use super::checks::Checks;
+
+/// What a schema says of one value.
+#[derive(Debug, Default)]
+pub struct Schema {
+    pub(crate) kind: Option<Sort>,
+    pub(crate) nullable: bool,
+    /// Fields that are not named stay.
+    pub(crate) preserve: bool,
+    /// The value is an object of the API itself, with apiVersion, kind and metadata.
+    pub(crate) embedded: bool,
+    pub(crate) int_or_string: bool,
+    pub(crate) default: Option<Box<Value>>,
+    /// Sorted by name.
+    pub(crate) properties: Box<[(Box<str>, Schema)]>,
+    pub(crate) rest: Rest,
+    pub(crate) items: Option<Box<Schema>>,
+    pub(crate) listing: Listing,
+    pub(crate) checks: Option<Box<Checks>>,
+    /// This or something below has a default.
+    pub(crate) fills: bool,
+    /// This or something below is embedded.
+    pub(crate) embeds: bool,
+}
+
+/// `type`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+    /// A word no schema knows; such a definition is refused.
+    Other,
+}
+
+impl Sort {
+    pub(crate) fn parse(word: &str) -> Sort {
+        match word {
+            "object" => Sort::Object,
+            "array" => Sort::Array,
+            "string" => Sort::String,
+            "integer" => Sort::Integer,
+            "number" => Sort::Number,
+            "boolean" => Sort::Boolean,
+            _ => Sort::Other,
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Sort::Object => "object",
+            Sort::Array => "array",
+            Sort::String => "string",
+            Sort::Integer => "integer",
+            Sort::Number => "number",
+            Sort::Boolean => "boolean",
+            Sort::Other => "unknown",
+        }
+    }
+}
+
+/// `additionalProperties`
+#[derive(Debug, Default)]
+pub(crate) enum Rest {
+    #[default]
+    Unsaid,
+    /// `true` or `false`
+    Allowed(bool),
+    Of(Box<Schema>),
+}
+
+/// `x-kubernetes-list-type`
+#[derive(Debug, Default)]
+pub(crate) enum Listing {
+    #[default]
+    Atomic,
+    Set,
+    Map(Box<[Box<str>]>),
+}
+
+impl Schema {
+    /// Compiles a schema. What is not understood is left out: a definition is checked before it is stored.
+    #[must_use]
+    pub fn compile(source: &Value) -> Schema {
+        let Value::Object(source) = source else { return Schema::default() };
+        let flag = |name: &str| source.get(name).and_then(Value::as_bool) == Some(true);
+        let word = |name: &str| source.get(name).and_then(Value::as_str).filter(|word| !word.is_empty());
+        let properties = properties(source.get("properties"));
+        let rest = match source.get("additionalProperties") {
+            None | Some(Value::Null) => Rest::Unsaid,
+            Some(Value::Bool(allowed)) => Rest::Allowed(*allowed),
+            Some(schema) => Rest::Of(Box::new(Schema::compile(schema))),
+        };
+        let items = source.get("items").filter(|items| items.is_object()).map(|items| Box::new(Schema::compile(items)));
+        let default = source.get("default").filter(|default| !default.is_null()).cloned().map(Box::new);
+        let embedded = flag("x-kubernetes-embedded-resource");
+        let any = |of: fn(&Schema) -> bool| {
+            properties.iter().any(|(_, schema)| of(schema))
+                || matches!(&rest, Rest::Of(schema) if of(schema))
+                || items.as_deref().is_some_and(of)
+        };
+        Schema {
+            kind: word("type").map(Sort::parse),
+            nullable: flag("nullable"),
+            preserve: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded,
+            int_or_string: flag("x-kubernetes-int-or-string"),
+            fills: default.is_some() || any(|schema| schema.fills),
+            embeds: embedded || any(|schema| schema.embeds),
+            default,
+            listing: listing(source),
+            checks: Checks::compile(source).map(Box::new),
+            properties,
+            rest,
+            items,
+        }
+    }
+
+    pub(crate) fn property(&self, name: &str) -> Option<&Schema> {
+        let at = self.properties.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        Some(&self.properties[at].1)
+    }
+
+    /// The schema of what `additionalProperties` describes.
+    pub(crate) fn rest(&self) -> Option<&Schema> {
+        match &self.rest {
+            Rest::Of(schema) => Some(schema),
+            _ => None,
+        }
+    }
+}
+
+fn properties(source: Option<&Value>) -> Box<[(Box<str>, Schema)]> {
+    let Some(Value::Object(source)) = source else { return Box::default() };
+    let mut properties: Vec<(Box<str>, Schema)> =
+        source.iter().map(|(name, schema)| (name.as_str().into(), Schema::compile(schema))).collect();
+    properties.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    properties.into()
+}
+
+fn listing(source: &Map) -> Listing {
+    match source.get("x-kubernetes-list-type").and_then(Value::as_str) {
+        Some("set") => Listing::Set,
+        Some("map") => {
+            let keys = source.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+            Listing::Map(keys.into_iter().flatten().filter_map(Value::as_str).map(Into::into).collect())
+        }
+        _ => Listing::Atomic,
+    }
+}

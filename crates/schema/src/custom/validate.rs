@@ -1,0 +1,562 @@
+//! What is wrong with a value by its schema, in the words of the reference's validator.
+//!
+//! On an update the old value goes along where the two can be paired, and what did not change is not held against the new
+//! one: a schema may become stricter without freezing what is stored.
+
+use std::fmt;
+
+use machinery::field_error::{BadValue, FieldError};
+use machinery::go_text;
+use machinery::json::{Map, Number, Value};
+
+use super::checks::Checks;
+use super::lists;
+use super::structural::{Listing, Rest, Schema, Sort};
+
+/// Beyond this many the rest is not looked for.
+const ERRORS_MAX: usize = 200;
+
+/// What is wrong with an object; `old` is what it replaces.
+#[must_use]
+pub(crate) fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut found = check(schema, new, old, &At::Root);
+    found.errors.truncate(ERRORS_MAX);
+    found.errors
+}
+
+/// Where the validator stands; a chain on the stack.
+#[derive(Clone, Copy)]
+enum At<'a> {
+    Root,
+    Field(&'a At<'a>, &'a str),
+    Index(&'a At<'a>, usize),
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Root => Ok(()),
+            At::Field(At::Root, name) => f.write_str(name),
+            At::Field(parent, name) => write!(f, "{parent}.{name}"),
+            At::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// Errors, and how much was right: of several alternatives that fail, the one that fits best is shown.
+#[derive(Default)]
+struct Found {
+    errors: Vec<FieldError>,
+    matches: usize,
+}
+
+impl Found {
+    fn merge(&mut self, other: Found) {
+        self.matches += other.matches;
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.extend(other.errors);
+        }
+    }
+
+    fn push(&mut self, error: FieldError) {
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push(error);
+        }
+    }
+}
+
+/// The field of an error that speaks of a whole and not of a field.
+const NO_FIELD: &str = "<nil>";
+
+fn whole(detail: String) -> FieldError {
+    FieldError::invalid(NO_FIELD, "", detail)
+}
+
+fn invalid(at: &At<'_>, value: impl Into<BadValue>, what: impl fmt::Display) -> FieldError {
+    FieldError::invalid(field(at), value, format!("{at} in body {what}"))
+}
+
+fn wrong_type(at: &At<'_>, wanted: &str, found: &str) -> FieldError {
+    let detail = format!("{at} in body must be of type {wanted}: {}", go_text::quote(found));
+    FieldError::type_invalid(field(at), found, detail)
+}
+
+fn field(at: &At<'_>) -> String {
+    let path = at.to_string();
+    if path.is_empty() { NO_FIELD.to_owned() } else { path }
+}
+
+fn check(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
+    let mut found = check_anew(schema, value, old, at);
+    if !found.errors.is_empty() && old.is_some_and(|old| lists::same(schema, old, value)) {
+        found.errors.clear();
+    }
+    found
+}
+
+/// The same as if nothing had been there before; only what lies below is compared to the old value.
+fn check_anew(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
+    let mut found = Found::default();
+    let typed =
+        schema.kind.is_some() || schema.int_or_string || schema.checks.as_ref().is_some_and(|c| c.format.is_some());
+    if typed {
+        found.merge(check_type(schema, value, at));
+        found.matches += 1;
+    }
+    let checks = schema.checks.as_deref();
+    if value.is_null() {
+        if let Some(checks) = checks {
+            check_enum(checks, value, at, &mut found);
+        }
+        return found;
+    }
+    if let Some(checks) = checks {
+        found.merge(check_junctors(checks, value, old, at));
+    }
+    found.matches += 2;
+    match value {
+        Value::String(text) => {
+            if let Some(checks) = checks {
+                check_text(checks, text, at, &mut found);
+            }
+        }
+        Value::Number(number) => check_number(schema, checks, number, at, &mut found),
+        Value::Array(items) => check_items(schema, checks, items, old, at, &mut found),
+        _ => {}
+    }
+    if let Some(checks) = checks {
+        check_enum(checks, value, at, &mut found);
+    }
+    found.matches += 1;
+    if let Value::Object(map) = value {
+        check_fields(schema, checks, map, old, at, &mut found);
+        found.matches += 1;
+    }
+    found.matches += 1;
+    found
+}
+
+fn check_type(schema: &Schema, value: &Value, at: &At<'_>) -> Found {
+    let wanted = match schema.kind {
+        _ if schema.int_or_string => "integer,string",
+        Some(kind) => kind.word(),
+        None => "",
+    };
+    let format = schema.checks.as_ref().and_then(|checks| checks.format.as_ref());
+    let is =
+        |sort: Sort| schema.kind == Some(sort) || schema.int_or_string && matches!(sort, Sort::Integer | Sort::String);
+    let refused = |wanted: &str, found: &str| Found { errors: vec![wrong_type(at, wanted, found)], matches: 0 };
+    let fine = Found { errors: Vec::new(), matches: 1 };
+    let (sort, name, inferred) = match value {
+        Value::Null => {
+            return if wanted.is_empty() || schema.nullable { fine } else { refused(wanted, "null") };
+        }
+        Value::Bool(_) => (Sort::Boolean, "boolean", ""),
+        Value::String(_) => (Sort::String, "string", ""),
+        Value::Array(_) => (Sort::Array, "array", ""),
+        Value::Object(_) => (Sort::Object, "object", ""),
+        Value::Number(number) if number.is_i64() => (Sort::Integer, "integer", "int64"),
+        Value::Number(_) => (Sort::Number, "number", "float64"),
+    };
+    let whole_float =
+        matches!(value, Value::Number(number) if !number.is_i64() && is_whole(number)) && is(Sort::Integer);
+    let fits = is(sort) || whole_float || (sort == Sort::Integer && is(Sort::Number));
+    let text_like = matches!(value, Value::String(_) | Value::Array(_));
+    if let Some(format) = format {
+        if !text_like && !fits {
+            return refused(&format.name, inferred);
+        }
+        if text_like && !is(Sort::Number) && !is(Sort::Integer) {
+            return fine;
+        }
+    }
+    if fits || wanted.is_empty() { fine } else { refused(wanted, name) }
+}
+
+fn is_whole(number: &Number) -> bool {
+    number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0)
+}
+
+fn check_junctors(checks: &Checks, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
+    let mut found = Found { errors: Vec::new(), matches: 1 };
+    if !checks.any_of.is_empty() {
+        let mut best: Option<Found> = None;
+        let mut succeeded = false;
+        for schema in &checks.any_of {
+            let result = check_anew(schema, value, old, at);
+            if result.errors.is_empty() {
+                found.matches += result.matches;
+                succeeded = true;
+                break;
+            }
+            if best.as_ref().is_none_or(|best| result.matches > best.matches) {
+                best = Some(result);
+            }
+        }
+        if !succeeded {
+            found.push(whole(format!("{} must validate at least one schema (anyOf)", go_text::quote(&at.to_string()))));
+            found.merge(best.unwrap_or_default());
+        }
+    }
+    if !checks.one_of.is_empty() {
+        let mut best: Option<Found> = None;
+        let (mut valid, mut first) = (0, 0);
+        for schema in &checks.one_of {
+            let result = check_anew(schema, value, old, at);
+            if result.errors.is_empty() {
+                if valid == 0 {
+                    first = result.matches;
+                }
+                valid += 1;
+                best = None;
+            } else if valid == 0 && best.as_ref().is_none_or(|best| result.matches > best.matches) {
+                best = Some(result);
+            }
+        }
+        if valid == 1 {
+            found.matches += first;
+        } else {
+            let what =
+                if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
+            let path = go_text::quote(&at.to_string());
+            found.push(whole(format!("{path} must validate one and only one schema (oneOf). {what}")));
+            found.merge(best.unwrap_or_default());
+        }
+    }
+    if !checks.all_of.is_empty() {
+        let mut valid = 0;
+        for schema in &checks.all_of {
+            let result = check_anew(schema, value, old, at);
+            valid += usize::from(result.errors.is_empty());
+            found.merge(result);
+        }
+        if valid != checks.all_of.len() {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            let path = go_text::quote(&at.to_string());
+            found.push(whole(format!("{path} must validate all the schemas (allOf){none}")));
+        }
+    }
+    if let Some(not) = &checks.not
+        && check_anew(not, value, old, at).errors.is_empty()
+    {
+        found.push(whole(format!("{} must not validate the schema (not)", go_text::quote(&at.to_string()))));
+    }
+    found
+}
+
+fn check_text(checks: &Checks, text: &str, at: &At<'_>, found: &mut Found) {
+    found.matches += 1;
+    let length = || text.chars().count() as u64;
+    if let Some(max) = checks.max_length
+        && text.len() as u64 > max
+        && length() > max
+    {
+        found.push(FieldError::too_long(field(at), usize::try_from(max).unwrap_or(usize::MAX)));
+    } else if let Some(min) = checks.min_length
+        && length() < min
+    {
+        found.push(invalid(at, text, format_args!("should be at least {min} chars long")));
+    } else if let Some(pattern) = &checks.pattern {
+        let matches = pattern.regex.as_ref().is_some_and(|regex| regex.is_match(text));
+        if !matches {
+            found.push(invalid(at, text, format_args!("should match '{}'", pattern.text)));
+        }
+    }
+    if let Some(format) = checks.format.as_ref().filter(|format| format.is_text()) {
+        found.matches += 1;
+        if !format.admits(text) {
+            found.push(wrong_type(at, &format.name, text));
+        }
+    }
+}
+
+fn check_number(schema: &Schema, checks: Option<&Checks>, number: &Number, at: &At<'_>, found: &mut Found) {
+    let format = checks.and_then(|checks| checks.format.as_ref()).filter(|format| !format.is_text());
+    let format = if schema.int_or_string { None } else { format.map(|format| &*format.name) };
+    let kind = if schema.int_or_string { None } else { schema.kind };
+    let in_range = |value: f64, exact: Option<i64>| match (kind, format) {
+        (Some(Sort::Integer), Some("int32")) => {
+            exact.map_or(value.fract() == 0.0 && value.abs() < 2_147_483_648.0, |exact| i32::try_from(exact).is_ok())
+        }
+        (Some(Sort::Integer), _) => exact.is_some() || value.fract() == 0.0 && value.abs() < 9.223e18,
+        (_, Some("float")) => value.abs() <= f64::from(f32::MAX),
+        _ => true,
+    };
+    let out_of_range = |what: &str| {
+        let kind = kind.map_or("", Sort::word);
+        match format {
+            Some(format) => whole(format!("{what} value must be of type {kind} with format {format} in {at}")),
+            None => whole(format!("{what} value must be of type {kind} (default format) in {at}")),
+        }
+    };
+    let (exact, float) = (number.as_i64(), number.as_f64().unwrap_or_default());
+    if !in_range(float, exact) {
+        found.push(out_of_range("Checked"));
+    }
+    found.matches += 2;
+    let Some(checks) = checks else { return };
+    let shown = |bound: f64| go_text::number(&plain(bound, exact.is_some()));
+    if let Some(factor) = checks.multiple_of {
+        if !in_range(factor, None) {
+            found.push(out_of_range("MultipleOf"));
+        }
+        if factor <= 0.0 {
+            let detail = format!("factor MultipleOf declared for {at} must be positive: {}", shown(factor));
+            found.push(FieldError::invalid(field(at), number_value(number), detail));
+        } else {
+            #[expect(clippy::cast_possible_truncation, reason = "the reference truncates bounds of integers too")]
+            let fits = match exact {
+                Some(exact) if factor >= 1.0 => exact % (factor as i64) == 0,
+                _ => {
+                    let times = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
+                    (times - times.round()).abs() < 1e-9 * times.abs().max(1.0)
+                }
+            };
+            if !fits {
+                found.push(invalid(
+                    at,
+                    number_value(number),
+                    format_args!("should be a multiple of {}", shown(factor)),
+                ));
+            }
+        }
+    }
+    if let Some(min) = checks.minimum {
+        if !in_range(min, None) {
+            found.push(out_of_range("Minimum boundary"));
+        }
+        let below =
+            compare(exact, float, min).is_lt() || checks.exclusive_minimum && compare(exact, float, min).is_eq();
+        if below {
+            let than = if checks.exclusive_minimum { "greater than" } else { "greater than or equal to" };
+            found.push(invalid(at, number_value(number), format_args!("should be {than} {}", shown(min))));
+        }
+    }
+    if let Some(max) = checks.maximum {
+        if !in_range(max, None) {
+            found.push(out_of_range("Maximum boundary"));
+        }
+        let above =
+            compare(exact, float, max).is_gt() || checks.exclusive_maximum && compare(exact, float, max).is_eq();
+        if above {
+            let than = if checks.exclusive_maximum { "less than" } else { "less than or equal to" };
+            found.push(invalid(at, number_value(number), format_args!("should be {than} {}", shown(max))));
+        }
+    }
+}
+
+fn number_value(number: &Number) -> Value {
+    Value::Number(number.clone())
+}
+
+/// A bound as the reference prints it: that of a whole number is one too.
+fn plain(bound: f64, of_integer: bool) -> Number {
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
+    if of_integer || (bound.fract() == 0.0 && bound.abs() < 1e15) {
+        return Number::from(bound as i64);
+    }
+    Number::from_f64(bound).unwrap_or_else(|| Number::from(0))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the reference truncates bounds of integers too")]
+fn compare(exact: Option<i64>, float: f64, bound: f64) -> std::cmp::Ordering {
+    match exact {
+        Some(exact) => exact.cmp(&(bound as i64)),
+        None => float.total_cmp(&bound),
+    }
+}
+
+fn check_items(
+    schema: &Schema,
+    checks: Option<&Checks>,
+    items: &[Value],
+    old: Option<&Value>,
+    at: &At<'_>,
+    found: &mut Found,
+) {
+    if let Some(of) = schema.items.as_deref() {
+        let partners = lists::Partners::new(schema, old);
+        for (index, item) in items.iter().enumerate() {
+            found.merge(check(of, item, partners.of(item), &At::Index(at, index)));
+        }
+    }
+    found.matches += 2;
+    let Some(checks) = checks else { return };
+    let count = items.len();
+    if let Some(min) = checks.min_items
+        && (count as u64) < min
+    {
+        found.push(invalid(at, Value::from(count), format_args!("should have at least {min} items")));
+    }
+    if let Some(max) = checks.max_items
+        && count as u64 > max
+    {
+        found.push(FieldError::too_many(field(at), count, usize::try_from(max).unwrap_or(usize::MAX)));
+    }
+}
+
+fn check_enum(checks: &Checks, value: &Value, at: &At<'_>, found: &mut Found) {
+    let same = |allowed: &Value| match (allowed, value) {
+        (Value::Null, _) | (_, Value::Null) => false,
+        (Value::Number(allowed), Value::Number(value)) => {
+            allowed == value || allowed.as_f64().zip(value.as_f64()).is_some_and(|(a, b)| a == b)
+        }
+        (allowed, value) => allowed == value,
+    };
+    if checks.allowed.is_empty() || checks.allowed.iter().any(same) {
+        return;
+    }
+    let words = checks.allowed.iter().map(|allowed| match allowed {
+        Value::String(text) => text.to_string(),
+        other => go_text::json(other),
+    });
+    found.push(FieldError::not_supported(field(at), value, words));
+}
+
+fn check_fields(
+    schema: &Schema,
+    checks: Option<&Checks>,
+    map: &Map,
+    old: Option<&Value>,
+    at: &At<'_>,
+    found: &mut Found,
+) {
+    let count = map.len();
+    if let Some(min) = checks.and_then(|checks| checks.min_properties)
+        && (count as u64) < min
+    {
+        found.push(invalid(at, Value::from(count), format_args!("should have at least {min} properties")));
+    }
+    if let Some(max) = checks.and_then(|checks| checks.max_properties)
+        && count as u64 > max
+    {
+        found.push(FieldError::too_many(field(at), count, usize::try_from(max).unwrap_or(usize::MAX)));
+    }
+    // The kind and version of the object itself cannot be compared: both were converted to the same.
+    let root = matches!(at, At::Root);
+    let before = |name: &str| {
+        let old = old.and_then(Value::as_object)?.get(name);
+        old.filter(|_| !(root && matches!(name, "kind" | "apiVersion")))
+    };
+    match &schema.rest {
+        Rest::Allowed(false) => {
+            for name in map.keys().filter(|name| schema.property(name).is_none()) {
+                let detail = format!("{at}.{name} in body is a forbidden property");
+                found.push(FieldError::invalid(field(at), name, detail));
+            }
+        }
+        Rest::Of(rest) => {
+            for (name, value) in map.iter().filter(|(name, _)| schema.property(name).is_none()) {
+                found.merge(check(rest, value, before(name), &At::Field(at, name)));
+            }
+        }
+        Rest::Allowed(true) | Rest::Unsaid => {}
+    }
+    for (name, property) in &schema.properties {
+        if let Some(value) = map.get(&**name) {
+            found.merge(check(property, value, before(name), &At::Field(at, name)));
+        }
+    }
+    for name in checks.map(|checks| &*checks.required).unwrap_or_default() {
+        if !map.contains_key(&**name) {
+            found.push(FieldError::required(At::Field(at, name).to_string(), ""));
+        }
+    }
+}
+
+/// Whether an error keeps rules in CEL from being asked.
+pub(crate) fn blocks_rules(error: &FieldError) -> bool {
+    use machinery::field_error::FieldErrorKind as Kind;
+    matches!(error.kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid)
+}
+
+/// Whether a listing knows its items one by one.
+pub(crate) fn pairs(listing: &Listing) -> bool {
+    matches!(listing, Listing::Map(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use machinery::json::json;
+
+    use super::*;
+
+    fn refused(schema: Value, value: Value) -> Vec<String> {
+        let schema = Schema::compile(&json!({"type": "object", "properties": {"a": schema}}));
+        validate(&schema, &json!({"a": value}), None).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn types_say_what_they_found() {
+        assert_eq!(
+            refused(json!({"type": "string"}), json!(5)),
+            [r#"a: Invalid value: "integer": a in body must be of type string: "integer""#]
+        );
+        assert_eq!(refused(json!({"type": "integer"}), json!(2.0)), [""; 0]);
+        assert_eq!(
+            refused(json!({"type": "integer"}), json!(2.5)),
+            [
+                r#"a: Invalid value: "number": a in body must be of type integer: "number""#,
+                r#"<nil>: Invalid value: "": Checked value must be of type integer (default format) in a"#
+            ]
+        );
+        assert_eq!(
+            refused(json!({"type": "integer", "format": "int32"}), json!(2_147_483_648_i64)),
+            [r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in a"#]
+        );
+        assert_eq!(refused(json!({"type": "string", "nullable": true}), json!(null)), [""; 0]);
+    }
+
+    #[test]
+    fn bounds() {
+        assert_eq!(
+            refused(json!({"type": "integer", "maximum": 100}), json!(101)),
+            ["a: Invalid value: 101: a in body should be less than or equal to 100"]
+        );
+        assert_eq!(
+            refused(json!({"type": "number", "multipleOf": 0.1}), json!(0.35)),
+            ["a: Invalid value: 0.35: a in body should be a multiple of 0.1"]
+        );
+        assert_eq!(refused(json!({"type": "number", "multipleOf": 0.1}), json!(0.5)), [""; 0]);
+        assert_eq!(
+            refused(json!({"type": "string", "maxLength": 3}), json!("abcd")),
+            ["a: Too long: may not be more than 3 bytes"]
+        );
+        assert_eq!(refused(json!({"type": "string", "maxLength": 3}), json!("ééé")), [""; 0]);
+        assert_eq!(
+            refused(json!({"type": "string", "enum": ["a", "b"]}), json!("z")),
+            [r#"a: Unsupported value: "z": supported values: "a", "b""#]
+        );
+    }
+
+    #[test]
+    fn of_alternatives_the_best_is_shown() {
+        let one_of = json!({"type": "object", "oneOf": [{"required": ["x"]}, {"required": ["y"]}]});
+        assert_eq!(
+            refused(one_of.clone(), json!({})),
+            [
+                r#"<nil>: Invalid value: "": "a" must validate one and only one schema (oneOf). Found none valid"#,
+                "a.x: Required value"
+            ]
+        );
+        assert_eq!(refused(one_of, json!({"x": 1})), [""; 0]);
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_held_against_an_update() {
+        let schema = Schema::compile(
+            &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "s": {"type": "string", "maxLength": 2}, "t": {"type": "string"},
+            "m": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                  "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 5}}}},
+            "l": {"type": "array", "items": {"type": "integer", "maximum": 5}}}}}}),
+        );
+        let old = json!({"spec": {"s": "long", "m": [{"k": "a", "v": 9}], "l": [9]}});
+        let new = json!({"spec": {"s": "long", "t": "x", "m": [{"k": "b", "v": 1}, {"k": "a", "v": 9}], "l": [9]}});
+        assert_eq!(validate(&schema, &new, Some(&old)), []);
+        let changed = json!({"spec": {"s": "longer", "m": [{"k": "a", "v": 8}], "l": [9, 1]}});
+        let errors = validate(&schema, &changed, Some(&old));
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, ["spec.l[0]", "spec.m[0].v", "spec.s"]);
+    }
+}

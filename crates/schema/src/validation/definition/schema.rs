@@ -1,0 +1,263 @@
+//! The keywords of a definition's schema: which may stand where, and what they may say.
+
+use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::json::Value;
+
+use super::{Errors, known_format};
+use crate::walk::Walk as _;
+
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
+/// What is known of the place a schema stands at.
+#[derive(Clone, Copy, Default)]
+struct Place<'a> {
+    root: bool,
+    /// Within the metadata of an object.
+    meta: bool,
+    /// Why there may be no default.
+    no_default: Option<&'a str>,
+}
+
+pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
+    walk(schema, path, Place { root: true, ..Place::default() }, errors);
+}
+
+/// Whether a schema uses keywords that no structure can be read from.
+pub(super) fn is_unsupported(schema: &Value) -> bool {
+    let own = schema.at("items").is_array()
+        || ["id", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"]
+            .iter()
+            .any(|keyword| schema.get(*keyword).is_some_and(|value| !is_zero(value)))
+        || schema.get("$schema").is_some_and(|value| !is_zero(value));
+    own || children(schema).any(is_unsupported)
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// Every schema right below a schema.
+fn children(schema: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|keyword| schema.list(keyword));
+    let maps = ["properties", "definitions", "patternProperties"];
+    let maps = maps.into_iter().filter_map(|keyword| schema.at(keyword).as_object()).flat_map(|map| map.values());
+    let single = ["not", "items", "additionalProperties"].into_iter().map(|keyword| schema.at(keyword));
+    lists.chain(maps).chain(single.filter(|child| child.is_object()))
+}
+
+/// Formats that nobody checks, anywhere in a schema.
+pub(super) fn formats(schema: &Value, found: &mut Vec<String>) {
+    let format = schema.text("format");
+    if !format.is_empty() && !known_format(schema.text("type"), format) {
+        found.push(format.to_owned());
+    }
+    children(schema).for_each(|child| formats(child, found));
+}
+
+fn walk(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Errors) {
+    if !schema.is_object() {
+        return;
+    }
+    keywords(schema, path, place, errors);
+    let below = Place { root: false, ..place };
+    let rest = schema.at("additionalProperties");
+    let properties = schema.at("properties").as_object().filter(|properties| !properties.is_empty());
+    if properties.is_some() && (rest.is_object() || rest.as_bool() == Some(false)) {
+        let why = "additionalProperties and properties are mutual exclusive";
+        errors.push(FieldError::forbidden(path.child("additionalProperties"), why));
+    }
+    if rest.is_object() {
+        let inside = Some("inside additionalProperties applying to object metadata").filter(|_| place.meta);
+        let below = Place { no_default: inside.or(place.no_default), ..below };
+        walk(rest, &path.child("additionalProperties"), below, errors);
+    }
+    let list = path.child("properties");
+    for (name, property) in properties.into_iter().flatten() {
+        let resource = place.root || schema.flag("x-kubernetes-embedded-resource") == Some(true);
+        let meta = resource && matches!(name.as_str(), "metadata" | "kind" | "apiVersion");
+        let reason = format!("in top-level {name}");
+        let below = Place {
+            meta: meta || below.meta,
+            no_default: if meta && place.root { Some(&reason) } else { below.no_default },
+            ..below
+        };
+        walk(property, &list.key(name), below, errors);
+    }
+    walk(schema.at("not"), &path.child("not"), below, errors);
+    for keyword in ["allOf", "oneOf", "anyOf"] {
+        let list = path.child(keyword);
+        for (i, part) in schema.list(keyword).iter().enumerate() {
+            walk(part, &list.index(i), below, errors);
+        }
+    }
+    walk(schema.at("items"), &path.child("items"), below, errors);
+    extensions(schema, path, errors);
+}
+
+fn keywords(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Errors) {
+    let kind = schema.text("type");
+    if !kind.is_empty() && !TYPES.contains(&kind) {
+        errors.push(FieldError::not_supported(path.child("type"), kind, TYPES));
+    }
+    let mut forbid = |keyword: &str, why: &str| errors.push(FieldError::forbidden(path.child(keyword), why));
+    if schema.has("default")
+        && let Some(reason) = place.no_default
+    {
+        forbid("default", &format!("must not be set {reason}"));
+    }
+    for keyword in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
+        if schema.get(keyword).is_some_and(|value| !is_zero(value)) {
+            forbid(keyword, &format!("{keyword} is not supported"));
+        }
+    }
+    if kind == "null" {
+        forbid("type", "type cannot be set to null, use nullable as an alternative");
+    }
+    if schema.at("items").as_array().is_some_and(|items| !items.is_empty()) {
+        forbid("items", "items must be a schema object and not an array");
+    }
+    if place.meta && schema.flag("x-kubernetes-embedded-resource") == Some(true) {
+        forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta");
+    }
+    if schema.flag("uniqueItems") == Some(true) {
+        forbid("uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic");
+    }
+}
+
+/// `x-kubernetes-*` that say how lists and maps are kept.
+fn extensions(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let kind = schema.text("type");
+    if schema.flag("x-kubernetes-preserve-unknown-fields") == Some(false) {
+        let path = path.child("x-kubernetes-preserve-unknown-fields");
+        errors.push(FieldError::invalid(path, false, "must be true or undefined"));
+    }
+    if let Some(map_type) = schema.at("x-kubernetes-map-type").as_str() {
+        needs_type(kind, "object", "must be object if x-kubernetes-map-type is specified", path, errors);
+        if !matches!(map_type, "atomic" | "granular") {
+            let path = path.child("x-kubernetes-map-type");
+            errors.push(FieldError::not_supported(path, map_type, ["atomic", "granular"]));
+        }
+    }
+    let items = schema.at("items");
+    let list_type = schema.at("x-kubernetes-list-type").as_str();
+    let items_path = path.child("items");
+    if list_type.is_some() && kind != "array" {
+        needs_type(kind, "array", "must be array if x-kubernetes-list-type is specified", path, errors);
+    } else if list_type == Some("set") && items.is_object() {
+        let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
+        let of_items = items.at("x-kubernetes-list-type");
+        match items.text("type") {
+            "array" if of_items.as_str().is_some_and(|list_type| list_type != "atomic") => {
+                errors.push(FieldError::invalid(items_path.child("x-kubernetes-list-type"), of_items, why));
+            }
+            "object" if items.text("x-kubernetes-map-type") != "atomic" => {
+                errors.push(FieldError::invalid(items_path.child("x-kubernetes-map-type"), of_items, why));
+            }
+            _ => {}
+        }
+    }
+    if let Some(other) = list_type.filter(|known| !matches!(*known, "atomic" | "set" | "map")) {
+        let path = path.child("x-kubernetes-list-type");
+        errors.push(FieldError::not_supported(path, other, ["atomic", "set", "map"]));
+    }
+    let keys = schema.list("x-kubernetes-list-map-keys");
+    if !keys.is_empty() && list_type != Some("map") {
+        let why = "must be map if x-kubernetes-list-map-keys is non-empty";
+        let path = path.child("x-kubernetes-list-type");
+        errors.push(match list_type {
+            None => FieldError::required(path, why),
+            Some(other) => FieldError::invalid(path, other, why),
+        });
+    }
+    if list_type == Some("map") {
+        list_map(schema, keys, path, errors);
+    }
+    if let Some(list_type) = list_type.filter(|known| matches!(*known, "set" | "map"))
+        && items.is_object()
+    {
+        keys_are_there(items, list_type, keys, &items_path, errors);
+    }
+}
+
+fn needs_type(kind: &str, wanted: &str, why: &str, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.child("type");
+    if kind.is_empty() {
+        errors.push(FieldError::required(path, why));
+    } else if kind != wanted {
+        errors.push(FieldError::invalid(path, kind, why));
+    }
+}
+
+fn list_map(schema: &Value, keys: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    let (items, items_path) = (schema.at("items"), path.child("items"));
+    let keys_path = path.child("x-kubernetes-list-map-keys");
+    if keys.is_empty() {
+        let why = "must not be empty if x-kubernetes-list-type is map";
+        errors.push(FieldError::required(&keys_path, why));
+    }
+    if items.is_null() {
+        errors.push(FieldError::required(&items_path, "must have a schema if x-kubernetes-list-type is map"));
+        return;
+    }
+    if !items.is_object() {
+        let why = "must only have a single schema if x-kubernetes-list-type is map";
+        errors.push(FieldError::invalid(&items_path, items, why));
+        return;
+    }
+    if items.text("type") != "object" {
+        let why = "must be object if parent array's x-kubernetes-list-type is map";
+        errors.push(FieldError::invalid(items_path.child("type"), items.text("type"), why));
+        return;
+    }
+    for (i, key) in keys.iter().enumerate() {
+        let name = key.as_str().unwrap_or_default();
+        let all: BadValue = schema.at("x-kubernetes-list-map-keys").into();
+        match items.at("properties").as_object().and_then(|properties| properties.get(name)) {
+            Some(property) if matches!(property.text("type"), "array" | "object") => {
+                let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                let path = items_path.child("properties");
+                errors.push(FieldError::invalid(path.key(name).child("type"), items.text("type"), why));
+            }
+            Some(_) => {}
+            None => {
+                let why = "entries must all be names of item properties";
+                errors.push(FieldError::invalid(&keys_path, all.clone(), why));
+            }
+        }
+        if keys[..i].contains(key) {
+            errors.push(FieldError::invalid(&keys_path, all, "must not contain duplicate entries"));
+        }
+    }
+}
+
+/// Items are never null, and the keys of a map are always there.
+fn keys_are_there(items: &Value, list_type: &str, keys: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    if items.flag("nullable") == Some(true) {
+        let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+        errors.push(FieldError::forbidden(path.child("nullable"), why));
+    }
+    if list_type != "map" {
+        return;
+    }
+    for key in keys {
+        let name = key.as_str().unwrap_or_default();
+        let Some(property) = items.at("properties").as_object().and_then(|all| all.get(name)) else { continue };
+        let list = path.child("properties");
+        let path = list.key(name);
+        if !items.list("required").contains(key) && !property.has("default") {
+            let why =
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            errors.push(FieldError::required(path.child("default"), why));
+        }
+        if property.flag("nullable") == Some(true) {
+            let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+            errors.push(FieldError::forbidden(path.child("nullable"), why));
+        }
+    }
+}
