@@ -35,6 +35,8 @@ const CONTROLLERS: &[(&str, Start)] = &[
     ("deployment", workloads::deployment::deployments),
     ("replicaset", workloads::replicas::replica_sets),
     ("replicationcontroller", workloads::replicas::replication_controllers),
+    ("statefulset", workloads::stateful_set::stateful_sets),
+    ("daemonset", workloads::daemon_set::daemon_sets),
 ];
 
 /// The names of all controllers.

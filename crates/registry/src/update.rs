@@ -95,10 +95,13 @@ impl Registry {
                 self.prepare_addresses(target, &mut new, Some(&shown_old));
             }
         }
-        let errors = match author.door {
+        let mut errors = match author.door {
             Some(door) => schema::validation::validate_subresource_update(kind, door, &new, &shown_old),
             None => schema::validation::validate_update(kind, &new, &shown_old),
         };
+        if !author.replaces {
+            errors.extend(schema::validation::validate_patched(kind, &new, &shown_old));
+        }
         if !errors.is_empty() {
             return Err(Status::invalid(&body::blamed(kind), target.name(), &errors));
         }

@@ -5,6 +5,7 @@
 //! - `claim`: which objects belong to an owner: keep, adopt, release
 //! - `pods`: what a pod's status means (active, ready, available), pods from templates
 //! - `template`: comparing and naming pod templates
+//! - `history`: the templates a workload had, as ControllerRevisions
 //! - `batches`: many writes, carefully at first
 //! - `placement`: taints, tolerations and node selectors
 //! - `running`: starting a controller on its informers
@@ -13,6 +14,7 @@
 pub(crate) mod batches;
 pub(crate) mod claim;
 pub(crate) mod conditions;
+pub(crate) mod history;
 pub(crate) mod owners;
 pub(crate) mod placement;
 pub(crate) mod pods;

@@ -25,24 +25,24 @@ fn described(template: &PodTemplateSpec) -> Value {
     value
 }
 
-/// Removes fields that are null or hold nothing, at every depth.
+/// Fields that are maps, or hold nothing that means something by being there.
+const MAPS: [&str; 9] =
+    ["annotations", "labels", "limits", "matchLabels", "metadata", "nodeSelector", "overhead", "requests", "resources"];
+
+/// Removes lists and maps that are empty, at every depth. An empty object in any other field is something: `emptyDir: {}`.
 pub(crate) fn without_empty(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.values_mut().for_each(without_empty);
-            fields.retain(|_, field| !is_empty(field));
+            fields.retain(|name, field| match field {
+                Value::Null => false,
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(fields) => !fields.is_empty() || !MAPS.contains(&name.as_str()),
+                _ => true,
+            });
         }
         Value::Array(items) => items.iter_mut().for_each(without_empty),
         _ => {}
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
     }
 }
 
@@ -125,6 +125,9 @@ mod tests {
         let other = template(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "d"}]}}));
         assert!(same(&plain, &labelled));
         assert!(!same(&plain, &other));
+        let volume =
+            |source: &str| template(json!({"spec": {"containers": [], "volumes": [{"name": "v", source: {}}]}}));
+        assert!(!same(&volume("emptyDir"), &volume("downwardAPI")), "an empty source is a source");
     }
 
     #[test]

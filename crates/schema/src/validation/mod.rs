@@ -101,6 +101,16 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError>
     errors
 }
 
+/// What a patch may not change although a replacement may.
+#[must_use]
+pub fn validate_patched(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    if kind.gvk.group == "apps" && kind.gvk.kind == "ControllerRevision" {
+        workload::patched_revision(new, old, &mut errors);
+    }
+    errors
+}
+
 /// A write to `/status`.
 #[must_use]
 pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {

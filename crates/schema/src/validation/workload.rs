@@ -293,9 +293,8 @@ fn revision(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     not_negative(errors, &Path::new("revision"), object.int("revision"));
     let (data, path) = (object.at("data"), Path::new("data"));
     let why = match old {
-        // A revision that changes its number is told about its data, as in the reference.
         Some(old) => {
-            if data != old.at("data") || object.int("revision") != old.int("revision") {
+            if data != old.at("data") {
                 errors.push(FieldError::invalid(path, data, super::rules::IMMUTABLE));
             }
             return;
@@ -305,6 +304,14 @@ fn revision(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         None => return,
     };
     errors.push(FieldError::required(path, why));
+}
+
+/// A revision whose number a patch changes is told about its data, as in the reference; a replacement may change it.
+pub(super) fn patched_revision(object: &Value, old: &Value, errors: &mut Errors) {
+    let data = object.at("data");
+    if data == old.at("data") && object.int("revision") != old.int("revision") {
+        errors.push(FieldError::invalid(Path::new("data"), data, super::rules::IMMUTABLE));
+    }
 }
 
 pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {

@@ -1,0 +1,257 @@
+//! Daemon sets: one pod on every node that should have one.
+//!
+//! - `eligibility`: which nodes, and what the pod looks like
+//! - `plan`: what to do next, decided from nodes and pods
+
+mod eligibility;
+mod plan;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
+use client::events::{EventRecorder, EventType};
+use client::informer::Event;
+use client::store::Store;
+use client::{Error, Key, Object};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
+use kube::api::DeleteParams;
+use kube::{Client, Resource};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::parts::batches::slow_start;
+use crate::parts::claim::{Claims, Selects};
+use crate::parts::owners::{Controlled, controller_of, name, namespace, uid};
+use crate::parts::running::{message_of, namespace_is_going, run};
+use crate::parts::writer::{Writer, follow};
+use crate::parts::{history, pods};
+use eligibility::REVISION;
+use plan::{Ended, Picture, Todo};
+
+const WORKERS: usize = 2;
+/// How many pods one run creates or deletes at most.
+const BURST: usize = 250;
+/// How long pods that fail on a node are left before they are replaced: doubled with every failure.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_DELAY: Duration = Duration::from_secs(900);
+
+/// Runs the controller of DaemonSets.
+pub(crate) fn daemon_sets(context: Context) -> BoxFuture<'static, ()> {
+    start(context).boxed()
+}
+
+async fn start(context: Context) {
+    let sets = context.informers.informer::<DaemonSet>();
+    let pods = context.informers.informer::<Pod>();
+    let nodes = context.informers.informer::<Node>();
+    let revisions = context.informers.informer::<ControllerRevision>();
+    let writes = Arc::new(Writes::new());
+    follow(&writes, &sets);
+    follow(&writes, &pods);
+    follow(&writes, &revisions);
+    let control = Arc::new(DaemonSets {
+        client: context.client.clone(),
+        recorder: context.recorder("daemonset-controller"),
+        sets: sets.store(),
+        pods: Controlled::of(&pods),
+        nodes: nodes.store(),
+        revisions: Controlled::of(&revisions),
+        writes: writes.clone(),
+        failures: Mutex::default(),
+    });
+    let (all, selecting) = (sets.store(), sets.store());
+    // Heartbeats change nodes all the time and mean nothing here.
+    let placement_changed = Predicate::on_update(|old: &Node, new: &Node| {
+        let taints = |node: &Node| node.spec.as_ref().and_then(|spec| spec.taints.clone());
+        old.metadata.labels != new.metadata.labels || taints(old) != taints(new)
+    });
+    let not_deleted = Predicate::new(|event| !matches!(event, Event::Deleted { .. }));
+    let controller = Controller::new("daemonset-controller")
+        .on(&sets, Predicate::version_changed())
+        .owned(&pods, OwnerMatch::of::<DaemonSet>(&()).controller_only(), Predicate::version_changed())
+        .mapped(&pods, move |pod| would_adopt(&selecting, pod), not_deleted)
+        .mapped(&nodes, move |_| all.snapshot().keys().cloned().collect(), placement_changed)
+        // A source only so that all revisions are known before the first run.
+        .mapped(&revisions, |_| Vec::new(), Predicate::any())
+        .read_your_writes(writes);
+    let sync = move |run: Run| {
+        let control = control.clone();
+        async move { control.sync(run).await }
+    };
+    run(context, controller, WORKERS, sync).await;
+}
+
+fn would_adopt(sets: &Store<DaemonSet>, pod: &Pod) -> Vec<Key> {
+    if controller_of(&pod.metadata).is_some() {
+        return Vec::new();
+    }
+    let snapshot = sets.snapshot();
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let adopting = snapshot.in_namespace(namespace).filter(|set| selects(set).matches(pod.metadata.labels.as_ref()));
+    adopting.map(|set| set.object_key()).collect()
+}
+
+fn selects(set: &DaemonSet) -> Selects {
+    Selects::of(set.spec.as_ref().map(|spec| &spec.selector))
+}
+
+struct DaemonSets {
+    client: Client,
+    recorder: EventRecorder,
+    sets: Store<DaemonSet>,
+    pods: Controlled<Pod>,
+    nodes: Store<Node>,
+    revisions: Controlled<ControllerRevision>,
+    writes: Arc<Writes>,
+    /// How pods failed, by set and node.
+    failures: Mutex<HashMap<(String, String), Failures>>,
+}
+
+struct Failures {
+    delay: Duration,
+    last: Instant,
+}
+
+impl DaemonSets {
+    async fn sync(&self, run: Run) -> Result<Action, RunError> {
+        let Some(set) = self.sets.get(&run.key) else {
+            self.writes.forget(&run.key);
+            return Ok(Action::done());
+        };
+        match self.reconcile(&set).await {
+            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            other => Ok(other?),
+        }
+    }
+
+    async fn reconcile(&self, set: &Arc<DaemonSet>) -> Result<Action, Error> {
+        let selects = selects(set);
+        if selects.is_empty() {
+            let message = "This daemon set is selecting all pods. A non-empty selector is required.";
+            self.recorder.record(&set.object_ref(&()), EventType::Warning, "SelectingAll", message);
+            return Ok(Action::done());
+        }
+        if set.metadata.deletion_timestamp.is_some() {
+            self.failures.lock().retain(|(known, _), _| known != uid(&**set));
+            return Ok(Action::done());
+        }
+        let writer = Writer::new(&self.client, &self.writes, &**set);
+        let claims = Claims { client: &self.client, owner: &**set, selects: &selects, finalizer: None };
+        let mut revisions = claims.claim(self.revisions.candidates(&**set)).await?;
+        history::sort(&mut revisions);
+        let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+        let wanted = set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
+        let revision = history::advance(&**set, &wanted, REVISION, &mut revisions, &mut collisions, &writer).await?;
+        let hash =
+            revision.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION)).cloned().unwrap_or_default();
+
+        let owned = claims.claim(self.pods.candidates(&**set)).await?;
+        let template = eligibility::template(set);
+        let nodes = self.nodes.snapshot();
+        let now = Timestamp::now();
+        let picture = Picture::of(set, &hash, &template, nodes.iter(), &owned, now);
+        let (todo, later) = picture.manage(|pod, node| self.ended(set, pod, node));
+        let done = if todo == Todo::default() && picture.is_rolling() {
+            self.carry_out(picture.update(), set, &template, &hash, &writer).await
+        } else {
+            self.carry_out(todo, set, &template, &hash, &writer).await
+        };
+        let status = picture.status(collisions);
+        if set.status.as_ref() != Some(&status) {
+            let changed = DaemonSet { status: Some(status.clone()), ..(**set).clone() };
+            match writer.replace_status(changed).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
+        }
+        done?;
+        let used = history::in_use(&owned, REVISION);
+        let is_used = |revision: &ControllerRevision| {
+            let labels = revision.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get(REVISION)).is_some_and(|this| *this == hash || used.contains(this))
+        };
+        let limit = set.spec.as_ref().and_then(|spec| spec.revision_history_limit).unwrap_or(10);
+        history::forget(&revisions, is_used, usize::try_from(limit).unwrap_or(0), &writer).await?;
+
+        let waits = owned.iter().filter_map(|pod| pods::available_in(pod, plan::min_ready(set), now));
+        let next = waits.filter(|wait| !wait.is_zero()).chain(later).min();
+        Ok(next.map_or(Action::done(), Action::after))
+    }
+
+    /// A pod that succeeded is replaced; one that failed too, but ever more slowly on the same node (DS-4).
+    fn ended(&self, set: &DaemonSet, pod: &Pod, node: &str) -> Ended {
+        let which = format!("daemon pod {}/{} on node {node}", namespace(pod), name(pod));
+        let about = set.object_ref(&());
+        if pods::phase(pod) == "Succeeded" {
+            let message = format!("Found succeeded {which}, will try to delete it");
+            self.recorder.record(&about, EventType::Normal, "SucceededDaemonPod", &message);
+            return Ended::Delete;
+        }
+        let mut failures = self.failures.lock();
+        let now = Instant::now();
+        let key = (uid(set).to_owned(), node.to_owned());
+        let known = failures.get(&key).filter(|known| now - known.last <= 2 * LONGEST_DELAY);
+        let delay = match known {
+            Some(known) if now - known.last < known.delay => return Ended::Later(known.delay),
+            Some(known) => (known.delay * 2).min(LONGEST_DELAY),
+            None => FIRST_DELAY,
+        };
+        failures.insert(key, Failures { delay, last: now });
+        let message = format!("Found failed {which}, will try to kill it");
+        self.recorder.record(&about, EventType::Warning, "FailedDaemonPod", &message);
+        Ended::Delete
+    }
+
+    async fn carry_out(
+        &self,
+        mut todo: Todo,
+        set: &DaemonSet,
+        template: &PodTemplateSpec,
+        hash: &str,
+        writer: &Writer,
+    ) -> Result<(), Error> {
+        todo.create.truncate(BURST);
+        todo.delete.truncate(BURST);
+        let about = set.object_ref(&());
+        let tell = |kind, reason: &str, message: String| self.recorder.record(&about, kind, reason, &message);
+        let created = slow_start(todo.create.len(), async |index| {
+            match writer.create(&eligibility::pod(set, template, hash, &todo.create[index])).await {
+                Ok(pod) => {
+                    tell(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", name(&pod)));
+                    Ok(())
+                }
+                Err(error) if namespace_is_going(&error) => Ok(()),
+                Err(error) => {
+                    tell(EventType::Warning, "FailedCreate", format!("Error creating: {}", message_of(&error)));
+                    Err(error)
+                }
+            }
+        })
+        .await;
+        let deletions = todo.delete.iter().map(async |victim| {
+            let mut pod = Pod::default();
+            pod.metadata.name = Some(victim.clone());
+            pod.metadata.namespace = set.metadata.namespace.clone();
+            match writer.delete(&pod, &DeleteParams::default()).await {
+                Ok(()) => {
+                    tell(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {victim}"));
+                    Ok(())
+                }
+                Err(error) if error.is_not_found() => Ok(()),
+                Err(error) => {
+                    tell(EventType::Warning, "FailedDelete", format!("Error deleting: {}", message_of(&error)));
+                    Err(error)
+                }
+            }
+        });
+        let deleted = join_all(deletions).await.into_iter().find(Result::is_err).unwrap_or(Ok(()));
+        created.failure.map_or(deleted, Err)
+    }
+}
