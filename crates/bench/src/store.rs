@@ -186,13 +186,13 @@ impl StoreBench {
 
     /// Updates with eight callers, first quietly, then while the history they made is removed.
     async fn compaction(&self, store: &Arc<EmbeddedStore>) -> Result<CompactionReport, String> {
-        let quiet = Updates::start(store, self.value_bytes);
+        let quiet = Updates::start(store, self.value_bytes, self.updated());
         quiet.until(self.objects / 4).await;
         let quiet = Latency::of(quiet.stop().await?);
 
         let before = store.stats().await.map_err(|error| error.to_string())?;
         store.reset_pauses();
-        let busy = Updates::start(store, self.value_bytes);
+        let busy = Updates::start(store, self.value_bytes, self.updated());
         let started = Instant::now();
         store.compact(before.revision).await.map_err(|error| error.to_string())?;
         let took_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -206,6 +206,11 @@ impl StoreBench {
             quiet,
             compacting,
         })
+    }
+
+    /// Objects of each caller that updates: few enough that all of them are updated more than once.
+    fn updated(&self) -> usize {
+        (self.objects / 128).clamp(1, 500)
     }
 
     fn directory(&self) -> Result<tempfile::TempDir, String> {
@@ -288,13 +293,13 @@ struct Updates {
 }
 
 impl Updates {
-    fn start(store: &Arc<EmbeddedStore>, value_bytes: usize) -> Self {
+    fn start(store: &Arc<EmbeddedStore>, value_bytes: usize, updated: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let done = Arc::default();
         let mut tasks = tokio::task::JoinSet::new();
         for caller in 0..8 {
             let (store, stop, done) = (store.clone(), stop.clone(), Arc::clone(&done));
-            tasks.spawn(async move { Self::caller(&store, caller, value_bytes, &stop, &done).await });
+            tasks.spawn(async move { Self::caller(&store, caller, value_bytes, updated, &stop, &done).await });
         }
         Updates { stop, done, tasks }
     }
@@ -303,11 +308,12 @@ impl Updates {
         store: &EmbeddedStore,
         caller: usize,
         value_bytes: usize,
+        updated: usize,
         stop: &AtomicBool,
         done: &std::sync::atomic::AtomicUsize,
     ) -> Result<Vec<Duration>, String> {
         let name = |number: usize| Key::new(format!("apps/deployments/default/{caller}-{number}"));
-        let mut revisions: Vec<Option<Revision>> = vec![None; 500];
+        let mut revisions: Vec<Option<Revision>> = vec![None; updated];
         for (number, revision) in revisions.iter_mut().enumerate() {
             let key = name(number).map_err(|error| error.to_string())?;
             let found = store.get(&key).await.map_err(|error| error.to_string())?;

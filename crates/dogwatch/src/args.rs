@@ -6,6 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use controllers::Selection;
 
+mod bench;
+
+pub use bench::{Bench, BenchCompare, BenchRun};
+
 /// The Kubernetes list-watch mechanism in one binary.
 #[derive(Debug, Parser)]
 #[command(name = "dogwatch", version, about, disable_help_subcommand = true)]
@@ -28,7 +32,7 @@ pub enum Command {
     Delete(Delete),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
-    /// Measure.
+    /// Measure a server: one of its own, or any that has a kubeconfig.
     #[command(subcommand)]
     Bench(Bench),
     /// Write a consistent copy of a store to a new file, while the server runs or not.
@@ -255,22 +259,6 @@ pub struct Proxy {
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Bench {
-    /// The embedded store against a bare SQLite writer with the same batching, in the same run.
-    Store(BenchStore),
-}
-
-#[derive(Debug, Args)]
-pub struct BenchStore {
-    /// Where the files go; they are removed afterwards [default: the system's folder for temporary files].
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// Print the report as JSON.
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dogwatch::args::{Bench, Cli, Command};
+use dogwatch::args::{Cli, Command};
 use dogwatch::failure::Failure;
 use dogwatch::{commands, engine, up};
 
@@ -35,7 +35,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Apply(args) => commands::apply(args).await,
         Command::Delete(args) => commands::delete(args).await,
         Command::Proxy(args) => commands::proxy(args).await,
-        Command::Bench(Bench::Store(args)) => commands::bench_store(args).await,
+        Command::Bench(what) => commands::bench(what).await,
         Command::Backup(args) => {
             engine::backup(&args.data_dir, &args.etcd, &args.file).await?;
             println!("wrote {}", args.file.display());

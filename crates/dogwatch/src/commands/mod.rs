@@ -16,7 +16,7 @@ mod remote;
 mod watch;
 
 pub use apply::apply;
-pub use bench::bench_store;
+pub use bench::bench;
 pub use delete::delete;
 pub use get::get;
 pub use proxy::proxy;

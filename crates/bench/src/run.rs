@@ -1,0 +1,64 @@
+//! A run: one scenario after the other, what they found kept whatever happens.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::process::raise_open_files;
+use crate::report::{Case, Report};
+use crate::scenario::Scenario;
+use crate::stage::{Options, Sink, Stage};
+use crate::trouble::Trouble;
+
+/// Measures and reports. `interrupted` ends the run early, with what there is.
+pub async fn run(
+    options: Options,
+    scenarios: &[Scenario],
+    sink: Sink,
+    interrupted: impl Future<Output = ()>,
+) -> Report {
+    raise_open_files();
+    let report = Arc::new(Mutex::new(Report::default()));
+    let foreign = options.kubeconfig.is_some();
+    let mut stage = Stage::new(options, Arc::clone(&report), sink);
+    let troubles = tokio::select! {
+        troubles = all(&mut stage, scenarios, foreign, &report) => troubles,
+        () = interrupted => vec!["interrupted".to_owned()],
+    };
+    stage.leave().await;
+    drop(stage);
+    let mut report = report.lock().clone();
+    report.complete = troubles.is_empty();
+    report.error = troubles.into_iter().next();
+    report
+}
+
+async fn all(stage: &mut Stage, scenarios: &[Scenario], foreign: bool, report: &Mutex<Report>) -> Vec<String> {
+    let mut troubles = Vec::new();
+    for scenario in scenarios {
+        let name = scenario.name();
+        if foreign && scenario.needs_a_server_of_its_own() {
+            let why = format!("{name} starts a server of its own: leave out --kubeconfig");
+            // Asked for alone it is a mistake; among others it is left out.
+            if scenarios.len() == 1 {
+                troubles.push(why);
+            } else {
+                report.lock().skipped.push(why);
+            }
+            continue;
+        }
+        let recorded = report.lock().cases.len();
+        let Err(trouble) = scenario.run(stage).await else { continue };
+        let sentence = format!("{name}: {trouble}");
+        let marked = report.lock().cases.iter().skip(recorded).any(|case| !case.complete);
+        if !marked {
+            stage.record(Case::new(name, "–", "").failed(&trouble));
+        }
+        troubles.push(sentence);
+        // Whoever is gone cannot be asked anything else.
+        if !matches!(trouble, Trouble::Refused { .. } | Trouble::Impossible(_)) {
+            break;
+        }
+    }
+    troubles
+}

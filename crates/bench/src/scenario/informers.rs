@@ -1,0 +1,179 @@
+//! Many clients that need everything at once: after all were cut off, and as streams that begin with what is there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tokio::task::JoinSet;
+
+use crate::progress::Progress;
+use crate::report::Case;
+use crate::sample::Latencies;
+use crate::stage::{Meter, Stage, megabytes, revision};
+use crate::target::Target;
+use crate::trouble::Trouble;
+use crate::wire::{Connection, Protocol, Request, Stream};
+
+/// How a streamed list says that everything was sent.
+const COMPLETE: &[u8] = br#""k8s.io/initial-events-end":"true""#;
+
+/// What the clients of a measurement share.
+#[derive(Default)]
+struct Shared {
+    latencies: Latencies,
+    bytes: AtomicU64,
+}
+
+/// All informers have listed and watch; all are cut at once; all come back.
+pub(super) async fn relist_storm(stage: &mut Stage) -> Result<(), Trouble> {
+    let (objects, number, protocol) = (stage.sizes().objects, stage.sizes().informers, stage.options.protocol);
+    stage.populate(objects).await?;
+    let server = stage.server().await?;
+    let (target, pods, processes) = (server.target.clone(), server.pods(), server.processes.clone());
+    let mut case = Case::new("relist-storm", format!("{number} informers"), "informer").with("objects", server.made());
+    let shared = Arc::new(Shared::default());
+    let progress = Progress::new("relist-storm", 2 * number as u64);
+    let (streams, trouble) = storm(&target, protocol, &pods, number, &shared, &progress).await;
+    if let Some(trouble) = trouble {
+        return Err(trouble);
+    }
+    drop(streams);
+
+    let shared = Arc::new(Shared::default());
+    let meter = Meter::start(&processes);
+    let (streams, trouble) = storm(&target, protocol, &pods, number, &shared, &progress).await;
+    meter.end(&mut case, streams.len() as u64);
+    let bytes = shared.bytes.load(Ordering::Relaxed);
+    finish(stage, case, &shared, bytes, number, trouble).await
+}
+
+async fn storm(
+    target: &Target,
+    protocol: Protocol,
+    pods: &str,
+    number: usize,
+    shared: &Arc<Shared>,
+    progress: &Progress,
+) -> (Vec<Stream>, Option<Trouble>) {
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..number {
+        let (target, pods, shared, progress) = (target.clone(), pods.to_owned(), Arc::clone(shared), progress.clone());
+        tasks.spawn(async move {
+            let mut connection = Connection::open(&target, protocol).await?;
+            let list = connection.must("list", &Request::get(format!("{pods}?resourceVersion=0"))).await?;
+            shared.bytes.fetch_add(list.bytes, Ordering::Relaxed);
+            let revision = revision(&list)?;
+            let stream = connection.watch(&format!("{pods}?watch=true&resourceVersion={revision}")).await?;
+            // All were due at once.
+            shared.latencies.record(started.elapsed());
+            progress.add(1);
+            Ok::<_, Trouble>(stream)
+        });
+    }
+    let (mut streams, mut trouble) = (Vec::new(), None);
+    for came in tasks.join_all().await {
+        match came {
+            Ok(stream) => streams.push(stream),
+            Err(met) => trouble = Some(met),
+        }
+    }
+    (streams, trouble)
+}
+
+/// Watches that begin with everything there is, many at once.
+pub(super) async fn watchlist(stage: &mut Stage) -> Result<(), Trouble> {
+    let (objects, number, protocol) = (stage.sizes().objects, stage.sizes().informers, stage.options.protocol);
+    stage.populate(objects).await?;
+    let server = stage.server().await?;
+    let (target, pods, processes) = (server.target.clone(), server.pods(), server.processes.clone());
+    let mut case = Case::new("watchlist", format!("{number} informers"), "informer").with("objects", server.made());
+    let path = format!(
+        "{pods}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true\
+         &timeoutSeconds=3000"
+    );
+    let shared = Arc::new(Shared::default());
+    let progress = Progress::new("watchlist", number as u64);
+    let meter = Meter::start(&processes);
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..number {
+        let (target, path, shared, progress) = (target.clone(), path.clone(), Arc::clone(&shared), progress.clone());
+        tasks.spawn(async move {
+            let connection = Connection::open(&target, protocol).await?;
+            let mut stream = connection.watch(&path).await?;
+            let mut tail = Vec::new();
+            let mut complete = false;
+            while !complete {
+                let more = stream.read(|piece| {
+                    shared.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                    complete |= ends(&mut tail, piece);
+                });
+                if !more.await? {
+                    return Err(Trouble::gone("it ended a stream before everything was sent"));
+                }
+            }
+            shared.latencies.record(started.elapsed());
+            progress.add(1);
+            Ok::<_, Trouble>(())
+        });
+    }
+    let mut trouble = None;
+    for came in tasks.join_all().await {
+        trouble = trouble.or(came.err());
+    }
+    meter.end(&mut case, shared.latencies.count());
+    let bytes = shared.bytes.load(Ordering::Relaxed);
+    finish(stage, case, &shared, bytes, number, trouble).await
+}
+
+async fn finish(
+    stage: &mut Stage,
+    mut case: Case,
+    shared: &Shared,
+    bytes: u64,
+    number: usize,
+    trouble: Option<Trouble>,
+) -> Result<(), Trouble> {
+    case.latency = shared.latencies.summary();
+    case.figure("mb_each", megabytes(bytes) / case.operations.max(1) as f64);
+    case.figure("mb_per_s", megabytes(bytes) / case.seconds);
+    if trouble.is_none() {
+        let floor = stage.floor_of_answers(number, number as u64, bytes / case.operations.max(1)).await?;
+        case.over_floor(floor);
+    }
+    stage.record_until(case, trouble)
+}
+
+/// Whether the mark of the end is in what came, also when it came in two pieces. `tail` is the end of what was seen.
+fn ends(tail: &mut Vec<u8>, piece: &[u8]) -> bool {
+    if memchr::memmem::find(piece, COMPLETE).is_some() {
+        return true;
+    }
+    tail.extend_from_slice(&piece[..piece.len().min(COMPLETE.len())]);
+    if memchr::memmem::find(tail, COMPLETE).is_some() {
+        return true;
+    }
+    if piece.len() >= COMPLETE.len() {
+        tail.clear();
+        tail.extend_from_slice(&piece[piece.len() - COMPLETE.len()..]);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPLETE, ends};
+
+    #[test]
+    fn the_end_is_seen_however_it_arrives() {
+        let body = [b"{\"type\":\"ADDED\"}\n{\"annotations\":{", COMPLETE, b"}}\n"].concat();
+        for piece in 1..=body.len() {
+            let mut tail = Vec::new();
+            let seen = body.chunks(piece).any(|part| ends(&mut tail, part));
+            assert!(seen, "in pieces of {piece}");
+        }
+        let mut tail = Vec::new();
+        assert!(!body[..body.len() - 6].chunks(3).any(|part| ends(&mut tail, part)));
+    }
+}

@@ -1,0 +1,92 @@
+//! Create, get and patch: first as fast as the server answers, then at half that rate for honest latencies.
+
+use std::sync::Arc;
+
+use crate::calls::{Callers, Load, Make};
+use crate::pod;
+use crate::progress::Progress;
+use crate::report::Case;
+use crate::stage::{Meter, Stage, megabytes};
+use crate::trouble::Trouble;
+use crate::wire::{Protocol, Request};
+
+pub(super) async fn create(stage: &mut Stage) -> Result<(), Trouble> {
+    let objects = stage.sizes().objects;
+    let server = stage.server().await?;
+    let before = server.quiet_memory().await;
+    let first = server.making(objects);
+    let make = server.create();
+    let mut case = measure(stage, "create", first, objects, make).await?;
+    if let (Some(before), Some(after)) = (before, stage.server().await?.quiet_memory().await) {
+        case.figure("memory_before_mb", megabytes(before));
+        case.figure("memory_each_kb", (after.saturating_sub(before)) as f64 / 1e3 / objects.max(1) as f64);
+        if let Some(server) = &mut case.server {
+            server.memory_mb = megabytes(after);
+        }
+    }
+    stage.record(case);
+    Ok(())
+}
+
+pub(super) async fn get(stage: &mut Stage) -> Result<(), Trouble> {
+    let (objects, requests, callers) = (stage.sizes().objects, stage.sizes().requests, stage.sizes().callers);
+    stage.populate(objects).await?;
+    let server = stage.server().await?;
+    let (pods, made) = (server.pods(), server.made());
+    // In no order, as clients ask.
+    let make = Arc::new(move |number: u64, _| {
+        let number = number.wrapping_mul(0x9e37_79b9) % made;
+        Request::get(format!("{pods}/{}", pod::name(number)))
+    });
+    let mut case = measure(stage, "get", 0, requests, make).await?;
+    let bytes = case.figures["bytes_each"].as_f64().unwrap_or_default() as u64;
+    let floor = stage.floor_of_answers(callers, requests, bytes).await?;
+    case.over_floor(floor);
+    stage.record(case);
+    Ok(())
+}
+
+pub(super) async fn patch(stage: &mut Stage) -> Result<(), Trouble> {
+    let (objects, requests) = (stage.sizes().objects, stage.sizes().requests);
+    stage.populate(objects).await?;
+    let make = stage.server().await?.patch();
+    let case = measure(stage, "patch", 0, requests, make).await?;
+    stage.record(case);
+    Ok(())
+}
+
+/// Two thirds of the requests as fast as they go, the rest at a rate. Trouble keeps what was measured.
+async fn measure(stage: &mut Stage, scenario: &str, first: u64, count: u64, make: Make) -> Result<Case, Trouble> {
+    let (protocol, sizes) = (stage.options.protocol, stage.sizes().clone());
+    let server = stage.server().await?;
+    let (target, processes, made) = (server.target.clone(), server.processes.clone(), server.made());
+    let name = if protocol == Protocol::Http2 { "http2" } else { "http1" };
+    let mut case = Case::new(scenario, name, "request").with("callers", sizes.callers).with("objects", made);
+    let callers = Callers::open(&target, protocol, sizes.callers).await?;
+    let progress = Progress::new(scenario, count);
+
+    let fast = count - count / 3;
+    let meter = Meter::start(&processes);
+    let driven = callers.drive(Load { first, count: fast, rate: None }, &progress, Arc::clone(&make)).await;
+    meter.end(&mut case, driven.done());
+    case.latency = driven.latencies.summary();
+    case.figure("bytes_each", driven.bytes as f64 / driven.done().max(1) as f64);
+    let callers = match driven.end() {
+        Ok(callers) => callers,
+        Err(trouble) => {
+            stage.record(case.failed(&trouble));
+            return Err(trouble);
+        }
+    };
+
+    let rate = sizes.rate.unwrap_or(case.per_second / 2.0).max(1.0);
+    let load = Load { first: first + fast, count: count - fast, rate: Some(rate) };
+    let driven = callers.drive(load, &progress, make).await;
+    case.latency = driven.latencies.summary().or(case.latency);
+    case.figure("latency_at_per_second", rate);
+    if let Some(trouble) = driven.trouble {
+        stage.record(case.failed(&trouble));
+        return Err(trouble);
+    }
+    Ok(case)
+}
