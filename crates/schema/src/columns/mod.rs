@@ -1,15 +1,21 @@
 //! Tables: the columns of each kind and the cells of an object, as `kubectl get` shows them (spec 01 §11).
 //!
-//! - `builtin.tsv`: which columns each built-in kind has
+//! - `builtin.tsv`: which columns each built-in kind has: `name[:type][*][@field]`, with `*` in wide tables only; the field's
+//!   documentation describes the column
 //! - `cells.rs`: a row while it is filled; ages, selectors and other texts that many kinds share
 //! - `pod.rs`, `workload.rs`, `network.rs`, `storage.rs`, `cluster.rs`: the cells of the kinds
 //!
 //! Cells are made from the stored form of an object, so both kinds of events and both versions of autoscalers share theirs.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use machinery::json::{Value, json};
 
 use crate::custom;
 use crate::kind::Kind;
+use crate::openapi::Texts;
 use crate::walk::Walk as _;
 
 mod cells;
@@ -95,45 +101,73 @@ fn line(group: &str, kind: &str) -> Option<&'static str> {
 
 fn columns(group: &str, kind: &str) -> Value {
     let Some(line) = line(group, kind) else {
-        return json!([column("Name", "string", "name", 0), column("Created At", "date", "", 0)]);
+        return json!([column("Name", "string", "name", 0, None), column("Created At", "date", "", 0, None)]);
     };
+    let is_scale = kind == "Scale";
     line.split(';')
         .map(|text| {
+            let (text, source) = text.split_once('@').map_or((text, None), |(text, source)| (text, Some(source)));
             let (text, priority) = text.strip_suffix('*').map_or((text, 0), |text| (text, 1));
             let (name, kind) = text.split_once(':').unwrap_or((text, "string"));
             // The name of a Scale is no name of its own; an attacher is one.
-            let format =
-                if (name == "Name" && line != "Name;Desired:integer;Available:integer;Age") || name == "Attacher" {
-                    "name"
-                } else {
-                    ""
-                };
-            column(name, kind, format, priority)
+            let format = if (name == "Name" && !is_scale) || name == "Attacher" { "name" } else { "" };
+            column(name, kind, format, priority, source)
         })
         .collect()
 }
 
-fn column(name: &str, kind: &str, format: &str, priority: u8) -> Value {
-    json!({"name": name, "type": kind, "format": format, "description": description(name), "priority": priority})
+fn column(name: &str, kind: &str, format: &str, priority: u8, source: Option<&str>) -> Value {
+    let description = description(name, source);
+    json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
 }
 
-/// A short word on a column; the reference prints the documentation of the field behind it.
-fn description(column: &str) -> String {
-    match column {
-        "Name" => "Name of the object.".into(),
-        "Age" => "Time since the object was created.".into(),
-        "Created At" => "When the object was created.".into(),
-        "Ready" => "How many are ready, of how many.".into(),
-        "Status" => "The state the object is in.".into(),
-        "Restarts" => "How often containers were restarted, and when last.".into(),
-        "Containers" => "Names of the containers in the template.".into(),
-        "Images" => "Images of the containers in the template.".into(),
-        "Selector" => "Which objects it selects.".into(),
-        "Last Seen" => "Time since it was seen last.".into(),
-        "First Seen" => "Time since it was seen first.".into(),
-        "Data" => "Number of entries.".into(),
-        other => format!("{other}."),
+/// Where the names and times of all objects are described.
+const NAME: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta.name";
+const CREATED: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta.creationTimestamp";
+
+/// What a column shows: the documentation of the field behind it, where it is just one, or a short word.
+fn description(column: &str, source: Option<&str>) -> Cow<'static, str> {
+    let source = match (source, column) {
+        (Some(source), _) => source,
+        (None, "Name") => NAME,
+        (None, "Age" | "Created At") => CREATED,
+        (None, _) => return short_word(column),
+    };
+    // The reference looks for the documentation of a field that is not there.
+    if source.is_empty() {
+        return Cow::Borrowed("");
     }
+    documented().get(source).map_or_else(|| short_word(column), |text| Cow::Borrowed(text.as_str()))
+}
+
+/// The texts of the fields that columns name, some 30 KB. Those of all fields are unpacked for it once, and dropped.
+fn documented() -> &'static HashMap<&'static str, String> {
+    static TEXTS: OnceLock<HashMap<&'static str, String>> = OnceLock::new();
+    TEXTS.get_or_init(|| {
+        let all = Texts::unpack();
+        let named = TABLE.lines().flat_map(|line| line.split(';')).filter_map(|column| Some(column.split_once('@')?.1));
+        let text = |source: &'static str| {
+            let (definition, field) = source.rsplit_once('.')?;
+            let package = if definition.starts_with("apimachinery.") { "io.k8s" } else { "io.k8s.api" };
+            Some((source, all.of_field(&format!("{package}.{definition}"), field)?))
+        };
+        named.chain([NAME, CREATED]).filter_map(text).collect()
+    })
+}
+
+/// What no field of its own stands behind.
+fn short_word(column: &str) -> Cow<'static, str> {
+    Cow::Borrowed(match column {
+        "Name" => "Name of the object.",
+        "Age" => "Time since the object was created.",
+        "Created At" => "When the object was created.",
+        "Ready" => "How many are ready, of how many.",
+        "Status" => "The state the object is in.",
+        "Restarts" => "How often containers were restarted, and when last.",
+        "Containers" => "Names of the containers in the template.",
+        "Images" => "Images of the containers in the template.",
+        other => return Cow::Owned(format!("{other}.")),
+    })
 }
 
 #[cfg(test)]
@@ -165,6 +199,19 @@ mod tests {
                 let _ = row(kind, &object, NOW);
             }
         }
+    }
+
+    #[test]
+    fn columns_are_described_by_the_field_behind_them() {
+        let pods = definitions(builtin().get("", "v1", "pods").unwrap());
+        assert!(pods[0]["description"].as_str().unwrap().starts_with("Name must be unique"), "{}", pods[0]);
+        assert!(pods[6]["description"].as_str().unwrap().starts_with("NodeName "), "{}", pods[6]);
+        assert_eq!(pods[2]["description"], "The state the object is in.");
+        let named = TABLE.lines().flat_map(|line| line.split(';')).filter_map(|column| Some(column.split_once('@')?.1));
+        for source in named.filter(|source| !source.is_empty()) {
+            assert!(documented().contains_key(source), "{source} is described nowhere");
+        }
+        assert_eq!(definitions(builtin().get("node.k8s.io", "v1", "runtimeclasses").unwrap())[1]["description"], "");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod texts;
 mod version2;
 
 pub use document::{Encoding, Source};
+pub(crate) use texts::Texts;
 
 #[cfg(test)]
 mod tests;

@@ -29,7 +29,7 @@ fn explain_a_kind_and_its_parts() {
 
     let all = server.kubectl("explain deployments --recursive").ok();
     assert!(all.starts_with("GROUP:      apps\nKIND:       Deployment\nVERSION:    v1\n"), "{all}");
-    let deep = fields(&all, 10);
+    let deep = fields(&all, 8);
     assert!(deep.contains(&("containers", "<[]Container> -required-")), "{deep:?}");
 
     let version = server.kubectl("explain hpa.spec.metrics --api-version=autoscaling/v2").ok();
