@@ -126,7 +126,7 @@ const NAME: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta.name";
 const CREATED: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta.creationTimestamp";
 
 /// What a column shows: the documentation of the field behind it, where it is just one, or a short word.
-fn description(column: &str, source: Option<&str>) -> Cow<'static, str> {
+pub(crate) fn description(column: &str, source: Option<&str>) -> Cow<'static, str> {
     let source = match (source, column) {
         (Some(source), _) => source,
         (None, "Name") => NAME,

@@ -45,7 +45,8 @@ impl Column {
             name: "Age".to_owned(),
             kind: "date".to_owned(),
             format: String::new(),
-            description: "Time since the object was created.".to_owned(),
+            // Filled in when it is shown: most kinds are never shown as a table.
+            description: String::new(),
             priority: 0,
             path: JsonPath::parse(".metadata.creationTimestamp").expect("a path of this file"),
         }
@@ -55,9 +56,14 @@ impl Column {
 /// As they stand in `columnDefinitions`.
 #[must_use]
 pub fn definitions(columns: &[Column]) -> Value {
-    let name = json!({"name": "Name", "type": "string", "format": "name", "description": "Name of the object.", "priority": 0});
+    let described = crate::columns::description("Name", None);
+    let name = json!({"name": "Name", "type": "string", "format": "name", "description": described, "priority": 0});
     let rest = columns.iter().map(|column| {
-        json!({"name": column.name, "type": column.kind, "format": column.format, "description": column.description,
+        let description = match column.description.as_str() {
+            "" => crate::columns::description("Age", None),
+            given => given.into(),
+        };
+        json!({"name": column.name, "type": column.kind, "format": column.format, "description": description,
                "priority": column.priority})
     });
     std::iter::once(name).chain(rest).collect()

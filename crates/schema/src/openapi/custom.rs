@@ -16,10 +16,15 @@ pub(super) fn name(kind: &Kind, what: &str) -> String {
     parts.join(".")
 }
 
+/// The schema of the kind as it was declared.
+pub(super) fn schema(kind: &Kind) -> Option<Value> {
+    kind.definition.as_ref()?.open_api_schema().map(Value::from)
+}
+
 /// The definition of the kind; without a schema, an object of any content.
-pub(super) fn object(kind: &Kind, schema: Option<&Value>, definitions: &Definitions) -> Value {
-    let mut object = match schema {
-        Some(schema) => embedded(schema, definitions, 0),
+pub(super) fn object(kind: &Kind, definitions: &Definitions) -> Value {
+    let mut object = match schema(kind) {
+        Some(schema) => embedded(&schema, definitions, 0),
         None => json!({"x-kubernetes-preserve-unknown-fields": true}),
     };
     resource(&mut object, definitions, false);

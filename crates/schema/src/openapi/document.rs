@@ -30,8 +30,6 @@ pub enum Encoding {
 /// What documents are made from.
 pub struct Source<'a> {
     pub kinds: &'a Kinds,
-    /// The `openAPIV3Schema` of a custom kind.
-    pub schema: fn(&Kind) -> Option<Value>,
     /// The version that the server says it has.
     pub version: &'a str,
 }
@@ -120,9 +118,15 @@ impl<'a> Source<'a> {
         hash
     }
 
+    /// What operations and definitions are made from. The state of a definition is not among it, nor what was compiled.
     fn hash_kind(&self, hash: &mut Sha512, kind: &Kind) {
-        let schema = (self.schema)(kind).map(|schema| schema.to_string()).unwrap_or_default();
-        for text in [format!("{kind:?}"), schema] {
+        let schema = custom::schema(kind).map(|schema| schema.to_string()).unwrap_or_default();
+        let subresources: Vec<_> = kind.subresources.iter().map(|sub| (&sub.name, &sub.gvk, &sub.verbs)).collect();
+        let head = format!(
+            "{:?}",
+            (&kind.gvk, &kind.list_kind, &kind.plural, kind.namespaced, kind.custom, &kind.verbs, subresources)
+        );
+        for text in [head, schema] {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);
         }
@@ -256,7 +260,7 @@ impl<'a> Source<'a> {
         while let Some(name) = made.wanted.pop_first() {
             let schema = match customs.get(&name) {
                 Some((kind, true)) => Some(custom::list(kind, definitions)),
-                Some((kind, false)) => Some(custom::object(kind, (self.schema)(kind).as_ref(), definitions)),
+                Some((kind, false)) => Some(custom::object(kind, definitions)),
                 None => definitions.get(&name, within),
             };
             if let Some(schema) = schema {

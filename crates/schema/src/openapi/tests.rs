@@ -2,15 +2,16 @@
 
 use std::sync::LazyLock;
 
-use machinery::GroupVersionKind;
+use bytes::Bytes;
+use machinery::Revision;
 use serde_json::{Value, json};
 
 use super::{Encoding, Source};
-use crate::kind::Kind;
+use crate::custom::definition::install;
 use crate::kinds::{self, Kinds};
 
 fn source(kinds: &Kinds) -> Source<'_> {
-    Source { kinds, schema: |kind| kind.custom.then(schema), version: "v1" }
+    Source { kinds, version: "v1" }
 }
 
 fn v3(kinds: &Kinds, path: &str) -> Value {
@@ -212,23 +213,27 @@ fn schema() -> Value {
     })
 }
 
-fn with_things() -> Kinds {
-    let mut thing = Kind::clone(kinds::builtin().get("apps", "v1", "deployments").unwrap());
-    thing.gvk = GroupVersionKind::new("stable.example.com", "v1", "Thing");
-    thing.list_kind = "ThingList".to_owned();
-    thing.plural = "things".to_owned();
-    thing.custom = true;
-    for sub in &mut thing.subresources {
-        if sub.name == "status" {
-            sub.gvk = thing.gvk.clone();
-        }
-    }
-    kinds::builtin().with(thing)
+/// A definition with this schema, as it is stored once its names are accepted.
+fn installed(schema: &Value) -> Kinds {
+    let stored = json!({
+        "metadata": {"name": "things.stable.example.com", "uid": "u"},
+        "spec": {"group": "stable.example.com", "scope": "Namespaced", "names": {}, "versions": [{
+            "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}, "scale": {
+                "specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+        }]},
+        "status": {
+            "acceptedNames": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "conditions": [{"type": "Established", "status": "True"}],
+        },
+    });
+    let installed = install(&Bytes::from(stored.to_string()), Revision(4), None).unwrap();
+    kinds::builtin().with(crate::kind::Kind::clone(&installed.kinds[0]))
 }
 
 #[test]
 fn custom_kinds_join_through_their_schema() {
-    let kinds = with_things();
+    let kinds = installed(&schema());
     let document = v3(&kinds, "apis/stable.example.com/v1");
     is_whole(&document, "#/components/schemas/", &document["components"]["schemas"]);
     let thing = &document["components"]["schemas"]["com.example.stable.v1.Thing"];
@@ -275,16 +280,28 @@ fn custom_kinds_join_through_their_schema() {
 
 #[test]
 fn a_schema_of_any_depth_is_shown_as_far_as_it_goes() {
-    fn deep(_: &Kind) -> Option<Value> {
-        let mut schema = json!({"type": "string"});
-        for _ in 0..100 {
-            schema = json!({"type": "object", "properties": {"a": schema}});
-        }
-        Some(schema)
+    let mut schema = json!({"type": "string"});
+    for _ in 0..40 {
+        schema = json!({"type": "object", "properties": {"a": schema}});
     }
-    let kinds = with_things();
-    let source = Source { kinds: &kinds, schema: deep, version: "v1" };
+    let kinds = installed(&schema);
     for encoding in [Encoding::Json, Encoding::Message] {
-        assert!(source.v3("apis/stable.example.com/v1", encoding).is_some());
+        assert!(source(&kinds).v3("apis/stable.example.com/v1", encoding).is_some());
     }
+}
+
+#[test]
+fn a_hash_follows_what_a_document_says() {
+    let hash = |kinds: &Kinds| source(kinds).hash("apis/stable.example.com/v1").unwrap();
+    let first = installed(&schema());
+    let before = hash(&first);
+    // Compiling a schema, or reading its definition again, changes no document.
+    let used = first.get("stable.example.com", "v1", "things").unwrap().definition.as_ref().unwrap().version();
+    assert!(used.schema.property("spec").is_some());
+    assert_eq!(hash(&first), before);
+    assert_eq!(hash(&installed(&schema())), before);
+    let mut other = schema();
+    other["description"] = "Another thing.".into();
+    assert_ne!(hash(&installed(&other)), before);
+    assert_eq!(source(&first).hash("api/v1"), source(kinds::builtin()).hash("api/v1"));
 }

@@ -52,7 +52,7 @@ struct Document {
 }
 
 fn source(kinds: &Kinds) -> Source<'_> {
-    Source { kinds, schema: |_| None, version: version::GIT_VERSION }
+    Source { kinds, version: version::GIT_VERSION }
 }
 
 impl Kept {

@@ -82,3 +82,54 @@ fn apply_merges_lists_by_their_keys() {
         two["ports"].as_array().unwrap().iter().filter_map(|port| port["containerPort"].as_i64()).collect();
     assert_eq!(ports, [81]);
 }
+
+fn definition(fields: &str) -> String {
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: ships.sea.example.com}}\nspec:\n  group: sea.example.com\n  scope: Namespaced\n  names: {{plural: ships, singular: ship, kind: Ship}}\n  versions:\n  - name: v1\n    served: true\n    storage: true\n    schema:\n      openAPIV3Schema:\n        type: object\n        description: A ship at sea.\n        properties:\n          spec: {{type: object, required: [sails], properties: {{{fields}}}}}\n"
+    )
+}
+
+#[test]
+fn explain_a_custom_resource() {
+    let server = Server::start();
+    let sails = "sails: {type: integer, minimum: 1, description: How many.}";
+    server.kubectl_with("apply -f -", &definition(sails)).ok();
+    server.kubectl("wait --for=condition=Established crd/ships.sea.example.com").ok();
+    let ship = server.kubectl("explain ship").ok();
+    assert!(ship.starts_with("GROUP:      sea.example.com\nKIND:       Ship\nVERSION:    v1\n"), "{ship}");
+    assert!(ship.contains("DESCRIPTION:\n    A ship at sea.\n"), "{ship}");
+    let names: Vec<&str> = fields(&ship, 2).iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["apiVersion", "kind", "metadata", "spec"]);
+    let spec = server.kubectl("explain ship.spec").ok();
+    assert_eq!(fields(&spec, 2), [("sails", "<integer> -required-")], "{spec}");
+    assert!(spec.contains("    How many.\n"), "{spec}");
+
+    // The next document has what the definition has by then. kubectl goes by the hash, and never asks for an old one.
+    server.kubectl_with("apply -f -", &definition(&format!("{sails}, flag: {{type: string}}"))).ok();
+    server
+        .kubectl_with(
+            "apply -f -",
+            "{apiVersion: sea.example.com/v1, kind: Ship, metadata: {name: a}, spec: {sails: 1, flag: x}}",
+        )
+        .ok();
+    let all = server.kubectl("explain ship --recursive").ok();
+    assert_eq!(
+        fields(&all, 4).iter().rev().take(2).collect::<Vec<_>>(),
+        [&("sails", "<integer> -required-"), &("flag", "<string>")],
+        "{all}"
+    );
+    let refused = server
+        .kubectl_with(
+            "create -f -",
+            "{apiVersion: sea.example.com/v1, kind: Ship, metadata: {name: b}, spec: {sails: 1, mast: 2}}",
+        )
+        .refused();
+    assert!(refused.contains("unknown field \"spec.mast\""), "{refused}");
+
+    server.kubectl("delete crd ships.sea.example.com").ok();
+    let gone = server.kubectl("explain ship").refused();
+    assert!(
+        gone.contains("the server doesn't have a resource type \"ship\"") || gone.contains("couldn't find resource"),
+        "{gone}"
+    );
+}
