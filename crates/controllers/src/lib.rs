@@ -14,21 +14,26 @@
 //! - `parts`: what several controllers say the same way (conditions, owners, pods)
 //! - `workloads`: deployment, replicaset, replicationcontroller, statefulset, daemonset, job, cronjob, ttl-after-finished
 //! - `scheduler`: from a pod to a binding
-//! - `nodes`: simulated nodes, their leases and the stages of their pods; node lifecycle, taint eviction, pod GC
+//! - [`nodes`]: simulated nodes, their leases and the stages of their pods; node lifecycle, taint eviction, pod GC
 //! - `cleanup`: garbage collector, namespaces
 //! - `services`: endpoints and endpointslices
 //! - `accounts`: service accounts, their tokens, the root certificate
+//! - `send`: requests of which only the outcome counts
 //! - `policies`: claims and volumes, disruption budgets, quota status, autoscaler status
 
 mod accounts;
 mod cleanup;
 mod context;
 pub mod manager;
+pub mod nodes;
 #[allow(dead_code, reason = "the controllers that use these arrive one after the other")]
 mod parts;
+mod scheduler;
+mod send;
 mod services;
 pub mod settings;
 mod workloads;
 
 pub use context::Clients;
+pub use nodes::stages::Stages;
 pub use settings::{Selection, Settings};

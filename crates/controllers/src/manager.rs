@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 use crate::accounts;
 use crate::cleanup;
 use crate::context::{Clients, Context};
+use crate::nodes;
+use crate::scheduler;
 use crate::services;
 use crate::settings::Settings;
 use crate::workloads;
@@ -32,6 +34,11 @@ const CONTROLLERS: &[(&str, Start)] = &[
     ("endpoint", |context| Box::pin(services::endpoints::run(context))),
     ("endpointslice", |context| Box::pin(services::slice_controller::run(context))),
     ("root-ca-cert-publisher", |context| Box::pin(accounts::root_certificate::run(context))),
+    ("scheduler", scheduler::start),
+    ("nodes", nodes::fleet::start),
+    ("nodelifecycle", nodes::lifecycle::start),
+    ("tainteviction", nodes::evictions::start),
+    ("podgc", nodes::pod_gc::start),
     ("deployment", workloads::deployment::deployments),
     ("replicaset", workloads::replicas::replica_sets),
     ("replicationcontroller", workloads::replicas::replication_controllers),

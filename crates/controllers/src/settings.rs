@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::manager;
+use crate::nodes::stages::Stages;
 
 /// Which controllers run, and how.
 #[derive(Debug, Clone)]
@@ -20,6 +21,10 @@ pub struct Settings {
     pub ca_pem: String,
     /// The intervals of the specification; tests make them shorter.
     pub timing: Timing,
+    /// How simulated nodes behave.
+    pub stages: Stages,
+    /// PG-1: how many finished pods are kept.
+    pub terminated_pods_max: usize,
 }
 
 impl Default for Settings {
@@ -31,6 +36,8 @@ impl Default for Settings {
             elect: false,
             ca_pem: String::new(),
             timing: Timing::default(),
+            stages: Stages::default(),
+            terminated_pods_max: 12_500,
         }
     }
 }
@@ -58,8 +65,14 @@ pub struct Timing {
     pub node_check: Duration,
     /// NL-1: how long a node may be silent.
     pub node_grace: Duration,
+    /// NL-1: how long a node may take until it says something for the first time.
+    pub node_startup_grace: Duration,
+    /// NL-3: how often one node of a zone may be emptied.
+    pub node_eviction_every: Duration,
     /// NA-4: how often a node renews its lease.
     pub node_lease_renew: Duration,
+    /// NA-5: how often a node writes its status though nothing changed.
+    pub node_status_every: Duration,
     /// JB-4: syncs of a job are batched to this.
     pub job_batch: Duration,
 }
@@ -73,7 +86,10 @@ impl Default for Timing {
             pod_gc_quarantine: Duration::from_secs(40),
             node_check: Duration::from_secs(5),
             node_grace: Duration::from_secs(50),
+            node_startup_grace: Duration::from_secs(60),
+            node_eviction_every: Duration::from_secs(10),
             node_lease_renew: Duration::from_secs(10),
+            node_status_every: Duration::from_secs(300),
             job_batch: Duration::from_secs(1),
         }
     }

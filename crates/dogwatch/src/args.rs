@@ -63,6 +63,9 @@ pub struct Up {
     /// How many simulated nodes to run.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub nodes: usize,
+    /// How simulated nodes behave: a YAML file, see docs/nodes.md.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_controllers")]
+    pub stages: Option<PathBuf>,
     /// Run no controllers and no nodes: the API server alone.
     #[arg(long)]
     pub no_controllers: bool,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use controllers::Stages;
 use server::certs::{Pki, write_private};
 use server::kubeconfig::{Credential, kubeconfig};
 use server::limits::Limits;
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 pub async fn run(args: args::Up) -> Result<(), Failure> {
     let started = Instant::now();
     log_to_stderr(&args.log)?;
+    let stages = args.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
     make_data_dir(&args.data_dir)?;
     // Taken first, so that a taken port is said before anything is opened.
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
@@ -41,7 +43,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         anonymous: !args.no_anonymous,
         accounts_key_pem: Some(pki.accounts_key_pem.clone()),
     };
-    let controllers = controllers(&args, &pki);
+    let controllers = controllers(&args, &pki, stages);
     let rules = registry::Settings {
         service_accounts: controllers.as_ref().is_some_and(controllers::Settings::keeps_service_accounts),
         ..registry::Settings::default()
@@ -85,7 +87,7 @@ async fn open_pki(args: &args::Up) -> Result<Pki, Failure> {
 }
 
 /// What runs beside the server; none if it is to be the API alone.
-fn controllers(args: &args::Up, pki: &Pki) -> Option<controllers::Settings> {
+fn controllers(args: &args::Up, pki: &Pki, stages: Stages) -> Option<controllers::Settings> {
     let settings = controllers::Settings {
         selection: args.controllers.clone().unwrap_or_default(),
         nodes: args.nodes,
@@ -93,9 +95,18 @@ fn controllers(args: &args::Up, pki: &Pki) -> Option<controllers::Settings> {
         // Only a store that others share can have other controllers at work on it.
         elect: !args.etcd.endpoints.is_empty(),
         ca_pem: pki.ca_pem.clone(),
+        stages,
         ..controllers::Settings::default()
     };
     (!args.no_controllers).then_some(settings)
+}
+
+fn read_stages(file: &Path) -> Result<Stages, Failure> {
+    let wrong = |why: String| Failure::new(format!("--stages {}: {why}", file.display())).hint("see docs/nodes.md");
+    let bytes = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+    let document = machinery::yaml::read(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let value = serde_json::to_value(&document.value).map_err(|error| wrong(error.to_string()))?;
+    if value.is_null() { Ok(Stages::default()) } else { Stages::from_value(value).map_err(wrong) }
 }
 
 /// The first signal stops the controllers and drains, the second one aborts; the end of the server ends the waiting.

@@ -18,8 +18,12 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    async fn with(settings: Settings) -> Self {
         let store = Arc::new(MemoryStore::new(Retention::default()));
-        World { registry: Registry::start(store, Settings::default()).await.unwrap() }
+        World { registry: Registry::start(store, settings).await.unwrap() }
     }
 
     /// `group:plural/namespace/name/subresource`, without the namespace for kinds that have none.
@@ -224,4 +228,112 @@ async fn claims_and_ingresses_get_the_default_class() {
     let ingress = json!({"metadata": {"name": "i"}, "spec": {"defaultBackend": backend}});
     let made = world.create("networking.k8s.io:ingresses/default", ingress).await.unwrap();
     assert_eq!(made["spec"]["ingressClassName"], "usual");
+}
+
+async fn with_accounts() -> World {
+    World::with(Settings { service_accounts: true, ..Settings::default() }).await
+}
+
+#[tokio::test]
+async fn pr_1_a_pod_without_its_account_is_refused() {
+    let world = with_accounts().await;
+    let spec = json!({"containers": [{"name": "c", "image": "i"}], "serviceAccountName": "robot"});
+    let refused = world.create("pods/default", json!({"metadata": {"name": "p"}, "spec": spec})).await.unwrap_err();
+    assert_eq!(refused.code, 403);
+    assert_eq!(
+        refused.message,
+        "pods \"p\" is forbidden: error looking up service account default/robot: serviceaccount \"robot\" not found"
+    );
+    let generated = world.create("pods/default", json!({"metadata": {"generateName": "g-"}, "spec": spec})).await;
+    assert!(generated.unwrap_err().message.starts_with("pods \"g-\" is forbidden: error looking up"));
+}
+
+#[tokio::test]
+async fn pr_1_the_default_account_is_waited_for() {
+    let world = Arc::new(with_accounts().await);
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let create = {
+        let world = Arc::clone(&world);
+        tokio::spawn(
+            async move { world.create("pods/default", json!({"metadata": {"name": "p"}, "spec": spec})).await },
+        )
+    };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.create("serviceaccounts/default", json!({"metadata": {"name": "default"}})).await.unwrap();
+    assert_eq!(create.await.unwrap().unwrap()["spec"]["serviceAccountName"], "default");
+}
+
+#[tokio::test]
+async fn pr_2_a_pod_gets_the_token_of_its_account() {
+    let world = with_accounts().await;
+    let account = json!({"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "registry"}]});
+    world.create("serviceaccounts/default", account).await.unwrap();
+    let spec = json!({"serviceAccountName": "robot", "initContainers": [{"name": "i", "image": "i"}],
+        "containers": [{"name": "c", "image": "i"}, {"name": "own", "image": "i", "volumeMounts":
+            [{"name": "mine", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]}],
+        "volumes": [{"name": "mine", "emptyDir": {}}]});
+    let pod = world.create("pods/default", json!({"metadata": {"name": "p"}, "spec": spec})).await.unwrap();
+    let volume = &pod["spec"]["volumes"][1];
+    let name = volume["name"].as_str().unwrap();
+    assert!(name.starts_with("kube-api-access-") && name.len() == "kube-api-access-".len() + 5, "{name}");
+    let sources = &volume["projected"]["sources"];
+    assert_eq!(sources[0]["serviceAccountToken"], json!({"expirationSeconds": 3607, "path": "token"}));
+    assert_eq!(sources[1]["configMap"]["name"], "kube-root-ca.crt");
+    assert_eq!(sources[2]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"], "metadata.namespace");
+    for container in [&pod["spec"]["containers"][0], &pod["spec"]["initContainers"][0]] {
+        assert_eq!(container["volumeMounts"][0]["name"].as_str(), Some(name));
+        assert_eq!(container["volumeMounts"][0]["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount");
+        assert_eq!(container["volumeMounts"][0]["readOnly"], true);
+    }
+    assert_eq!(pod["spec"]["containers"][1]["volumeMounts"].as_array().unwrap().len(), 1, "its own is there");
+    assert_eq!(pod["spec"]["imagePullSecrets"], json!([{"name": "registry"}]));
+    assert_eq!(pod["spec"]["serviceAccount"], "robot");
+}
+
+#[tokio::test]
+async fn pr_2_who_wants_no_token_gets_none() {
+    let world = with_accounts().await;
+    let account = json!({"metadata": {"name": "default"}, "automountServiceAccountToken": false});
+    world.create("serviceaccounts/default", account).await.unwrap();
+    let spec = |automount: Value| json!({"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": automount});
+    for (name, said, expected) in [("a", Value::Null, 0), ("b", json!(true), 1), ("c", json!(false), 0)] {
+        let pod = json!({"metadata": {"name": name}, "spec": spec(said)});
+        let pod = world.create("pods/default", pod).await.unwrap();
+        assert_eq!(pod["spec"]["volumes"].as_array().map_or(0, Vec::len), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn pr_3_to_pr_6_what_new_pods_and_nodes_get() {
+    let world = World::new().await;
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = world
+        .create(
+            "pods/default",
+            json!({"metadata": {"name": "p"}, "spec": spec,
+        "status": {"phase": "Running"}}),
+        )
+        .await
+        .unwrap();
+    let tolerations: Vec<String> =
+        pod["spec"]["tolerations"].as_array().unwrap().iter().map(Value::to_string).collect();
+    assert_eq!(
+        tolerations,
+        ["not-ready", "unreachable"].map(|key| format!(
+            r#"{{"key":"node.kubernetes.io/{key}","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}"#
+        ))
+    );
+    assert_eq!(
+        (&pod["spec"]["priority"], &pod["spec"]["preemptionPolicy"]),
+        (&json!(0), &json!("PreemptLowerPriority"))
+    );
+    assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}), "PR-5");
+    assert_eq!(pod["metadata"]["generation"], 1);
+    let gated = json!({"metadata": {"name": "gated"}, "spec":
+        {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}});
+    let gated = world.create("pods/default", gated).await.unwrap();
+    assert_eq!(gated["status"]["conditions"][0]["reason"], "SchedulingGated");
+    let node = world.create("nodes", json!({"metadata": {"name": "n"}})).await.unwrap();
+    let taint = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
+    assert_eq!(node["spec"]["taints"], taint, "PR-6");
 }

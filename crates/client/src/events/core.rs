@@ -54,6 +54,12 @@ impl EventRecorder {
         (recorder, EventWriter { queue: receiver, sink })
     }
 
+    /// The same recorder in the name of another host.
+    #[must_use]
+    pub fn on_host(&self, host: &str) -> Self {
+        Self { host: host.into(), ..self.clone() }
+    }
+
     /// Something happened to an object.
     pub fn record(&self, object: &ObjectReference, kind: EventType, reason: &str, message: &str) {
         let now = Timestamp::now();

@@ -2,6 +2,8 @@
 
 mod accounts;
 mod cleanup;
+mod nodes;
+mod scheduler;
 mod services;
 mod wiring;
 mod workloads;

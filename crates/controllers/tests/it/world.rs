@@ -7,13 +7,13 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 /// Long enough for the slowest machine; nothing waits for it in a run that passes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until an object satisfies a condition and returns it.
 ///
 /// # Panics
 /// If it does not within [`PATIENCE`].
-pub async fn until<K>(api: &Api<K>, name: &str, what: &str, condition: impl Fn(&K) -> bool) -> K
+pub(crate) async fn until<K>(api: &Api<K>, name: &str, what: &str, condition: impl Fn(&K) -> bool) -> K
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -32,7 +32,7 @@ where
 ///
 /// # Panics
 /// If it is not within [`PATIENCE`].
-pub async fn until_gone<K>(api: &Api<K>, name: &str)
+pub(crate) async fn until_gone<K>(api: &Api<K>, name: &str)
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {

@@ -4,6 +4,7 @@
 //!
 //! - `namespaces`: is the namespace there, and not ending; which names may not go
 //! - `limit_ranges`: what containers and claims get and may ask for
+//! - `service_accounts`: which account a pod runs as, and its token
 //! - `pod_security`: what a namespace allows its pods
 //! - `priority`, `runtime_class`: what a pod gets from the classes it names
 //! - `default_class`: the class of claims and ingresses that name none
@@ -24,6 +25,7 @@ mod pod_security;
 mod priority;
 pub mod quota;
 mod runtime_class;
+mod service_accounts;
 
 use std::sync::Arc;
 
@@ -44,6 +46,7 @@ impl Registry {
         match target.kind.collection.as_str() {
             "core/pods" => {
                 self.fill_from_limit_ranges(target, object);
+                self.find_service_account(target, object).await?;
                 self.resolve_priority(target, object).await?;
                 self.find_runtime_class(target, object).await?;
             }

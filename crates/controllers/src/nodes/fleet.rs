@@ -1,0 +1,529 @@
+//! All simulated nodes as one program: one watch of pods, one agenda, bounded writes.
+//!
+//! A thousand kubelets would be a thousand watches and timers. Here every pod event leads to at most one entry in the agenda
+//! (what is next for that pod, and when), and what is due is written by at most [`WRITES_MAX`] tasks at a time. A pod has one
+//! step under way at most (NA-15), and the next one is planned on a state that shows the last (`seen`).
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::events::{ApiEvents, EventRecorder};
+use client::informer::{Event, SubscriptionOptions};
+use client::{Key, ResourceVersion};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::addresses::Pool;
+use super::agenda::{Agenda, Place};
+use super::machines;
+use super::register;
+use super::stages::Stages;
+use super::status::{self, Circumstances, Told};
+use super::steps::{self, Step};
+use crate::context::Context;
+use crate::send::{Form, microseconds, pod_path, pod_reference, send};
+use crate::settings::Timing;
+
+/// Writes under way at the same time, for all nodes.
+const WRITES_MAX: usize = 64;
+/// NA-4: a lease is kept for four renewals.
+const LEASE_PERIODS: u32 = 4;
+/// NA-4: a lease is renewed up to this much later than it could be, so that nodes do not all come at once.
+const LEASE_JITTER: f64 = 0.04;
+/// The first wait after a write that failed, and the longest.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How long after all addresses of a node are taken they are asked for again.
+const ADDRESS_RETRY: Duration = Duration::from_secs(5);
+/// NA-12: the range of nodes that have none.
+const DEFAULT_RANGE: &str = "10.0.0.0/24";
+
+pub(crate) fn start(context: Context) -> BoxFuture<'static, ()> {
+    run(context).boxed()
+}
+
+async fn run(context: Context) {
+    let pods = context.informers.informer::<Pod>();
+    let nodes = context.informers.informer::<Node>();
+    let options = SubscriptionOptions::default;
+    let (Ok(mut pod_events), Ok(mut node_events)) = (pods.subscribe(options()), nodes.subscribe(options())) else {
+        return;
+    };
+    context.informers.start(&context.stop);
+    let synced = async { nodes.wait_synced().await && pods.wait_synced().await };
+    if context.stop.run_until_cancelled(synced).await != Some(true) {
+        return;
+    }
+    let registering = tokio::spawn(register::register(context.clone(), nodes.store()));
+    let mut fleet = Fleet::new(&context);
+    // Nodes first: a pod is looked at only once its node is known.
+    while let Some(Some(event)) = node_events.next().now_or_never() {
+        fleet.node_event(event);
+    }
+    loop {
+        while fleet.writes.len() < WRITES_MAX
+            && let Some(due) = fleet.agenda.take_due(Instant::now())
+        {
+            fleet.begin(due);
+        }
+        let due = if fleet.writes.len() < WRITES_MAX { fleet.agenda.next_due() } else { None };
+        tokio::select! {
+            () = context.stop.cancelled() => break,
+            Some(done) = fleet.writes.join_next(), if !fleet.writes.is_empty() => {
+                if let Ok(done) = done {
+                    fleet.done(done);
+                }
+            }
+            Some(event) = node_events.next() => fleet.node_event(event),
+            Some(event) = pod_events.next() => fleet.pod_event(event),
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+        }
+    }
+    registering.abort();
+    fleet.writes.shutdown().await;
+}
+
+/// What is due.
+#[derive(Debug, Clone)]
+enum Due {
+    Pod(Key),
+    Lease(Arc<str>),
+    Status(Arc<str>),
+}
+
+/// How a write ended.
+enum Done {
+    Pod {
+        key: Key,
+        uid: String,
+        step: Step,
+        at: Timestamp,
+        events: Vec<Told>,
+        result: Result<Option<String>, client::Error>,
+    },
+    Lease {
+        node: Arc<str>,
+        result: Result<(), client::Error>,
+    },
+    Status {
+        node: Arc<str>,
+        result: Result<(), client::Error>,
+    },
+}
+
+struct Served {
+    object: Arc<Node>,
+    address: Ipv4Addr,
+    /// None where the node has no range of its own.
+    pool: Option<Pool>,
+    silenced: bool,
+    status_due: Option<Place>,
+    lease_due: Option<Place>,
+}
+
+struct Tracked {
+    pod: Arc<Pod>,
+    planned: Option<(Place, Step)>,
+    under_way: bool,
+    /// The state that shows the last write; before it is seen nothing is planned.
+    seen: Option<ResourceVersion>,
+    address: Option<Ipv4Addr>,
+    ran: Option<Timestamp>,
+    failures: u32,
+}
+
+struct Fleet {
+    client: Client,
+    recorder: EventRecorder,
+    stages: Arc<Stages>,
+    timing: Timing,
+    nodes: HashMap<Arc<str>, Served>,
+    pods: HashMap<Key, Tracked>,
+    /// Of nodes without a range.
+    shared_pool: Option<Pool>,
+    agenda: Agenda<Due>,
+    writes: JoinSet<Done>,
+}
+
+impl Fleet {
+    fn new(context: &Context) -> Self {
+        let sink = Arc::new(ApiEvents::new(context.clients.nodes.clone()));
+        let (recorder, writer) = EventRecorder::new(sink, "kubelet", "");
+        context.tasks.spawn(writer.run(context.stop.clone()));
+        let mut stages = context.settings.stages.clone();
+        stages.seed.get_or_insert_with(rand::random);
+        Self {
+            client: context.clients.nodes.clone(),
+            recorder,
+            stages: Arc::new(stages),
+            timing: context.settings.timing,
+            nodes: HashMap::new(),
+            pods: HashMap::new(),
+            shared_pool: Pool::of(DEFAULT_RANGE),
+            agenda: Agenda::new(),
+            writes: JoinSet::new(),
+        }
+    }
+
+    fn node_event(&mut self, event: Event<Node>) {
+        match event {
+            Event::Added { object, .. } | Event::Updated { new: object, .. } => self.node_is(object),
+            Event::Deleted { object, .. } | Event::Undecodable { previous: Some(object), .. } => {
+                self.node_gone(object.metadata.name.as_deref().unwrap_or_default());
+            }
+            Event::Undecodable { .. } | Event::HistoryReset { .. } | Event::Lagged { .. } => {}
+        }
+    }
+
+    fn node_is(&mut self, object: Arc<Node>) {
+        let name: Arc<str> = object.metadata.name.as_deref().unwrap_or_default().into();
+        if !machines::is_simulated(&object) {
+            return self.node_gone(&name);
+        }
+        let silenced = machines::is_silenced(&object);
+        let before = self.nodes.get(&name).filter(|known| known.object.metadata.uid == object.metadata.uid);
+        let (new, woken) = (before.is_none(), before.is_some_and(|known| known.silenced && !silenced));
+        let needs_status =
+            !silenced && machines::needs_status(&object, self.timing.node_status_every, Timestamp::now());
+        if new {
+            self.node_gone(&name);
+            let range = object.spec.as_ref().and_then(|spec| spec.pod_cidr.as_deref()).and_then(Pool::of);
+            let address = machines::address_of(&object);
+            let served = Served { object, address, pool: range, silenced, status_due: None, lease_due: None };
+            self.nodes.insert(name.clone(), served);
+            // The first renewals of many nodes are spread over a period.
+            let spread = self.timing.node_lease_renew.mul_f64(rand::random());
+            let first = if self.nodes.len() > 16 { spread } else { Duration::ZERO };
+            self.plan_lease(&name, first);
+            self.adopt_addresses(&name);
+        } else if let Some(known) = self.nodes.get_mut(&name) {
+            known.object = object;
+            known.silenced = silenced;
+            if woken {
+                self.plan_lease(&name, Duration::ZERO);
+            }
+        }
+        self.plan_status(&name, if needs_status { Duration::ZERO } else { self.timing.node_status_every });
+        if new || woken {
+            let here: Vec<Key> =
+                self.pods.iter().filter(|(_, p)| node_of(&p.pod) == Some(&*name)).map(|(key, _)| key.clone()).collect();
+            here.iter().for_each(|key| self.plan(key));
+        }
+    }
+
+    /// Addresses that pods of a node have already (NA-12).
+    fn adopt_addresses(&mut self, name: &str) {
+        let Some(pool) = self.nodes.get_mut(name).and_then(|served| served.pool.as_mut()) else { return };
+        for tracked in self.pods.values().filter(|tracked| node_of(&tracked.pod) == Some(name)) {
+            if let Some(address) = tracked.address {
+                pool.reserve(address);
+            }
+        }
+    }
+
+    /// NA-14: pods of a node that is not served are left alone.
+    fn node_gone(&mut self, name: &str) {
+        if let Some(served) = self.nodes.remove(name) {
+            served.status_due.into_iter().chain(served.lease_due).for_each(|place| self.agenda.remove(place));
+        }
+    }
+
+    fn plan_lease(&mut self, name: &Arc<str>, after: Duration) {
+        let Some(served) = self.nodes.get_mut(name) else { return };
+        if let Some(place) = served.lease_due.take() {
+            self.agenda.remove(place);
+        }
+        served.lease_due = Some(self.agenda.add(Instant::now() + after, Due::Lease(name.clone())));
+    }
+
+    fn plan_status(&mut self, name: &Arc<str>, after: Duration) {
+        let Some(served) = self.nodes.get_mut(name) else { return };
+        if let Some(place) = served.status_due.take() {
+            self.agenda.remove(place);
+        }
+        served.status_due = Some(self.agenda.add(Instant::now() + after, Due::Status(name.clone())));
+    }
+
+    fn pod_event(&mut self, event: Event<Pod>) {
+        match event {
+            Event::Added { object, .. } | Event::Updated { new: object, .. } => self.pod_is(object),
+            Event::Deleted { object, .. } | Event::Undecodable { previous: Some(object), .. } => {
+                self.pod_gone(&Key::of(&*object));
+            }
+            Event::Undecodable { .. } | Event::HistoryReset { .. } | Event::Lagged { .. } => {}
+        }
+    }
+
+    fn pod_is(&mut self, pod: Arc<Pod>) {
+        let key = Key::of(&*pod);
+        if node_of(&pod).is_none() {
+            return self.pod_gone(&key);
+        }
+        if self.pods.get(&key).is_some_and(|known| known.pod.metadata.uid != pod.metadata.uid) {
+            self.pod_gone(&key);
+        }
+        match self.pods.get_mut(&key) {
+            Some(known) => known.pod = pod,
+            None => {
+                let said = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+                let address = said.and_then(|address| address.parse().ok()).filter(|_| !on_host_network(&pod));
+                if let Some(address) = address
+                    && let Some(pool) = self.pool_of(node_of(&pod).unwrap_or_default())
+                {
+                    pool.reserve(address);
+                }
+                let tracked =
+                    Tracked { pod, planned: None, under_way: false, seen: None, address, ran: None, failures: 0 };
+                self.pods.insert(key.clone(), tracked);
+            }
+        }
+        self.plan(&key);
+    }
+
+    fn pod_gone(&mut self, key: &Key) {
+        let Some(tracked) = self.pods.remove(key) else { return };
+        if let Some((place, _)) = tracked.planned {
+            self.agenda.remove(place);
+        }
+        if let Some(address) = tracked.address
+            && let Some(pool) = self.pool_of(node_of(&tracked.pod).unwrap_or_default())
+        {
+            pool.give_back(address);
+        }
+    }
+
+    /// The pool of a served node.
+    fn pool_of(&mut self, node: &str) -> Option<&mut Pool> {
+        let served = self.nodes.get_mut(node)?;
+        served.pool.as_mut().or(self.shared_pool.as_mut())
+    }
+
+    /// Decides what is next for a pod.
+    fn plan(&mut self, key: &Key) {
+        let Some(tracked) = self.pods.get_mut(key) else { return };
+        if tracked.under_way {
+            return;
+        }
+        if let Some((place, _)) = tracked.planned.take() {
+            self.agenda.remove(place);
+        }
+        if let Some(seen) = &tracked.seen {
+            let version: ResourceVersion = tracked.pod.metadata.resource_version.as_deref().unwrap_or_default().into();
+            if !version.reaches(seen) {
+                return;
+            }
+            tracked.seen = None;
+        }
+        if self.nodes.get(node_of(&tracked.pod).unwrap_or_default()).is_none_or(|node| node.silenced) {
+            return;
+        }
+        let behaviour = self.stages.behaviour(&tracked.pod);
+        let plan = steps::next(&tracked.pod, &behaviour, &self.stages, tracked.ran, Timestamp::now());
+        let Some(plan) = plan else { return };
+        let wait = if tracked.failures > 0 {
+            plan.after.max((RETRY_FIRST * (1 << tracked.failures.min(6))).min(RETRY_MAX))
+        } else {
+            plan.after
+        };
+        let place = self.agenda.add(Instant::now() + wait, Due::Pod(key.clone()));
+        tracked.planned = Some((place, plan.step));
+    }
+
+    fn begin(&mut self, due: Due) {
+        match due {
+            Due::Pod(key) => self.begin_step(&key),
+            Due::Lease(node) => self.begin_lease(node),
+            Due::Status(node) => self.begin_status(node),
+        }
+    }
+
+    fn begin_step(&mut self, key: &Key) {
+        let Some(tracked) = self.pods.get_mut(key) else { return };
+        let Some((_, step)) = tracked.planned.take() else { return };
+        let pod = tracked.pod.clone();
+        let name = node_of(&pod).unwrap_or_default().to_owned();
+        let Some(served) = self.nodes.get(name.as_str()) else { return };
+        let (node_address, mut address) = (served.address, tracked.address);
+        if step == Step::Run && address.is_none() {
+            address = if on_host_network(&pod) { Some(node_address) } else { self.pool_of(&name).and_then(Pool::take) };
+            let Some(found) = address else {
+                return self.no_address(key, &pod, &name, step);
+            };
+            if let Some(tracked) = self.pods.get_mut(key).filter(|_| !on_host_network(&pod)) {
+                tracked.address = Some(found);
+            }
+        }
+        let Some(tracked) = self.pods.get_mut(key) else { return };
+        tracked.under_way = true;
+        let (client, stages, key) = (self.client.clone(), self.stages.clone(), key.clone());
+        self.writes.spawn(async move {
+            let now = Timestamp::now();
+            let behaviour = stages.behaviour(&pod);
+            let with = Circumstances {
+                behaviour: &behaviour,
+                node_address,
+                address,
+                first_backoff: stages.restart,
+                now: Timestamp::from_second(now.as_second()).unwrap_or(now),
+            };
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            let (result, events) = match status::write(&pod, &step, &with) {
+                Some((patch, events)) => {
+                    let path = format!("{}/status", pod_path(&pod));
+                    (send(&client, "PATCH", &path, Form::Strategic, &patch).await, events)
+                }
+                None => {
+                    let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
+                    let deleted = send(&client, "DELETE", &pod_path(&pod), Form::Json, &options).await;
+                    (deleted.map(|_| None), Vec::new())
+                }
+            };
+            Done::Pod { key, uid, step, at: now, events, result }
+        });
+    }
+
+    /// All addresses of the node are taken: the pod stays as it is until one is free.
+    fn no_address(&mut self, key: &Key, pod: &Pod, node: &str, step: Step) {
+        let text = "Failed to create pod sandbox: no address is left in the range of the node";
+        let recorder = self.recorder.on_host(node);
+        recorder.record(&pod_reference(pod), client::events::EventType::Warning, "FailedCreatePodSandBox", text);
+        let place = self.agenda.add(Instant::now() + ADDRESS_RETRY, Due::Pod(key.clone()));
+        if let Some(tracked) = self.pods.get_mut(key) {
+            tracked.planned = Some((place, step));
+        }
+    }
+
+    fn begin_lease(&mut self, node: Arc<str>) {
+        let Some(served) = self.nodes.get_mut(&node) else { return };
+        served.lease_due = None;
+        if served.silenced {
+            return;
+        }
+        let uid = served.object.metadata.uid.clone().unwrap_or_default();
+        let seconds = (self.timing.node_lease_renew * LEASE_PERIODS).as_secs().max(1);
+        let client = self.client.clone();
+        self.writes.spawn(async move {
+            let now = Timestamp::now();
+            let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+            let renewal = json!({"spec": {"holderIdentity": &*node, "renewTime": microseconds(now)}});
+            let path = format!("{leases}/{node}");
+            let renewed = send(&client, "PATCH", &path, Form::Merge, &renewal).await;
+            let result = match renewed {
+                Err(error) if error.is_not_found() => {
+                    send(&client, "POST", leases, Form::Json, &machines::new_lease(&node, &uid, seconds, now)).await
+                }
+                other => other,
+            };
+            Done::Lease { node, result: result.map(|_| ()) }
+        });
+    }
+
+    fn begin_status(&mut self, node: Arc<str>) {
+        let Some(served) = self.nodes.get_mut(&node) else { return };
+        served.status_due = None;
+        if served.silenced {
+            return;
+        }
+        let (client, stages) = (self.client.clone(), self.stages.clone());
+        let (object, address) = (served.object.clone(), served.address);
+        self.writes.spawn(async move {
+            let status = machines::status(&node, Some(&object), &stages.nodes, address, Timestamp::now());
+            let patch = json!({"metadata": {"uid": object.metadata.uid}, "status": status});
+            let path = format!("/api/v1/nodes/{node}/status");
+            let result = send(&client, "PATCH", &path, Form::Strategic, &patch).await;
+            Done::Status { node, result: result.map(|_| ()) }
+        });
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Lease { node, result } => {
+                let every = self.timing.node_lease_renew;
+                let wait = match result {
+                    Ok(()) => every.mul_f64(1.0 + LEASE_JITTER * rand::random::<f64>()),
+                    Err(error) => {
+                        tracing::debug!(%node, %error, "a lease was not renewed");
+                        every / 5
+                    }
+                };
+                if self.nodes.get(&node).is_some_and(|served| served.lease_due.is_none()) {
+                    self.plan_lease(&node, wait);
+                }
+            }
+            Done::Status { node, result } => {
+                if let Err(error) = result {
+                    tracing::debug!(%node, %error, "the status of a node was not written");
+                    self.plan_status(&node, RETRY_FIRST);
+                } else if self.nodes.get(&node).is_some_and(|served| served.status_due.is_none()) {
+                    self.plan_status(&node, self.timing.node_status_every);
+                }
+            }
+            Done::Pod { key, uid, step, at, events, result } => self.step_done(&key, &uid, &step, at, events, result),
+        }
+    }
+
+    fn step_done(
+        &mut self,
+        key: &Key,
+        uid: &str,
+        step: &Step,
+        at: Timestamp,
+        events: Vec<Told>,
+        result: Result<Option<String>, client::Error>,
+    ) {
+        let Some(tracked) = self.pods.get_mut(key).filter(|t| t.pod.metadata.uid.as_deref() == Some(uid)) else {
+            return;
+        };
+        tracked.under_way = false;
+        match result {
+            Ok(version) => {
+                tracked.failures = 0;
+                tracked.seen = version.map(|version| version.as_str().into());
+                if matches!(step, Step::Run | Step::Restart) {
+                    tracked.ran = Some(at);
+                }
+                let pod = tracked.pod.clone();
+                self.tell(&pod, events);
+                // A removal is seen as the end of the pod, or it is held by a finalizer.
+                if *step == Step::Remove {
+                    return;
+                }
+            }
+            // Gone, or another pod of that name by now: the watch will tell.
+            Err(error) if error.is_not_found() || error.is_conflict() => return,
+            Err(error) => {
+                tracing::debug!(%key, ?step, %error, "a step of a pod failed");
+                tracked.failures = tracked.failures.saturating_add(1);
+            }
+        }
+        self.plan(key);
+    }
+
+    fn tell(&self, pod: &Pod, events: Vec<Told>) {
+        if !self.stages.events {
+            return;
+        }
+        let recorder = self.recorder.on_host(node_of(pod).unwrap_or_default());
+        let mut reference = pod_reference(pod);
+        for event in events {
+            reference.field_path = event.field;
+            recorder.record(&reference, event.kind, event.reason, &event.message);
+        }
+    }
+}
+
+fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+fn on_host_network(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default()
+}

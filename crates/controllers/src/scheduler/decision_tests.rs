@@ -1,0 +1,240 @@
+//! Decisions, and the words in which they are refused.
+
+use std::sync::Arc;
+
+use client::Key;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::scheduler::amounts::request_of;
+
+fn node(name: &str, change: impl FnOnce(&mut Value)) -> Value {
+    let mut node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}});
+    change(&mut node);
+    node
+}
+
+fn plain(name: &str) -> Value {
+    node(name, |_| {})
+}
+
+fn pod(name: &str, spec: Value) -> Pod {
+    let mut spec = spec;
+    if spec.get("containers").is_none() {
+        spec["containers"] = json!([{"name": "c"}]);
+    }
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "d", "uid": name,
+        "labels": {"app": "a"}}, "spec": spec}))
+    .unwrap()
+}
+
+fn cluster(nodes: Vec<Value>, pods: Vec<(&str, Pod)>) -> Cluster {
+    let mut cluster = Cluster::default();
+    for node in nodes {
+        cluster.put_node(Arc::new(serde_json::from_value(node).unwrap()));
+    }
+    for (node, pod) in pods {
+        let request = request_of(&pod);
+        cluster.put_pod(&Key::of(&pod), Arc::new(pod), node, || request);
+    }
+    cluster
+}
+
+fn decided(pod: &Pod, cluster: &Cluster) -> Result<String, String> {
+    let (namespaces, _writer) = Store::new();
+    decide(pod, &request_of(pod), cluster, &namespaces, &mut 0).map_err(|why| why.message)
+}
+
+fn asks(cpu: &str, memory: &str) -> Value {
+    json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]})
+}
+
+#[test]
+fn sc_12_no_nodes_at_all() {
+    let refusal = decided(&pod("p", json!({})), &cluster(vec![], vec![])).unwrap_err();
+    assert_eq!(refusal, "no nodes available to schedule pods");
+}
+
+#[test]
+fn sc_4_every_filter_in_its_words() {
+    let nodes = vec![
+        node("cordoned", |node| node["spec"] = json!({"unschedulable": true})),
+        node("tainted", |node| {
+            node["spec"] = json!({"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]});
+        }),
+        node("elsewhere", |node| node["metadata"]["labels"] = json!({"disk": "hdd"})),
+        node("small", |node| {
+            node["metadata"]["labels"] = json!({"disk": "ssd"});
+            node["status"]["allocatable"] = json!({"cpu": "100m", "memory": "1Gi", "pods": "10"});
+        }),
+        node("full", |node| {
+            node["metadata"]["labels"] = json!({"disk": "ssd"});
+            node["status"]["allocatable"]["pods"] = json!("0");
+        }),
+        node("busy", |node| node["metadata"]["labels"] = json!({"disk": "ssd"})),
+    ];
+    let port = json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
+    let mut wants = asks("1", "2Gi");
+    wants["nodeSelector"] = json!({"disk": "ssd"});
+    wants["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
+    let refusal = decided(&pod("p", wants), &cluster(nodes, vec![("busy", pod("other", port))])).unwrap_err();
+    assert_eq!(
+        refusal,
+        "0/6 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods, \
+         1 node(s) didn't have free ports for the requested pod ports, \
+         1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s), \
+         1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/6 nodes are available: \
+         2 No preemption victims found for incoming pod, 4 Preemption is not helpful for scheduling."
+    );
+}
+
+#[test]
+fn sc_4_a_pod_that_names_its_node_gets_no_other() {
+    let refusal = decided(&pod("p", json!({"nodeName": "b"})), &cluster(vec![plain("a")], vec![])).unwrap_err();
+    assert!(
+        refusal.starts_with("0/1 nodes are available: 1 node(s) didn't match the requested node name."),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn sc_5_a_node_without_room_for_pods_takes_none() {
+    let nodes = vec![node("a", |node| node["status"] = json!({"allocatable": {"cpu": "4"}}))];
+    let refusal = decided(&pod("p", json!({})), &cluster(nodes, vec![])).unwrap_err();
+    assert!(refusal.contains("1 Too many pods"), "{refusal}");
+}
+
+#[test]
+fn sc_5_what_assigned_pods_asked_for_is_gone() {
+    let nodes = vec![plain("a"), plain("b")];
+    let cluster = cluster(nodes, vec![("a", pod("other", asks("3", "1Gi")))]);
+    assert_eq!(decided(&pod("p", asks("2", "1Gi")), &cluster).as_deref(), Ok("b"));
+}
+
+#[test]
+fn sc_6_no_execute_filters_and_prefer_only_scores() {
+    let tainted = |name: &str, effect: &str| {
+        node(name, |node| node["spec"] = json!({"taints": [{"key": "k", "effect": effect}]}))
+    };
+    let only = cluster(vec![tainted("a", "NoExecute")], vec![]);
+    assert!(decided(&pod("p", json!({})), &only).is_err());
+    let tolerant = pod("p", json!({"tolerations": [{"key": "k", "operator": "Exists"}]}));
+    assert_eq!(decided(&tolerant, &only).as_deref(), Ok("a"));
+    let disliked = cluster(vec![tainted("a", "PreferNoSchedule")], vec![]);
+    assert_eq!(decided(&pod("p", json!({})), &disliked).as_deref(), Ok("a"));
+    let choice = cluster(vec![tainted("a", "PreferNoSchedule"), plain("b")], vec![]);
+    for _ in 0..20 {
+        assert_eq!(decided(&pod("p", json!({})), &choice).as_deref(), Ok("b"));
+    }
+}
+
+#[test]
+fn sc_7_the_emptier_node_and_the_preferred_one_win() {
+    let crowded = cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", asks("3", "6Gi")))]);
+    for _ in 0..20 {
+        assert_eq!(decided(&pod("p", asks("100m", "200Mi")), &crowded).as_deref(), Ok("b"));
+    }
+    let likes = json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 10, "preference": {"matchExpressions":
+            [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}}]}}});
+    let even = cluster(vec![plain("a"), plain("b")], vec![]);
+    for _ in 0..20 {
+        assert_eq!(decided(&pod("p", likes.clone()), &even).as_deref(), Ok("a"));
+    }
+}
+
+#[test]
+fn sc_7_siblings_are_spread() {
+    let child = |name: &str| {
+        let mut pod = pod(name, json!({}));
+        pod.metadata.owner_references = Some(vec![
+            serde_json::from_value(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
+                "controller": true}))
+            .unwrap(),
+        ]);
+        pod
+    };
+    let cluster = cluster(vec![plain("a"), plain("b"), plain("c")], vec![("a", child("x")), ("b", child("y"))]);
+    for _ in 0..20 {
+        assert_eq!(decided(&child("p"), &cluster).as_deref(), Ok("c"));
+    }
+}
+
+#[test]
+fn sc_13_a_pod_that_names_its_node_by_field_goes_there_or_nowhere() {
+    let named = |name: &str| {
+        pod(
+            "p",
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchFields":
+                [{"key": "metadata.name", "operator": "In", "values": [name]}]}]}}}}),
+        )
+    };
+    let nodes = vec![plain("a"), plain("b"), node("c", |node| node["spec"] = json!({"unschedulable": true}))];
+    let cluster = cluster(nodes, vec![]);
+    assert_eq!(decided(&named("b"), &cluster).as_deref(), Ok("b"));
+    assert_eq!(
+        decided(&named("c"), &cluster).unwrap_err(),
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. \
+         no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+    );
+}
+
+#[test]
+fn company_and_distance() {
+    let near = |kind: &str| {
+        json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}]}}})
+    };
+    let with = || cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", json!({})))]);
+    assert_eq!(decided(&pod("p", near("podAffinity")), &with()).as_deref(), Ok("a"));
+    assert_eq!(decided(&pod("p", near("podAntiAffinity")), &with()).as_deref(), Ok("b"));
+    let empty = cluster(vec![plain("a")], vec![]);
+    assert_eq!(decided(&pod("p", near("podAffinity")), &empty).as_deref(), Ok("a"), "the first of its group");
+    let taken = cluster(vec![plain("a")], vec![("a", pod("other", json!({})))]);
+    let refusal = decided(&pod("p", near("podAntiAffinity")), &taken).unwrap_err();
+    assert!(
+        refusal.starts_with("0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."),
+        "{refusal}"
+    );
+    let guarded = cluster(vec![plain("a")], vec![("a", pod("other", near("podAntiAffinity")))]);
+    let refusal = decided(&pod("p", json!({})), &guarded).unwrap_err();
+    let words = "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules.";
+    assert!(refusal.starts_with(words), "{refusal}");
+}
+
+#[test]
+fn even_spreading() {
+    let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "a"}}}]});
+    let cluster = cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", json!({})))]);
+    assert_eq!(decided(&pod("p", spread.clone()), &cluster).as_deref(), Ok("b"));
+    let mut elsewhere = spread;
+    elsewhere["nodeSelector"] = json!({"kubernetes.io/hostname": "a"});
+    elsewhere["topologySpreadConstraints"][0]["nodeAffinityPolicy"] = json!("Ignore");
+    let refusal = decided(&pod("p", elsewhere), &cluster).unwrap_err();
+    assert_eq!(
+        refusal,
+        "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
+         1 node(s) didn't match pod topology spread constraints. no new claims to deallocate, \
+         preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, \
+         1 Preemption is not helpful for scheduling."
+    );
+}
+
+#[test]
+fn sc_12_a_pod_that_may_not_preempt_says_so() {
+    let never = pod("p", json!({"preemptionPolicy": "Never", "nodeSelector": {"a": "b"}}));
+    let refusal = decided(&never, &cluster(vec![plain("a")], vec![])).unwrap_err();
+    assert!(refusal.ends_with("preemption: not eligible due to preemptionPolicy=Never."), "{refusal}");
+}
+
+#[test]
+fn sc_8_a_thousand_nodes_take_turns() {
+    let nodes = (0..1000).map(|at| plain(&format!("n{at}"))).collect();
+    let (cluster, (namespaces, _writer)) = (cluster(nodes, vec![]), Store::new());
+    let (pod, mut start) = (pod("p", json!({})), 0);
+    decide(&pod, &request_of(&pod), &cluster, &namespaces, &mut start).unwrap();
+    assert_eq!(start, 420, "the first 420 were enough; the next pod begins after them");
+}

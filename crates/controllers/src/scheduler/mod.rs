@@ -1,0 +1,370 @@
+//! From a pod to a binding: takes pods without a node, finds each the best one, and says so to the server (SC-1…SC-13).
+//!
+//! - `queue`: which pod is next
+//! - `cluster`: the nodes and what is taken on each
+//! - `decision`: where a pod goes; by `filters`, then `scores`; with `neighbours` and `claims`
+//! - `amounts`, `selectors`: the arithmetic and the matching they share
+//!
+//! One task decides, one pod at a time, on what it knows; what it decided counts at once (`assume`), and the bindings are
+//! written beside it.
+
+pub(crate) mod amounts;
+mod claims;
+mod cluster;
+mod decision;
+mod filters;
+mod neighbours;
+mod queue;
+mod scores;
+mod selectors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::Key;
+use client::events::{ApiEvents, EventType, NewEvent, SeriesRecorder};
+use client::informer::{Event, SubscriptionOptions};
+use client::store::Store;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::send::{Form, pod_path, pod_reference, seconds, send};
+use claims::{Claims, Verdict};
+use cluster::Cluster;
+use decision::Unschedulable;
+use queue::{Queue, Remedy};
+
+const NAME: &str = "default-scheduler";
+/// Bindings on their way at the same time.
+const BINDINGS_MAX: usize = 64;
+/// How long bindings may take once the scheduler is stopped.
+const STOP_WITHIN: Duration = Duration::from_secs(1);
+/// How long a pod waits for the claims that wait for it.
+const CLAIMS_WITHIN: Duration = Duration::from_secs(600);
+/// How often the scheduler lets others run while it has pods to place.
+const TURN: u32 = 32;
+
+pub(crate) fn start(context: Context) -> BoxFuture<'static, ()> {
+    run(context).boxed()
+}
+
+async fn run(context: Context) {
+    let pods = context.informers.informer::<Pod>();
+    let nodes = context.informers.informer::<Node>();
+    let claims = context.informers.informer::<PersistentVolumeClaim>();
+    let classes = context.informers.informer::<StorageClass>();
+    let namespaces = context.informers.informer::<Namespace>();
+    let options = SubscriptionOptions::default;
+    let (Ok(mut pod_events), Ok(mut node_events), Ok(mut claim_events)) =
+        (pods.subscribe(options()), nodes.subscribe(options()), claims.subscribe(options()))
+    else {
+        return;
+    };
+    context.informers.start(&context.stop);
+    let synced = async {
+        pods.wait_synced().await
+            && nodes.wait_synced().await
+            && claims.wait_synced().await
+            && classes.wait_synced().await
+            && namespaces.wait_synced().await
+    };
+    if context.stop.run_until_cancelled(synced).await != Some(true) {
+        return;
+    }
+    let sink = Arc::new(ApiEvents::new(context.clients.scheduler.clone()));
+    let (recorder, writer) = SeriesRecorder::new(sink, NAME, &format!("{NAME}-{}", context.settings.identity));
+    context.tasks.spawn(writer.run(context.stop.clone()));
+    let mut scheduler = Scheduler {
+        client: context.clients.scheduler.clone(),
+        recorder,
+        pods: pods.store(),
+        namespaces: namespaces.store(),
+        claims: Claims { claims: claims.store(), classes: classes.store() },
+        cluster: Cluster::default(),
+        queue: Queue::default(),
+        start: 0,
+        bindings: JoinSet::new(),
+        settling: 0,
+        writes: JoinSet::new(),
+    };
+    let mut turn = 0;
+    loop {
+        // Everything that is known counts before the next decision; nodes first, so that pods find theirs.
+        while let Some(Some(event)) = node_events.next().now_or_never() {
+            scheduler.node_event(event);
+        }
+        while let Some(Some(event)) = pod_events.next().now_or_never() {
+            scheduler.pod_event(event);
+        }
+        while let Some(Some(_)) = claim_events.next().now_or_never() {
+            scheduler.queue.changed(Remedy::CLAIMS, Instant::now());
+        }
+        while let Some(Ok(bound)) = scheduler.bindings.try_join_next() {
+            scheduler.bound(bound);
+        }
+        while scheduler.writes.try_join_next().is_some() {}
+        if context.stop.is_cancelled() {
+            break;
+        }
+        if scheduler.has_room()
+            && let Some((key, pod)) = scheduler.queue.pop(Instant::now())
+        {
+            scheduler.place(&key, pod);
+            turn += 1;
+            if turn % TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+            continue;
+        }
+        let due = if scheduler.has_room() { scheduler.queue.next_due() } else { None };
+        tokio::select! {
+            () = context.stop.cancelled() => break,
+            Some(event) = node_events.next() => scheduler.node_event(event),
+            Some(event) = pod_events.next() => scheduler.pod_event(event),
+            Some(_) = claim_events.next() => scheduler.queue.changed(Remedy::CLAIMS, Instant::now()),
+            Some(Ok(bound)) = scheduler.bindings.join_next(), if !scheduler.bindings.is_empty() => scheduler.bound(bound),
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+        }
+    }
+    // What was decided is written; whatever does not arrive, the next leader decides again.
+    let written = async { while scheduler.bindings.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(STOP_WITHIN, written).await;
+}
+
+struct Scheduler {
+    client: Client,
+    recorder: SeriesRecorder,
+    pods: Store<Pod>,
+    namespaces: Store<Namespace>,
+    claims: Claims,
+    cluster: Cluster,
+    queue: Queue,
+    /// Where to begin looking for nodes.
+    start: usize,
+    bindings: JoinSet<Bound>,
+    /// How many of them wait for claims.
+    settling: usize,
+    /// Conditions of pods that found no node.
+    writes: JoinSet<()>,
+}
+
+/// How a binding ended.
+struct Bound {
+    key: Key,
+    pod: Arc<Pod>,
+    node: String,
+    settled: bool,
+    result: Result<(), client::Error>,
+}
+
+impl Scheduler {
+    /// Whether another binding may begin. Those that wait for claims may wait for long and keep nobody back.
+    fn has_room(&self) -> bool {
+        self.bindings.len() - self.settling.min(self.bindings.len()) < BINDINGS_MAX
+    }
+
+    fn node_event(&mut self, event: Event<Node>) {
+        match event {
+            Event::Added { object, .. } | Event::Updated { new: object, .. } => {
+                if self.cluster.put_node(object) {
+                    self.queue.changed(Remedy::NODES, Instant::now());
+                }
+            }
+            Event::Deleted { object, .. } | Event::Undecodable { previous: Some(object), .. } => {
+                self.cluster.remove_node(object.metadata.name.as_deref().unwrap_or_default());
+            }
+            Event::Undecodable { .. } | Event::HistoryReset { .. } | Event::Lagged { .. } => {}
+        }
+    }
+
+    fn pod_event(&mut self, event: Event<Pod>) {
+        match event {
+            Event::Added { object, .. } | Event::Updated { new: object, .. } => self.pod_is(object),
+            Event::Deleted { object, .. } | Event::Undecodable { previous: Some(object), .. } => {
+                self.pod_takes_nothing(&Key::of(&*object));
+            }
+            Event::Undecodable { .. } | Event::HistoryReset { .. } | Event::Lagged { .. } => {}
+        }
+    }
+
+    fn pod_is(&mut self, pod: Arc<Pod>) {
+        let key = Key::of(&*pod);
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        if matches!(phase, "Succeeded" | "Failed") {
+            return self.pod_takes_nothing(&key);
+        }
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).filter(|name| !name.is_empty());
+        if let Some(node) = node {
+            self.queue.remove(&key);
+            let node = node.to_owned();
+            if self.cluster.put_pod(&key, pod.clone(), &node, || amounts::request_of(&pod)) {
+                self.queue.changed(Remedy::COMPANY, Instant::now());
+            }
+        } else if wants_a_node(&pod) {
+            self.queue.put(&key, pod, Instant::now());
+        } else {
+            self.queue.remove(&key);
+        }
+    }
+
+    fn pod_takes_nothing(&mut self, key: &Key) {
+        self.queue.remove(key);
+        if self.cluster.remove_pod(key) {
+            self.queue.changed(Remedy::ROOM, Instant::now());
+        }
+    }
+
+    /// Finds a node and begins the binding.
+    fn place(&mut self, key: &Key, pod: Arc<Pod>) {
+        let request = amounts::request_of(&pod);
+        let nodes = self.cluster.nodes().len();
+        let verdict = if nodes == 0 { Verdict::Ready } else { self.claims.judge(&pod) };
+        let decision = match &verdict {
+            Verdict::Unusable(why) => Err(decision::nowhere(&pod, nodes, why, Remedy::CLAIMS)),
+            _ => decision::decide(&pod, &request, &self.cluster, &self.namespaces, &mut self.start),
+        };
+        match decision {
+            Err(why) => self.give_up(key, &pod, &why),
+            Ok(node) => {
+                self.cluster.assume(key, pod.clone(), &node, request);
+                let waiting = if let Verdict::Waiting(claims) = verdict { claims } else { Vec::new() };
+                self.settling += usize::from(!waiting.is_empty());
+                let binding = Binding { client: self.client.clone(), claims: self.claims.clone(), pod, node, waiting };
+                self.bindings.spawn(binding.write(key.clone()));
+            }
+        }
+    }
+
+    fn give_up(&mut self, key: &Key, pod: &Arc<Pod>, why: &Unschedulable) {
+        self.queue.park(key, why.remedy, Instant::now());
+        self.failed(pod, "Unschedulable", &why.message);
+    }
+
+    fn bound(&mut self, bound: Bound) {
+        let Bound { key, pod, node, settled, result } = bound;
+        self.settling -= usize::from(settled);
+        let Err(error) = result else {
+            let message = format!("Successfully assigned {key} to {node}");
+            return self.tell(&pod, EventType::Normal, "Scheduled", "Binding", &message);
+        };
+        self.cluster.unassume(&key);
+        let now = self.pods.get(&key).filter(|now| now.metadata.uid == pod.metadata.uid);
+        // Gone, going, or bound by somebody else: nothing is left to do.
+        if error.is_not_found() || now.is_none_or(|now| !wants_a_node(&now)) {
+            return;
+        }
+        tracing::debug!(%key, %node, %error, "a binding failed");
+        self.queue.retry(&key, Instant::now());
+        self.failed(&pod, "SchedulerError", &format!("binding rejected: {error}"));
+    }
+
+    /// SC-12: an event each time, the condition only where it says something else.
+    fn failed(&mut self, pod: &Arc<Pod>, reason: &str, message: &str) {
+        self.tell(pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
+        if let Some(patch) = condition_patch(pod, reason, message, Timestamp::now()) {
+            let path = format!("{}/status", pod_path(pod));
+            let client = self.client.clone();
+            self.writes.spawn(async move {
+                if let Err(error) = send(&client, "PATCH", &path, Form::Strategic, &patch).await {
+                    tracing::debug!(%error, path, "the condition of a pod could not be written");
+                }
+            });
+        }
+    }
+
+    fn tell(&self, pod: &Pod, kind: EventType, reason: &str, action: &str, note: &str) {
+        let regarding = pod_reference(pod);
+        let _ = self.recorder.record(&NewEvent { regarding: &regarding, related: None, kind, reason, action, note });
+    }
+}
+
+/// SC-1.
+fn wants_a_node(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    pod.metadata.deletion_timestamp.is_none()
+        && spec.node_name.as_deref().unwrap_or_default().is_empty()
+        && spec.scheduler_name.as_deref().is_none_or(|name| name == NAME || name.is_empty())
+        && spec.scheduling_gates.as_deref().unwrap_or_default().is_empty()
+}
+
+/// One binding on its way.
+struct Binding {
+    client: Client,
+    claims: Claims,
+    pod: Arc<Pod>,
+    node: String,
+    /// Claims that must learn of the node first.
+    waiting: Vec<Key>,
+}
+
+impl Binding {
+    async fn write(self, key: Key) -> Bound {
+        let result = match self.settle_claims().await {
+            Ok(()) => self.bind().await,
+            Err(error) => Err(error),
+        };
+        Bound { key, settled: !self.waiting.is_empty(), pod: self.pod, node: self.node, result }
+    }
+
+    async fn settle_claims(&self) -> Result<(), client::Error> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        for key in &self.waiting {
+            let api: Api<PersistentVolumeClaim> =
+                Api::namespaced(self.client.clone(), key.namespace().unwrap_or_default());
+            let patch = kube::api::Patch::Merge(Claims::selected(&self.node));
+            api.patch(key.name(), &kube::api::PatchParams::default(), &patch).await?;
+        }
+        let deadline = Instant::now() + CLAIMS_WITHIN;
+        while !self.claims.all_bound(&self.waiting) {
+            if Instant::now() >= deadline {
+                return Err(client::Error::Config(
+                    "timed out waiting for the claims of the pod to be bound".to_owned(),
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// SC-9.
+    async fn bind(&self) -> Result<(), client::Error> {
+        let meta = &self.pod.metadata;
+        let body = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "target": {"kind": "Node", "name": self.node},
+        });
+        let path = format!("{}/binding", pod_path(&self.pod));
+        send(&self.client, "POST", &path, Form::Json, &body).await?;
+        Ok(())
+    }
+}
+
+/// The condition that says why a pod has no node; none if it says so already.
+fn condition_patch(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Option<Value> {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let old = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
+    let same = old.is_some_and(|old| {
+        old.status == "False" && old.reason.as_deref() == Some(reason) && old.message.as_deref() == Some(message)
+    });
+    if same {
+        return None;
+    }
+    let since = old.filter(|old| old.status == "False").and_then(|old| old.last_transition_time.as_ref());
+    let since = since.map_or(now, |time| time.0);
+    Some(json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+        "lastProbeTime": null, "lastTransitionTime": seconds(since),
+        "observedGeneration": pod.metadata.generation,
+    }]}}))
+}
