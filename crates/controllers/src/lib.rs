@@ -28,6 +28,7 @@ pub mod manager;
 pub mod nodes;
 #[allow(dead_code, reason = "the controllers that use these arrive one after the other")]
 mod parts;
+mod policies;
 mod scheduler;
 mod send;
 mod services;

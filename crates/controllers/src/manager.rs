@@ -14,6 +14,7 @@ use crate::accounts;
 use crate::cleanup;
 use crate::context::{Clients, Context};
 use crate::nodes;
+use crate::policies;
 use crate::scheduler;
 use crate::services;
 use crate::settings::Settings;
@@ -39,6 +40,11 @@ const CONTROLLERS: &[(&str, Start)] = &[
     ("nodelifecycle", nodes::lifecycle::start),
     ("tainteviction", nodes::evictions::start),
     ("podgc", nodes::pod_gc::start),
+    ("persistentvolume-binder", |context| Box::pin(policies::volumes::run(context))),
+    ("pvc-protection", |context| Box::pin(policies::protection::claims(context))),
+    ("pv-protection", |context| Box::pin(policies::protection::volumes(context))),
+    ("disruption", |context| Box::pin(policies::disruption::run(context))),
+    ("horizontalpodautoscaling", |context| Box::pin(policies::autoscaling::run(context))),
     ("deployment", workloads::deployment::deployments),
     ("replicaset", workloads::replicas::replica_sets),
     ("replicationcontroller", workloads::replicas::replication_controllers),

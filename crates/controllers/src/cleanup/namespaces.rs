@@ -20,8 +20,8 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::discovery::verbs;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::resources::{Resources, Served};
 use crate::context::Context;
+use crate::parts::resources::{Resources, Served};
 
 /// The finalizer of a namespace that this controller removes.
 const FINALIZER: &str = "kubernetes";

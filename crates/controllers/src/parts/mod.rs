@@ -8,6 +8,7 @@
 //! - `history`: the templates a workload had, as ControllerRevisions
 //! - `batches`: many writes, carefully at first
 //! - `placement`: taints, tolerations and node selectors
+//! - `resources`: what the server serves, as it says itself
 //! - `running`: starting a controller on its informers
 //! - `writer`: the writes of one run, remembered until the stores show them
 
@@ -18,6 +19,7 @@ pub(crate) mod history;
 pub(crate) mod owners;
 pub(crate) mod placement;
 pub(crate) mod pods;
+pub(crate) mod resources;
 pub(crate) mod running;
 pub(crate) mod template;
 pub(crate) mod writer;

@@ -3,6 +3,7 @@
 mod accounts;
 mod cleanup;
 mod nodes;
+mod policies;
 mod scheduler;
 mod services;
 mod wiring;

@@ -12,7 +12,7 @@ use thiserror::Error as ThisError;
 
 use super::graph::Identity;
 use super::tracked::Uid;
-use crate::cleanup::resources::Resources;
+use crate::parts::resources::Resources;
 
 /// Why an object cannot be looked at.
 #[derive(Debug, ThisError)]

@@ -37,8 +37,8 @@ use self::collect::{Attempt, Collector};
 use self::graph::{Graph, Kind};
 use self::live::Live;
 use self::tracked::{Tracked, Uid};
-use crate::cleanup::resources::{Resources, Served};
 use crate::context::Context;
+use crate::parts::resources::{Resources, Served};
 
 /// Objects looked at at the same time, and as many owners that let go.
 const WORKERS: usize = 20;

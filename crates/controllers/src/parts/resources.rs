@@ -9,9 +9,9 @@ use kube::{Api, Client};
 
 /// One resource of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Served {
-    pub(super) resource: ApiResource,
-    pub(super) namespaced: bool,
+pub(crate) struct Served {
+    pub(crate) resource: ApiResource,
+    pub(crate) namespaced: bool,
     verbs: Vec<String>,
 }
 
@@ -21,12 +21,12 @@ impl Served {
         Self { resource, namespaced, verbs: capabilities.operations }
     }
 
-    pub(super) fn can(&self, verb: &str) -> bool {
+    pub(crate) fn can(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
 
     /// The objects of this resource; those of a namespace, if the resource has namespaces.
-    pub(super) fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
         if self.namespaced {
             Api::namespaced_with(client.clone(), namespace, &self.resource)
         } else {
@@ -37,7 +37,7 @@ impl Served {
 
 /// All of them at one instant.
 #[derive(Debug, Default)]
-pub(super) struct Resources {
+pub(crate) struct Resources {
     /// Each resource once, in the version the server prefers.
     preferred: Vec<Served>,
     /// By `apiVersion` and kind, in every version: references name whichever they were written with.
@@ -45,7 +45,7 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    pub(super) async fn read(client: &Client) -> Result<Self, client::Error> {
+    pub(crate) async fn read(client: &Client) -> Result<Self, client::Error> {
         let discovery = Discovery::new(client.clone()).run_aggregated().await?;
         let mut resources = Self::default();
         for group in discovery.groups() {
@@ -61,12 +61,12 @@ impl Resources {
     }
 
     /// The resource of a kind.
-    pub(super) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Served> {
+    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Served> {
         self.by_kind.get(&(api_version.to_owned(), kind.to_owned()))
     }
 
     /// What can be listed, watched and deleted, less events: nothing depends on them and they depend on nothing (GC-1).
-    pub(super) fn collectable(&self) -> impl Iterator<Item = &Served> {
+    pub(crate) fn collectable(&self) -> impl Iterator<Item = &Served> {
         let wanted = [verbs::DELETE, verbs::LIST, verbs::WATCH];
         self.preferred
             .iter()
@@ -75,7 +75,7 @@ impl Resources {
     }
 
     /// What can be deleted and is in namespaces (NS-5).
-    pub(super) fn deletable_in_namespaces(&self) -> impl Iterator<Item = &Served> {
+    pub(crate) fn deletable_in_namespaces(&self) -> impl Iterator<Item = &Served> {
         self.preferred.iter().filter(|served| served.namespaced && served.can(verbs::DELETE))
     }
 }
