@@ -29,6 +29,16 @@ impl Server {
 
     /// On the data that is in a folder, below `data`.
     pub fn start_in(folder: TempDir, flags: &[&str]) -> Self {
+        let flags: Vec<&str> = ["--no-controllers"].iter().chain(flags).copied().collect();
+        Self::start_so(folder, &flags)
+    }
+
+    /// As people start it: controllers, a scheduler and nodes run beside it.
+    pub fn with_controllers(flags: &[&str]) -> Self {
+        Self::start_so(TempDir::new().expect("the temporary folder can be written"), flags)
+    }
+
+    fn start_so(folder: TempDir, flags: &[&str]) -> Self {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let (process, url, kubeconfig) = up(folder.path(), "127.0.0.1:0", &flags);
         Self { process, url, kubeconfig, folder, flags }
@@ -127,7 +137,7 @@ impl Server {
 /// Starts `dogwatch up` and reads what it says of itself until it is ready.
 fn up(folder: &Path, listen: &str, flags: &[String]) -> (Process, String, PathBuf) {
     let mut command = Command::new(tools::dogwatch());
-    command.args(["up", "--no-controllers", "--listen", listen, "--data-dir"]).arg(folder.join("data")).args(flags);
+    command.args(["up", "--listen", listen, "--data-dir"]).arg(folder.join("data")).args(flags);
     let mut process = Process::start(command);
     let export = process.line_where("the kubeconfig", |line| line.contains("export KUBECONFIG="));
     let kubeconfig = export.split("KUBECONFIG=").nth(1).unwrap_or_default().trim().trim_matches(['\'', '"']).into();

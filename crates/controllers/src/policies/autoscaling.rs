@@ -36,7 +36,7 @@ pub(crate) async fn run(context: Context) {
     follow(&writes, &scalers);
     let controller = Controller::new("horizontalpodautoscaling")
         // These have no generation.
-        .on(&scalers, Predicate::on_update(|old, new| old.spec != new.spec))
+        .on(&scalers, Predicate::on_update(|old: &HorizontalPodAutoscaler, new| old.spec != new.spec))
         .read_your_writes(writes.clone());
     let scaler = Arc::new(Scaler {
         client: context.client.clone(),

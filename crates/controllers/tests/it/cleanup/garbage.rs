@@ -5,7 +5,9 @@ use std::time::Duration;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
@@ -41,6 +43,56 @@ async fn gc_1_every_kind_is_collected_and_events_are_not() {
     settle(&client, "later").await;
     let events = Api::<Event>::namespaced(client, "default");
     assert!(events.get_opt(&event.name_any()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn gc_1_custom_resources_own_and_are_owned_as_soon_as_they_are_served() {
+    let server = server(GC).await;
+    let client = server.client();
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    definitions.create(&PostParams::default(), &definition).await.unwrap();
+    let established = |crd: &CustomResourceDefinition| {
+        let conditions = crd.status.clone().unwrap_or_default().conditions.unwrap_or_default();
+        conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
+    };
+    until(&definitions, "widgets.example.com", "established", established).await;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    let widgets = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &kind);
+    let widget = |name: &str, owners: serde_json::Value| -> DynamicObject {
+        let kind = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name, "ownerReferences": owners}});
+        serde_json::from_value(kind).unwrap()
+    };
+    let top = widgets.create(&PostParams::default(), &widget("top", json!([]))).await.unwrap();
+    let owner = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "top", "uid": top.uid(), "blockOwnerDeletion": true});
+    widgets.create(&PostParams::default(), &widget("below", json!([owner]))).await.unwrap();
+    config_map(&client, "default/map", &[owner.clone()]).await;
+    // Widgets cannot be patched strategically: their references are replaced.
+    let both = json!([owner, {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-00000000000d"}]);
+    widgets.create(&PostParams::default(), &widget("mixed", both)).await.unwrap();
+    let freed = |widget: &DynamicObject| widget.owner_references().len() == 1;
+    let deadline = tokio::time::Instant::now() + crate::world::PATIENCE;
+    while !freed(&widgets.get("mixed").await.unwrap()) {
+        assert!(tokio::time::Instant::now() < deadline, "a reference to nobody stays");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    widgets.delete("top", &DeleteParams::foreground()).await.unwrap();
+    until_gone(&config_maps(&client, "default"), "map").await;
+    for name in ["below", "mixed", "top"] {
+        while widgets.get_opt(name).await.unwrap().is_some() {
+            assert!(tokio::time::Instant::now() < deadline, "{name} is still there");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }
 
 #[tokio::test]
