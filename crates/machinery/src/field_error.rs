@@ -337,13 +337,9 @@ impl std::error::Error for FieldError {}
 /// Several errors as one text: alone as it is, more as `[a, b]`; a text that was already said is not repeated.
 #[must_use]
 pub fn join(errors: &[FieldError]) -> String {
-    let mut said: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = error.to_string();
-        if !said.contains(&text) {
-            said.push(text);
-        }
-    }
+    let mut seen = std::collections::HashSet::with_capacity(errors.len());
+    let texts = errors.iter().map(ToString::to_string);
+    let said: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
     match said.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

@@ -51,7 +51,7 @@ impl Registry {
             .await?;
         warn(configuration, options, ctx)?;
         self.forget_allocations(target, &written);
-        Ok(Outcome::new(200, written.into_view(target)?))
+        Ok(Outcome::new(200, self.shown(written.into_view(target)?).await?))
     }
 
     async fn apply_to_nothing(

@@ -103,7 +103,7 @@ impl Registry {
                             View::Made { kind: Some(Arc::clone(kind)), value }
                         }
                     };
-                    return Ok(Outcome::new(201, view));
+                    return Ok(Outcome::new(201, self.shown(view).await?));
                 }
             }
         }
@@ -175,6 +175,7 @@ impl Registry {
             }
             return Ok(Created::Imagined(object));
         }
+        let object = self.to_be_stored(kind, object).await?;
         let value = self.stored(&object)?;
         match self.store.create(key.clone(), value.clone()).await {
             Ok(revision) => Ok(Created::Stored(self.committed(Entry { key, revision, value }).await?)),

@@ -80,7 +80,7 @@ impl Registry {
                 },
             };
             if let Some(outcome) = end {
-                return Ok(outcome);
+                return Ok(Outcome::new(outcome.code, self.shown(outcome.view).await?));
             }
             let current = conflict.flatten().ok_or_else(missing)?;
             item = self.item(&current)?;

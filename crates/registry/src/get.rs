@@ -23,6 +23,7 @@ impl Registry {
         let key = self.key(target)?;
         let item = self.collection(&target.kind).get(&key);
         let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
+        self.ready_to_show(&target.kind, std::slice::from_ref(&item)).await?;
         subresources::show(target, item)
     }
 }

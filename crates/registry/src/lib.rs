@@ -13,6 +13,7 @@
 //! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
 //! - `definitions/`: kinds that CustomResourceDefinitions add
 //! - `conversion`: kinds that are served in a version they are not stored in
+//! - `converter`: versions of custom resources that a webhook converts
 //! - `allocation`: service addresses and node ports
 //! - [`unstored`]: bodies that are answered elsewhere
 //! - `expiry`: events that are too old; [`metrics`]: what the cache has counted
@@ -22,6 +23,7 @@ mod allocation;
 mod apply;
 mod body;
 mod conversion;
+mod converter;
 mod create;
 mod definitions;
 mod delete;
@@ -47,6 +49,7 @@ mod watch;
 pub mod watch_view;
 mod write;
 
+pub use converter::Webhooks;
 pub use form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use registry::{Registry, Settings};
 pub use request::{Body, Context, PatchBody, Target, UserInfo, Warnings};

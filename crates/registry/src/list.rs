@@ -52,6 +52,7 @@ impl Registry {
         };
         let from = from.map(|start| format!("{prefix}{start}"));
         let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit);
+        self.ready_to_show(&target.kind, &list.items).await?;
         let tally = collection.tally();
         tally.lists.add(1);
         tally.looked_at.add(looked_at);

@@ -45,7 +45,7 @@ impl Registry {
             })
             .await?;
         self.forget_allocations(target, &written);
-        Ok(Outcome::new(200, written.into_view(target)?))
+        Ok(Outcome::new(200, self.shown(written.into_view(target)?).await?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What all verbs share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use cache::{Cache, CacheError, Collection, FieldSpec, Filter, Item, Spec};
@@ -13,6 +13,7 @@ use store::{Key, Store};
 
 use crate::admission::quota::Turns;
 use crate::allocation::Allocation;
+use crate::converter::Webhooks;
 use crate::definitions::Definitions;
 use crate::failure;
 use crate::request::Target;
@@ -55,6 +56,7 @@ pub struct Registry {
     pub(crate) allocation: Allocation,
     pub(crate) quota_turns: Turns,
     pub(crate) definitions: Definitions,
+    pub(crate) webhooks: OnceLock<Arc<dyn Webhooks>>,
     pub(crate) settings: Settings,
 }
 
@@ -71,6 +73,7 @@ impl Registry {
             allocation,
             quota_turns: Turns::default(),
             definitions: Definitions::default(),
+            webhooks: OnceLock::new(),
             settings,
         });
         registry.follow_definitions();

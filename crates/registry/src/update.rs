@@ -59,7 +59,7 @@ impl Registry {
         let written =
             self.rewrite(target, options.dry_run, |old| self.revise(target, old, object.clone(), &author, ctx)).await?;
         self.forget_allocations(target, &written);
-        Ok(Outcome::new(200, written.into_view(target)?))
+        Ok(Outcome::new(200, self.shown(written.into_view(target)?).await?))
     }
 
     /// The next state of an object: `new` (in the endpoint's version, defaulted) put on top of `old` (as stored), with

@@ -14,6 +14,7 @@ use machinery::{Revision, Status};
 use schema::kind::Kind;
 
 use crate::conversion;
+use crate::converter;
 use crate::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 use crate::protobuf;
 use crate::segments::Segments;
@@ -213,6 +214,9 @@ pub(crate) fn shown(kind: &Kind, item: &Item) -> Result<Encoded, Status> {
 }
 
 pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
+    if converter::webhook(kind).is_some() {
+        return machinery::json::from_slice(shown(kind, item)?.whole()).map_err(Status::internal);
+    }
     let mut value = parse(item)?;
     if !conversion::is_shown_as_stored(kind, item.revision()) {
         conversion::from_storage(kind, &mut value)?;

@@ -41,7 +41,11 @@ impl Registry {
             _ => Start::Initial,
         };
         let watcher = self.cache.watch(&self.collection(&target.kind), filter, start);
-        Ok(WatchView::new(kind, cache, watcher, terms))
+        let mut view = WatchView::new(kind, cache, watcher, terms);
+        if crate::converter::webhook(&target.kind).is_some() {
+            view.convert_with(self.definitions.registry());
+        }
+        Ok(view)
     }
 
     /// Spread over a factor of two, so that clients that came together do not all come back together.

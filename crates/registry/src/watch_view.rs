@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::form::{Encoding, Form, IncludeObject, Shape};
 use crate::protobuf;
+use crate::registry::Registry;
 use crate::view;
 
 /// How often a watch that allows bookmarks gets one.
@@ -51,7 +52,13 @@ pub struct WatchView {
     columns_sent: bool,
     /// Whether events in protobuf say their length; a WebSocket does that itself.
     lengths: bool,
+    /// Who converts objects that only a webhook can.
+    converter: Option<Weak<Registry>>,
+    /// What is being converted, to be shown afterwards.
+    converting: Option<(Converting, Output)>,
 }
+
+type Converting = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 enum Source {
     Watching(Watcher),
@@ -113,6 +120,44 @@ impl WatchView {
             bookmark_due,
             columns_sent: false,
             lengths: true,
+            converter: None,
+            converting: None,
+        }
+    }
+
+    /// For a kind whose versions a webhook converts: events wait until it has answered.
+    pub(crate) fn convert_with(&mut self, registry: Weak<Registry>) {
+        self.converter = Some(registry);
+    }
+
+    /// Begins to convert what came, if a webhook has to be asked.
+    fn take_in(&mut self, output: Output, frames: &mut Frames) {
+        let Some(registry) = self.converter.as_ref().and_then(Weak::upgrade) else {
+            return self.show(output, frames);
+        };
+        let items: Vec<Arc<Item>> = match &output {
+            Output::Initial(items) => items.iter().map(Arc::clone).collect(),
+            Output::Live(deliveries) => deliveries.iter().map(|delivery| Arc::clone(&delivery.item)).collect(),
+            Output::InitialEnd(_) => Vec::new(),
+        };
+        let kind = Arc::clone(&self.kind);
+        let converting = async move { registry.ready_to_show(&kind, &items).await };
+        self.converting = Some((Box::pin(converting), output));
+    }
+
+    /// Shows what has been converted; false while that goes on.
+    fn poll_converting(&mut self, cx: &mut Context<'_>, frames: &mut Frames) -> bool {
+        let Some((converting, _)) = &mut self.converting else { return true };
+        match converting.as_mut().poll(cx) {
+            Poll::Pending => false,
+            Poll::Ready(done) => {
+                match (done, self.converting.take()) {
+                    (Ok(()), Some((_, output))) => self.show(output, frames),
+                    (Err(status), _) => self.fail(&status, frames),
+                    (Ok(()), None) => {}
+                }
+                true
+            }
         }
     }
 
@@ -141,6 +186,9 @@ impl WatchView {
         }
         let mut frames = Frames::default();
         while frames.bytes < bytes_max && !frames.last {
+            if !self.poll_converting(cx, &mut frames) {
+                break;
+            }
             match &mut self.source {
                 Source::Over => break,
                 Source::Refused(status) => {
@@ -149,7 +197,7 @@ impl WatchView {
                 }
                 Source::Watching(watcher) => match watcher.poll_next(cx) {
                     Poll::Pending => break,
-                    Poll::Ready(Ok(output)) => self.show(output, &mut frames),
+                    Poll::Ready(Ok(output)) => self.take_in(output, &mut frames),
                     Poll::Ready(Err(end)) => self.finish(end, &mut frames),
                 },
             }

@@ -53,7 +53,9 @@ impl Registry {
         let mut item = self.current(&target.kind, &key).await?.ok_or_else(missing)?;
         loop {
             let old = view::parse(&item)?;
-            let mut new = change(&old)?;
+            let converted = self.converted(&target.kind, &item).await?;
+            let shown = change(converted.as_ref().unwrap_or(&old))?;
+            let mut new = self.to_be_stored(&target.kind, shown.clone()).await?;
             meta::of_mut(&mut new).insert("resourceVersion", json!(item.revision().to_string()));
             if new == old {
                 return Ok(Written::Kept(item));
@@ -65,6 +67,7 @@ impl Registry {
                 self.take_share(target, target.subresource.as_deref(), Some(&old), &new, dry_run).await?
             };
             if dry_run {
+                let new = if converted.is_some() { shown } else { new };
                 return Ok(if leaves { Written::Removed(new) } else { Written::Imagined(new) });
             }
             let result = if leaves {
@@ -83,7 +86,7 @@ impl Registry {
                 Ok(revision) => {
                     self.arrived(revision).await;
                     self.settle(target, &old, None).await;
-                    return Ok(Written::Removed(new));
+                    return Ok(Written::Removed(if converted.is_some() { shown } else { new }));
                 }
                 // It may have been made: what it took stays taken.
                 Err(error @ WriteError::Unknown(_)) => return Err(failure::write(&error, &target.gr(), target.name())),

@@ -42,6 +42,7 @@ mod streaming;
 pub mod tls;
 pub mod version;
 pub mod warnings;
+mod webhooks;
 pub mod websocket;
 
 pub use service::{Config, InProcess, Server};

@@ -40,6 +40,7 @@ use crate::reply::{self, Reply};
 use crate::request_info::{RequestInfo, Verb};
 use crate::routing::{ResourceRoute, Route, route};
 use crate::warnings;
+use crate::webhooks::HttpsWebhooks;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -78,6 +79,7 @@ impl Server {
         let mut shown = config.metrics;
         metrics.register(&mut shown);
         let openapi = OpenApiDocuments::new(&config.limits);
+        registry.call_webhooks_with(Arc::new(HttpsWebhooks));
         Server(Arc::new(Inner {
             registry,
             limits: Arc::new(config.limits),

@@ -17,7 +17,7 @@ mod removal;
 pub(crate) use removal::marked;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use cache::{FieldSpec, Item, Spec};
 use machinery::Status;
@@ -41,6 +41,8 @@ pub(crate) struct Definitions {
     table: Mutex<Table>,
     /// Counts changes, to wake the task that follows up on them.
     changed: watch::Sender<u64>,
+    /// The registry itself, for streams that outlive the call that opened them.
+    registry: OnceLock<Weak<Registry>>,
     /// Definitions whose instances are being deleted, by uid.
     leaving: Mutex<HashSet<String>>,
 }
@@ -54,7 +56,13 @@ struct Table {
 impl Default for Definitions {
     fn default() -> Self {
         let changed = watch::Sender::new(0);
-        Definitions { table: Mutex::default(), changed, leaving: Mutex::default() }
+        Definitions { table: Mutex::default(), changed, registry: OnceLock::new(), leaving: Mutex::default() }
+    }
+}
+
+impl Definitions {
+    pub(crate) fn registry(&self) -> Weak<Registry> {
+        self.registry.get().cloned().unwrap_or_default()
     }
 }
 
@@ -62,6 +70,7 @@ impl Registry {
     /// Begins to follow the definitions; those that are there are served at once.
     pub(crate) fn follow_definitions(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
+        let _ = self.definitions.registry.set(weak.clone());
         self.cache.observe(COLLECTION, move || {
             if let Some(registry) = weak.upgrade() {
                 registry.sync_definitions();

@@ -182,6 +182,16 @@ fn device_request(request: &mut Fields) {
 }
 
 fn definition(object: &mut Fields) {
+    let stored = object.get("status").and_then(|status| status.get("storedVersions")).and_then(Value::as_array);
+    if stored.is_some_and(|stored| stored.is_empty()) {
+        let versions = object.get("spec").and_then(|spec| spec.get("versions")).and_then(Value::as_array);
+        let storage = versions.into_iter().flatten().find(|version| version["storage"] == true);
+        if let Some(name) = storage.map(|version| version["name"].clone())
+            && let Some(status) = object.child("status")
+        {
+            status.insert("storedVersions", json!([name]));
+        }
+    }
     let Some(spec) = spec(object) else { return };
     if let Some(names) = spec.child("names") {
         let kind = names.word("kind").to_owned();

@@ -1,0 +1,125 @@
+//! How webhooks are called: HTTPS, with the certificate authority that their configuration names.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Method, Request, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::rt::TokioIo;
+use machinery::json::Value;
+use registry::Webhooks;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// A webhook that has not answered by then has failed.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The most an answer may be: as large as the largest list of objects a server keeps in one answer of its own.
+const ANSWER_MAX: usize = 64 << 20;
+
+/// Calls webhooks over the network, one connection each.
+#[derive(Debug, Default)]
+pub(crate) struct HttpsWebhooks;
+
+impl Webhooks for HttpsWebhooks {
+    fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>> {
+        let client = client.clone();
+        Box::pin(async move {
+            let url = url(&client)?;
+            match tokio::time::timeout(TIMEOUT, call(&url, &client, review)).await {
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(why)) => Err(format!("Post \"{url}\": {why}")),
+                Err(_) => Err(format!("Post \"{url}\": no answer within {} s", TIMEOUT.as_secs())),
+            }
+        })
+    }
+}
+
+/// Where a `clientConfig` points.
+fn url(client: &Value) -> Result<String, String> {
+    if let Some(url) = client["url"].as_str() {
+        return Ok(url.to_owned());
+    }
+    let service = &client["service"];
+    let text = |member: &str| service[member].as_str().unwrap_or_default().to_owned();
+    // Pods here are records; nothing listens behind a service.
+    Err(format!("service \"{}/{}\" has no address that could be called; use a url", text("namespace"), text("name")))
+}
+
+async fn call(url: &str, client: &Value, review: Bytes) -> Result<Bytes, String> {
+    let uri: Uri = url.parse().map_err(|error| format!("not a URL: {error}"))?;
+    if uri.scheme_str() != Some("https") {
+        return Err("only https is allowed".to_owned());
+    }
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let port = uri.port_u16().unwrap_or(443);
+    let connector = connector(client["caBundle"].as_str().unwrap_or_default())?;
+    let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
+    let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| error.to_string())?;
+    let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let connection = tokio::spawn(connection);
+    let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(path)
+        .header(header::HOST, uri.authority().map_or("", |authority| authority.as_str()))
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json")
+        .body(Full::new(review))
+        .map_err(|error| error.to_string())?;
+    let answer = async {
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await.map_err(|error| error.to_string())?;
+        if status.is_success() { Ok(body.to_bytes()) } else { Err(format!("the webhook answered {status}")) }
+    };
+    let answer = answer.await;
+    connection.abort();
+    answer
+}
+
+/// Trusts the authority that the configuration names, and nobody else.
+fn connector(bundle: &str) -> Result<TlsConnector, String> {
+    let pem = base64::engine::general_purpose::STANDARD.decode(bundle.trim()).map_err(|error| error.to_string())?;
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(&pem) {
+        let authority = authority.map_err(|error| format!("caBundle: {error}"))?;
+        roots.add(authority).map_err(|error| format!("caBundle: {error}"))?;
+    }
+    if roots.is_empty() {
+        return Err("caBundle names no certificate authority".to_owned());
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use machinery::json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_cannot_be_called_says_why() {
+        let ask = |client: Value| async move { HttpsWebhooks.post(&client, Bytes::new()).await.unwrap_err() };
+        let service = ask(json!({"service": {"namespace": "n", "name": "s"}})).await;
+        assert!(service.starts_with("service \"n/s\" has no address"), "{service}");
+        let plain = ask(json!({"url": "http://127.0.0.1:1/"})).await;
+        assert!(plain.ends_with("only https is allowed"), "{plain}");
+        let nobody = ask(json!({"url": "https://127.0.0.1:1/", "caBundle": ""})).await;
+        assert!(nobody.ends_with("caBundle names no certificate authority"), "{nobody}");
+    }
+}
