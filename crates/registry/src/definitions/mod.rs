@@ -21,7 +21,6 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use cache::{FieldSpec, Item, Spec};
 use machinery::Status;
-use machinery::json::Value;
 use parking_lot::Mutex;
 use schema::custom::{Installed, definition};
 use schema::kind::Kind;
@@ -29,7 +28,6 @@ use tokio::sync::watch;
 
 use crate::registry::Registry;
 use crate::request::{Context, Target};
-use crate::view;
 
 /// Where definitions live.
 pub(crate) const COLLECTION: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -138,12 +136,9 @@ impl Registry {
         self.definitions.changed.send_modify(|count| *count += 1);
     }
 
-    /// The stored definitions, as values.
-    fn definitions(&self) -> Vec<(Arc<Item>, Value)> {
-        let collection = self.cache.collection(COLLECTION);
-        let snapshot = self.cache.snapshot(&collection);
-        let read = |item: &Arc<Item>| Some((Arc::clone(item), view::parse(item).ok()?));
-        snapshot.scan(COLLECTION, None, None).filter_map(read).collect()
+    /// What is known of the definitions.
+    fn known_definitions(&self) -> Vec<Installed> {
+        self.definitions.table.lock().known.values().map(|(_, installed)| installed.clone()).collect()
     }
 
     /// The status door of a definition.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use machinery::json::{Value, json};
+use schema::custom::{Condition, Installed, Names};
 
 use super::MANAGER;
 use crate::meta;
@@ -15,23 +16,20 @@ impl Registry {
     pub(super) async fn accept_names(&self, ctx: &Context) {
         // One at a time, each on what the others have by then: whoever comes first has the name.
         loop {
+            let all = self.known_definitions();
             let mut wrote = false;
-            let all = self.definitions();
-            for (item, definition) in &all {
-                let Some(status) = wanted(definition, &all.iter().map(|(_, d)| d).collect::<Vec<_>>(), &self.stamp())
-                else {
-                    continue;
-                };
-                match self.write_status(item.name(), meta::uid(definition), &status, ctx).await {
-                    Ok(()) => wrote = true,
+            for definition in &all {
+                let Some(wanted) = wanted(definition, &all) else { continue };
+                match self.write_status(definition, &wanted, ctx).await {
+                    Ok(()) => {
+                        wrote = true;
+                        break;
+                    }
                     // Deleted, or changed in between: the next change wakes us.
                     Err(refused) if matches!(refused.code, 404 | 409) => {}
                     Err(refused) => {
-                        tracing::warn!(name = item.name(), %refused, "the names of a definition were not accepted");
+                        tracing::warn!(name = definition.name, %refused, "the names of a definition were not accepted");
                     }
-                }
-                if wrote {
-                    break;
                 }
             }
             if !wrote {
@@ -40,198 +38,174 @@ impl Registry {
         }
     }
 
-    fn stamp(&self) -> String {
-        meta::timestamp(self.now())
-    }
-
     async fn write_status(
         &self,
-        name: &str,
-        uid: &str,
-        wanted: &Status,
+        definition: &Installed,
+        wanted: &Wanted,
         ctx: &Context,
     ) -> Result<(), machinery::Status> {
-        let target = self.definition_target(name)?;
+        let target = self.definition_target(&definition.name)?;
         let author = Author::through(MANAGER, Some("status"));
+        let now = meta::timestamp(self.now());
         let written = self.rewrite(&target, false, |old| {
-            if meta::uid(old) != uid {
-                return Err(machinery::Status::not_found(&target.gr(), name));
+            if meta::uid(old) != definition.uid {
+                return Err(machinery::Status::not_found(&target.gr(), &definition.name));
             }
             let mut new = old.clone();
-            new["status"]["acceptedNames"] = wanted.names.clone();
-            for condition in &wanted.conditions {
-                set_condition(&mut new, condition);
-            }
+            new["status"]["acceptedNames"] = wanted.names.to_value();
+            wanted.conditions.iter().for_each(|condition| set_condition(&mut new, condition, &now));
             self.revise(&target, old, new, &author, ctx)
         });
         written.await.map(|_| ())
     }
 }
 
-struct Status {
-    names: Value,
-    conditions: Vec<Value>,
+/// The names and conditions that a definition ought to have.
+struct Wanted {
+    names: Names,
+    conditions: Vec<Condition>,
 }
 
 /// A condition that a definition ought to have.
-pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str, now: &str) -> Value {
-    json!({"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message})
+pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
 }
 
 /// Puts a condition in the place of the one of its type; its time stays if its status does.
-pub(super) fn set_condition(definition: &mut Value, condition: &Value) {
+pub(super) fn set_condition(definition: &mut Value, condition: &Condition, now: &str) {
     let conditions = &mut definition["status"]["conditions"];
     if !conditions.is_array() {
         *conditions = json!([]);
     }
     let Some(conditions) = conditions.as_array_mut() else { return };
-    match conditions.iter_mut().find(|there| there["type"] == condition["type"]) {
+    let mut new = json!({"type": condition.kind, "status": condition.status, "lastTransitionTime": now,
+                         "reason": condition.reason, "message": condition.message});
+    match conditions.iter_mut().find(|there| there["type"] == condition.kind.as_str()) {
         Some(there) => {
-            let time = there["lastTransitionTime"].clone();
-            let same = there["status"] == condition["status"];
-            *there = condition.clone();
-            if same {
-                there["lastTransitionTime"] = time;
+            if there["status"] == condition.status.as_str() {
+                new["lastTransitionTime"] = there["lastTransitionTime"].clone();
             }
+            *there = new;
         }
-        None => conditions.push(condition.clone()),
+        None => conditions.push(new),
     }
 }
 
-pub(super) fn find<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
-    definition["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
-}
-
-pub(super) fn holds(definition: &Value, kind: &str) -> bool {
-    find(definition, kind).is_some_and(|condition| condition["status"] == "True")
-}
-
-/// The status a definition should have, if it has another.
-fn wanted(definition: &Value, all: &[&Value], now: &str) -> Option<Status> {
-    let (asked, accepted) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
-    let settled = find(definition, "NamesAccepted").is_some() && holds(definition, "Established");
+/// What a definition should have, if it has something else.
+fn wanted(definition: &Installed, all: &[Installed]) -> Option<Wanted> {
+    let (asked, accepted) = (&definition.asked, &definition.accepted);
+    let settled = definition.condition("NamesAccepted").is_some() && definition.holds("Established");
     if asked == accepted && settled {
         return None;
     }
-    let others = all.iter().filter(|other| {
-        other["spec"]["group"] == definition["spec"]["group"]
-            && other["metadata"]["name"] != definition["metadata"]["name"]
-    });
-    let (mut resources, mut kinds) = (HashSet::new(), HashSet::new());
-    for other in others {
-        let names = &other["status"]["acceptedNames"];
-        let words = |member: &str| names[member].as_str().filter(|word| !word.is_empty());
-        resources.extend(["plural", "singular"].into_iter().filter_map(words));
-        resources.extend(names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str));
-        kinds.extend(["kind", "listKind"].into_iter().filter_map(words));
+    let others = all.iter().filter(|other| other.group == definition.group && other.name != definition.name);
+    let (mut resources, mut kinds): (HashSet<&str>, HashSet<&str>) = Default::default();
+    for Installed { accepted, .. } in others {
+        resources.extend([accepted.plural.as_str(), &accepted.singular]);
+        resources.extend(accepted.short_names.iter().map(String::as_str));
+        kinds.extend([accepted.kind.as_str(), &accepted.list_kind]);
     }
     let mut names = accepted.clone();
-    if !names.is_object() {
-        names = json!({});
-    }
     let mut conflict: Option<(&str, String)> = None;
-    for (member, reason, taken) in [
-        ("plural", "PluralConflict", &resources),
-        ("singular", "SingularConflict", &resources),
-        ("shortNames", "ShortNamesConflict", &resources),
-        ("kind", "KindConflict", &kinds),
-        ("listKind", "ListKindConflict", &kinds),
-    ] {
-        let (wish, has) = (&asked[member], &accepted[member]);
-        if wish == has {
-            continue;
+    let mut claim = |reason: &'static str, asked: &str, has: &mut String, taken: &HashSet<&str>| {
+        if asked == has || asked.is_empty() || !taken.contains(asked) {
+            asked.clone_into(has);
+        } else {
+            conflict = Some((reason, in_use(asked)));
         }
-        let ours: Vec<&str> = words(has);
-        let clashes: Vec<String> = words(wish)
-            .into_iter()
-            .filter(|word| !ours.contains(word) && taken.contains(word))
-            .map(|word| format!("{} is already in use", machinery::go_text::quote(word)))
-            .collect();
-        match clashes.as_slice() {
-            [] => {
-                if let Some(names) = names.as_object_mut() {
-                    match wish {
-                        Value::Null => names.shift_remove(member),
-                        wish => names.insert(member, wish.clone()),
-                    };
-                }
-            }
-            [one] => conflict = Some((reason, one.clone())),
-            many => conflict = Some((reason, format!("[{}]", many.join(", ")))),
+    };
+    claim("PluralConflict", &asked.plural, &mut names.plural, &resources);
+    claim("SingularConflict", &asked.singular, &mut names.singular, &resources);
+    let is_taken = |name: &&String| !accepted.short_names.contains(name) && resources.contains(name.as_str());
+    let clashes: Vec<String> = asked.short_names.iter().filter(is_taken).map(|name| in_use(name)).collect();
+    let short_names = match clashes.as_slice() {
+        [] => {
+            names.short_names.clone_from(&asked.short_names);
+            None
         }
-    }
-    if let Some(names) = names.as_object_mut() {
-        match &asked["categories"] {
-            Value::Null => names.shift_remove("categories"),
-            categories => names.insert("categories", categories.clone()),
-        };
-    }
+        [one] => Some(one.clone()),
+        many => Some(format!("[{}]", many.join(", "))),
+    };
+    // The last of several conflicts is the one that is told, in this order.
+    let mut kind_conflict: Option<(&str, String)> = None;
+    let mut claim_kind = |reason: &'static str, asked: &str, has: &mut String| {
+        if asked == has || asked.is_empty() || !kinds.contains(asked) {
+            asked.clone_into(has);
+        } else {
+            kind_conflict = Some((reason, in_use(asked)));
+        }
+    };
+    claim_kind("KindConflict", &asked.kind, &mut names.kind);
+    claim_kind("ListKindConflict", &asked.list_kind, &mut names.list_kind);
+    let conflict = kind_conflict.or(short_names.map(|message| ("ShortNamesConflict", message))).or(conflict);
+    names.categories.clone_from(&asked.categories);
+
     let mut conditions = Vec::new();
-    let established = holds(definition, "Established");
     match &conflict {
         Some((reason, message)) => {
-            conditions.push(condition("NamesAccepted", "False", reason, message, now));
-            if find(definition, "Established").is_none() {
-                conditions.push(condition("Established", "False", "NotAccepted", "not all names are accepted", now));
+            conditions.push(condition("NamesAccepted", "False", reason, message));
+            if definition.condition("Established").is_none() {
+                conditions.push(condition("Established", "False", "NotAccepted", "not all names are accepted"));
             }
         }
         None => {
-            conditions.push(condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now));
-            if !established {
+            conditions.push(condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"));
+            if !definition.holds("Established") {
                 let message = "the initial names have been accepted";
-                conditions.push(condition("Established", "True", "InitialNamesAccepted", message, now));
+                conditions.push(condition("Established", "True", "InitialNamesAccepted", message));
             }
         }
     }
-    let same_names = names == *accepted;
-    let same_conditions = conditions.iter().all(|new| {
-        find(definition, new["type"].as_str().unwrap_or_default())
-            .is_some_and(|there| ["status", "reason", "message"].iter().all(|member| there[*member] == new[*member]))
-    });
-    (!(same_names && same_conditions)).then_some(Status { names, conditions })
+    let same = names == *accepted && conditions.iter().all(|new| definition.condition(&new.kind) == Some(new));
+    (!same).then_some(Wanted { names, conditions })
 }
 
-fn words(value: &Value) -> Vec<&str> {
-    match value {
-        Value::String(word) => vec![word.as_str()],
-        Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
+fn in_use(name: &str) -> String {
+    format!("{} is already in use", machinery::go_text::quote(name))
 }
 
 #[cfg(test)]
 mod tests {
+    use machinery::Revision;
+
     use super::*;
 
-    fn definition(name: &str, kind: &str, accepted: bool) -> Value {
+    fn definition(name: &str, kind: &str, accepted: bool) -> Installed {
         let names =
             json!({"plural": name, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")});
-        let mut definition = json!({"metadata": {"name": format!("{name}.example.com")},
+        let mut value = json!({"metadata": {"name": format!("{name}.example.com")},
             "spec": {"group": "example.com", "names": names}, "status": {"acceptedNames": {"plural": "", "kind": ""}}});
         if accepted {
-            let status = wanted(&definition, &[], "now").unwrap();
-            definition["status"]["acceptedNames"] = status.names;
-            status.conditions.iter().for_each(|condition| set_condition(&mut definition, condition));
+            let wanted = wanted(&installed(&value), &[]).unwrap();
+            value["status"]["acceptedNames"] = wanted.names.to_value();
+            wanted.conditions.iter().for_each(|condition| set_condition(&mut value, condition, "now"));
         }
-        definition
+        installed(&value)
+    }
+
+    fn installed(value: &Value) -> Installed {
+        schema::custom::definition::install(&value.to_string().into(), Revision(1), None).unwrap()
     }
 
     #[test]
     fn free_names_are_accepted_once() {
         let first = definition("things", "Thing", true);
-        assert!(holds(&first, "NamesAccepted") && holds(&first, "Established"));
-        assert_eq!(first["status"]["acceptedNames"], first["spec"]["names"]);
-        assert!(wanted(&first, &[&first], "later").is_none());
+        assert!(first.holds("NamesAccepted") && first.holds("Established"));
+        assert_eq!(first.accepted, first.asked);
+        assert!(wanted(&first, std::slice::from_ref(&first)).is_none());
     }
 
     #[test]
     fn a_name_that_is_taken_in_the_group_is_refused() {
-        let first = definition("things", "Thing", true);
-        let second = definition("others", "Thing", false);
-        let status = wanted(&second, &[&first, &second], "now").unwrap();
-        assert_eq!(status.names, json!({"plural": "others", "kind": ""}));
-        let reasons: Vec<&str> =
-            status.conditions.iter().filter_map(|condition| condition["reason"].as_str()).collect();
+        let all = [definition("things", "Thing", true), definition("others", "Thing", false)];
+        let wanted = wanted(&all[1], &all).unwrap();
+        assert_eq!(wanted.names.to_value(), json!({"plural": "others", "kind": ""}));
+        let reasons: Vec<&str> = wanted.conditions.iter().map(|condition| condition.reason.as_str()).collect();
         assert_eq!(reasons, ["ListKindConflict", "NotAccepted"]);
     }
 }

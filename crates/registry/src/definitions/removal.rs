@@ -6,14 +6,14 @@ use std::time::Duration;
 use machinery::Status;
 use machinery::json::Value;
 use machinery::options::DeleteOptions;
+use schema::custom::{Condition, Installed};
 
-use super::names::{condition, holds, set_condition};
-use super::{COLLECTION, MANAGER};
+use super::MANAGER;
+use super::names::{condition, set_condition};
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Context, Target};
 use crate::update::Author;
-use crate::view;
 
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const TERMINATING: &str = "Terminating";
@@ -33,22 +33,22 @@ pub(crate) fn marked(definition: &Value, now: &str) -> Value {
     }
     meta::set_finalizers(&mut marked, &finalizers);
     let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-    set_condition(&mut marked, &condition(TERMINATING, "True", "InstanceDeletionPending", message, now));
+    set_condition(&mut marked, &condition(TERMINATING, "True", "InstanceDeletionPending", message), now);
     marked
 }
 
 impl Registry {
     /// Starts the end of every definition that waits for it.
     pub(super) fn remove_leaving(self: &Arc<Self>, ctx: &Context) {
-        for (_, definition) in self.definitions() {
-            let held = meta::finalizers(&definition).contains(&FINALIZER);
-            let uid = meta::uid(&definition).to_owned();
-            if !meta::is_deleting(&definition) || !held || !self.definitions.leaving.lock().insert(uid.clone()) {
+        for definition in self.known_definitions() {
+            let held = definition.finalizers.iter().any(|name| name == FINALIZER);
+            let uid = definition.uid.clone();
+            if !definition.deleting || !held || !self.definitions.leaving.lock().insert(uid.clone()) {
                 continue;
             }
             let (registry, ctx) = (Arc::downgrade(self), ctx.clone());
             tokio::spawn(async move {
-                let name = meta::name(&definition).to_owned();
+                let name = definition.name;
                 if let Err(refused) = end(&registry, &name, &uid, &ctx).await {
                     tracing::warn!(%name, %refused, "a definition could not be removed");
                 }
@@ -74,15 +74,23 @@ impl Registry {
         snapshot.scan(&kind.collection, None, None).map(target).collect()
     }
 
-    async fn write_leaving(&self, name: &str, uid: &str, ctx: &Context, done: bool, why: &Value) -> Result<(), Status> {
+    async fn write_leaving(
+        &self,
+        name: &str,
+        uid: &str,
+        ctx: &Context,
+        done: bool,
+        why: &Condition,
+    ) -> Result<(), Status> {
         let target = self.definition_target(name)?;
         let author = Author::through(MANAGER, Some("status"));
+        let now = meta::timestamp(self.now());
         let written = self.rewrite(&target, false, |old| {
             if meta::uid(old) != uid {
                 return Err(Status::not_found(&target.gr(), name));
             }
             let mut new = old.clone();
-            set_condition(&mut new, why);
+            set_condition(&mut new, why, &now);
             if done {
                 let left: Vec<String> =
                     meta::finalizers(old).into_iter().filter(|held| *held != FINALIZER).map(str::to_owned).collect();
@@ -93,9 +101,9 @@ impl Registry {
         written.await.map(|_| ())
     }
 
-    fn stored_definition(&self, name: &str) -> Option<Value> {
-        let collection = self.cache.collection(COLLECTION);
-        view::parse(&*collection.get(&collection.key(None, name)?)?).ok()
+    fn known_definition(&self, name: &str, uid: &str) -> Option<Installed> {
+        let table = self.definitions.table.lock();
+        table.known.get(name).map(|(_, installed)| installed.clone()).filter(|installed| installed.uid == uid)
     }
 }
 
@@ -105,11 +113,8 @@ async fn end(registry: &Weak<Registry>, name: &str, uid: &str, ctx: &Context) ->
     let mut told = false;
     loop {
         let Some(registry) = registry.upgrade() else { return Ok(()) };
-        let Some(definition) = registry.stored_definition(name).filter(|there| meta::uid(there) == uid) else {
-            return Ok(());
-        };
-        let now = meta::timestamp(registry.now());
-        let (status, reason, message) = if !holds(&definition, "Established") {
+        let Some(definition) = registry.known_definition(name, uid) else { return Ok(()) };
+        let (status, reason, message) = if !definition.holds("Established") {
             ("False", "NeverEstablished", "resource was never established")
         } else {
             let instances = registry.instances(name);
@@ -130,7 +135,7 @@ async fn end(registry: &Weak<Registry>, name: &str, uid: &str, ctx: &Context) ->
         let done = status == "False";
         // Instances that go at once need no word in between.
         if done || (!told && !registry.instances(name).is_empty()) {
-            let why = condition(TERMINATING, status, reason, message, &now);
+            let why = condition(TERMINATING, status, reason, message);
             match registry.write_leaving(name, uid, ctx, done, &why).await {
                 Err(refused) if refused.code == 404 => return Ok(()),
                 Err(refused) if refused.code == 409 => {}

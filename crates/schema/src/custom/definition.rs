@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use machinery::json::Value;
+use machinery::json::{Value, json};
 use machinery::{GroupVersion, GroupVersionKind, Revision};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -153,6 +153,13 @@ pub struct Installed {
     /// `example.com/things`
     pub collection: String,
     pub kinds: Vec<Arc<Kind>>,
+    /// The names it asks for, and those it has.
+    pub asked: Names,
+    pub accepted: Names,
+    pub conditions: Vec<Condition>,
+    /// It is being deleted.
+    pub deleting: bool,
+    pub finalizers: Vec<String>,
     /// Equal as long as the spec and the accepted names are.
     fingerprint: u64,
     source: Option<Arc<Source>>,
@@ -164,6 +171,17 @@ impl Installed {
     #[must_use]
     pub fn differs(&self, before: &Installed) -> bool {
         self.fingerprint != before.fingerprint || self.uid != before.uid
+    }
+
+    #[must_use]
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// Whether a condition is true.
+    #[must_use]
+    pub fn holds(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.status == "True")
     }
 }
 
@@ -182,6 +200,8 @@ struct Head<'a> {
 struct Metadata {
     name: String,
     uid: String,
+    deletion_timestamp: Option<String>,
+    finalizers: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -197,23 +217,46 @@ impl Status {
     }
 }
 
-#[derive(Default, Deserialize)]
+/// A condition in the status of a definition.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
-struct Condition {
+pub struct Condition {
     #[serde(rename = "type")]
-    kind: String,
-    status: String,
+    pub kind: String,
+    pub status: String,
+    pub reason: String,
+    pub message: String,
 }
 
-#[derive(Clone, Default, Deserialize, Hash)]
+/// `names` of a definition's spec, or `acceptedNames` of its status.
+#[derive(Clone, Debug, Default, Deserialize, Hash, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
-struct Names {
-    plural: String,
-    singular: String,
-    short_names: Vec<String>,
-    kind: String,
-    list_kind: String,
-    categories: Vec<String>,
+pub struct Names {
+    pub plural: String,
+    pub singular: String,
+    pub short_names: Vec<String>,
+    pub kind: String,
+    pub list_kind: String,
+    pub categories: Vec<String>,
+}
+
+impl Names {
+    /// As it stands in JSON: what is empty is left out, but for the two that never are.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut value = json!({"plural": self.plural});
+        for (name, text) in [("singular", &self.singular), ("kind", &self.kind), ("listKind", &self.list_kind)] {
+            if !text.is_empty() || name == "kind" {
+                value[name] = text.as_str().into();
+            }
+        }
+        for (name, list) in [("shortNames", &self.short_names), ("categories", &self.categories)] {
+            if !list.is_empty() {
+                value[name] = list.iter().map(String::as_str).collect();
+            }
+        }
+        value
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -221,6 +264,7 @@ struct Names {
 struct Spec {
     group: String,
     scope: String,
+    names: Names,
     versions: Vec<SpecVersion>,
     conversion: Option<SpecConversion>,
 }
@@ -292,6 +336,11 @@ pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> 
         group: spec.group.clone(),
         collection: format!("{}/{}", spec.group, names.plural),
         kinds: Vec::new(),
+        asked: spec.names.clone(),
+        accepted: names.clone(),
+        conditions: head.status.conditions.clone().unwrap_or_default(),
+        deleting: head.metadata.deletion_timestamp.is_some(),
+        finalizers: head.metadata.finalizers.clone(),
         fingerprint,
         source: None,
         since: before.map_or(revision, |before| before.since),
@@ -448,8 +497,6 @@ pub fn names_of(path: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use machinery::json::json;
-
     use super::*;
 
     fn stored(established: bool) -> Bytes {

@@ -23,7 +23,7 @@ mod prune;
 pub mod structural;
 mod validate;
 
-pub use definition::{Conversion, Definition, Installed, Scale, Version};
+pub use definition::{Condition, Conversion, Definition, Installed, Names, Scale, Version};
 pub use structural::Schema;
 
 pub(crate) use object::{
