@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	openapiv2 "github.com/google/gnostic-models/openapiv2"
 	openapiv3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
@@ -26,15 +30,89 @@ import (
 
 // openAPI reads every document in both of its forms with the libraries that clients use, and holds the forms against
 // each other: the message must be what the reference's own conversion makes of the JSON.
-func openAPI(_ context.Context, config *rest.Config) error {
+func openAPI(ctx context.Context, config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
+		return err
+	}
+	if err := install(ctx, config, client); err != nil {
 		return err
 	}
 	if err := secondVersion(client); err != nil {
 		return err
 	}
 	return thirdVersion(client)
+}
+
+// definition has in its schema what the forms and versions treat each in their own way.
+const definition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ships.sea.example.com}
+spec:
+  group: sea.example.com
+  scope: Namespaced
+  names: {plural: ships, singular: ship, kind: Ship}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources:
+      status: {}
+      scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A ship.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            x-kubernetes-validations: [{rule: self.size > 0, message: too small}]
+            properties:
+              size: {type: integer, format: int32, minimum: 1, maximum: 9, exclusiveMaximum: true, default: 3}
+              load: {type: number, multipleOf: 0.5, default: 1.5}
+              color: {type: string, enum: [red, blue], pattern: "^[a-z]+$", minLength: 1, maxLength: 9}
+              note: {type: string, nullable: true}
+              port: {x-kubernetes-int-or-string: true}
+              any: {x-kubernetes-preserve-unknown-fields: true}
+              template: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+              names: {type: object, additionalProperties: {type: string}, maxProperties: 3}
+              crew:
+                type: array
+                maxItems: 3
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items: {type: object, required: [name], properties: {name: {type: string}}}
+              flag:
+                type: object
+                properties: {a: {type: boolean, default: true}, b: {type: string}}
+                oneOf: [{required: [a]}, {required: [b]}]
+                not: {required: [a, b]}
+          status: {type: object, properties: {size: {type: integer}}}
+`
+
+// install makes the definition and waits until its document is there.
+func install(ctx context.Context, config *rest.Config, client *discovery.DiscoveryClient) error {
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(definition), &object.Object); err != nil {
+		return err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	if _, err := objects.Resource(definitions).Create(ctx, object, meta.CreateOptions{}); err != nil {
+		return err
+	}
+	for {
+		paths, err := client.OpenAPIV3().Paths()
+		if err != nil || paths["apis/sea.example.com/v1"] != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func secondVersion(client *discovery.DiscoveryClient) error {
@@ -57,8 +135,8 @@ func secondVersion(client *discovery.DiscoveryClient) error {
 	if err != nil {
 		return err
 	}
-	pod := parsed.LookupModel("io.k8s.api.core.v1.Pod")
-	fmt.Printf("version 2: %d models, %d paths, %t\n", len(parsed.ListModels()), len(document.Paths.Path), pod != nil)
+	ship := parsed.LookupModel("com.example.sea.v1.Ship")
+	fmt.Printf("version 2: %d models, %d paths, %t\n", len(parsed.ListModels()), len(document.Paths.Path), ship != nil)
 	return nil
 }
 

@@ -8,6 +8,8 @@ use crate::kind::Kind;
 /// Deeper schemas are shown as far as this.
 const DEPTH_MAX: usize = 64;
 
+const CONVENTIONS: &str = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+
 /// `stable.example.com`, `v1`, `CronTab`: `com.example.stable.v1.CronTab`.
 pub(super) fn name(kind: &Kind, what: &str) -> String {
     let mut parts: Vec<&str> = kind.gvk.group.split('.').collect();
@@ -43,7 +45,7 @@ pub(super) fn list(kind: &Kind, definitions: &Definitions) -> Value {
         "properties": {
             "apiVersion": {"type": "string"},
             "items": {
-                "description": format!("List of {}.", kind.plural),
+                "description": format!("List of {}. More info: {CONVENTIONS}", kind.plural),
                 "type": "array",
                 "items": {"$ref": format!("{PLACE}{item}")},
             },
@@ -81,7 +83,7 @@ fn resource(object: &mut Value, definitions: &Definitions, required: bool) {
     properties.sort_keys();
     if required {
         let mut names: Vec<Value> = object["required"].as_array().cloned().unwrap_or_default();
-        for field in ["apiVersion", "kind"] {
+        for field in ["kind", "apiVersion"] {
             if !names.iter().any(|name| name == field) {
                 names.push(field.into());
             }
@@ -111,8 +113,12 @@ fn embedded(schema: &Value, definitions: &Definitions, depth: usize) -> Value {
         };
         shown.insert(key.clone(), value);
     }
+    let is_set = |key: &str| map.get(key).and_then(Value::as_bool) == Some(true);
+    if is_set("x-kubernetes-int-or-string") && !shown.contains_key("anyOf") {
+        shown.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
     shown.sort_keys();
-    let is_resource = shown.get("x-kubernetes-embedded-resource").and_then(Value::as_bool) == Some(true);
+    let is_resource = is_set("x-kubernetes-embedded-resource");
     let mut shown = Value::Object(shown);
     if is_resource {
         resource(&mut shown, definitions, true);

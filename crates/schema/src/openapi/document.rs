@@ -264,7 +264,8 @@ impl<'a> Source<'a> {
                 None => definitions.get(&name, within),
             };
             if let Some(schema) = schema {
-                made.add_definition(name, &schema);
+                let is_custom = customs.contains_key(&name);
+                made.add_definition(name, &schema, is_custom);
             }
         }
     }
@@ -297,12 +298,12 @@ impl Made {
         self.paths.insert(path.to_owned(), bytes);
     }
 
-    fn add_definition(&mut self, name: String, schema: &Value) {
+    fn add_definition(&mut self, name: String, schema: &Value, custom: bool) {
         let bytes = match (self.parameters.is_some(), self.encoding) {
             (false, Encoding::Json) => json_text(schema),
             (false, Encoding::Message) => message_of(schema, message::v3::schema_or_reference),
-            (true, Encoding::Json) => json_text(&version2::schema(schema)),
-            (true, Encoding::Message) => message_of(&version2::schema(schema), message::v2::schema),
+            (true, Encoding::Json) => json_text(&version2::schema(schema, custom)),
+            (true, Encoding::Message) => message_of(&version2::schema(schema, custom), message::v2::schema),
         };
         self.definitions.insert(name, bytes);
         self.want(schema);

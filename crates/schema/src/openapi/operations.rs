@@ -165,7 +165,7 @@ impl<'a> Author<'a> {
                 text: format!("delete collection of {own}"),
                 gvk: &self.kind.gvk,
                 parameters: parameters::of_verb("deletecollection", self.definitions),
-                body: Some(body(&[("*/*", &reference(DELETE_OPTIONS))], false)),
+                body: Some(self.body(&reference(DELETE_OPTIONS), false)),
                 responses: responses(&[("200", "OK", Some(self.content(&reference(STATUS))))]),
             });
         }
@@ -192,7 +192,7 @@ impl<'a> Author<'a> {
                 text: format!("delete {}{own}", article(own)),
                 gvk: &self.kind.gvk,
                 parameters: parameters::of_verb("delete", self.definitions),
-                body: Some(body(&[("*/*", &reference(DELETE_OPTIONS))], false)),
+                body: Some(self.body(&reference(DELETE_OPTIONS), false)),
                 responses: responses(&[
                     ("200", "OK", Some(self.content(&gone))),
                     ("202", "Accepted", Some(self.content(&gone))),
@@ -207,7 +207,7 @@ impl<'a> Author<'a> {
         if !kind.allows("list") {
             return None;
         }
-        let watch = if kind.allows("watch") { "list or watch" } else { "list" };
+        let watch = if kind.allows("watch") && !kind.custom { "list or watch" } else { "list" };
         let gvk = GroupVersionKind::new(&*kind.gvk.group, &*kind.gvk.version, &*kind.list_kind);
         let name = match kind.custom {
             true => custom::name(kind, &kind.list_kind),
@@ -261,7 +261,7 @@ impl<'a> Author<'a> {
             text,
             gvk,
             parameters: parameters::of_verb("create", self.definitions),
-            body: Some(body(&[("*/*", &object)], true)),
+            body: Some(self.body(&object, true)),
             responses: responses(&[("200", "OK", shown()), ("201", "Created", shown()), ("202", "Accepted", shown())]),
         }
     }
@@ -277,11 +277,12 @@ impl<'a> Author<'a> {
         let shown = || Some(self.content(&object));
         let answers = match verb {
             "get" => responses(&[("200", "OK", shown())]),
+            "patch" if self.kind.custom => responses(&[("200", "OK", shown())]),
             _ => responses(&[("200", "OK", shown()), ("201", "Created", shown())]),
         };
         let patch = reference(PATCH);
         let body = match verb {
-            "update" => Some(body(&[("*/*", &object)], true)),
+            "update" => Some(self.body(&object, true)),
             "patch" => {
                 let mut media = vec![
                     ("application/apply-patch+yaml", &patch),
@@ -295,6 +296,10 @@ impl<'a> Author<'a> {
             }
             _ => None,
         };
+        // Reading a custom object at a revision is part of its paths; that of others is not listed.
+        let listed = if verb == "get" && self.kind.custom { "read" } else { verb };
+        // Operations on parts of custom objects are those of the object's own kind.
+        let gvk = if self.kind.custom { &self.kind.gvk } else { gvk };
         let part = if part.is_empty() { String::new() } else { format!("{part} of ") };
         Operation {
             method,
@@ -302,7 +307,7 @@ impl<'a> Author<'a> {
             id: format!("{done}{}{of}", self.names.prefix),
             text: format!("{text} {part}the specified {}", self.kind.gvk.kind),
             gvk,
-            parameters: parameters::of_verb(verb, self.definitions),
+            parameters: parameters::of_verb(listed, self.definitions),
             body,
             responses: answers,
         }
@@ -378,6 +383,14 @@ impl<'a> Author<'a> {
 
     fn content(&self, schema: &Value) -> Value {
         content(&self.media(), schema)
+    }
+
+    /// What is sent: in any form to built-in kinds, which find out which it is.
+    fn body(&self, schema: &Value, required: bool) -> Value {
+        match self.kind.custom {
+            true => body(&self.media().into_iter().map(|media| (media, schema)).collect::<Vec<_>>(), required),
+            false => body(&[("*/*", schema)], required),
+        }
     }
 }
 

@@ -31,6 +31,7 @@ fn names(verb: &str) -> Vec<&'static str> {
     match verb {
         "list" | "watch" => LIST.to_vec(),
         "create" | "update" => WRITE.to_vec(),
+        "read" => vec!["resourceVersion"],
         "patch" => [&WRITE[..], &["force"]].concat(),
         "delete" => DELETE.to_vec(),
         "deletecollection" => {

@@ -247,7 +247,7 @@ fn custom_kinds_join_through_their_schema() {
     assert_eq!(thing["properties"]["metadata"]["allOf"], json!([{"$ref": meta}]));
     let spec = &thing["properties"]["spec"]["properties"];
     assert_eq!(spec["size"], json!({"default": 3, "minimum": 1, "type": "integer"}));
-    assert_eq!(spec["template"]["required"], json!(["apiVersion", "kind"]));
+    assert_eq!(spec["template"]["required"], json!(["kind", "apiVersion"]));
     assert_eq!(spec["template"]["properties"]["metadata"]["allOf"], json!([{"$ref": meta}]));
     let list = &document["components"]["schemas"]["com.example.stable.v1.ThingList"];
     let item = "#/components/schemas/com.example.stable.v1.Thing";
@@ -272,7 +272,7 @@ fn custom_kinds_join_through_their_schema() {
 
     let v2: Value = serde_json::from_slice(&source(&kinds).v2(Encoding::Json)).unwrap();
     let spec = &v2["definitions"]["com.example.stable.v1.Thing"]["properties"]["spec"]["properties"];
-    assert_eq!(spec["size"], json!({"minimum": 1, "type": "integer"}));
+    assert_eq!(spec["size"], json!({"default": 3, "minimum": 1, "type": "integer"}));
     assert_eq!(spec["note"], json!({}), "what may be null has no type in version 2");
     assert_eq!(spec["port"], json!({"x-kubernetes-int-or-string": true}));
     assert!(source(&kinds).v3("apis/stable.example.com", Encoding::Json).is_none(), "nothing to say about the group");

@@ -1,4 +1,4 @@
-//! The same definitions and operations in the form of OpenAPI 2, which knows less: no defaults, one type a schema.
+//! The same definitions and operations in the form of OpenAPI 2, which knows less: one type a schema, and no alternatives.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,13 +10,15 @@ use super::definitions::PLACE;
 const DEFINITIONS: &str = "#/definitions/";
 const PARAMETERS: &str = "#/parameters/";
 
-/// A schema of version 3 in version 2.
-pub(super) fn schema(v3: &Value) -> Value {
+/// A schema of version 3 in version 2. Defaults are left out of all but custom kinds, as in the reference.
+pub(super) fn schema(v3: &Value, defaults: bool) -> Value {
     let Some(map) = v3.as_object() else { return v3.clone() };
     let is_set = |key: &str| map.get(key).and_then(Value::as_bool) == Some(true);
     // What may be null has no type here, and clients of this version take declared parts for the only ones.
-    let open = is_set("nullable");
-    let free = open || is_set("x-kubernetes-preserve-unknown-fields");
+    let unknown = is_set("x-kubernetes-preserve-unknown-fields");
+    let open = is_set("nullable") || unknown;
+    // A whole kind stays an object, and that it takes more goes unsaid.
+    let is_kind = map.contains_key("x-kubernetes-group-version-kind");
     let mut shown = Map::with_capacity(map.len());
     for (key, value) in map {
         let value = match key.as_str() {
@@ -33,14 +35,20 @@ pub(super) fn schema(v3: &Value) -> Value {
                 shown.insert("type".to_owned(), "string".into());
                 continue;
             }
-            "default" | "oneOf" | "anyOf" | "not" | "nullable" => continue,
-            "type" | "additionalProperties" if open => continue,
-            "properties" | "items" if free => continue,
+            "default" if !defaults => continue,
+            "oneOf" | "anyOf" | "not" | "nullable" => continue,
+            "x-kubernetes-preserve-unknown-fields" if is_kind => continue,
+            "required" if unknown => continue,
+            "type" if open && !is_kind => continue,
+            "properties" | "items" if open => continue,
             "properties" => {
                 let properties = value.as_object().into_iter().flatten();
-                properties.map(|(name, property)| (name.clone(), schema(property))).collect::<Map<_, _>>().into()
+                properties
+                    .map(|(name, property)| (name.clone(), schema(property, defaults)))
+                    .collect::<Map<_, _>>()
+                    .into()
             }
-            "items" | "additionalProperties" => schema(value),
+            "items" | "additionalProperties" => schema(value, defaults),
             _ => value.clone(),
         };
         shown.insert(key.clone(), value);
@@ -120,7 +128,7 @@ impl Parameters {
                     if value["required"] == true {
                         body["required"] = true.into();
                     }
-                    body["schema"] = schema(first.map_or(&Value::Null, |first| &first["schema"]));
+                    body["schema"] = schema(first.map_or(&Value::Null, |first| &first["schema"]), false);
                     parameters.insert(0, self.share(body));
                 }
                 "responses" => {
@@ -132,7 +140,7 @@ impl Parameters {
                                 produces = content.keys().cloned().collect();
                             }
                             if let Some(first) = content.values().next() {
-                                answer["schema"] = schema(&first["schema"]);
+                                answer["schema"] = schema(&first["schema"], false);
                             }
                         }
                         responses.insert(code.clone(), answer);
