@@ -113,6 +113,19 @@ impl Quantity {
         rescale(self.mantissa, self.scale, 0).1
     }
 
+    /// The amount as a number, where it is a whole one that fits and is not written with a fraction or a small suffix.
+    #[must_use]
+    pub fn whole(&self) -> Option<i64> {
+        let (value, exact) = rescale(self.mantissa, self.scale.max(0), 0);
+        i64::try_from(value).ok().filter(|_| exact && self.scale >= 0)
+    }
+
+    /// The nearest double.
+    #[must_use]
+    pub fn approximate(&self) -> f64 {
+        format!("{}e{}", self.mantissa, self.scale).parse().unwrap_or(f64::NAN)
+    }
+
     #[must_use]
     pub fn plus(&self, other: &Quantity) -> Quantity {
         let notation = if self.is_zero() { other.notation } else { self.notation };

@@ -1,0 +1,364 @@
+//! The rules of a schema, compiled, and what a definition is refused with for them.
+
+use std::sync::Arc;
+
+use machinery::field_error::{BadValue, FieldError, FieldErrorKind};
+use machinery::json::{Value, json};
+
+use super::field_path;
+use super::program::{Environment, Output, Program, Refusal};
+use super::shape::{self, REQUEST_MAX, Shape};
+
+const RULES: &str = "x-kubernetes-validations";
+/// What one rule may cost, by the estimate.
+const RULE_LIMIT: u64 = 10_000_000;
+/// What the rules of a whole schema may cost together.
+const SCHEMA_LIMIT: u64 = 100_000_000;
+/// How many of the expensive rules are named.
+const NAMED_MAX: usize = 4;
+const DEPTH_MAX: usize = 100;
+
+/// One rule of a node.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// None where it is empty; the complaint where it does not compile.
+    pub(super) program: Result<Option<Program>, String>,
+    pub(super) message_program: Option<Program>,
+    pub(super) text: Box<str>,
+    pub(super) message: Box<str>,
+    pub(super) reason: FieldErrorKind,
+    /// Below the node: `spec.replicas`.
+    pub(super) field_path: Option<String>,
+    pub(super) optional_old: bool,
+    pub(super) uses_old: bool,
+    message_error: Option<String>,
+}
+
+/// The rules that stand in a schema, if they are a list.
+pub(super) fn written(schema: &Value) -> &[Value] {
+    schema.get(RULES).and_then(Value::as_array).map_or(&[], |rules| rules)
+}
+
+fn text<'r>(rule: &'r Value, key: &str) -> &'r str {
+    rule.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+fn detail(refusal: &Refusal, source: &str, message: bool) -> String {
+    let word = if message { "messageExpression " } else { "" };
+    match refusal {
+        Refusal::Issues(issues) => format!("{word}compilation failed: {}", issues.show(source)),
+        Refusal::Output if message => "messageExpression must evaluate to a string".to_owned(),
+        Refusal::Output => "cel expression must evaluate to a bool".to_owned(),
+        Refusal::Constant(why) if message => format!("messageExpression instantiation failed: {why}"),
+        Refusal::Constant(why) => format!("program instantiation failed: {why}"),
+    }
+}
+
+/// The environments of a node: one in which `oldSelf` is a value, one in which it is optional.
+pub(super) struct Environments {
+    plain: Environment,
+    optional: Environment,
+}
+
+impl Environments {
+    pub(super) fn of(shape: &Arc<Shape>) -> Environments {
+        let with_self = Environment::new().with_shape("self", shape, false);
+        Environments {
+            plain: with_self.clone().with_shape("oldSelf", shape, false),
+            optional: with_self.with_shape("oldSelf", shape, true),
+        }
+    }
+
+    pub(super) fn compile(&self, rule: &Value, schema: &Value) -> Rule {
+        let source = text(rule, "rule");
+        let optional_old = shape::is_set(rule, "optionalOldSelf");
+        let environment = if optional_old { &self.optional } else { &self.plain };
+        let mut compiled = Rule {
+            program: Ok(None),
+            message_program: None,
+            text: source.trim().into(),
+            message: text(rule, "message").trim().into(),
+            reason: match text(rule, "reason") {
+                "FieldValueForbidden" => FieldErrorKind::Forbidden,
+                "FieldValueRequired" => FieldErrorKind::Required,
+                "FieldValueDuplicate" => FieldErrorKind::Duplicate,
+                _ => FieldErrorKind::Invalid,
+            },
+            field_path: None,
+            optional_old,
+            uses_old: false,
+            message_error: None,
+        };
+        if source.trim().is_empty() {
+            return compiled;
+        }
+        match environment.compile(source, Output::Bool) {
+            Ok(program) => {
+                compiled.uses_old = program.mentions(1);
+                compiled.program = Ok(Some(program));
+            }
+            Err(refusal) => {
+                compiled.program = Err(detail(&refusal, source, false));
+                return compiled;
+            }
+        }
+        let message = text(rule, "messageExpression");
+        if !message.is_empty() {
+            match environment.compile(message, Output::String) {
+                Ok(program) => compiled.message_program = Some(program),
+                Err(refusal) => {
+                    compiled.message_error = Some(detail(&refusal, message, true));
+                    return compiled;
+                }
+            }
+        }
+        let path = text(rule, "fieldPath");
+        if !path.is_empty() {
+            compiled.field_path = field_path::normalize(path, schema).ok();
+        }
+        compiled
+    }
+}
+
+impl Rule {
+    /// What messages call it.
+    pub(super) fn name(&self) -> &str {
+        if self.message.is_empty() { &self.text } else { &self.message }
+    }
+}
+
+/// What a definition with this schema is refused with; its rules only. `compiled` is called with the rules of each node.
+pub(super) struct Examination {
+    pub(super) errors: Vec<FieldError>,
+    total: u64,
+    expensive: Vec<(String, u64)>,
+}
+
+/// What is known of a node from the nodes above it.
+#[derive(Clone, Copy)]
+struct Above<'p> {
+    /// How often it can occur; none where nothing bounds that.
+    cardinality: Option<u64>,
+    /// Where the old value was lost.
+    uncorrelated: Option<&'p str>,
+    depth: usize,
+}
+
+/// Examines a whole schema that stands at `path`.
+pub(super) fn examine(schema: &Value, path: &str) -> Vec<FieldError> {
+    let mut examination = Examination { errors: Vec::new(), total: 0, expensive: Vec::new() };
+    let above = Above { cardinality: Some(1), uncorrelated: None, depth: 0 };
+    let shape = Shape::of(schema, true);
+    examination.node(schema, &shape, path, above);
+    if examination.total > SCHEMA_LIMIT {
+        for (path, _) in std::mem::take(&mut examination.expensive) {
+            examination.errors.push(FieldError::forbidden(
+                path,
+                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema",
+            ));
+        }
+        let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        examination.errors.push(FieldError::forbidden(path, over_budget(name, examination.total, SCHEMA_LIMIT)));
+    }
+    examination.errors
+}
+
+impl Examination {
+    /// Whether nothing at or below the node is wrong with how its rules are written.
+    fn node(&mut self, schema: &Value, shape: &Arc<Shape>, path: &str, above: Above<'_>) -> bool {
+        if above.depth > DEPTH_MAX {
+            return true;
+        }
+        let mut sound = true;
+        let inside = Above { cardinality: cardinality(schema, above.cardinality), depth: above.depth + 1, ..above };
+        if let Some(additional) = shape::additional_of(schema) {
+            let child = shape.additional.clone().unwrap_or_else(|| Shape::of(additional, false));
+            sound &= self.node(additional, &child, &format!("{path}.additionalProperties"), inside);
+        }
+        for (name, property) in shape::properties_of(schema).into_iter().flatten() {
+            let child = match shape.property(name) {
+                // Of a resource, what the schema says of these is not what rules see.
+                Some(known) if !matches!(&**name, "metadata" | "kind" | "apiVersion") => known.shape.clone(),
+                _ => Shape::of(property, false),
+            };
+            sound &= self.node(property, &child, &format!("{path}.properties[{name}]"), inside);
+        }
+        for word in ["not", "allOf", "oneOf", "anyOf"] {
+            match schema.get(word) {
+                Some(Value::Array(list)) => {
+                    for (at, nested) in list.iter().enumerate() {
+                        sound &= self.nested(nested, &format!("{path}.{word}[{at}]"), above.depth + 1);
+                    }
+                }
+                Some(nested @ Value::Object(_)) => {
+                    sound &= self.nested(nested, &format!("{path}.{word}"), above.depth + 1);
+                }
+                _ => {}
+            }
+        }
+        if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
+            let keyed = schema.get("x-kubernetes-list-type").and_then(Value::as_str) == Some("map");
+            let uncorrelated = if keyed { above.uncorrelated } else { above.uncorrelated.or(Some(path)) };
+            let child = shape.items.clone().unwrap_or_else(|| Shape::of(items, false));
+            sound &= self.node(items, &child, &format!("{path}.items"), Above { uncorrelated, ..inside });
+        }
+        sound &= self.written_well(schema, path);
+        if sound && !written(schema).is_empty() {
+            self.rules(schema, shape, path, above);
+        }
+        sound
+    }
+
+    /// Rules under `allOf` and its like are only looked at, not compiled.
+    fn nested(&mut self, schema: &Value, path: &str, depth: usize) -> bool {
+        if depth > DEPTH_MAX {
+            return true;
+        }
+        let mut sound = true;
+        for (name, property) in shape::properties_of(schema).into_iter().flatten() {
+            sound &= self.nested(property, &format!("{path}.properties[{name}]"), depth + 1);
+        }
+        for word in ["items", "additionalProperties", "not"] {
+            if let Some(nested) = schema.get(word).filter(|nested| nested.is_object()) {
+                sound &= self.nested(nested, &format!("{path}.{word}"), depth + 1);
+            }
+        }
+        for word in ["allOf", "oneOf", "anyOf"] {
+            for (at, nested) in schema.get(word).and_then(Value::as_array).into_iter().flatten().enumerate() {
+                sound &= self.nested(nested, &format!("{path}.{word}[{at}]"), depth + 1);
+            }
+        }
+        self.written_well(schema, path) && sound
+    }
+
+    /// What can be said of rules before they are compiled.
+    fn written_well(&mut self, schema: &Value, path: &str) -> bool {
+        let before = self.errors.len();
+        let broken = |text: &str| text.contains(['\n', '\r']);
+        for (at, rule) in written(schema).iter().enumerate() {
+            let path = |field: &str| format!("{path}.{RULES}[{at}].{field}");
+            let (source, message) = (text(rule, "rule").trim(), text(rule, "message"));
+            let mut refuse = |error| self.errors.push(error);
+            if source.is_empty() {
+                refuse(FieldError::required(path("rule"), "rule is not specified"));
+            } else if !message.is_empty() && message.trim().is_empty() {
+                refuse(FieldError::invalid(path("message"), message, "must be non-empty if specified"));
+            } else if broken(message.trim()) {
+                refuse(FieldError::invalid(path("message"), message, "must not contain line breaks"));
+            } else if broken(source) && message.trim().is_empty() {
+                let why = "message must be specified if rule contains line breaks";
+                refuse(FieldError::required(path("message"), why));
+            }
+            let expression = text(rule, "messageExpression");
+            if !expression.is_empty() && expression.trim().is_empty() {
+                let why = "messageExpression must be non-empty if specified";
+                refuse(FieldError::required(path("messageExpression"), why));
+            }
+            const REASONS: [&str; 4] =
+                ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+            if let Some(reason) = rule.get("reason").and_then(Value::as_str)
+                && !REASONS.contains(&reason)
+            {
+                refuse(FieldError::not_supported(path("reason"), reason, REASONS));
+            }
+            let field = text(rule, "fieldPath");
+            if !field.is_empty() {
+                if field.trim().is_empty() {
+                    refuse(FieldError::invalid(path("fieldPath"), field, "must be non-empty if specified"));
+                }
+                if broken(field) {
+                    refuse(FieldError::invalid(path("fieldPath"), field, "must not contain line breaks"));
+                }
+                if field_path::normalize(field, schema).is_err() {
+                    refuse(FieldError::invalid(path("fieldPath"), field, "must be a valid path"));
+                }
+            }
+        }
+        self.errors.len() == before
+    }
+
+    fn rules(&mut self, schema: &Value, shape: &Arc<Shape>, path: &str, above: Above<'_>) {
+        if !shape.declared {
+            let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
+                       to convert structural schema to CEL declarations";
+            return self.errors.push(FieldError::internal(format!("{path}.{RULES}"), why));
+        }
+        let environments = Environments::of(shape);
+        let often = above.cardinality.unwrap_or((REQUEST_MAX / (shape.min_size + 1)) as u64);
+        for (at, rule) in written(schema).iter().enumerate() {
+            let path = |field: &str| format!("{path}.{RULES}[{at}].{field}");
+            let compiled = environments.compile(rule, schema);
+            let max_cost = compiled.program.as_ref().ok().and_then(Option::as_ref).map_or(0, Program::max_cost);
+            self.charge(path("rule"), "estimated rule cost", max_cost.saturating_mul(often));
+            if let Err(why) = &compiled.program {
+                self.errors.push(FieldError::invalid(path("rule"), shown(rule), why.clone()));
+            }
+            if let Some(why) = &compiled.message_error {
+                self.errors.push(FieldError::invalid(path("messageExpression"), shown(rule), why.clone()));
+            } else if let Some(program) = &compiled.message_program {
+                self.charge(path("messageExpression"), "estimated messageExpression cost", program.max_cost());
+            }
+            if compiled.uses_old {
+                if let Some(within) = above.uncorrelated {
+                    let why =
+                        format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
+                    self.errors.push(FieldError::invalid(path("rule"), text(rule, "rule"), why));
+                }
+            } else if let Some(optional) = rule.get("optionalOldSelf").filter(|value| value.is_boolean()) {
+                let why = "may not be set if oldSelf is not used in rule";
+                self.errors.push(FieldError::invalid(path("optionalOldSelf"), optional, why));
+            }
+        }
+    }
+
+    fn charge(&mut self, path: String, name: &str, cost: u64) {
+        if cost > RULE_LIMIT {
+            self.errors.push(FieldError::forbidden(path.clone(), over_budget(name, cost, RULE_LIMIT)));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= SCHEMA_LIMIT / 100 {
+            self.expensive.push((path, cost));
+            self.expensive.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+            self.expensive.truncate(NAMED_MAX);
+        }
+    }
+}
+
+/// How often the parts of a node can occur.
+fn cardinality(schema: &Value, own: Option<u64>) -> Option<u64> {
+    let bound = |key: &str| schema.get(key).and_then(Value::as_i64).map(|value| value.max(0) as u64);
+    let most = match schema.get("type").and_then(Value::as_str) {
+        Some("object") if schema.get("additionalProperties").is_some() => bound("maxProperties"),
+        Some("array") => bound("maxItems"),
+        _ => Some(1),
+    };
+    Some(own?.saturating_mul(most?))
+}
+
+fn over_budget(name: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = if factor > 100.0 {
+        "more than 100x".to_owned()
+    } else if factor < 1.5 {
+        format!("{factor:.6}x")
+    } else {
+        format!("{factor:.1}x")
+    };
+    format!(
+        "{name} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and \
+         maxLength where arrays, maps, and strings are declared)"
+    )
+}
+
+/// A rule as a message shows it, with every field by the name that it has in the reference.
+fn shown(rule: &Value) -> BadValue {
+    let or_null = |key: &str| rule.get(key).cloned().unwrap_or(Value::Null);
+    BadValue::Shown(json!({
+        "Rule": text(rule, "rule"),
+        "Message": text(rule, "message"),
+        "MessageExpression": text(rule, "messageExpression"),
+        "Reason": or_null("reason"),
+        "FieldPath": text(rule, "fieldPath"),
+        "OptionalOldSelf": or_null("optionalOldSelf"),
+    }))
+}
