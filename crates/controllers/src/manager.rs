@@ -50,6 +50,9 @@ const CONTROLLERS: &[(&str, Start)] = &[
     ("replicationcontroller", workloads::replicas::replication_controllers),
     ("statefulset", workloads::stateful_set::stateful_sets),
     ("daemonset", workloads::daemon_set::daemon_sets),
+    ("job", workloads::job::jobs),
+    ("cronjob", workloads::cron_job::cron_jobs),
+    ("ttl-after-finished", workloads::ttl::ttl_after_finished),
 ];
 
 /// The names of all controllers.

@@ -6,7 +6,7 @@
 
 mod kinds;
 mod status;
-mod victims;
+pub(crate) mod victims;
 
 use std::cmp::Ordering;
 use std::sync::Arc;

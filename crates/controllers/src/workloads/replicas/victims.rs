@@ -14,7 +14,7 @@ const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The pods to delete: `count` of `active`, the least worth keeping first. `related` are the pods that count as company on
 /// a node.
-pub(super) fn choose(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usize, now: Timestamp) -> Vec<Arc<Pod>> {
+pub(crate) fn choose(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usize, now: Timestamp) -> Vec<Arc<Pod>> {
     if count >= active.len() {
         return active.to_vec();
     }

@@ -1,7 +1,9 @@
 //! Workload controllers, with the test as scheduler and node where exact sequences matter.
 
+mod cron_job;
 mod daemon_set;
 mod deployment;
+mod job;
 mod replicas;
 mod stage;
 mod stateful_set;

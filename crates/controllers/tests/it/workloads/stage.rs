@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controllers::settings::Timing;
 use controllers::{Selection, Settings};
 use dogwatch::testing::Server;
 use futures::{StreamExt, TryStreamExt};
@@ -208,7 +209,8 @@ impl Stage {
 
 pub(crate) fn settings(controllers: &str) -> Settings {
     let selection = Selection::parse(controllers).expect("names of controllers");
-    Settings { selection, nodes: 0, ..Settings::default() }
+    let timing = Timing { job_batch: Duration::from_millis(20), ..Timing::default() };
+    Settings { selection, nodes: 0, timing, ..Settings::default() }
 }
 
 pub(crate) fn phase(pod: &Pod) -> &str {

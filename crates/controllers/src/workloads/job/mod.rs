@@ -1,0 +1,193 @@
+//! Jobs: pods until enough of them have succeeded.
+//!
+//! Every pod carries a finalizer until its end is counted, and its UID stands in the status between the two: so each pod is
+//! counted exactly once, whatever is interrupted (JB-2).
+//!
+//! - `shape`: reading jobs and their pods
+//! - `indexes`: sets of completion indexes
+//! - `policies`: what failures and successes mean by the rules of the job
+//! - `backoff`: how long to wait after failures
+//! - `verdict`: whether the job is over
+//! - `pods`: how many pods there should be, and making it so
+//! - `tracking`: counting, finalizers and the status
+//! - `orphans`: pods whose job is gone
+
+mod backoff;
+mod indexes;
+mod orphans;
+mod pods;
+mod policies;
+pub(crate) mod shape;
+mod tracking;
+mod verdict;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
+use client::events::EventRecorder;
+use client::informer::Event;
+use client::store::Store;
+use client::{Error, Key, Object};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Client;
+use parking_lot::Mutex;
+
+use crate::context::Context;
+use crate::parts::claim::{Claims, Selects};
+use crate::parts::owners::{Controlled, controller_key, controller_of};
+use crate::parts::running::{namespace_is_going, run};
+use crate::parts::writer::{Writer, follow};
+use backoff::Record;
+use tracking::Tracking;
+use verdict::View;
+
+const WORKERS: usize = 5;
+
+/// Runs the controller of Jobs.
+pub(crate) fn jobs(context: Context) -> BoxFuture<'static, ()> {
+    join(start(context.clone()), orphans::start(context)).map(|_| ()).boxed()
+}
+
+async fn start(context: Context) {
+    let jobs = context.informers.informer::<Job>();
+    let pods = context.informers.informer::<Pod>();
+    let writes = Arc::new(Writes::new());
+    follow(&writes, &jobs);
+    follow(&writes, &pods);
+    let control = Arc::new(Jobs {
+        client: context.client.clone(),
+        recorder: context.recorder("job-controller"),
+        jobs: jobs.store(),
+        pods: Controlled::of(&pods),
+        writes: writes.clone(),
+        backoff: Mutex::default(),
+    });
+    let batch = context.settings.timing.job_batch;
+    let controller = Controller::new("job-controller");
+    let (later, selecting) = (controller.queue(), jobs.store());
+    // Pods of a job finish together: their events are gathered for a while, so that one run counts many (JB-4). The keys
+    // are not returned but queued with that delay.
+    let gather = move |pod: &Pod| {
+        for key in concerned(&selecting, pod) {
+            later.add_after(key, batch);
+        }
+        Vec::new()
+    };
+    let (own, again) = (controller.queue(), Predicate::version_changed());
+    let delayed = move |job: &Job| {
+        own.add_after(job.object_key(), batch);
+        Vec::new()
+    };
+    // A new or changed description is looked at at once, a status only after a while.
+    let described = Predicate::generation_changed();
+    let status_only = Predicate::new(|event: &Event<Job>| match event {
+        Event::Updated { old, new } => old.metadata.generation == new.metadata.generation,
+        _ => false,
+    });
+    let controller = controller
+        .on(&jobs, described)
+        .mapped(&jobs, delayed, status_only.and(again))
+        .mapped(&pods, gather, Predicate::version_changed())
+        .read_your_writes(writes);
+    let sync = move |run: Run| {
+        let control = control.clone();
+        async move { control.sync(run).await }
+    };
+    run(context, controller, WORKERS, sync).await;
+}
+
+/// The job of a pod, or those that would adopt it.
+fn concerned(jobs: &Store<Job>, pod: &Pod) -> Vec<Key> {
+    if controller_of(&pod.metadata).is_some() {
+        return controller_key::<Job>(&pod.metadata).into_iter().collect();
+    }
+    let snapshot = jobs.snapshot();
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let adopting = snapshot.in_namespace(namespace).filter(|job| selects(job).matches(pod.metadata.labels.as_ref()));
+    adopting.map(|job| job.object_key()).collect()
+}
+
+fn selects(job: &Job) -> Selects {
+    Selects::of(job.spec.as_ref().and_then(|spec| spec.selector.as_ref()))
+}
+
+struct Jobs {
+    client: Client,
+    recorder: EventRecorder,
+    jobs: Store<Job>,
+    pods: Controlled<Pod>,
+    writes: Arc<Writes>,
+    backoff: Mutex<HashMap<Key, Record>>,
+}
+
+impl Jobs {
+    async fn sync(&self, run: Run) -> Result<Action, RunError> {
+        let job = self.jobs.get(&run.key);
+        let Some(job) = job.filter(|job| !shape::is_finished(job) && !shape::is_foreign(job)) else {
+            self.writes.forget(&run.key);
+            self.backoff.lock().remove(&run.key);
+            return Ok(Action::done());
+        };
+        match self.reconcile(&run.key, &job).await {
+            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            other => Ok(other?),
+        }
+    }
+
+    async fn reconcile(&self, key: &Key, known: &Arc<Job>) -> Result<Action, Error> {
+        let writer = Writer::new(&self.client, &self.writes, &**known);
+        let selects = selects(known);
+        let claims =
+            Claims { client: &self.client, owner: &**known, selects: &selects, finalizer: Some(shape::TRACKING) };
+        let pods = claims.claim(self.pods.candidates(&**known)).await?;
+
+        let now = Timestamp::now();
+        let mut job = (**known).clone();
+        let status = job.status.get_or_insert_default();
+        status.uncounted_terminated_pods.get_or_insert_default();
+        if status.start_time.is_none() && !shape::is_suspended(known) {
+            job.status.get_or_insert_default().start_time = seconds(now);
+        }
+        let mut view = View::of(&job, pods);
+        let record = self.backoff.lock().get(key).copied().unwrap_or_default();
+        let record = record.after(&view.new_succeeded, &view.new_failed);
+        view.finish = verdict::finish(&job, &view, now);
+        let mut next = verdict::deadline(&job, now).filter(|_| view.finish.is_none());
+        let mut suspension_changed = false;
+        let managed = if view.finish.is_some() {
+            self.end_active(&job, &mut view, &writer).await
+        } else if job.metadata.deletion_timestamp.is_none() {
+            let (managed, wait) = self.manage(&job, &mut view, record, now, &writer).await;
+            next = next.into_iter().chain(wait).min();
+            if verdict::is_complete(&job, &view) {
+                view.finish = Some(verdict::success());
+            } else {
+                suspension_changed = self.note_suspension(&mut job, now);
+            }
+            managed
+        } else {
+            Ok(())
+        };
+        let tracking = Tracking { control: self, writer: &writer, key, record, view };
+        tracking.settle(job, suspension_changed, now).await?;
+        managed?;
+        Ok(next.map_or(Action::done(), Action::after))
+    }
+}
+
+/// A time as the wire carries it.
+fn seconds(now: Timestamp) -> Option<Time> {
+    Timestamp::from_second(now.as_second()).ok().map(Time)
+}
+
+/// Waits at least a moment: a run that comes too early finds nothing.
+fn until(deadline: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(deadline.duration_since(now)).unwrap_or_default() + Duration::from_millis(10)
+}
