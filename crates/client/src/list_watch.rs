@@ -108,6 +108,8 @@ pub struct ApiListWatch {
     path: String,
     expected: ExpectedKind,
     metadata_only: bool,
+    /// Warnings of the server are worth a look.
+    warns: bool,
     tweaks: Vec<Tweak>,
 }
 
@@ -130,7 +132,7 @@ impl ApiListWatch {
         } else {
             ExpectedKind { api_version: K::api_version(dt).into_owned(), kind: K::kind(dt).into_owned() }
         };
-        Self { client, path: K::url_path(dt, namespace), expected, metadata_only, tweaks: Vec::new() }
+        Self { client, path: K::url_path(dt, namespace), expected, metadata_only, warns: true, tweaks: Vec::new() }
     }
 
     /// Only objects with such labels.
@@ -143,6 +145,12 @@ impl ApiListWatch {
     pub fn fields(self, selector: impl Into<String>) -> Self {
         let selector = selector.into();
         self.tweak(move |params| params.field_selector = Some(selector.clone()))
+    }
+
+    /// Tells of warnings of the server at level debug only: for programs that use an old kind and know it.
+    pub fn without_warnings(mut self) -> Self {
+        self.warns = false;
+        self
     }
 
     /// Changes every request just before it is sent.
@@ -168,7 +176,11 @@ impl ApiListWatch {
             .map_err(|e| Error::Config(format!("cannot build the request {uri}: {e}")))?;
         let response = self.client.send(request).await?;
         for warning in response.headers().get_all(header::WARNING) {
-            tracing::warn!(path = %self.path, warning = %String::from_utf8_lossy(warning.as_bytes()), "the server warns");
+            let warning = String::from_utf8_lossy(warning.as_bytes());
+            match self.warns {
+                true => tracing::warn!(path = %self.path, %warning, "the server warns"),
+                false => tracing::debug!(path = %self.path, %warning, "the server warns"),
+            }
         }
         if !response.status().is_success() {
             return Err(failure(response).await);

@@ -2,6 +2,7 @@
 //! client fails its test and says what it printed, instead of stopping the whole run.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -22,16 +23,26 @@ pub struct Process {
     /// What was read so far, for the message of a failure.
     seen: Vec<String>,
     complaints: Vec<String>,
+    /// Whether what it started goes with it.
+    group: bool,
 }
 
 impl Process {
+    /// With all that it starts: a shell and its pipeline are one.
+    pub fn start_group(mut command: Command) -> Self {
+        command.process_group(0);
+        let mut process = Self::start(command);
+        process.group = true;
+        process
+    }
+
     pub fn start(mut command: Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{name} did not start: {e}"));
         let stdout = lines(child.stdout.take().expect("stdout is piped"));
         let stderr = lines(child.stderr.take().expect("stderr is piped"));
-        Self { name, child, stdout, stderr, seen: Vec::new(), complaints: Vec::new() }
+        Self { name, child, stdout, stderr, seen: Vec::new(), complaints: Vec::new(), group: false }
     }
 
     /// The next line of stdout.
@@ -133,6 +144,10 @@ impl Process {
 
     /// SIGKILL, and waits until it is gone.
     pub fn kill(&mut self) {
+        if self.group {
+            let kill = format!("kill -KILL -- -{}", self.child.id());
+            let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
+        }
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
 use client::events::{EventRecorder, EventType};
-use client::informer::Event;
+use client::informer::{Event, InformerConfig, SharedInformer};
+use client::list_watch::ApiListWatch;
+use client::reflector::ReflectorConfig;
 use client::store::Store;
 use client::{Error, Key};
 use k8s_openapi::api::core::v1::{
@@ -35,7 +37,10 @@ const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 pub(crate) async fn run(context: Context) {
     let services = context.informers.informer::<Service>();
     let pods = context.informers.informer::<Pod>();
-    let endpoints = context.informers.informer::<Endpoints>();
+    // An old kind, and its only reader knows.
+    let source = ApiListWatch::all::<Endpoints>(context.client.clone()).without_warnings();
+    let reflector = ReflectorConfig { without_managed_fields: true, ..ReflectorConfig::default() };
+    let endpoints = SharedInformer::new(source, InformerConfig { reflector, ..InformerConfig::default() });
     let writes = Arc::new(Writes::new());
     follow(&writes, &endpoints);
     let controller = Controller::new("endpoint").read_your_writes(writes.clone());
@@ -50,6 +55,10 @@ pub(crate) async fn run(context: Context) {
         .on(&services, Predicate::version_changed())
         .on(&pods, wakes_services(services.store(), queue))
         .on(&endpoints, left_over);
+    match endpoints.start(context.stop.clone()) {
+        Ok(run) => context.tasks.spawn(run),
+        Err(error) => return tracing::error!(%error, "a new informer did not start"),
+    };
     let reconciler = Arc::new(Reconciler {
         client: context.client.clone(),
         services: services.store(),

@@ -5,6 +5,7 @@
 //! - `watching.rs`: get -w, wait, proxy
 //! - `applying.rs`: apply on both sides, of files and folders, pruning, diff
 //! - `changing.rs`: edit, set, strategic patches, taint, and changes that hold only on a condition
+//! - `workloads.rs`: deployments, jobs, nodes and namespaces, with controllers
 //! - `writing.rs`: create, delete, label, annotate, patch, and what is refused
 
 mod applying;
@@ -12,6 +13,7 @@ mod changing;
 mod explaining;
 mod reading;
 mod watching;
+mod workloads;
 mod writing;
 
 use blackbox::Server;

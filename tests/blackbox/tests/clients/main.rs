@@ -10,3 +10,4 @@ mod kubectl;
 mod lifecycle;
 mod python;
 mod shared_etcd;
+mod tour;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::{belongs_to, claim_of, phase};
 use crate::parts::placement::term_allows;
+use crate::scheduler::amounts::units;
 
 const STORAGE: &str = "storage";
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -88,43 +88,15 @@ fn reachable(volume: &PersistentVolume, node: Option<&Node>) -> bool {
     required.node_selector_terms.iter().any(|term| term_allows(term, node.labels(), &node.name_any()))
 }
 
-fn size(volume: &PersistentVolume) -> i128 {
+fn size(volume: &PersistentVolume) -> i64 {
     let capacity = volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref());
-    capacity.and_then(|capacity| capacity.get(STORAGE)).map_or(0, bytes)
+    capacity.and_then(|capacity| capacity.get(STORAGE)).map_or(0, units)
 }
 
-fn requested(claim: &PersistentVolumeClaim) -> i128 {
+fn requested(claim: &PersistentVolumeClaim) -> i64 {
     let resources = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
     let requests = resources.and_then(|resources| resources.requests.as_ref());
-    requests.and_then(|requests| requests.get(STORAGE)).map_or(0, bytes)
-}
-
-/// A quantity in whole units, rounded up. The server has checked its form; one that cannot be read is nothing.
-fn bytes(quantity: &Quantity) -> i128 {
-    const UNITS: [(&str, f64); 15] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-    ];
-    let text = quantity.0.as_str();
-    let suffixed = UNITS.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)));
-    let (number, unit) = suffixed.unwrap_or((text, 1.0));
-    match number.parse::<i64>() {
-        Ok(whole) if unit >= 1.0 => i128::from(whole) * (unit as i128),
-        _ => number.parse::<f64>().map_or(0, |number| (number * unit).ceil() as i128),
-    }
+    requests.and_then(|requests| requests.get(STORAGE)).map_or(0, units)
 }
 
 #[cfg(test)]
@@ -148,14 +120,6 @@ mod tests {
         }
         let metadata = json!({"name": "c", "namespace": "n", "uid": "u"});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
-    }
-
-    #[test]
-    fn quantities_are_compared_by_their_size() {
-        for (text, expected) in [("1Gi", 1_073_741_824), ("1G", 1_000_000_000), ("5", 5), ("1500m", 2), ("1e3", 1000)] {
-            assert_eq!(bytes(&Quantity(text.into())), expected, "{text}");
-        }
-        assert_eq!(bytes(&Quantity("8Ei".into())), 8 * 1_152_921_504_606_846_976);
     }
 
     #[test]

@@ -1,0 +1,316 @@
+//! kubectl with controllers and nodes: the commands of a day with deployments, jobs, nodes and namespaces.
+//!
+//! Timeouts are generous: they end a test that hangs and say nothing about speed.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use blackbox::process::DEADLINE;
+use blackbox::{Process, Server};
+
+fn server() -> Server {
+    Server::with_controllers(&["--memory"])
+}
+
+/// `deployment.apps/web` with so many running pods.
+fn with_web(replicas: u32) -> Server {
+    let server = server();
+    server.kubectl(&format!("create deployment web --image=nginx:1 --replicas={replicas}")).ok();
+    rolled_out(&server);
+    server
+}
+
+fn rolled_out(server: &Server) -> String {
+    server.kubectl("rollout status deployment/web --timeout=60s").ok()
+}
+
+/// Waits until a command prints what is wanted, and returns that.
+fn until(server: &Server, line: &str, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let output = server.kubectl(line);
+        let text = format!("{}{}", output.stdout, output.stderr);
+        if wanted(&text) {
+            return text;
+        }
+        assert!(Instant::now() < end, "{line}: not {what}:\n{text}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+fn field(server: &Server, object: &str, path: &str) -> String {
+    server.kubectl(&format!("get {object} -o 'jsonpath={{{path}}}'")).ok()
+}
+
+/// The pods of web: name, ready, status.
+fn pods(server: &Server) -> Vec<(String, String, String)> {
+    let table = server.kubectl("get pods -l app=web --no-headers").ok();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        (cells[0].to_owned(), cells[1].to_owned(), cells[2].to_owned())
+    };
+    table.lines().map(row).collect()
+}
+
+fn names(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn create_deployment_ends_in_running_pods() {
+    let server = server();
+    let mut watch = Process::start(server.kubectl_command("get pods -w --output-watch-events"));
+    server.kubectl("create deployment web --image=nginx --replicas=3").ok();
+    let said = rolled_out(&server);
+    assert!(said.ends_with("deployment \"web\" successfully rolled out\n"), "{said}");
+    let running = pods(&server);
+    assert_eq!(running.len(), 3);
+    assert!(running.iter().all(|(_, ready, status)| ready == "1/1" && status == "Running"), "{running:?}");
+    // What a watcher saw of one of them.
+    let name = &running[0].0;
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|last: &String| !last.ends_with("Running")) {
+        let line = watch.line_where("an event of the pod", |line| line.contains(name.as_str()));
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        seen.push(format!("{} {} {}", cells[0], cells[2], cells[3]));
+    }
+    assert_eq!(
+        seen,
+        ["ADDED 0/1 Pending", "MODIFIED 0/1 Pending", "MODIFIED 0/1 ContainerCreating", "MODIFIED 1/1 Running"]
+    );
+    server.kubectl("wait --for=condition=Available deployment/web --timeout=60s").ok();
+    // And of its deletion.
+    server.kubectl(&format!("delete pod {name}")).ok();
+    let mut ends = Vec::new();
+    while ends.last().is_none_or(|last: &String| last != "DELETED") {
+        let line = watch.line_where("an event of the pod", |line| line.contains(name.as_str()));
+        ends.push(line.split_whitespace().next().unwrap_or_default().to_owned());
+    }
+    assert!(ends.len() >= 3 && ends[..ends.len() - 1].iter().all(|kind| kind == "MODIFIED"), "{ends:?}");
+    rolled_out(&server);
+    assert_eq!(pods(&server).len(), 3, "another one took its place");
+}
+
+#[test]
+fn apply_twice_changes_nothing() {
+    let server = with_web(1);
+    let manifest = server.kubectl("create deployment web --image=nginx:1 --dry-run=client -o yaml").ok();
+    server.kubectl_with("apply -f -", &manifest).ok();
+    rolled_out(&server);
+    let version = || field(&server, "deployment/web", ".metadata.resourceVersion");
+    // Until the controllers have answered the annotation that apply made.
+    until(
+        &server,
+        "get deployment web -o 'jsonpath={.metadata.generation} {.status.observedGeneration}'",
+        "observed",
+        |text| {
+            let numbers: Vec<&str> = text.split_whitespace().collect();
+            numbers.len() == 2 && numbers[0] == numbers[1]
+        },
+    );
+    let before = version();
+    assert_eq!(server.kubectl_with("apply -f -", &manifest).ok(), "deployment.apps/web unchanged\n");
+    assert_eq!(version(), before);
+}
+
+#[test]
+fn scale_set_image_undo_restart_and_history() {
+    let server = with_web(2);
+    assert_eq!(server.kubectl("scale deployment web --replicas=3").ok(), "deployment.apps/web scaled\n");
+    rolled_out(&server);
+    assert_eq!(pods(&server).len(), 3);
+    server.kubectl("set image deployment/web nginx=nginx:2").ok();
+    rolled_out(&server);
+    let images = || field(&server, "deployment/web", ".spec.template.spec.containers[*].image");
+    let revisions = || {
+        let history = server.kubectl("rollout history deployment/web").ok();
+        let numbers = history.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u32>().ok());
+        numbers.collect::<Vec<_>>()
+    };
+    assert_eq!(revisions(), [1, 2]);
+    let second = server.kubectl("rollout history deployment/web --revision=2").ok();
+    assert!(second.contains("nginx:2"), "{second}");
+    assert_eq!(server.kubectl("rollout undo deployment/web").ok(), "deployment.apps/web rolled back\n");
+    rolled_out(&server);
+    assert_eq!((images().as_str(), revisions()), ("nginx:1", vec![2, 3]));
+    let sets = server.kubectl("get replicasets -o name").ok();
+    assert_eq!(sets.lines().count(), 2, "the old one was taken again: {sets}");
+    let before = names(&server.kubectl("get pods -l app=web -o name").ok());
+    assert_eq!(server.kubectl("rollout restart deployment/web").ok(), "deployment.apps/web restarted\n");
+    rolled_out(&server);
+    let all_new = |text: &str| names(text).len() == 3 && names(text).iter().all(|name| !before.contains(name));
+    until(&server, "get pods -l app=web --field-selector=status.phase=Running -o name", "all new", all_new);
+    assert_eq!(revisions(), [2, 3, 4]);
+    let undone = server.kubectl("rollout undo deployment/web --to-revision=2").ok();
+    assert_eq!(undone, "deployment.apps/web rolled back\n");
+    rolled_out(&server);
+    assert_eq!((images().as_str(), revisions()), ("nginx:2", vec![3, 4, 5]));
+}
+
+#[test]
+fn a_paused_rollout_waits_until_it_is_resumed() {
+    let server = with_web(1);
+    server.kubectl("rollout pause deployment/web").ok();
+    server.kubectl("set image deployment/web nginx=nginx:2").ok();
+    let seen = "get deployment web -o 'jsonpath={.metadata.generation} {.status.observedGeneration}'";
+    until(&server, seen, "seen by the controller", |text| {
+        let numbers: Vec<&str> = text.split_whitespace().collect();
+        numbers.len() == 2 && numbers[0] == numbers[1]
+    });
+    assert_eq!(server.kubectl("get replicasets -o name").ok().lines().count(), 1, "nothing is rolled out");
+    server.kubectl("rollout resume deployment/web").ok();
+    rolled_out(&server);
+    assert_eq!(server.kubectl("get replicasets -o name").ok().lines().count(), 2);
+}
+
+#[test]
+fn delete_with_each_cascade() {
+    let server = with_web(2);
+    server.kubectl("delete deployment web --cascade=orphan").ok();
+    server.kubectl("get deployment web").refused();
+    let sets = server.kubectl("get replicasets -o name").ok();
+    assert_eq!((sets.lines().count(), pods(&server).len()), (1, 2), "all but the deployment stays");
+    assert_eq!(field(&server, "replicasets", ".items[*].metadata.ownerReferences"), "");
+    // One with the same selector and template takes them over: no pod changes.
+    let before = names(&server.kubectl("get pods -l app=web -o name").ok());
+    server.kubectl("create deployment web --image=nginx:1 --replicas=2").ok();
+    rolled_out(&server);
+    assert_eq!(server.kubectl("get replicasets -o name").ok(), sets);
+    assert_eq!(names(&server.kubectl("get pods -l app=web -o name").ok()), before);
+    server.kubectl("delete deployment web --cascade=foreground").ok();
+    assert_eq!(server.kubectl("get replicasets,pods -l app=web -o name").ok(), "", "it returns when all are gone");
+
+    server.kubectl("create deployment web --image=nginx:1 --replicas=2").ok();
+    rolled_out(&server);
+    server.kubectl("delete deployment web").ok();
+    server.kubectl("get deployment web").refused();
+    until(&server, "get replicasets,pods -l app=web -o name", "all gone", str::is_empty);
+}
+
+#[test]
+fn a_deleted_pod_and_a_deleted_replica_set_are_replaced() {
+    let server = with_web(2);
+    let (name, ..) = pods(&server).remove(0);
+    server.kubectl(&format!("delete pod {name}")).ok();
+    server.kubectl(&format!("get pod {name}")).refused();
+    rolled_out(&server);
+    let set = server.kubectl("get replicasets -o name").ok().trim().to_owned();
+    let uid = field(&server, &set, ".metadata.uid");
+    server.kubectl(&format!("delete {set}")).ok();
+    until(&server, &format!("get {set} -o 'jsonpath={{.metadata.uid}}'"), "made again", |now| {
+        !now.is_empty() && now != uid && !now.contains("NotFound")
+    });
+    rolled_out(&server);
+}
+
+#[test]
+fn cordon_and_drain_move_pods_elsewhere() {
+    let server = with_web(3);
+    let node = field(&server, "pods", ".items[0].spec.nodeName");
+    assert_eq!(server.kubectl(&format!("cordon {node}")).ok(), format!("node/{node} cordoned\n"));
+    let drained = server.kubectl(&format!("drain {node} --ignore-daemonsets --timeout=60s")).ok();
+    assert!(drained.ends_with(&format!("node/{node} drained\n")), "{drained}");
+    let left = format!("get pods -A --field-selector=spec.nodeName={node} -o name");
+    assert_eq!(server.kubectl(&left).ok(), "");
+    rolled_out(&server);
+    let nodes = field(&server, "pods", ".items[*].spec.nodeName");
+    assert!(!nodes.split_whitespace().any(|name| name == node), "{nodes}");
+    server.kubectl(&format!("uncordon {node}")).ok();
+    let ready = server.kubectl(&format!("get node {node} --no-headers")).ok();
+    assert_eq!(ready.split_whitespace().nth(1), Some("Ready"), "{ready}");
+}
+
+#[test]
+fn a_budget_slows_a_drain_but_does_not_break_it() {
+    let server = with_web(3);
+    server.kubectl("create poddisruptionbudget web --selector=app=web --min-available=2").ok();
+    let allowed = "get pdb web -o 'jsonpath={.status.disruptionsAllowed}'";
+    until(&server, allowed, "counted", |text| text == "1");
+    let node = field(&server, "pods", ".items[0].spec.nodeName");
+    server.kubectl(&format!("drain {node} --ignore-daemonsets --timeout=60s")).ok();
+    rolled_out(&server);
+    until(&server, allowed, "counted again", |text| text == "1");
+}
+
+#[test]
+fn describe_shows_events_in_order() {
+    let server = with_web(1);
+    let in_order = |text: &str, wanted: &[&str]| {
+        let mut rest = text;
+        wanted.iter().all(|word| {
+            let found = rest.find(word);
+            found.inspect(|at| rest = &rest[*at..]).is_some()
+        })
+    };
+    until(&server, "describe deployment web", "told", |text| {
+        in_order(text, &["Available      True", "Events:", "ScalingReplicaSet", "Scaled up replica set web-"])
+    });
+    let (name, ..) = pods(&server).remove(0);
+    let events = ["Events:", "Scheduled", "Successfully assigned default/", "Pulled", "Created", "Started"];
+    until(&server, &format!("describe pod {name}"), "told", |text| in_order(text, &events));
+    until(&server, "describe replicaset", "told", |text| in_order(text, &["SuccessfulCreate", "Created pod: web-"]));
+}
+
+#[test]
+fn expose_and_the_endpoints_follow_the_pods() {
+    let server = with_web(3);
+    assert_eq!(server.kubectl("expose deployment web --port=80").ok(), "service/web exposed\n");
+    let ready = "get endpointslices -l kubernetes.io/service-name=web -o 'jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].targetRef.name}'";
+    let count = |text: &str| text.split_whitespace().count();
+    let first = until(&server, ready, "three", |text| count(text) == 3);
+    let endpoints = "get endpoints web -o 'jsonpath={.subsets[*].addresses[*].ip}'";
+    until(&server, endpoints, "three", |text| text.matches("10.").count() == 3);
+    // A pod that never gets ready takes the place of another: two are left.
+    let gone = first.split_whitespace().next().unwrap_or_default().to_owned();
+    server.kubectl(&format!("delete pod {gone}")).ok();
+    let last = until(&server, ready, "three again", |text| count(text) == 3 && !text.contains(&gone));
+    assert_ne!(names(&first.replace(' ', "\n")), names(&last.replace(' ', "\n")));
+    server.kubectl("delete service web").ok();
+    until(&server, "get endpointslices -l kubernetes.io/service-name=web -o name", "gone", str::is_empty);
+}
+
+#[test]
+fn autoscale_makes_an_autoscaler_that_says_what_it_cannot_do() {
+    let server = with_web(1);
+    let made = server.kubectl("autoscale deployment web --min=2 --max=4 --cpu=80%").ok();
+    assert_eq!(made, "horizontalpodautoscaler.autoscaling/web autoscaled\n");
+    until(&server, "get deployment web -o 'jsonpath={.spec.replicas}'", "within the bounds", |text| text == "2");
+    rolled_out(&server);
+    let row = server.kubectl("get hpa web --no-headers").ok();
+    assert!(row.contains("<unknown>/80%") && row.contains("Deployment/web"), "{row}");
+}
+
+#[test]
+fn run_and_delete_a_pod() {
+    let server = server();
+    assert_eq!(server.kubectl("run one --image=nginx --restart=Never").ok(), "pod/one created\n");
+    server.kubectl("wait --for=condition=Ready pod/one --timeout=60s").ok();
+    let volumes = field(&server, "pod/one", ".spec.volumes[*].name");
+    assert!(volumes.starts_with("kube-api-access-"), "{volumes}");
+    server.kubectl("delete pod one").ok();
+    server.kubectl("get pod one").refused();
+    // At once, with no time to stop.
+    server.kubectl("run two --image=nginx").ok();
+    server.kubectl("wait --for=condition=Ready pod/two --timeout=60s").ok();
+    server.kubectl("delete pod two --grace-period=0 --force").ok();
+    server.kubectl("get pod two").refused();
+}
+
+#[test]
+fn a_namespace_goes_with_all_that_is_in_it() {
+    let server = server();
+    server.kubectl("create namespace team").ok();
+    server.kubectl("create deployment web --image=nginx --replicas=2 -n team").ok();
+    server.kubectl("rollout status deployment/web -n team --timeout=60s").ok();
+    server.kubectl("expose deployment web --port=80 -n team").ok();
+    server.kubectl("create configmap settings --from-literal=a=b -n team").ok();
+    assert_eq!(server.kubectl("delete namespace team --timeout=60s").ok(), "namespace \"team\" deleted\n");
+    server.kubectl("get namespace team").refused();
+    server.kubectl("create namespace team").ok();
+    until(&server, "get configmaps,serviceaccounts -n team -o name", "furnished", |text| {
+        text == "configmap/kube-root-ca.crt\nserviceaccount/default\n"
+    });
+    assert_eq!(server.kubectl("get all -n team -o name").ok(), "");
+}
