@@ -65,3 +65,108 @@ fn expressions_give_what_kubernetes_gives() {
     assert!(count > 500, "the table has {count} rows");
     assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn definitions_and_objects_are_refused_as_kubernetes_refuses_them() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for line in include_str!("cel/objects.jsonl").lines().skip(1) {
+        let case: Value = from_str(line).unwrap();
+        let mut compare = |what: &str, wanted: Value, found: Value| {
+            if wanted != found {
+                wrong.push(format!("{}: {what}\n    wanted {wanted}\n    found  {found}", case["name"]));
+            }
+        };
+        let sorted = |key: &str| {
+            let mut texts: Vec<String> = case[key]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|text| text.as_str().map(str::to_owned))
+                .collect();
+            texts.sort();
+            json!(texts)
+        };
+        count += 1;
+        match Validator::compile(&case["schema"], PATH) {
+            Err(errors) => compare("refused", sorted("refused"), json!(texts(&errors))),
+            Ok(validator) => {
+                compare("refused", sorted("refused"), json!([]));
+                let Some(value) = case.get("value") else {
+                    continue;
+                };
+                let mut outcome = validator.check(value, case.get("old"));
+                outcome.warnings.sort();
+                compare("errors", sorted("errors"), json!(texts(&outcome.errors)));
+                compare("warnings", sorted("warnings"), json!(outcome.warnings));
+                if let Some(cost) = case.get("cost") {
+                    compare("cost", cost.clone(), json!(outcome.cost));
+                }
+            }
+        }
+    }
+    assert!(count > 50, "the table has {count} rows");
+    assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What an expression comes to: refused, or its answer and cost.
+fn outcome_of(environment: &Environment, expression: &str, object: &Value) -> Option<(Answer, u64)> {
+    let program = environment.compile(expression, Output::Bool).ok()?;
+    Some(program.evaluate(&[Some(object)]))
+}
+
+#[test]
+fn hostile_expressions_are_refused_or_cut_short() {
+    let schema = json!({"type": "object", "properties": {
+        "s": {"type": "string"},
+        "l": {"type": "array", "items": {"type": "string"}},
+    }});
+    let environment = Environment::new().with("self", &schema, true);
+    let object = json!({"s": "a".repeat(1_000_000), "l": vec!["x"; 100_000]});
+    let refused = [
+        "(".repeat(100_000),
+        "[".repeat(50_000),
+        "!".repeat(99_999),
+        "-".repeat(99_999),
+        "1+".repeat(40_000) + "1 == 1",
+        format!("self{}", ".a".repeat(40_000)),
+        format!("self{}", "[0]".repeat(30_000)),
+        "true?".repeat(20_000),
+        "'".repeat(99_999),
+        format!("'{}'", "a".repeat(100_001)),
+        // Macros copy what they are given: each of these doubles the tree.
+        format!("self.?s{}.hasValue()", ".optMap(x, x)".repeat(60)),
+        // The type of each doubles the last.
+        format!("[1]{}.size() == 1", ".map(a, {a: a})".repeat(80)),
+        format!("{} == 1", "[".repeat(240) + "1" + &"]".repeat(240)),
+    ];
+    for expression in refused {
+        let shown: String = expression.chars().take(60).collect();
+        assert!(environment.compile(&expression, Output::Bool).is_err(), "{shown}");
+    }
+    let doubled = |times: usize| "[self.l]".to_owned() + &".map(x, x + x)".repeat(times);
+    let exceeded = [
+        "self.l.all(a, self.l.all(b, a != b || true))".to_owned(),
+        "self.s.replace('', self.s) == ''".to_owned(),
+        "self.s.split('').map(x, self.s).join() == ''".to_owned(),
+        "lists.range(1000000000).size() == 1".to_owned(),
+        format!("{} == {}", doubled(60), doubled(60)),
+        format!("{}[0].all(x, x == 'x')", doubled(50)),
+        format!("{}.flatten().size() == 1", doubled(50)),
+        format!("'%s'.format({}) == ''", doubled(40)),
+        format!("sets.contains({}[0], ['y'])", doubled(40)),
+        format!("{}[0].isSorted()", doubled(40)),
+        "self.l.distinct().size() == self.l.sort().size()".to_owned(),
+    ];
+    for expression in exceeded {
+        match outcome_of(&environment, &expression, &object) {
+            Some((Answer::Exceeded, _)) => {}
+            other => panic!("{expression}: {other:?}"),
+        }
+    }
+    // Patterns that blow up elsewhere are linear here.
+    for expression in ["self.s.matches('(a*)*(a*)*(a*)*b')", "self.s.matches('(a|a)*c')"] {
+        let found = outcome_of(&environment, expression, &object);
+        assert!(matches!(found, Some((Answer::Bool(false) | Answer::Exceeded, _))), "{expression}: {found:?}");
+    }
+}

@@ -308,8 +308,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             }
             match range {
                 Val::List(list) => {
-                    for at in 0..list.len() {
-                        let element = list.get(at);
+                    for (at, element) in list.iter().enumerate() {
                         if fold.two {
                             self.slots[base + 1] = Slot::Ready(Ok(Val::Int(at as i64)));
                             self.slots[base + 2] = Slot::Ready(element);

@@ -217,12 +217,12 @@ fn show(out: &mut String, value: &Val<'_>, inside: bool, meter: &mut Meter) -> O
         }
         Val::List(list) => {
             out.push('[');
-            for at in 0..list.len() {
+            for (at, element) in list.iter().enumerate() {
                 meter.work(1)?;
                 if at > 0 {
                     out.push_str(", ");
                 }
-                show(out, &list.get(at)?, true, meter)?;
+                show(out, &element?, true, meter)?;
             }
             out.push(']');
         }

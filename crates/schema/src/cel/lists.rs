@@ -68,9 +68,11 @@ pub(super) fn implementation(name: &str) -> Option<Implementation> {
         }
         "sets.intersects" => |args, meter| {
             set(args, meter, |a, b, meter| {
-                for at in 0..a.len() {
-                    if holds(b, &a.get(at)?, meter).unwrap_or(false) {
-                        return Ok(true);
+                for element in a.iter() {
+                    match holds(b, &element?, meter) {
+                        Ok(true) => return Ok(true),
+                        Err(Fault::Limit) => return Err(Fault::Limit),
+                        _ => {}
                     }
                 }
                 Ok(false)
@@ -90,8 +92,8 @@ fn list<'v, 'a>(args: &'v [Val<'a>]) -> Outcome<&'v List<'a>> {
 /// Whether an element of a list equals a value; one that cannot be compared is an error only if none does.
 fn holds<'a>(list: &List<'a>, value: &Val<'a>, meter: &mut Meter) -> Outcome<bool> {
     let mut error = None;
-    for at in 0..list.len() {
-        match list.get(at).and_then(|element| equal(&element, value, meter)) {
+    for element in list.iter() {
+        match element.and_then(|element| equal(&element, value, meter)) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
             Err(Fault::Limit) => return Err(Fault::Limit),
@@ -110,8 +112,8 @@ fn contained<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
 }
 
 fn contains_all<'a>(list: &List<'a>, part: &List<'a>, meter: &mut Meter) -> Outcome<bool> {
-    for at in 0..part.len() {
-        if !holds(list, &part.get(at)?, meter)? {
+    for element in part.iter() {
+        if !holds(list, &element?, meter)? {
             return Ok(false);
         }
     }
@@ -240,9 +242,9 @@ fn flatten<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
 }
 
 fn flatten_into<'a>(flat: &mut Vec<Val<'a>>, list: &List<'a>, depth: i64, meter: &mut Meter) -> Outcome<()> {
-    for at in 0..list.len() {
+    for element in list.iter() {
         meter.work(1)?;
-        match list.get(at)? {
+        match element? {
             Val::List(inner) if depth > 0 => flatten_into(flat, &inner, depth - 1, meter)?,
             value => flat.push(value),
         }

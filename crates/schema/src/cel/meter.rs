@@ -6,9 +6,9 @@ use super::value::{Fault, Outcome};
 pub(super) const CALL_LIMIT: u64 = 1_000_000;
 /// Steps that have no cost of their own: elements compared, lists walked. A cheap expression may ask for far more of
 /// them than its cost says (`[x] == [x]` costs one, however long `x` is).
-const WORK_LIMIT: u64 = 20_000_000;
+const WORK_LIMIT: u64 = 5_000_000;
 /// Bytes that functions on strings may make.
-const BYTES_LIMIT: u64 = 64 * 1024 * 1024;
+const BYTES_LIMIT: u64 = 32 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Meter {

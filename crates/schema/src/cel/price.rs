@@ -193,8 +193,8 @@ fn walk(value: &Val<'_>, meter: &mut Meter) -> Outcome<u64> {
 fn walk_list(list: &List<'_>, meter: &mut Meter) -> Outcome<u64> {
     meter.work(list.len())?;
     let mut cost = 0_u64;
-    for at in 0..list.len() {
-        let element = list.get(at).map_or(Ok(1), |value| walk(&value, meter))?;
+    for element in list.iter() {
+        let element = element.map_or(Ok(1), |value| walk(&value, meter))?;
         cost = cost.saturating_add(element);
     }
     Ok(cost)

@@ -127,9 +127,9 @@ impl Rule {
     }
 }
 
-/// What a definition with this schema is refused with; its rules only. `compiled` is called with the rules of each node.
-pub(super) struct Examination {
-    pub(super) errors: Vec<FieldError>,
+/// What a definition is refused with, as far as it is found.
+struct Examination {
+    errors: Vec<FieldError>,
     total: u64,
     expensive: Vec<(String, u64)>,
 }
@@ -183,19 +183,6 @@ impl Examination {
             };
             sound &= self.node(property, &child, &format!("{path}.properties[{name}]"), inside);
         }
-        for word in ["not", "allOf", "oneOf", "anyOf"] {
-            match schema.get(word) {
-                Some(Value::Array(list)) => {
-                    for (at, nested) in list.iter().enumerate() {
-                        sound &= self.nested(nested, &format!("{path}.{word}[{at}]"), above.depth + 1);
-                    }
-                }
-                Some(nested @ Value::Object(_)) => {
-                    sound &= self.nested(nested, &format!("{path}.{word}"), above.depth + 1);
-                }
-                _ => {}
-            }
-        }
         if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
             let keyed = schema.get("x-kubernetes-list-type").and_then(Value::as_str) == Some("map");
             let uncorrelated = if keyed { above.uncorrelated } else { above.uncorrelated.or(Some(path)) };
@@ -207,28 +194,6 @@ impl Examination {
             self.rules(schema, shape, path, above);
         }
         sound
-    }
-
-    /// Rules under `allOf` and its like are only looked at, not compiled.
-    fn nested(&mut self, schema: &Value, path: &str, depth: usize) -> bool {
-        if depth > DEPTH_MAX {
-            return true;
-        }
-        let mut sound = true;
-        for (name, property) in shape::properties_of(schema).into_iter().flatten() {
-            sound &= self.nested(property, &format!("{path}.properties[{name}]"), depth + 1);
-        }
-        for word in ["items", "additionalProperties", "not"] {
-            if let Some(nested) = schema.get(word).filter(|nested| nested.is_object()) {
-                sound &= self.nested(nested, &format!("{path}.{word}"), depth + 1);
-            }
-        }
-        for word in ["allOf", "oneOf", "anyOf"] {
-            for (at, nested) in schema.get(word).and_then(Value::as_array).into_iter().flatten().enumerate() {
-                sound &= self.nested(nested, &format!("{path}.{word}[{at}]"), depth + 1);
-            }
-        }
-        self.written_well(schema, path) && sound
     }
 
     /// What can be said of rules before they are compiled.

@@ -201,12 +201,12 @@ fn join<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
         _ => return Err(Fault::overload()),
     };
     let mut joined = String::new();
-    for at in 0..list.len() {
+    for (at, element) in list.iter().enumerate() {
         meter.work(1)?;
         if at > 0 {
             joined.push_str(separator);
         }
-        match list.get(at)? {
+        match element? {
             Val::String(text) => {
                 meter.bytes(text.len() + separator.len())?;
                 joined.push_str(&text);

@@ -28,6 +28,8 @@ pub struct Outcome {
     pub errors: Vec<FieldError>,
     /// What would have been an error, were it not that the field did not change.
     pub warnings: Vec<String>,
+    /// What the rules cost, unless they were cut short.
+    pub cost: u64,
 }
 
 /// The rules of one node of the schema and below.
@@ -38,7 +40,6 @@ struct Node {
     items: Option<Box<Node>>,
     additional: Option<Box<Node>>,
     properties: HashMap<Box<str>, Node>,
-    all_of: Vec<Node>,
 }
 
 impl Validator {
@@ -52,7 +53,7 @@ impl Validator {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Ok(Validator { root: build(schema, schema, &Shape::of(schema, true), 0) })
+        Ok(Validator { root: build(schema, &Shape::of(schema, true), 0) })
     }
 
     /// Whether there is nothing to ask.
@@ -77,11 +78,12 @@ impl Validator {
         let current = old.map(|old| Pair { new, old, shape: &root.shape });
         // Once the budget is spent nothing follows; that is among the errors.
         let _ = walk.node(root, &Path::Root, new, old, Ratchet { current, nearest: None });
+        walk.outcome.cost = OBJECT_BUDGET - walk.budget;
         walk.outcome
     }
 }
 
-/// Whether there are rules, other than under `allOf` and its like.
+/// Whether there are rules. Under `allOf` and its like a structural schema has none.
 fn has_rules(schema: &Value, depth: usize) -> bool {
     depth <= DEPTH_MAX
         && (!rules::written(schema).is_empty()
@@ -90,49 +92,38 @@ fn has_rules(schema: &Value, depth: usize) -> bool {
             || shape::properties_of(schema).into_iter().flatten().any(|(_, schema)| has_rules(schema, depth + 1)))
 }
 
-/// The rules that stand in `written`, for values that `schema` describes.
-fn build(written: &Value, schema: &Value, shape: &Arc<Shape>, depth: usize) -> Option<Node> {
+/// The rules of a schema and below.
+fn build(schema: &Value, shape: &Arc<Shape>, depth: usize) -> Option<Node> {
     if depth > DEPTH_MAX || !shape.declared {
         return None;
     }
-    let environments = (!rules::written(written).is_empty()).then(|| Environments::of(shape));
-    let compile = |environments: Environments| {
-        rules::written(written).iter().map(|rule| environments.compile(rule, schema)).collect()
-    };
+    let mut compiled = Vec::new();
+    if !rules::written(schema).is_empty() {
+        let environments = Environments::of(shape);
+        compiled.extend(rules::written(schema).iter().map(|rule| environments.compile(rule, schema)));
+    }
     let mut node = Node {
         shape: shape.clone(),
-        rules: environments.map_or_else(Box::default, compile),
+        rules: compiled.into(),
         items: None,
         additional: None,
         properties: HashMap::new(),
-        all_of: Vec::new(),
     };
-    if let (Some(written), Some(schema), Some(shape)) = (written.get("items"), schema.get("items"), &shape.items) {
-        node.items = build(written, schema, shape, depth + 1).map(Box::new);
+    if let (Some(schema), Some(shape)) = (schema.get("items"), &shape.items) {
+        node.items = build(schema, shape, depth + 1).map(Box::new);
     }
-    if let (Some(written), Some(schema), Some(shape)) =
-        (shape::additional_of(written), shape::additional_of(schema), &shape.additional)
-    {
-        node.additional = build(written, schema, shape, depth + 1).map(Box::new);
+    if let (Some(schema), Some(shape)) = (shape::additional_of(schema), &shape.additional) {
+        node.additional = build(schema, shape, depth + 1).map(Box::new);
     }
-    for (name, written) in shape::properties_of(written).into_iter().flatten() {
-        let Some(schema) = shape::properties_of(schema).and_then(|properties| properties.get(name)) else {
-            continue;
-        };
+    for (name, schema) in shape::properties_of(schema).into_iter().flatten() {
         if let Some(property) = shape.property(name)
-            && let Some(child) = build(written, schema, &property.shape, depth + 1)
+            && let Some(child) = build(schema, &property.shape, depth + 1)
         {
             node.properties.insert(name.as_str().into(), child);
         }
     }
-    for written in written.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        node.all_of.extend(build(written, schema, shape, depth + 1));
-    }
-    let empty = node.rules.is_empty()
-        && node.items.is_none()
-        && node.additional.is_none()
-        && node.properties.is_empty()
-        && node.all_of.is_empty();
+    let empty =
+        node.rules.is_empty() && node.items.is_none() && node.additional.is_none() && node.properties.is_empty();
     (!empty).then_some(node)
 }
 
@@ -288,9 +279,6 @@ impl Walk {
             return Ok(());
         }
         self.rules(node, path, new, old.filter(|old| !old.is_null()), ratchet)?;
-        for other in &node.all_of {
-            self.node(other, path, new, old, Ratchet { current: None, nearest: ratchet.nearest })?;
-        }
         match new {
             Value::Array(items) => {
                 let Some(child) = &node.items else {

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -180,54 +181,85 @@ impl<'a> List<'a> {
         }
     }
 
+    /// All elements in turn; of lists that were joined many times, each is found at once.
+    pub(super) fn iter(&self) -> Elements<'_, 'a> {
+        Elements { waiting: vec![self], current: None }
+    }
+
     /// All elements; whoever asks pays for as many steps.
     pub(super) fn values(&self, meter: &mut Meter) -> Outcome<Vec<Val<'a>>> {
         meter.work(self.len())?;
-        (0..self.len()).map(|at| self.get(at)).collect()
+        self.iter().collect()
     }
 
     /// `a + b`, where the kind of the first list decides what becomes of an element that is in both.
     pub(super) fn plus(self, other: List<'a>, meter: &mut Meter) -> Outcome<List<'a>> {
-        let keys: Option<Vec<String>> = match self.listing() {
-            Listing::Atomic => return Ok(self.join(other)),
-            Listing::Set => None,
-            Listing::Map(keys) => Some(keys.iter().map(|key| key.to_string()).collect()),
-        };
+        if *self.listing() == Listing::Atomic {
+            return Ok(self.join(other));
+        }
         let mut values = self.values(meter)?;
-        'next: for value in other.values(meter)? {
-            meter.work(values.len() as u64)?;
-            for earlier in &mut values {
-                let same = match &keys {
-                    None => equal(earlier, &value, meter)?,
-                    Some(keys) => same_keys(earlier, &value, keys, meter)?,
-                };
-                if same {
-                    *earlier = value;
-                    continue 'next;
+        let mut known = BTreeMap::new();
+        for (at, value) in values.iter().enumerate() {
+            known.insert(identity(self.listing(), value)?, at);
+        }
+        for value in other.values(meter)? {
+            match known.entry(identity(self.listing(), &value)?) {
+                Entry::Occupied(earlier) => values[*earlier.get()] = value,
+                Entry::Vacant(place) => {
+                    place.insert(values.len());
+                    values.push(value);
                 }
             }
-            values.push(value);
         }
         Ok(List::of(values))
     }
 }
 
-fn same_keys<'a>(a: &Val<'a>, b: &Val<'a>, keys: &[String], meter: &mut Meter) -> Outcome<bool> {
-    let (Val::Map(a), Val::Map(b)) = (a, b) else {
-        return Ok(false);
-    };
-    for key in keys {
-        let escaped = escape(key).unwrap_or_else(|| key.clone());
-        let same = match (a.text_key(&escaped)?, b.text_key(&escaped)?) {
-            (Some(a), Some(b)) => equal(&a, &b, meter)?,
-            (None, None) => true,
-            _ => false,
-        };
-        if !same {
-            return Ok(false);
+/// The elements of a list, in turn.
+pub(super) struct Elements<'l, 'a> {
+    /// The next one last.
+    waiting: Vec<&'l List<'a>>,
+    current: Option<(&'l List<'a>, u64)>,
+}
+
+impl<'a> Iterator for Elements<'_, 'a> {
+    type Item = Outcome<Val<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((list, at)) = &mut self.current {
+                if *at < list.len() {
+                    *at += 1;
+                    return Some(list.get(*at - 1));
+                }
+                self.current = None;
+            }
+            match self.waiting.pop()? {
+                List::Joined(both) => {
+                    self.waiting.push(&both.1);
+                    self.waiting.push(&both.0);
+                }
+                list => self.current = Some((list, 0)),
+            }
         }
     }
-    Ok(true)
+}
+
+/// What tells an element of a set or of a list with keys from the others.
+fn identity<'a>(listing: &Listing, value: &Val<'a>) -> Outcome<Vec<Option<Key<'a>>>> {
+    match (listing, value) {
+        (Listing::Map(keys), Val::Map(map)) => keys
+            .iter()
+            .map(|key| {
+                let found = match escape(key) {
+                    Some(escaped) => map.text_key(&escaped)?,
+                    None => map.text_key(key)?,
+                };
+                Ok(found.and_then(|found| found.to_key()))
+            })
+            .collect(),
+        (_, value) => Ok(vec![value.to_key()]),
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -548,36 +580,24 @@ fn equal_lists<'a>(a: &List<'a>, b: &List<'a>, meter: &mut Meter) -> Outcome<boo
     }
     match a.listing() {
         Listing::Atomic => {
-            for at in 0..a.len() {
-                if !equal(&a.get(at)?, &b.get(at)?, meter)? {
+            for (a, b) in a.iter().zip(b.iter()) {
+                if !equal(&a?, &b?, meter)? {
                     return Ok(false);
                 }
             }
         }
         // Sets and lists with keys are equal in any order.
         listing => {
-            let keys: Option<Vec<String>> = match listing {
-                Listing::Map(keys) => Some(keys.iter().map(|key| key.to_string()).collect()),
-                _ => None,
-            };
             let ours = a.values(meter)?;
-            for at in 0..b.len() {
-                let theirs = b.get(at)?;
-                let mut found = false;
-                // A list in the same order is the usual case.
-                for step in 0..ours.len() {
-                    let mine = &ours[(at as usize + step) % ours.len()];
-                    let same = match &keys {
-                        None => equal(mine, &theirs, meter)?,
-                        Some(keys) => same_keys(mine, &theirs, keys, meter)?,
-                    };
-                    if same {
-                        found = keys.is_none() || equal(mine, &theirs, meter)?;
-                        break;
-                    }
-                }
-                if !found {
-                    return Ok(false);
+            let mut known = BTreeMap::new();
+            for value in &ours {
+                known.insert(identity(listing, value)?, value);
+            }
+            for theirs in b.iter() {
+                let theirs = theirs?;
+                match known.get(&identity(listing, &theirs)?) {
+                    Some(mine) if equal(mine, &theirs, meter)? => {}
+                    _ => return Ok(false),
                 }
             }
         }
