@@ -18,18 +18,22 @@ use std::{env, fs, io};
 use sha2::{Digest as _, Sha256};
 
 const CRATE: &str = "k8s-openapi";
+/// Of which version; a newer one is chosen here too, since Cargo does not run this again because of it.
+const VERSION: &str = "0.29.";
 /// The version of the API that the tables of this crate describe.
 const FOLDER: &str = "src/v1_36";
 
 fn main() -> io::Result<()> {
-    for path in ["build.rs", "src/openapi", "src/facts/types.tsv", "src/kinds/builtin.tsv", "../../Cargo.lock"] {
+    for path in ["build.rs", "src/openapi", "src/facts/types.tsv", "src/kinds/builtin.tsv"] {
         println!("cargo::rerun-if-changed={path}");
     }
     let mut texts = BTreeMap::new();
-    match source_of(CRATE) {
+    match source_of(CRATE, VERSION) {
         Some(root) => read_folder(&root.join(FOLDER), &mut texts)?,
         None => {
-            println!("cargo::warning=the source of {CRATE} was not found: OpenAPI documents will have no descriptions")
+            println!(
+                "cargo::warning=the source of {CRATE} {VERSION}x was not found: OpenAPI documents will have no descriptions"
+            )
         }
     }
     let mut lines = String::new();
@@ -60,7 +64,7 @@ fn main() -> io::Result<()> {
 }
 
 /// The folder of a package that the workspace depends on.
-fn source_of(package: &str) -> Option<PathBuf> {
+fn source_of(package: &str, version: &str) -> Option<PathBuf> {
     // What a build needs is there already; only a build of this crate alone may have to fetch the package.
     [&["--offline"][..], &[]].into_iter().find_map(|network| {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -68,7 +72,10 @@ fn source_of(package: &str) -> Option<PathBuf> {
         command.args(["metadata", "--format-version=1", "--filter-platform"]).arg(env::var_os("HOST")?).args(network);
         let output = command.output().ok().filter(|output| output.status.success())?;
         let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
-        let found = metadata["packages"].as_array()?.iter().find(|found| found["name"] == package)?;
+        let mut packages = metadata["packages"].as_array()?.iter();
+        let found = packages.find(|found| {
+            found["name"] == package && found["version"].as_str().is_some_and(|found| found.starts_with(version))
+        })?;
         Path::new(found["manifest_path"].as_str()?).parent().map(Path::to_owned)
     })
 }

@@ -111,16 +111,31 @@ async fn s02_14_28_aggregated_discovery_is_tagged() {
 }
 
 #[tokio::test]
-async fn s02_10_3_openapi_is_found_by_its_index() {
+async fn s02_10_3_documents_are_packed_and_named_by_their_hash() {
     let world = World::start().await;
-    let index = world.get("/openapi/v3").await.json();
-    let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
-    let apps = world.get(&url).await;
-    assert_eq!(apps.code, 200);
-    assert_eq!(apps.json()["openapi"], "3.0.0");
-    assert_eq!(world.get("/openapi/v3/apis/apps/v1?hash=OLD").await.code, 301);
+    let index = world.get("/openapi/v3").await;
+    let url = index.json()["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let named = world.get_with(&url, &[("accept-encoding", "gzip")]).await;
+    assert_eq!((named.code, named.header("content-encoding")), (200, "gzip"));
+    assert_eq!(named.header("cache-control"), "public, immutable");
+    let plain = world.get("/openapi/v3/apis/apps/v1").await;
+    assert!(named.body.len() * 3 < plain.body.len(), "{} and {}", named.body.len(), plain.body.len());
+    assert_eq!(plain.header("cache-control"), "no-cache, private");
+    assert_eq!(plain.json()["openapi"], "3.0.0");
+    assert_eq!(plain.header("etag"), named.header("etag"));
+    assert_eq!(plain.header("vary"), "Accept");
+    let known = [("if-none-match", plain.header("etag"))];
+    let again = world.get_with("/openapi/v3/apis/apps/v1", &known).await;
+    assert_eq!((again.code, again.body.len()), (304, 0));
+    let old = world.get("/openapi/v3/apis/apps/v1?hash=0").await;
+    assert_eq!((old.code, old.header("location")), (301, url.as_str()));
+    for accept in ["text/html", "application/yaml"] {
+        for path in ["/openapi/v2", "/openapi/v3/version"] {
+            assert_eq!(world.get_with(path, &[("accept", accept)]).await.code, 406, "{accept} {path}");
+        }
+    }
     assert_eq!(world.get("/openapi/v2").await.json()["swagger"], "2.0");
-    let protobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-    assert_eq!(world.get_with("/openapi/v2", &[("accept", protobuf)]).await.code, 200);
-    assert_eq!(world.get_with("/openapi/v2", &[("accept", "text/html")]).await.code, 406);
+    let message = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let second = world.get_with("/openapi/v2", &[("accept", message)]).await;
+    assert_eq!(second.header("content-type"), "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
 }
