@@ -128,8 +128,17 @@ impl Reader {
         command
     }
 
-    fn ask(&self, command: &str) -> String {
-        run(self.bash(command), "").ok()
+    /// Runs a command that prints these lines. What it tells of may not have happened yet: it is run again until it has.
+    fn run(&self, command: &str, lines: &[String]) {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let output = run(self.bash(command), "");
+            if output.success && are_in(lines, &output.stdout) {
+                return;
+            }
+            let retry = !lines.is_empty() && Instant::now() < end;
+            assert!(retry, "{command}\nprinted\n{}{}instead of\n{}", output.stdout, output.stderr, lines.join("\n"));
+        }
     }
 }
 
@@ -138,13 +147,17 @@ fn every_command_of_the_tour_does_what_the_page_says() {
     let page = tools::tests().parent().expect("tests/ stands in the root").join("docs/tour.md");
     let page = std::fs::read_to_string(page).expect("the tour is there");
     let mut reader = Reader::new();
-    let (mut last, mut printed) = (String::new(), String::new());
-    for step in steps(&page) {
+    let mut steps = steps(&page).into_iter().peekable();
+    while let Some(step) = steps.next() {
         match step {
             Step::Run(command) => {
-                printed = reader.ask(&command);
-                last = command;
+                let lines = match steps.next_if(|next| matches!(next, Step::Printed(_))) {
+                    Some(Step::Printed(lines)) => lines,
+                    _ => Vec::new(),
+                };
+                reader.run(&command, &lines);
             }
+            Step::Printed(lines) => panic!("nothing was run that could print {lines:?}"),
             Step::Start { terminal, command } => {
                 let process = Process::start_group(reader.bash(&command));
                 reader.terminals.insert(terminal, Terminal { process, unread: Vec::new() });
@@ -152,14 +165,6 @@ fn every_command_of_the_tour_does_what_the_page_says() {
             Step::Shown { terminal, lines } => {
                 let lines: Vec<String> = lines.iter().map(|said| reader.here(said)).collect();
                 reader.terminals.get_mut(&terminal).expect("a terminal of that name").shows(&lines);
-            }
-            Step::Printed(lines) => {
-                // A list shows one instant: it is asked for again until what it is to show has happened.
-                let end = Instant::now() + DEADLINE;
-                while !are_in(&lines, &printed) {
-                    assert!(Instant::now() < end, "{last}\nprinted\n{printed}\ninstead of\n{}", lines.join("\n"));
-                    printed = reader.ask(&last);
-                }
             }
             Step::Cut(terminal) => drop(reader.terminals.remove(&terminal).expect("a terminal of that name")),
         }

@@ -314,3 +314,18 @@ fn a_namespace_goes_with_all_that_is_in_it() {
     });
     assert_eq!(server.kubectl("get all -n team -o name").ok(), "");
 }
+
+#[test]
+fn a_job_runs_to_completion_and_is_cleaned_up() {
+    let server = server();
+    server.kubectl("create job once --image=busybox -- true").ok();
+    server.kubectl("wait --for=condition=Complete job/once --timeout=60s").ok();
+    let row = server.kubectl("get job once --no-headers").ok();
+    assert!(row.contains("Complete") && row.contains("1/1"), "{row}");
+    assert_eq!(field(&server, "pods", ".items[*].status.phase"), "Succeeded");
+    server.kubectl("delete job once").ok();
+    until(&server, "get pods -o name", "gone", str::is_empty);
+    server.kubectl("create cronjob tick --image=busybox --schedule='0 0 1 1 *' -- true").ok();
+    server.kubectl("create job now --from=cronjob/tick").ok();
+    server.kubectl("wait --for=condition=Complete job/now --timeout=60s").ok();
+}
