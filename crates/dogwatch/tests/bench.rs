@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const SCENARIOS: [&str; 13] = [
+const SCENARIOS: [&str; 14] = [
     "start",
     "store",
     "create",
@@ -24,11 +24,12 @@ const SCENARIOS: [&str; 13] = [
     "slow-watchers",
     "idle-watchers",
     "restart",
+    "scale",
 ];
 
 /// As small as a load can be.
 const TINY: &str = "--objects 30 --requests 30 --callers 2 --lists 1 --watchers 5 --rate 50 --seconds 0.2 --slow 2 \
-    --informers 2 --starts 1 --puts 200";
+    --informers 2 --starts 1 --puts 200 --nodes 2 --pods 4";
 
 fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dogwatch"));

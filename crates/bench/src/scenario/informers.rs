@@ -17,6 +17,9 @@ use crate::wire::{Connection, Protocol, Request, Stream};
 /// How a streamed list says that everything was sent.
 const COMPLETE: &[u8] = br#""k8s.io/initial-events-end":"true""#;
 
+/// How much of a stream is kept, to say why it ended.
+const BEGUN: usize = 4096;
+
 /// What the clients of a measurement share.
 #[derive(Default)]
 struct Shared {
@@ -102,15 +105,16 @@ pub(super) async fn watchlist(stage: &mut Stage) -> Result<(), Trouble> {
         tasks.spawn(async move {
             let connection = Connection::open(&target, protocol).await?;
             let mut stream = connection.watch(&path).await?;
-            let mut tail = Vec::new();
+            let (mut tail, mut begun) = (Vec::new(), Vec::new());
             let mut complete = false;
             while !complete {
                 let more = stream.read(|piece| {
                     shared.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                    begun.extend_from_slice(&piece[..piece.len().min(BEGUN - begun.len())]);
                     complete |= ends(&mut tail, piece);
                 });
                 if !more.await? {
-                    return Err(Trouble::gone("it ended a stream before everything was sent"));
+                    return Err(cut_short(&begun));
                 }
             }
             shared.latencies.record(started.elapsed());
@@ -145,6 +149,15 @@ async fn finish(
     stage.record_until(case, trouble)
 }
 
+/// Why a stream ended before everything was sent: in the server's words where an ERROR event has some.
+fn cut_short(begun: &[u8]) -> Trouble {
+    let first = begun.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let event: serde_json::Value = serde_json::from_slice(first).unwrap_or_default();
+    let said = event["object"]["message"].as_str().filter(|_| event["type"] == "ERROR");
+    let message = said.unwrap_or("it ended a stream before everything was sent").to_owned();
+    Trouble::Refused { what: "stream what is there".to_owned(), message }
+}
+
 /// Whether the mark of the end is in what came, also when it came in two pieces. `tail` is the end of what was seen.
 fn ends(tail: &mut Vec<u8>, piece: &[u8]) -> bool {
     if memchr::memmem::find(piece, COMPLETE).is_some() {
@@ -163,7 +176,14 @@ fn ends(tail: &mut Vec<u8>, piece: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMPLETE, ends};
+    use super::{COMPLETE, cut_short, ends};
+
+    #[test]
+    fn why_a_stream_ended_is_said_in_the_servers_words() {
+        let error = b"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"message\":\"too old\"}}\n";
+        assert_eq!(cut_short(error).to_string(), "the server refused to stream what is there: too old");
+        assert!(cut_short(b"{\"type\":\"ADDED\"").to_string().ends_with("before everything was sent"));
+    }
 
     #[test]
     fn the_end_is_seen_however_it_arrives() {

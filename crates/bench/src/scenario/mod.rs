@@ -41,7 +41,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// In the order in which `all` runs them: later ones use the objects of earlier ones.
-    pub const ALL: [Scenario; 13] = [
+    pub const ALL: [Scenario; 14] = [
         Scenario::Start,
         Scenario::Store,
         Scenario::Create,
@@ -55,6 +55,7 @@ impl Scenario {
         Scenario::SlowWatchers,
         Scenario::IdleWatchers,
         Scenario::Restart,
+        Scenario::Scale,
     ];
 
     #[must_use]
