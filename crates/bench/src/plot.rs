@@ -38,10 +38,10 @@ pub fn svg(a_name: &str, b_name: &str, a: &Report, b: &Report) -> Option<String>
     );
     for (position, (name, colour)) in [a_name, b_name].iter().zip(COLOURS).enumerate() {
         let x = LEFT + 200.0 * position as f64;
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<rect x=\"{x}\" y=\"36\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
-             <text x=\"{}\" y=\"46\" fill=\"#111827\">{}</text>\n",
+             <text x=\"{}\" y=\"46\" fill=\"#111827\">{}</text>",
             x + 18.0,
             escaped(name)
         );
@@ -49,29 +49,29 @@ pub fn svg(a_name: &str, b_name: &str, a: &Report, b: &Report) -> Option<String>
     for power in low as i32..=high as i32 {
         let x = LEFT + at(10_f64.powi(power));
         let bottom = height - 24.0;
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#e5e7eb\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#6b7280\">{}</text>\n",
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#6b7280\">{}</text>",
             height - 8.0,
             10_f64.powi(power)
         );
     }
     for (row, (name, values)) in bars.iter().enumerate() {
         let y = TOP + ROW * row as f64 + 4.0;
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#111827\">{}</text>\n",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#111827\">{}</text>",
             LEFT - 10.0,
             y + BAR + 4.0,
             escaped(name)
         );
         for (position, (value, colour)) in values.iter().zip(COLOURS).enumerate() {
             let (y, width) = (y + (BAR + 1.0) * position as f64, at(*value).max(1.0));
-            let _ = write!(
+            let _ = writeln!(
                 text,
                 "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"#374151\">{}</text>\n",
+                 <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"#374151\">{}</text>",
                 LEFT + width + 5.0,
                 y + BAR - 3.0,
                 short(*value)

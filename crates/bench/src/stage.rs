@@ -101,9 +101,7 @@ impl Stage {
     pub(crate) async fn server(&mut self) -> Result<&mut Server, Trouble> {
         if self.server.is_none() {
             let server = Server::find(&self.options).await?;
-            let mut report = self.report.lock();
-            report.url = server.target.url.clone();
-            drop(report);
+            self.report.lock().url = server.target.url.clone();
             self.server = Some(server);
             if let Err(trouble) = self.greet().await {
                 self.server = None;
@@ -120,6 +118,12 @@ impl Stage {
         let version: serde_json::Value = serde_json::from_slice(&answer.kept).unwrap_or_default();
         self.report.lock().server = version["gitVersion"].as_str().unwrap_or("unknown").to_owned();
         server.settle(&mut connection, self.options.sizes.size).await
+    }
+
+    /// Lets go of the floor and of a server of our own: the next ones have given no memory back that they could use again.
+    pub(crate) fn renew(&mut self) {
+        self.floor = None;
+        self.server.take_if(|server| server.own.is_some());
     }
 
     /// At least so many pods.

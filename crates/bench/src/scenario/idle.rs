@@ -12,6 +12,7 @@ use crate::wire::Protocol;
 pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let (number, seconds, protocol) = (stage.sizes().watchers, stage.sizes().seconds, stage.options.protocol);
     let mut case = Case::new("idle-watchers", format!("{number}"), "watcher").with("watchers", number);
+    stage.renew();
     stage.populate(1).await?;
     let server = stage.server().await?;
     let (target, processes) = (server.target.clone(), server.processes.clone());
