@@ -1,6 +1,7 @@
 //! The project's commands, one list for people and CI: `cargo xtask` prints it.
 
 mod ci;
+mod counts;
 mod informers;
 mod progress;
 mod soak;
@@ -23,6 +24,7 @@ cargo xtask COMMAND
                        NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs
   ci                   fmt, clippy, tidy, deny (where cargo-deny is installed), test
   tidy                 the rules a compiler does not know: crate order, purpose lines, size, words
+  counts [--write]     instructions of the hot paths against those on record (needs valgrind)
   facts                make the committed tables of Kubernetes facts again (tools/facts)
   torture --kills N    kill the store N times while it writes, and check what it kept
   informers [PODS [RATE [SECONDS]]]
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => suites::test(&workspace, rest),
         ["ci"] => ci::ci(&workspace),
         ["tidy"] => tidy::tidy(&workspace),
+        ["counts", rest @ ..] => counts::counts(&workspace, rest),
         ["facts"] => facts(&workspace),
         ["torture", rest @ ..] => torture::torture(&workspace, rest),
         ["informers", rest @ ..] => informers::informers(&workspace, rest),

@@ -34,7 +34,7 @@ impl Item {
     /// Takes an object from the store.
     pub fn new(key: Key, revision: Revision, stored: &[u8], spec: &Spec) -> Result<Self, Malformed> {
         let encoded = Encoded::from_stored(stored, revision)?;
-        let peeked = peek::peek(stored, spec.paths()).map_err(|_| Malformed)?;
+        let peeked = peek::peek(stored, spec.paths())?;
         let fields = spec.values(peeked.values);
         Ok(Self::assemble(key, revision, peeked.labels.into(), fields, encoded))
     }

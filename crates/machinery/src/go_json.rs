@@ -28,7 +28,7 @@ pub fn json_kind(value: &Value) -> &'static str {
         Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        Value::Object(_) | Value::Raw(_) => "object",
     }
 }
 

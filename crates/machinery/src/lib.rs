@@ -25,6 +25,7 @@ pub mod quantity;
 pub mod query;
 pub mod random_name;
 pub mod revision;
+pub mod scan;
 pub mod status;
 pub mod timestamp;
 pub mod yaml;

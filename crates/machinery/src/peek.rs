@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use crate::encoded::Malformed;
+use crate::scan::Scan;
 
 /// Paths to read, as a tree. Built once for a kind.
 #[derive(Clone, Debug, Default)]
@@ -47,132 +47,77 @@ pub struct Peeked {
     pub values: Vec<Option<Box<str>>>,
 }
 
-/// Reads one object. Bad JSON is an error; a path that is not there is not.
-pub fn peek(json: &[u8], paths: &Paths) -> Result<Peeked, serde_json::Error> {
+/// Reads one object of our own writing. Text that does not end is an error; a path that is not there is not.
+///
+/// What no path leads to is stepped over without being read: an object is peeked into at every write, and most of it is of
+/// no interest.
+pub fn peek(json: &[u8], paths: &Paths) -> Result<Peeked, Malformed> {
     let mut found = Peeked { labels: Vec::new(), values: vec![None; paths.count] };
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    Walk { node: paths, found: &mut found }.deserialize(&mut reader)?;
-    reader.end()?;
+    let mut scan = Scan::new(json);
+    walk(&mut scan, paths, &mut found)?;
+    if scan.peek().is_some() {
+        return Err(Malformed);
+    }
     found.labels.sort();
     Ok(found)
 }
 
-struct Walk<'p, 'f> {
-    node: &'p Paths,
-    found: &'f mut Peeked,
-}
-
-impl Walk<'_, '_> {
-    fn scalar(&mut self, text: &str) {
-        for slot in &self.node.leaf {
-            self.found.values[*slot] = Some(text.into());
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Walk<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E: de::Error>(mut self, value: bool) -> Result<(), E> {
-        self.scalar(if value { "true" } else { "false" });
-        Ok(())
-    }
-
-    fn visit_i64<E: de::Error>(mut self, value: i64) -> Result<(), E> {
-        self.scalar(&value.to_string());
-        Ok(())
-    }
-
-    fn visit_u64<E: de::Error>(mut self, value: u64) -> Result<(), E> {
-        self.scalar(&value.to_string());
-        Ok(())
-    }
-
-    fn visit_f64<E: de::Error>(mut self, value: f64) -> Result<(), E> {
-        self.scalar(&value.to_string());
-        Ok(())
-    }
-
-    fn visit_str<E: de::Error>(mut self, value: &str) -> Result<(), E> {
-        self.scalar(value);
-        Ok(())
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<Name<'de>>()? {
-            if self.node.labels {
-                if let Text::Is(value) = map.next_value::<Text<'de>>()? {
-                    self.found.labels.push((name.0.into(), value.into()));
+fn walk(scan: &mut Scan<'_>, node: &Paths, found: &mut Peeked) -> Result<(), Malformed> {
+    match scan.peek() {
+        Some(b'{') if node.labels || !node.members.is_empty() => {
+            scan.expect(b'{')?;
+            let mut first = true;
+            while let Some(name) = scan.member(std::mem::take(&mut first))? {
+                let name = text(name)?;
+                if node.labels {
+                    let value = scan.value()?;
+                    if let Some(value) = inside(value) {
+                        found.labels.push((name.into(), text(value)?.into()));
+                    }
+                } else if let Some(node) = node.members.get(&*name) {
+                    walk(scan, node, found)?;
+                } else {
+                    scan.value()?;
                 }
-            } else if let Some(node) = self.node.members.get(&*name.0) {
-                map.next_value_seed(Walk { node, found: &mut *self.found })?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let mut index = 0_usize;
-        loop {
-            let node = if self.node.members.is_empty() { None } else { self.node.members.get(&index.to_string()) };
-            let more = match node {
-                Some(node) => seq.next_element_seed(Walk { node, found: &mut *self.found })?.is_some(),
-                None => seq.next_element::<IgnoredAny>()?.is_some(),
-            };
-            if !more {
-                return Ok(());
+        Some(b'[') if !node.members.is_empty() => {
+            scan.expect(b'[')?;
+            let mut index = 0_usize;
+            while scan.item(index == 0)? {
+                match node.members.get(&index.to_string()) {
+                    Some(node) => walk(scan, node, found)?,
+                    None => drop(scan.value()?),
+                }
+                index += 1;
             }
-            index += 1;
+        }
+        _ => {
+            let value = scan.value()?;
+            let is_scalar = !matches!(value.first(), Some(b'{' | b'[')) && value != b"null";
+            if is_scalar && !node.leaf.is_empty() {
+                let value = text(inside(value).unwrap_or(value))?;
+                for slot in &node.leaf {
+                    found.values[*slot] = Some(value.as_ref().into());
+                }
+            }
         }
     }
+    Ok(())
 }
 
-/// A member name, borrowed where it has no escapes.
-struct Name<'de>(Cow<'de, str>);
-
-impl<'de> de::Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl<'de> Visitor<'de> for NameVisitor {
-            type Value = Name<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a member name")
-            }
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Name<'de>, E> {
-                Ok(Name(Cow::Borrowed(text)))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Name<'de>, E> {
-                Ok(Name(Cow::Owned(text.to_owned())))
-            }
-        }
-        reader.deserialize_str(NameVisitor)
-    }
+/// What stands between quotes.
+fn inside(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// A label's value; anything but a string is passed over.
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum Text<'a> {
-    Is(#[serde(borrow)] Cow<'a, str>),
-    Other(IgnoredAny),
+/// The text that the inside of a string stands for.
+fn text(inside: &[u8]) -> Result<Cow<'_, str>, Malformed> {
+    if inside.contains(&b'\\') {
+        let quoted = [b"\"", inside, b"\""].concat();
+        return serde_json::from_slice(&quoted).map(Cow::Owned).map_err(|_| Malformed);
+    }
+    std::str::from_utf8(inside).map(Cow::Borrowed).map_err(|_| Malformed)
 }
 
 #[cfg(test)]
@@ -201,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_json_is_an_error_and_absence_is_not() {
+    fn text_that_does_not_end_is_an_error_and_absence_is_not() {
         let paths = Paths::new([]);
         assert!(peek(b"{", &paths).is_err());
         assert_eq!(peek(b"{}", &paths).unwrap(), Peeked::default());

@@ -79,7 +79,7 @@ impl Registry {
         body::agree_on_name(target, &object)?;
         meta::of_mut(&mut object).shift_remove("resourceVersion");
         warn(configuration, options, ctx)?;
-        self.create_object(target, object, Tracking::Done, options.dry_run, ctx).await
+        self.create_object(target, object, None, Tracking::Done, options.dry_run, ctx).await
     }
 
     fn applied(

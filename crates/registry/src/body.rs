@@ -98,12 +98,18 @@ pub(crate) fn type_of(gvk: &machinery::GroupVersionKind) -> Result<Type, Status>
 }
 
 /// Brings an object that the server changed itself into the order and form of the wire.
-pub(crate) fn in_order(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+///
+/// `known` is in that form already: parts that `object` has in common with it are fine.
+pub(crate) fn in_order(kind: &Kind, object: &mut Value, known: Option<&Value>) -> Result<(), Status> {
     if kind.custom {
         return schema::custom::decode::in_order(object).map_err(Status::internal);
     }
     let ty = type_of(&kind.gvk)?;
-    schema::decode::normalise(&ty, object).map(|_| ()).map_err(Status::internal)
+    let normalised = match known {
+        Some(known) => schema::decode::normalise_beside(&ty, object, known),
+        None => schema::decode::normalise(&ty, object),
+    };
+    normalised.map(|_| ()).map_err(Status::internal)
 }
 
 pub(crate) fn strictness(validation: FieldValidation) -> schema::decode::FieldValidation {

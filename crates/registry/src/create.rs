@@ -40,14 +40,17 @@ impl Registry {
         }
         let object = body::object(&target.kind, &body, options.field_validation, ctx)?;
         let manager = ctx.manager(&options.field_manager);
-        self.create_object(target, object, Tracking::By(&manager), options.dry_run, ctx).await
+        let decoded = object.clone();
+        self.create_object(target, object, Some(&decoded), Tracking::By(&manager), options.dry_run, ctx).await
     }
 
-    /// Creates an object that is decoded already, in the version of the endpoint.
+    /// Creates an object that is decoded already, in the version of the endpoint. `known` is a state of it in the form of the
+    /// wire, if there was one.
     pub(crate) async fn create_object(
         &self,
         target: &Target,
         mut object: Value,
+        known: Option<&Value>,
         tracking: Tracking<'_>,
         dry_run: bool,
         ctx: &Context,
@@ -73,8 +76,8 @@ impl Registry {
         ] {
             metadata.shift_remove(owned);
         }
-        metadata.insert("uid", json!(uuid::Uuid::new_v4().to_string()));
-        metadata.insert("creationTimestamp", json!(meta::timestamp(now)));
+        metadata.insert("uid", uuid::Uuid::new_v4().to_string().into());
+        metadata.insert("creationTimestamp", meta::timestamp(now).into());
         if let Some(warning) = meta::dedupe_owners(&mut object, "") {
             ctx.warnings.push(warning);
         }
@@ -82,13 +85,13 @@ impl Registry {
         let generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
         loop {
-            let mut object = object.clone();
+            let mut object = if generated { object.clone() } else { object.take() };
             if generated {
                 let name = random_name::generate(meta::text(&object, "generateName"), rand::random());
                 meta::of_mut(&mut object).insert("name", json!(name));
             }
             attempts -= 1;
-            match self.create_once(target, object, tracking, dry_run, ctx).await {
+            match self.create_once(target, object, known, tracking, dry_run, ctx).await {
                 Err(Refused::Taken(name)) if generated && attempts == 0 => {
                     return Err(Status::generate_name_conflict(&target.gr(), &name));
                 }
@@ -113,6 +116,7 @@ impl Registry {
         &self,
         target: &Target,
         mut object: Value,
+        known: Option<&Value>,
         tracking: Tracking<'_>,
         dry_run: bool,
         ctx: &Context,
@@ -143,7 +147,7 @@ impl Registry {
         schema::warnings::on_write(kind, &object, None).into_iter().for_each(|text| ctx.warnings.push(text));
         self.approve_create(target, &object, ctx)?;
         let share = self.take_share(target, None, None, &object, dry_run).await?;
-        let created = self.commit_create(target, object, name, dry_run).await;
+        let created = self.commit_create(target, object, known, name, dry_run).await;
         if let Err(refused) = &created
             && !refused.may_have_happened()
         {
@@ -157,12 +161,13 @@ impl Registry {
         &self,
         target: &Target,
         mut object: Value,
+        known: Option<&Value>,
         name: String,
         dry_run: bool,
     ) -> Result<Created, Refused> {
         let kind = &target.kind;
         self.allocate(target, &mut object, None)?;
-        body::in_order(kind, &mut object)?;
+        body::in_order(kind, &mut object, known)?;
         conversion::to_storage(kind, &mut object)?;
         let Some(key) = self.collection(kind).key(target.namespace.as_deref().filter(|_| kind.namespaced), &name)
         else {

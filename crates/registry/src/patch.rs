@@ -30,9 +30,15 @@ impl Registry {
         let kind = &target.kind;
         let manager = ctx.manager(&options.field_manager);
         let author = Author::through(&manager, target.subresource.as_deref());
+        // An escape may hide the word.
+        let mentions_managers =
+            body.bytes.contains(&b'\\') || memchr::memmem::find(&body.bytes, b"managedFields").is_some();
         let written = self
             .rewrite(target, options.dry_run, |old| {
                 let mut shown = old.clone();
+                if mentions_managers {
+                    shown.tell();
+                }
                 conversion::show(kind, &mut shown)?;
                 let mut new = patched(&kind.gvk, Some(kind), &shown, &body, options, ctx)?;
                 body::agree_on_namespace(target, &mut new)?;
@@ -41,6 +47,7 @@ impl Registry {
                     body::is_of_kind(kind, &new)?;
                 }
                 schema::defaults::apply(kind, &mut new);
+                new.share_members(old);
                 self.revise(target, old, new, &author, ctx)
             })
             .await?;

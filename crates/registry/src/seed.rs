@@ -62,7 +62,7 @@ impl Registry {
         }
         object["kind"] = json!(kind.gvk.kind);
         object["apiVersion"] = json!(kind.group_version().to_string());
-        match self.create_object(&target, object, Tracking::By(MANAGER), false, &Context::default()).await {
+        match self.create_object(&target, object, None, Tracking::By(MANAGER), false, &Context::default()).await {
             // Another server on the same store was quicker.
             Err(status) if status.code == 409 => Ok(()),
             Err(status) => Err(status),

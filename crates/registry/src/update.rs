@@ -53,7 +53,7 @@ impl Registry {
         let key = self.key(target)?;
         let creates = kind.rules.create_on_update && target.subresource.is_none();
         if creates && self.current(kind, &key).await?.is_none() {
-            return self.create_object(target, object, Tracking::By(&manager), options.dry_run, ctx).await;
+            return self.create_object(target, object, None, Tracking::By(&manager), options.dry_run, ctx).await;
         }
         let author = Author { replaces: true, ..Author::through(&manager, target.subresource.as_deref()) };
         let written =
@@ -95,6 +95,8 @@ impl Registry {
                 self.prepare_addresses(target, &mut new, Some(&shown_old));
             }
         }
+        // What the steps before have looked at and left alone is what it was, and need not be looked at again.
+        new.share_members(&shown_old);
         let mut errors = match author.door {
             Some(door) => schema::validation::validate_subresource_update(kind, door, &new, &shown_old),
             None => schema::validation::validate_update(kind, &new, &shown_old),
@@ -111,7 +113,7 @@ impl Registry {
             warnings.into_iter().for_each(|text| ctx.warnings.push(text));
             self.allocate(target, &mut new, Some(&shown_old))?;
         }
-        body::in_order(kind, &mut new)?;
+        body::in_order(kind, &mut new, Some(&shown_old))?;
         keep_times_if_unchanged(&shown_old, &mut new);
         conversion::to_storage(kind, &mut new)?;
         Ok(new)

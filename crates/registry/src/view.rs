@@ -226,8 +226,16 @@ pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
 
 /// The stored object as a value, its revision inside.
 pub(crate) fn parse(item: &Item) -> Result<Value, Status> {
-    serde_json::from_slice(item.encoded().whole())
-        .map_err(|error| Status::internal(format_args!("the stored object {} is unreadable: {error}", item.key())))
+    machinery::json::from_slice(item.encoded().whole()).map_err(|error| unreadable(item, &error))
+}
+
+/// As [`parse`], for a write: who owns which field stays text.
+pub(crate) fn parse_for_write(item: &Item) -> Result<Value, Status> {
+    machinery::json::from_stored(item.encoded().whole()).map_err(|error| unreadable(item, &error))
+}
+
+fn unreadable(item: &Item, error: &serde_json::Error) -> Status {
+    Status::internal(format_args!("the stored object {} is unreadable: {error}", item.key()))
 }
 
 pub(crate) fn partial(value: &Value, version: MetaVersion) -> Value {

@@ -374,7 +374,7 @@ fn zero(kind: &Kind) -> Value {
     let mut object = json!({"kind": kind.gvk.kind, "apiVersion": kind.group_version().to_string(), "metadata": {}});
     if !kind.custom {
         // An unknown kind or an object that cannot be brought in order is shown as it is.
-        let _ = crate::body::in_order(kind, &mut object);
+        let _ = crate::body::in_order(kind, &mut object, None);
     }
     object
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Item;
 use machinery::encoded;
-use machinery::json::{Value, json};
+use machinery::json::Value;
 use machinery::{Revision, Status};
 use store::{Entry, WriteError};
 
@@ -52,11 +52,11 @@ impl Registry {
         let missing = || Status::not_found(&target.gr(), target.name());
         let mut item = self.current(&target.kind, &key).await?.ok_or_else(missing)?;
         loop {
-            let old = view::parse(&item)?;
+            let old = view::parse_for_write(&item)?;
             let converted = self.converted(&target.kind, &item).await?;
             let shown = change(converted.as_ref().unwrap_or(&old))?;
             let mut new = self.to_be_stored(&target.kind, shown.clone()).await?;
-            meta::of_mut(&mut new).insert("resourceVersion", json!(item.revision().to_string()));
+            meta::of_mut(&mut new).insert("resourceVersion", item.revision().to_string().into());
             if new == old {
                 return Ok(Written::Kept(item));
             }

@@ -39,14 +39,20 @@ pub(crate) trait Walk {
 
 impl Walk for Value {
     fn at(&self, path: &str) -> &Value {
-        let mut at = self;
-        for name in path.split('.') {
+        let (mut at, mut path) = (self, path);
+        // Paths are short: a search made for long texts costs more than it finds.
+        loop {
+            let dot = path.as_bytes().iter().position(|byte| *byte == b'.');
+            let name = &path[..dot.unwrap_or(path.len())];
             match at.as_object().and_then(|map| map.get(name)) {
                 Some(next) => at = next,
                 None => return &NULL,
             }
+            match dot {
+                Some(dot) => path = &path[dot + 1..],
+                None => return at,
+            }
         }
-        at
     }
 }
 
@@ -80,13 +86,13 @@ pub(crate) trait Fill {
 impl Fill for Fields {
     fn fill(&mut self, name: &str, value: impl Into<Value>) {
         if !self.given(name) {
-            self.insert(name.to_owned(), value.into());
+            self.insert(name, value.into());
         }
     }
 
     fn fill_empty(&mut self, name: &str, value: impl Into<Value>) {
         if is_empty(self.get(name)) {
-            self.insert(name.to_owned(), value.into());
+            self.insert(name, value.into());
         }
     }
 
@@ -96,7 +102,7 @@ impl Fill for Fields {
 
     fn child_or_new(&mut self, name: &str) -> Option<&mut Fields> {
         if !self.given(name) {
-            self.insert(name.to_owned(), Value::Object(Map::new()));
+            self.insert(name, Value::Object(Map::new()));
         }
         self.child(name)
     }
@@ -123,5 +129,6 @@ pub(crate) fn is_empty(value: Option<&Value>) -> bool {
         Some(Value::String(text)) => text.is_empty(),
         Some(Value::Array(items)) => items.is_empty(),
         Some(Value::Object(map)) => map.is_empty(),
+        Some(Value::Raw(text)) => &**text == "{}",
     }
 }

@@ -310,6 +310,9 @@ fn affinity(spec: &Value, path: &Path<'_>, out: &mut Vec<String>) {
 
 /// Entries of a list that clients merge by a key, given twice.
 fn repeated(spec: &Value, field: &str, key: &str, path: &Path<'_>, out: &mut Vec<String>) {
+    if spec.list(field).len() < 2 {
+        return;
+    }
     let list = path.child(field);
     let mut seen = HashSet::new();
     for (i, item) in spec.list(field).iter().enumerate() {
@@ -337,8 +340,9 @@ fn fraction(amount: &Value, path: &Path<'_>, out: &mut Vec<String>) {
 }
 
 fn variables(container: &Value, path: &Path<'_>, out: &mut Vec<String>) {
-    let mut seen = HashSet::new();
-    for (i, variable) in container.list("env").iter().enumerate() {
+    let list = container.list("env");
+    let mut seen = HashSet::with_capacity(list.len());
+    for (i, variable) in list.iter().enumerate() {
         let name = variable.text("name");
         if seen.insert(name) {
             continue;

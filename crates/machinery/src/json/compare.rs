@@ -16,7 +16,19 @@ impl Value {
                 };
                 a.is_same(b) || (a.len() == b.len() && a.iter().zip(b).all(same))
             }
+            (Value::Raw(a), Value::Raw(b)) => a == b,
+            (Value::Raw(text), other) | (other, Value::Raw(text)) => **text == *other.to_string(),
             _ => self == other,
+        }
+    }
+
+    /// Whether both are lists or maps of the same memory, and so identical.
+    #[must_use]
+    pub fn is_same(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Array(a), Value::Array(b)) => a.is_same(b),
+            (Value::Object(a), Value::Object(b)) => a.is_same(b),
+            _ => false,
         }
     }
 }
@@ -30,6 +42,9 @@ impl PartialEq for Value {
             (Value::String(a), Value::String(b)) => a == b,
             (Value::Array(a), Value::Array(b)) => a == b,
             (Value::Object(a), Value::Object(b)) => a == b,
+            // Both are of our own writing, which has one form for each value.
+            (Value::Raw(a), Value::Raw(b)) => a == b,
+            (Value::Raw(_), _) | (_, Value::Raw(_)) => *self.told() == *other.told(),
             _ => false,
         }
     }

@@ -100,6 +100,7 @@ impl From<Value> for serde_json::Value {
             Value::Bool(value) => serde_json::Value::Bool(value),
             Value::Number(number) => serde_json::Value::Number(number),
             Value::String(text) => serde_json::Value::String(text.into()),
+            Value::Raw(text) => serde_json::from_str(&text).unwrap_or_default(),
             Value::Array(items) => items.into_iter().map(serde_json::Value::from).collect(),
             Value::Object(members) => {
                 members.into_iter().map(|(name, value)| (String::from(name), serde_json::Value::from(value))).collect()

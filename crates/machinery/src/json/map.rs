@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Text, Value};
 
 /// Up to this many members a name is found by looking at them all: that is faster than a hash of it.
-const SCANNED_MAX: usize = 24;
+pub(super) const SCANNED_MAX: usize = 24;
 
 /// The members of a JSON object, in order, each name once. Changing one that is shared copies it first.
 #[derive(Clone, Default)]

@@ -23,7 +23,7 @@ mod write;
 pub use list::List;
 pub use map::Map;
 pub use place::Place;
-pub use read::{from_slice, from_slice_noting, from_str};
+pub use read::{from_slice, from_slice_noting, from_stored, from_str};
 pub use serde_json::Number;
 /// Text that is short (23 bytes) or shared: copying it allocates nothing.
 pub use smol_str::SmolStr as Text;
@@ -51,6 +51,8 @@ pub enum Value {
     String(Text),
     Array(List),
     Object(Map),
+    /// JSON text that is carried without being read: see [`from_stored`]. Equal to what it says.
+    Raw(std::sync::Arc<str>),
 }
 
 static NULL: Value = Value::Null;
@@ -180,6 +182,55 @@ impl Value {
 
     pub fn as_object_mut(&mut self) -> Option<&mut Map> {
         if let Value::Object(map) = self { Some(map) } else { None }
+    }
+
+    /// What raw text says; other values are themselves.
+    #[must_use]
+    pub fn told(&self) -> std::borrow::Cow<'_, Value> {
+        match self {
+            // It came out of a reader or of a writer of JSON.
+            Value::Raw(text) => std::borrow::Cow::Owned(from_str(text).unwrap_or_default()),
+            value => std::borrow::Cow::Borrowed(value),
+        }
+    }
+
+    /// Reads all raw text in it.
+    pub fn tell(&mut self) {
+        if !self.has_raw() {
+            return;
+        }
+        match self {
+            Value::Raw(_) => *self = self.told().into_owned(),
+            Value::Array(items) => items.iter_mut().for_each(Value::tell),
+            Value::Object(members) => members.values_mut().for_each(Value::tell),
+            _ => {}
+        }
+    }
+
+    fn has_raw(&self) -> bool {
+        match self {
+            Value::Raw(_) => true,
+            Value::Array(items) => items.iter().any(Value::has_raw),
+            Value::Object(members) => members.values().any(Value::has_raw),
+            _ => false,
+        }
+    }
+
+    /// Makes each member that is identical to that of `known` the same memory as that.
+    pub fn share_members(&mut self, known: &Value) {
+        let (Value::Object(members), Value::Object(known)) = (self, known) else { return };
+        if members.is_same(known) {
+            return;
+        }
+        for (name, value) in members.iter_mut() {
+            if let Some(known) = known.get(name)
+                && (known.is_object() || known.is_array())
+                && !value.is_same(known)
+                && value.is_identical(known)
+            {
+                *value = known.clone();
+            }
+        }
     }
 
     /// Sorts the members of all maps by name.

@@ -107,3 +107,47 @@ fn what_is_not_there_is_null_and_can_be_made() {
 fn a_value_is_three_words() {
     assert_eq!(size_of::<Value>(), 24);
 }
+
+#[test]
+fn fields_of_managers_stay_text() {
+    let text = r#"{"metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]},"spec":{"fieldsV1":{}}}"#;
+    let (raw, mut told) = (from_stored(text.as_bytes()).unwrap(), from_str(text).unwrap());
+    let fields = |value: &Value| value["metadata"]["managedFields"][0]["fieldsV1"].clone();
+    assert!(matches!(fields(&raw), Value::Raw(_)));
+    assert!(raw["spec"]["fieldsV1"].is_object());
+    assert_eq!(raw, told);
+    assert!(raw.is_identical(&told) && told.is_identical(&raw));
+    assert_eq!(raw.to_string(), text);
+    assert_eq!(serde_json::to_string(&raw).unwrap(), text);
+    assert_eq!(serde_json::Value::from(raw.clone()).to_string(), text);
+    told["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:x"] = json!({});
+    assert_ne!(raw, told);
+    let mut raw = raw;
+    raw.tell();
+    assert!(fields(&raw).is_object());
+}
+
+#[test]
+fn identical_members_become_the_same_memory() {
+    let known = json!({"metadata": {"name": "a"}, "spec": {"a": [1]}});
+    let mut other = json!({"metadata": {"name": "b"}, "spec": {"a": [1]}});
+    other.share_members(&known);
+    assert!(other["spec"].is_same(&known["spec"]) && !other["metadata"].is_same(&known["metadata"]));
+    assert_eq!(other, json!({"metadata": {"name": "b"}, "spec": {"a": [1]}}));
+}
+
+#[test]
+fn every_byte_that_needs_it_is_escaped_wherever_it_stands() {
+    for byte in 0..=127_u8 {
+        for length in [1, 7, 8, 9, 17] {
+            for at in 0..length {
+                let mut text = vec![b'x'; length];
+                text[at] = byte;
+                let text = String::from_utf8(text).unwrap();
+                let mut out = Vec::new();
+                write_text(&text, &mut out);
+                assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&text).unwrap());
+            }
+        }
+    }
+}

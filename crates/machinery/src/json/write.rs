@@ -15,6 +15,7 @@ impl Serialize for Value {
             Value::String(text) => serializer.serialize_str(text),
             Value::Array(items) => items.serialize(serializer),
             Value::Object(members) => members.serialize(serializer),
+            Value::Raw(_) => self.told().serialize(serializer),
         }
     }
 }
@@ -39,6 +40,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Number(number) => write_plain(number, out),
         Value::String(text) => write_text(text, out),
+        Value::Raw(text) => out.extend_from_slice(text.as_bytes()),
         Value::Array(items) => {
             out.push(b'[');
             for (at, item) in items.iter().enumerate() {
@@ -64,17 +66,36 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a text in quotes. Most have nothing to escape, and are looked through many bytes at a time for that.
+/// Appends a text in quotes. Most have nothing to escape.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
-    let needs_escape = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    // Without an early end the compiler looks at 16 bytes at once.
-    if text.as_bytes().iter().fold(false, |found, byte| found | needs_escape(byte)) {
+    if has_escapes(text.as_bytes()) {
         write_plain(text, out);
     } else {
+        out.reserve(text.len() + 2);
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
     }
+}
+
+/// Whether a quote, a backslash or a control character is among the bytes, which are looked at eight at a time.
+fn has_escapes(bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const TOPS: u64 = ONES << 7;
+    // Such a byte borrows from its top bit, which was not set.
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
+    let odd = |word: u64| {
+        let (quote, backslash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
+        (below(word, 0x20) | below(quote, 1) | below(backslash, 1)) & TOPS
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut found = words.iter().fold(0, |found, word| found | odd(u64::from_le_bytes(*word)));
+    if !rest.is_empty() {
+        let mut word = [b' '; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        found |= odd(u64::from_le_bytes(word));
+    }
+    found != 0
 }
 
 /// As serde writes it.

@@ -15,6 +15,9 @@ const SIMPLE_KEY_MAX: usize = 128;
 /// Writes a value as the reference writes YAML, ending in a line end.
 #[must_use]
 pub fn to_yaml(value: &Value) -> String {
+    let mut value = value.clone();
+    value.tell();
+    let value = &value;
     let mut writer = Writer { out: String::new(), column: 0 };
     match value {
         Value::Object(members) if !members.is_empty() => writer.mapping(members, 0, false),
@@ -130,7 +133,7 @@ impl Writer {
             Value::Number(number) => self.put(&go_text::number(number)),
             Value::String(text) => self.text(text, indent, false),
             Value::Array(_) => self.put("[]"),
-            Value::Object(_) => self.put("{}"),
+            Value::Object(_) | Value::Raw(_) => self.put("{}"),
         }
     }
 

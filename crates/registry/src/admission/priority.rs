@@ -44,8 +44,8 @@ impl Registry {
             );
             return Err(Status::forbidden(&target.gr(), meta::name(pod), why));
         }
-        pod["spec"]["priority"] = json!(priority);
-        pod["spec"]["preemptionPolicy"] = json!(policy);
+        pod["spec"]["priority"] = priority.into();
+        pod["spec"]["preemptionPolicy"] = policy.into();
         Ok(())
     }
 
@@ -53,7 +53,12 @@ impl Registry {
     fn default_priority_class(&self) -> Option<Value> {
         let collection = self.cache.collection("scheduling.k8s.io/priorityclasses");
         let snapshot = self.cache.snapshot(&collection);
-        let classes = snapshot.scan(collection.name(), None, None).filter_map(|item| view::parse(item).ok());
+        // Every pod that names no class asks: only those that may be the default are read.
+        let marked = |item: &&std::sync::Arc<cache::Item>| {
+            memchr::memmem::find(item.encoded().whole(), br#""globalDefault":true"#).is_some()
+        };
+        let classes =
+            snapshot.scan(collection.name(), None, None).filter(marked).filter_map(|item| view::parse(item).ok());
         classes.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())
     }
 }

@@ -51,7 +51,7 @@ impl Registry {
             merge(&mut new, &binding, "annotations");
             merge(&mut new, &binding, "labels");
             scheduled(&mut new, &meta::timestamp(self.now()));
-            crate::body::in_order(&pod.kind, &mut new)?;
+            crate::body::in_order(&pod.kind, &mut new, Some(old))?;
             Ok(new)
         })
         .await?;

@@ -102,7 +102,7 @@ impl Registry {
             let mut new = old.clone();
             new["status"]["disruptionsAllowed"] = json!(allowed - 1);
             new["status"]["disruptedPods"][pod_name.as_str()] = json!(now);
-            body::in_order(kind, &mut new)?;
+            body::in_order(kind, &mut new, Some(old))?;
             Ok(new)
         })
         .await?;
@@ -126,7 +126,7 @@ impl Registry {
                 "lastTransitionTime": now,
             }));
             new["status"]["conditions"] = json!(conditions);
-            body::in_order(&target.kind, &mut new)?;
+            body::in_order(&target.kind, &mut new, Some(old))?;
             Ok(new)
         })
         .await?;

@@ -120,7 +120,7 @@ pub(crate) fn go_type(value: &Value) -> &'static str {
         Value::Number(_) => "float64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

@@ -154,7 +154,7 @@ fn check_type(schema: &Schema, value: &Value, at: &At<'_>) -> Found {
         Value::Bool(_) => (Sort::Boolean, "boolean", ""),
         Value::String(_) => (Sort::String, "string", ""),
         Value::Array(_) => (Sort::Array, "array", ""),
-        Value::Object(_) => (Sort::Object, "object", ""),
+        Value::Object(_) | Value::Raw(_) => (Sort::Object, "object", ""),
         Value::Number(number) if number.is_i64() => (Sort::Integer, "integer", "int64"),
         Value::Number(_) => (Sort::Number, "number", "float64"),
     };

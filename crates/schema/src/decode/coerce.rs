@@ -34,8 +34,18 @@ pub(crate) struct Findings {
 
 /// Coerces `value` to `ty`. An error leaves `value` half done.
 pub(crate) fn coerce(ty: &Type, value: &mut Value, words: Words) -> Result<Findings, String> {
+    coerce_beside(ty, value, None, words)
+}
+
+/// As [`coerce`]; what is the same memory as in `known`, an object of the type that is coerced already, is not looked at.
+pub(crate) fn coerce_beside(
+    ty: &Type,
+    value: &mut Value,
+    known: Option<&Value>,
+    words: Words,
+) -> Result<Findings, String> {
     let mut walk = Walk { shapes: ty.shapes(), words, first_mismatch: None, findings: Findings::default() };
-    walk.value(ty.root(), value, &Path::Root)?;
+    walk.value(ty.root(), value, known, &Path::Root)?;
     match walk.first_mismatch {
         Some(mismatch) => Err(mismatch),
         None => {
@@ -74,7 +84,29 @@ pub(crate) fn forget_empty(ty: &Type, value: &mut Value) {
             _ => {}
         }
     }
-    if !ty.stored_as_json() {
+    /// Whether there is anything to forget: mostly there is not, and then nothing is touched.
+    fn is_due(shapes: &Shapes, id: NodeId, value: &Value) -> bool {
+        match (&shapes.node(id).form, value) {
+            (Form::Object(object), Value::Object(map)) => map.iter().any(|(key, value)| {
+                if !value.is_array() && !value.is_object() {
+                    return false;
+                }
+                let Some(child) = object.child(key) else { return false };
+                match value {
+                    Value::Array(items) => items.is_empty() || is_due(shapes, child, value),
+                    Value::Object(map) if map.is_empty() => {
+                        matches!(&shapes.node(child).form, Form::Object(object) if object.rest.is_some())
+                    }
+                    value => is_due(shapes, child, value),
+                }
+            }),
+            (Form::List(list), Value::Array(items)) => {
+                items.iter().any(|item| item.is_object() && is_due(shapes, list.item, item))
+            }
+            _ => false,
+        }
+    }
+    if !ty.stored_as_json() && is_due(ty.shapes(), ty.root(), value) {
         walk(ty.shapes(), ty.root(), value);
     }
 }
@@ -152,8 +184,8 @@ enum Fate {
 }
 
 impl<'a> Walk<'a> {
-    fn value(&mut self, id: NodeId, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
-        if value.is_null() {
+    fn value(&mut self, id: NodeId, value: &mut Value, known: Option<&Value>, path: &Path<'_>) -> Result<(), String> {
+        if value.is_null() || known.is_some_and(|known| value.is_same(known)) {
             return Ok(());
         }
         let shapes = self.shapes;
@@ -163,12 +195,14 @@ impl<'a> Walk<'a> {
                 if object.rest.is_some() {
                     self.map(object, map, path)
                 } else {
-                    self.fields(&node.name, object, map, path)
+                    self.fields(&node.name, object, map, known.and_then(Value::as_object), path)
                 }
             }
             (Form::List(list), Value::Array(items)) => {
+                let known = known.and_then(Value::as_array);
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.value(list.item, item, &Path::Index { parent: path, index })?;
+                    let known = known.and_then(|known| known.get(index));
+                    self.value(list.item, item, known, &Path::Index { parent: path, index })?;
                     if item.is_null() {
                         *item = self.zero(list.item);
                     }
@@ -183,7 +217,14 @@ impl<'a> Walk<'a> {
     }
 
     /// A struct. In place where nothing has to move; rebuilt otherwise.
-    fn fields(&mut self, owner: &str, object: &'a Object, map: &mut Map, path: &Path<'_>) -> Result<(), String> {
+    fn fields(
+        &mut self,
+        owner: &str,
+        object: &'a Object,
+        map: &mut Map,
+        known: Option<&Map>,
+        path: &Path<'_>,
+    ) -> Result<(), String> {
         let mut in_order = true;
         let mut next = 0;
         let mut shown = 0;
@@ -194,7 +235,8 @@ impl<'a> Walk<'a> {
                 continue;
             };
             let field = &object.fields[at];
-            self.value(field.node, value, &Path::Field { parent: path, owner, field })?;
+            let known = known.filter(|_| value.is_object() || value.is_array()).and_then(|known| known.get(key));
+            self.value(field.node, value, known, &Path::Field { parent: path, owner, field })?;
             in_order &= at >= next && self.settle(field, value) == Fate::Stays;
             next = at + 1;
             shown += usize::from(field.shown);
@@ -230,7 +272,7 @@ impl<'a> Walk<'a> {
         let mut last: Option<&str> = None;
         for (key, value) in map.iter_mut() {
             if let Some(id) = object.child(key) {
-                self.value(id, value, &Path::Key { parent: path, key })?;
+                self.value(id, value, None, &Path::Key { parent: path, key })?;
                 if value.is_null() {
                     *value = self.zero_of_key(id);
                 }
@@ -398,12 +440,12 @@ impl<'a> Walk<'a> {
 
     fn either(&mut self, either: &Either, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
         match (&mut *value, either.other) {
-            (Value::Object(_), _) => self.value(either.object, value, path),
+            (Value::Object(_), _) => self.value(either.object, value, None, path),
             (Value::Bool(_), Other::Bool) => Ok(()),
             (_, Other::Bool) => Err("boolean or JSON schema expected".to_owned()),
             (Value::Array(items), Other::Objects) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.value(either.object, item, &Path::Index { parent: path, index })?;
+                    self.value(either.object, item, None, &Path::Index { parent: path, index })?;
                 }
                 Ok(())
             }
@@ -469,7 +511,7 @@ fn converter_sentence(name: &str, value: &Value) -> String {
         Value::Number(_) => "int64",
         Value::String(_) => "string",
         Value::Array(_) => "slice",
-        Value::Object(_) => "map",
+        Value::Object(_) | Value::Raw(_) => "map",
     };
     match name {
         "string" if found == "int64" => "cannot convert int64 to string".to_owned(),

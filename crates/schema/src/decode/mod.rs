@@ -297,6 +297,11 @@ pub fn normalise(ty: &Type, value: &mut Value) -> Result<Vec<String>, String> {
     coerce::coerce(ty, value, Words::Json).map(|findings| findings.unknown)
 }
 
+/// As [`normalise`], of an object that has parts in common with `known`, which is in its normal form: those are not looked at.
+pub fn normalise_beside(ty: &Type, value: &mut Value, known: &Value) -> Result<Vec<String>, String> {
+    coerce::coerce_beside(ty, value, Some(known), Words::Json).map(|findings| findings.unknown)
+}
+
 /// Makes empty lists and maps that are always shown null, where the reference's storage cannot tell them apart.
 ///
 /// Ownership still sees the difference, so [`crate::managed::track_update`] does this last.

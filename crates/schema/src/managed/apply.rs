@@ -6,7 +6,7 @@ use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind, Status};
 
 use super::check::check;
-use super::compare::{compare, field_set, is_plainly_equal};
+use super::compare::{compare, field_set};
 use super::element::{Element, equal};
 use super::entries::{self, Entry, Fields, Operation};
 use super::last_applied;
@@ -205,7 +205,7 @@ fn attempt(
 
     let set = strip(set);
     // The time is that of the last write that changed something.
-    if is_plainly_equal(live, &merged) || equal(live, &merged) {
+    if live.is_identical(&merged) || equal(live, &merged) {
         entry.time = last.and_then(|last| last.time);
     }
     if !set.is_empty() {

@@ -65,7 +65,9 @@ impl<'a> Check<'a> {
                 }
                 other => self.error(format!("expected map, got &{{{}}}", go_value(other))),
             },
-            Form::Raw if !value.is_object() => self.error(format!("expected map, got &{{{}}}", go_value(value))),
+            Form::Raw if !matches!(value, Value::Object(_) | Value::Raw(_)) => {
+                self.error(format!("expected map, got &{{{}}}", go_value(value)))
+            }
             Form::Raw | Form::Any { .. } | Form::Either(_) => {}
         }
     }
@@ -126,7 +128,7 @@ fn go_type(value: &Value) -> &'static str {
         Value::Number(_) => "int64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

@@ -99,6 +99,10 @@ impl Comparer<'_> {
         found: &mut Comparison,
     ) -> Here {
         let Some(sample) = new.or(old) else { return Here::default() };
+        if let (None, Some(new)) = (old, new) {
+            self.added(id, new, depth, &mut found.added);
+            return Here { added: true, ..Here::default() };
+        }
         let view = view(self.shapes, id, sample);
         let is_leaf = match &view {
             View::Leaf => true,
@@ -128,6 +132,44 @@ impl Comparer<'_> {
         Here { added: old.is_none(), removed: new.is_none(), modified: is_mixed }
     }
 
+    /// Collects what is below a value that was not there before: everything, and nothing is compared.
+    fn added(&self, id: NodeId, new: &Value, depth: usize, found: &mut Set) {
+        let view = view(self.shapes, id, new);
+        match (&view, new) {
+            (View::List(list), Value::Array(items)) => {
+                let groups = group(self.shapes, list, items);
+                found.reserve(groups.len());
+                for (element, items) in groups {
+                    let mut below = Set::default();
+                    if let [item] = items.as_slice() {
+                        self.added(list.item, item, depth + 1, &mut below);
+                    }
+                    found.push(element, true, below);
+                }
+            }
+            (View::Object(_) | View::Free, Value::Object(map)) => {
+                let in_metadata = self.is_metadata(id, depth);
+                found.reserve(map.len());
+                for (key, value) in map {
+                    if in_metadata && UNMANAGED.contains(&key.as_str()) {
+                        continue;
+                    }
+                    let Some(child) = child_of(&view, id, key) else { continue };
+                    let mut below = Set::default();
+                    self.added(child, value, depth + 1, &mut below);
+                    found.push(Element::Field(key.clone()), true, below);
+                }
+            }
+            _ => return,
+        }
+        found.sort();
+    }
+
+    /// The root is at depth 0, so metadata's own entries are at depth 1 with the type ObjectMeta.
+    fn is_metadata(&self, id: NodeId, depth: usize) -> bool {
+        depth == 1 && &*self.shapes.node(id).name == "v1.ObjectMeta"
+    }
+
     fn entries(
         &self,
         id: NodeId,
@@ -145,15 +187,14 @@ impl Comparer<'_> {
                 self.child(child, || Element::field(key), old, new, depth, found);
             }
         };
-        // The root is at depth 0, so metadata's own entries are at depth 1 with the type ObjectMeta.
-        let in_metadata = depth == 1 && &*self.shapes.node(id).name == "v1.ObjectMeta";
+        let in_metadata = self.is_metadata(id, depth);
         // Two objects in their normal form mostly have the same keys in the same order: then nothing is looked up.
         if let (Some(old), Some(new)) = (old, new)
             && old.len() == new.len()
             && old.keys().eq(new.keys())
         {
             for ((key, old), new) in old.iter().zip(new.values()) {
-                if !is_plainly_equal(old, new) {
+                if !old.is_identical(new) {
                     visit(key, Some(old), Some(new), in_metadata);
                 }
             }
@@ -213,7 +254,7 @@ impl Comparer<'_> {
         // An item that stands twice is not compared inside: it is one value, owned or not.
         let mut pairs = Vec::with_capacity(new.len());
         for (element, now) in &new {
-            let before = old.iter().find(|(other, _)| other == element).map_or(&[][..], |(_, items)| items);
+            let (before, now) = (items_of(&old, element), now.as_slice());
             match (before.len(), now.len()) {
                 (0 | 1, 1) => pairs.push((element, before.first().copied(), Some(now[0]))),
                 (0 | 1, _) => {
@@ -233,7 +274,7 @@ impl Comparer<'_> {
             }
         }
         for (element, before) in &old {
-            if !new.iter().any(|(other, _)| other == element) {
+            if items_of(&new, element).is_empty() {
                 match before.as_slice() {
                     [before] => pairs.push((element, Some(*before), None)),
                     _ => mark(element, true, false, false),
@@ -242,25 +283,12 @@ impl Comparer<'_> {
         }
         for (element, before, now) in pairs {
             if let (Some(before), Some(now)) = (before, now)
-                && is_plainly_equal(before, now)
+                && before.is_identical(now)
             {
                 continue;
             }
             self.child(list.item, || element.clone(), before, now, depth, found);
         }
-    }
-}
-
-/// Equal, and written the same way too; says no where only the order of keys differs.
-pub(super) fn is_plainly_equal(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_plainly_equal(a, b))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|((ka, a), (kb, b))| ka == kb && is_plainly_equal(a, b))
-        }
-        _ => a == b,
     }
 }
 
@@ -274,17 +302,48 @@ fn is_bare(value: Option<&Value>) -> bool {
     }
 }
 
-/// The items of a list by element, in order of appearance. Items that have no element (malformed) are left out.
-fn group<'v>(shapes: &Shapes, list: &List, items: &'v [Value]) -> Vec<(Element, Vec<&'v Value>)> {
-    let mut groups: Vec<(Element, Vec<&'v Value>)> = Vec::with_capacity(items.len());
+/// The items of a list by element, sorted by that. Items that have no element (malformed) are left out.
+fn group<'v>(shapes: &Shapes, list: &List, items: &'v [Value]) -> Vec<(Element, Members<'v>)> {
+    let mut groups: Vec<(Element, Members<'v>)> = Vec::with_capacity(items.len());
     for item in items {
-        let Ok(element) = item_element(shapes, list, item) else { continue };
-        match groups.iter_mut().find(|(other, _)| *other == element) {
-            Some((_, members)) => members.push(item),
-            None => groups.push((element, vec![item])),
+        if let Ok(element) = item_element(shapes, list, item) {
+            groups.push((element, Members::One(item)));
         }
     }
+    // Stable, so that items with the same element keep their order.
+    if !groups.is_sorted_by(|a, b| a.0 < b.0) {
+        groups.sort_by(|a, b| a.0.cmp(&b.0));
+        groups.dedup_by(|next, kept| next.0 == kept.0 && kept.1.join(&next.1));
+    }
     groups
+}
+
+/// The items of one element: nearly always one.
+enum Members<'v> {
+    One(&'v Value),
+    Several(Vec<&'v Value>),
+}
+
+impl<'v> Members<'v> {
+    fn as_slice(&self) -> &[&'v Value] {
+        match self {
+            Members::One(item) => std::slice::from_ref(item),
+            Members::Several(items) => items,
+        }
+    }
+
+    /// Takes the items of another of the same element. Says yes.
+    fn join(&mut self, other: &Members<'v>) -> bool {
+        let mut all = self.as_slice().to_vec();
+        all.extend_from_slice(other.as_slice());
+        *self = Members::Several(all);
+        true
+    }
+}
+
+/// The items of an element among sorted groups.
+fn items_of<'g, 'v>(groups: &'g [(Element, Members<'v>)], element: &Element) -> &'g [&'v Value] {
+    groups.binary_search_by(|(other, _)| other.cmp(element)).map_or(&[], |at| groups[at].1.as_slice())
 }
 
 /// What an item of a set, or of a list with keys, is known by. The error says why there is nothing.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use machinery::go_text;
-use machinery::json::{Number, Value};
+use machinery::json::{self, Number, Value};
 use smol_str::SmolStr;
 
 #[derive(Clone, Debug)]
@@ -57,6 +57,36 @@ impl Element {
         }
     }
 
+    /// Appends the key as JSON.
+    pub(super) fn write(&self, out: &mut String) {
+        let is_plain = |text: &str| text.bytes().all(is_plain);
+        match self {
+            Element::Field(name) if is_plain(name) => {
+                out.push_str("\"f:");
+                out.push_str(name);
+                out.push('"');
+            }
+            Element::Key(keys)
+                if keys.iter().all(|(name, value)| is_plain(name) && value.as_str().is_some_and(is_plain)) =>
+            {
+                out.push_str("\"k:{");
+                for (at, (name, value)) in keys.iter().enumerate() {
+                    out.push_str(if at > 0 { ",\\\"" } else { "\\\"" });
+                    out.push_str(name);
+                    out.push_str("\\\":\\\"");
+                    out.push_str(value.as_str().unwrap_or_default());
+                    out.push_str("\\\"");
+                }
+                out.push_str("}\"");
+            }
+            other => {
+                let mut text = Vec::new();
+                json::write_text(&other.encode(), &mut text);
+                out.push_str(&String::from_utf8_lossy(&text));
+            }
+        }
+    }
+
     /// Reads a key of `fieldsV1`. `Ok(None)` is a sort of element that a later version may know.
     pub fn decode(text: &str) -> Result<Option<Element>, MalformedPath> {
         let Some((sort, rest)) = text.split_at_checked(2) else { return Err(MalformedPath) };
@@ -87,9 +117,22 @@ impl Element {
     }
 }
 
+/// Stands for itself in JSON, also inside of JSON in a string, and in Go's JSON too.
+fn is_plain(byte: u8) -> bool {
+    const PLAIN: [bool; 256] = {
+        let mut plain = [false; 256];
+        let mut byte = b' ';
+        while byte <= b'~' {
+            plain[byte as usize] = !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&');
+            byte += 1;
+        }
+        plain
+    };
+    PLAIN[usize::from(byte)]
+}
+
 /// Text as JSON. Names and keys mostly have nothing to escape, and this runs for every list item of every write.
 fn push_text(text: &str, out: &mut String) {
-    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&');
     if text.bytes().all(is_plain) {
         out.push('"');
         out.push_str(text);
@@ -180,7 +223,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
             Value::String(_) => 1,
             Value::Bool(_) => 2,
             Value::Array(_) => 3,
-            Value::Object(_) => 4,
+            Value::Object(_) | Value::Raw(_) => 4,
             Value::Null => 5,
         }
     }
@@ -200,6 +243,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
             };
             Element::Key(sorted(a)).cmp(&Element::Key(sorted(b)))
         }
+        (Value::Raw(_), _) | (_, Value::Raw(_)) => compare(&a.told(), &b.told()),
         _ => rank(a).cmp(&rank(b)),
     }
 }

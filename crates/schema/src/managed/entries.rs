@@ -65,12 +65,19 @@ impl Fields {
         if matches!(self, Fields::Stored(fields) if more.is_within_stored(fields)) {
             return;
         }
+        if let Fields::Stored(Value::Raw(fields)) = self
+            && let Some(added) = more.added_to_text(fields)
+        {
+            *self = Fields::Stored(Value::Raw(added.into()));
+            return;
+        }
         let set = std::mem::take(self.read());
         *self = Fields::Read(set.union(more));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         match self {
+            Fields::Stored(Value::Raw(fields)) => &**fields == "{}",
             Fields::Stored(fields) => fields.as_object().is_none_or(Map::is_empty),
             Fields::Read(set) => set.is_empty(),
         }
@@ -105,22 +112,20 @@ impl Entry {
     }
 
     fn encode(self) -> Value {
-        let mut map = Map::with_capacity(7);
-        let mut put = |name: &str, value: &str| {
-            if !value.is_empty() {
-                map.insert(name.to_owned(), Value::String(value.into()));
+        let mut members = Vec::with_capacity(7);
+        let mut put = |name: &str, value: Value| {
+            if value != "" {
+                members.push((name.into(), value));
             }
         };
-        put("manager", &self.manager);
-        put("operation", if self.operation == Operation::Apply { "Apply" } else { "Update" });
-        put("apiVersion", &self.api_version);
-        put("time", self.time.as_deref().unwrap_or_default());
-        put("fieldsType", "FieldsV1");
-        map.insert("fieldsV1", self.fields.encode());
-        if !self.subresource.is_empty() {
-            map.insert("subresource", Value::from(self.subresource));
-        }
-        Value::Object(map)
+        put("manager", self.manager.into());
+        put("operation", if self.operation == Operation::Apply { "Apply" } else { "Update" }.into());
+        put("apiVersion", self.api_version.into());
+        put("time", self.time.unwrap_or_default().into());
+        put("fieldsType", "FieldsV1".into());
+        put("fieldsV1", self.fields.encode());
+        put("subresource", self.subresource.into());
+        Value::Object(Map::of_distinct(members))
     }
 }
 

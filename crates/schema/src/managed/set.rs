@@ -2,7 +2,12 @@
 //!
 //! `fieldsV1` is this tree in JSON: a leaf is `{}`; a node that is owned itself and has owned children says so with `.`.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use machinery::json::{Map, Value};
+use machinery::scan;
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::element::{Element, MalformedPath};
 use crate::facts::{Form, NodeId, Shapes};
@@ -48,6 +53,10 @@ impl Set {
             }
         };
         &mut self.nodes[at]
+    }
+
+    pub(super) fn reserve(&mut self, nodes: usize) {
+        self.nodes.reserve(nodes);
     }
 
     /// Adds a child that is known not to be there; [`Set::sort`] must follow.
@@ -253,21 +262,29 @@ impl Set {
         out
     }
 
-    /// As `fieldsV1`.
+    /// As `fieldsV1`: text, since nobody reads it before the next write that changes it.
     #[must_use]
     pub fn encode(&self) -> Value {
-        self.encode_with(false)
+        let mut out = String::with_capacity(2048);
+        self.write(false, &mut out);
+        Value::Raw(out.into())
     }
 
-    fn encode_with(&self, owned: bool) -> Value {
-        let mut map = Map::with_capacity(self.nodes.len() + usize::from(owned));
-        if owned && !self.is_empty() {
-            map.insert(".", Value::Object(Map::new()));
+    fn write(&self, owned: bool, out: &mut String) {
+        out.push('{');
+        let mut comma = owned && !self.is_empty();
+        if comma {
+            out.push_str("\".\":{}");
         }
         for node in &self.nodes {
-            map.insert(node.element.encode(), node.children.encode_with(node.owned));
+            if std::mem::replace(&mut comma, true) {
+                out.push(',');
+            }
+            node.element.write(out);
+            out.push(':');
+            node.children.write(node.owned, out);
         }
-        Value::Object(map)
+        out.push('}');
     }
 
     /// Reads `fieldsV1`; null owns nothing.
@@ -275,31 +292,89 @@ impl Set {
         match fields {
             Value::Null => Ok(Set::default()),
             Value::Object(map) => Ok(Set::decode_map(map)?.0),
+            Value::Raw(text) => serde_json::from_str::<Below>(text).map(|below| below.set).map_err(|_| MalformedPath),
             _ => Err(MalformedPath),
         }
     }
 
     /// Whether some path of this set is in `fields`, a `fieldsV1` that need not be read for it.
     pub(super) fn touches(&self, fields: &Value) -> bool {
-        let Value::Object(map) = fields else { return false };
-        if map.is_empty() {
-            return false;
+        match fields {
+            Value::Raw(text) => self.touches_text(text),
+            fields => Set::decode(fields).is_ok_and(|set| self.intersects(&set)),
         }
+    }
+
+    fn touches_text(&self, fields: &str) -> bool {
         self.nodes.iter().any(|node| {
-            let Some(below) = map.get(&node.element.encode()) else { return false };
-            let is_owned = below.as_object().is_none_or(|below| below.is_empty() || below.contains_key("."));
-            (node.owned && is_owned) || node.children.touches(below)
+            let Some(below) = stored_below(fields, &node.element) else { return false };
+            (node.owned && is_stored_owned(below)) || node.children.touches_text(below)
         })
     }
 
     /// Whether every path of this set is in `fields`, a `fieldsV1` that need not be read for it.
     pub(super) fn is_within_stored(&self, fields: &Value) -> bool {
-        let Value::Object(map) = fields else { return self.is_empty() };
+        match fields {
+            Value::Raw(text) => self.is_within_text(text),
+            fields => Set::decode(fields).is_ok_and(|set| self.is_within(&set)),
+        }
+    }
+
+    fn is_within_text(&self, fields: &str) -> bool {
         self.nodes.iter().all(|node| {
-            let Some(below) = map.get(&node.element.encode()) else { return false };
-            let is_owned = below.as_object().is_none_or(|below| below.is_empty() || below.contains_key("."));
-            (!node.owned || is_owned) && node.children.is_within_stored(below)
+            let Some(below) = stored_below(fields, &node.element) else { return false };
+            (!node.owned || is_stored_owned(below)) && node.children.is_within_text(below)
         })
+    }
+
+    /// A stored `fieldsV1` with this set added to it, if that can be done in its text: only what is on the way to the new
+    /// paths is read.
+    pub(super) fn added_to_text(&self, fields: &str) -> Option<String> {
+        let mut out = String::with_capacity(fields.len() + 64);
+        self.add_to_text(fields, false, &mut out)?;
+        Some(out)
+    }
+
+    fn add_to_text(&self, fields: &str, owned: bool, out: &mut String) -> Option<()> {
+        let mut more = self.nodes.iter().peekable();
+        out.push('{');
+        let mut comma = owned && (!self.is_empty() || fields != "{}");
+        if comma {
+            out.push_str("\".\":{}");
+        }
+        let mut separate = |out: &mut String| {
+            if std::mem::replace(&mut comma, true) {
+                out.push(',');
+            }
+        };
+        for (name, below) in scan::members(fields).filter(|(name, _)| *name != ".") {
+            let told: Cow<'_, str> =
+                if name.contains('\\') { serde_json::from_str(&format!("\"{name}\"")).ok()? } else { name.into() };
+            // What a later version wrote has no place in our order.
+            let element = Element::decode(&told).ok()??;
+            while let Some(node) = more.next_if(|node| node.element < element) {
+                separate(out);
+                node.element.write(out);
+                out.push(':');
+                node.children.write(node.owned, out);
+            }
+            separate(out);
+            out.push('"');
+            out.push_str(name);
+            out.push_str("\":");
+            match more.next_if(|node| node.element == element) {
+                Some(node) => node.children.add_to_text(below, node.owned || is_stored_owned(below), out)?,
+                None => out.push_str(below),
+            }
+        }
+        for node in more {
+            separate(out);
+            node.element.write(out);
+            out.push(':');
+            node.children.write(node.owned, out);
+        }
+        out.push('}');
+        Some(())
     }
 
     fn decode_map(map: &Map) -> Result<(Set, bool), MalformedPath> {
@@ -321,6 +396,64 @@ impl Set {
         owned |= set.is_empty();
         set.sort();
         Ok((set, owned))
+    }
+}
+
+/// What a text of our own writing has below an element.
+fn stored_below<'t>(fields: &'t str, element: &Element) -> Option<&'t str> {
+    let mut name = String::with_capacity(48);
+    element.write(&mut name);
+    let name = &name[1..name.len() - 1];
+    scan::members(fields).find(|(known, _)| *known == name).map(|(_, below)| below)
+}
+
+/// Whether the element itself is owned, by what is below it.
+fn is_stored_owned(below: &str) -> bool {
+    below == "{}" || below.starts_with("{\".\":")
+}
+
+/// What is below an element, and whether it is owned itself.
+struct Below {
+    set: Set,
+    owned: bool,
+}
+
+impl<'de> Deserialize<'de> for Below {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Below;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("fieldsV1")
+            }
+
+            fn visit_unit<E>(self) -> Result<Below, E> {
+                Ok(Below { set: Set::default(), owned: true })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Below, A::Error> {
+                let (mut set, mut owned) = (Set::default(), false);
+                while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+                    if name == "." {
+                        members.next_value::<IgnoredAny>()?;
+                        owned = true;
+                        continue;
+                    }
+                    match Element::decode(&name).map_err(|_| A::Error::custom("no path"))? {
+                        Some(element) => {
+                            let below = members.next_value::<Below>()?;
+                            set.push(element, below.owned, below.set);
+                        }
+                        None => drop(members.next_value::<IgnoredAny>()?),
+                    }
+                }
+                set.sort();
+                owned |= set.is_empty();
+                Ok(Below { set, owned })
+            }
+        }
+        deserializer.deserialize_any(Reader)
     }
 }
 
@@ -367,6 +500,27 @@ mod tests {
             kept.encode(),
             json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:resources": {"f:limits": {}}}}}})
         );
+    }
+
+    #[test]
+    fn what_is_done_in_text_is_what_is_done_in_sets() {
+        let all = [
+            json!({}),
+            json!({"f:a": {}}),
+            json!({"f:a": {"f:x": {}}, "f:b": {}}),
+            json!({"f:a": {".": {}, "f:x": {}, "f:y": {}}}),
+            json!({"f:a": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}}, "k:{\"name\":\"d\\\"<\"}": {"f:image": {}}}}),
+            json!({"f:a": {"k:{\"name\":\"c\",\"port\":80}": {".": {}}, "v:\"e\"": {}}, "f:0": {}}),
+            json!({"f:c": {"k:{\"name\":\"b\"}": {}}, "f:a": {"f:\u{e9}\n": {}}}),
+        ];
+        for (a, b) in all.iter().flat_map(|a| all.iter().map(move |b| (set(a.clone()), set(b.clone())))) {
+            let Value::Raw(text) = a.encode() else { panic!("a set is written as text") };
+            assert_eq!(Set::decode(&Value::Raw(text.clone())).unwrap(), a);
+            let added = b.added_to_text(&text).unwrap();
+            assert_eq!(Value::Raw(added.as_str().into()), a.clone().union(b.clone()).encode(), "{text} and {b:?}");
+            assert_eq!(b.touches(&Value::Raw(text.clone())), b.intersects(&a), "{text} and {b:?}");
+            assert_eq!(b.is_within_stored(&Value::Raw(text.clone())), b.is_within(&a), "{text} and {b:?}");
+        }
     }
 
     #[test]

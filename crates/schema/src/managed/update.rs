@@ -4,7 +4,7 @@ use machinery::GroupVersionKind;
 use machinery::json::Value;
 
 use super::check::check;
-use super::compare::{Comparison, compare, is_plainly_equal};
+use super::compare::{Comparison, compare};
 use super::entries::{self, Entry, Fields, Operation};
 use super::resets::Filter;
 use super::set::Set;
@@ -165,7 +165,7 @@ fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
     }
     // Mostly a client sends back what it was given, or a patch leaves it alone.
     if let (Some(sent), Some(known)) = (sent, list(live))
-        && is_plainly_equal(sent, known)
+        && sent.is_identical(known)
     {
         return stored();
     }

@@ -39,7 +39,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
         )));
     }
     let value = run_all(current, &operations, false).ok_or(PatchError::Unprocessable)?;
-    target.decode(value, complaints, || run_all(current, &operations, true).unwrap_or_default())
+    target.decode(value, current, complaints, || run_all(current, &operations, true).unwrap_or_default())
 }
 
 /// `sorted`: what is touched comes out sorted, as it does from the reference.

@@ -28,17 +28,17 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
         }
     };
     let complaints = duplicates(patch, document.has_duplicates && target.is_strict());
-    let Value::Object(current) = current else {
+    let Value::Object(below) = current else {
         return Err(PatchError::Malformed("Invalid JSON Document".to_owned()));
     };
     let shown = || {
-        let mut shown = current.clone();
+        let mut shown = below.clone();
         lay(&mut shown, overlay.clone(), true);
         Value::Object(shown)
     };
-    let mut value = current.clone();
+    let mut value = below.clone();
     lay(&mut value, overlay.clone(), false);
-    target.decode(Value::Object(value), complaints, shown)
+    target.decode(Value::Object(value), current, complaints, shown)
 }
 
 /// `sorted`: what is touched comes out sorted, as it does from the reference.

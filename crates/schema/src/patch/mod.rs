@@ -51,6 +51,7 @@ impl Target<'_> {
     fn decode(
         &self,
         mut value: Value,
+        current: &Value,
         mut complaints: Vec<String>,
         shown: impl Fn() -> Value,
     ) -> Result<Patched, PatchError> {
@@ -71,7 +72,7 @@ impl Target<'_> {
             let refused = Types::get().kind(&found).and_then(|ty| decode::normalise(&ty, &mut value).err());
             return Err(invalid(refused.unwrap_or_else(|| decode::not_that_kind(&found, self.gvk))));
         }
-        let unknown = decode::normalise(self.ty, &mut value).map_err(invalid)?;
+        let unknown = decode::normalise_beside(self.ty, &mut value, current).map_err(invalid)?;
         decode::name(&mut value, self.gvk);
         if self.is_strict() {
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));

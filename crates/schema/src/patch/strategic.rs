@@ -9,7 +9,7 @@ use machinery::json::{Map, Text, Value};
 
 use super::{PatchError, Patched, Target, duplicates};
 use crate::decode;
-use crate::decode::coerce::{Words, coerce};
+use crate::decode::coerce::{Words, coerce_beside};
 use crate::facts::{Field, Form, NodeId, Shapes};
 use go_value::go_value;
 use order::{in_order, partition};
@@ -40,7 +40,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
     let merged = Merge { shapes }.maps(base, &mut overlay, Some(target.ty.root()))?;
     let mut value = Value::Object(merged);
     let shown = || go_value(&Value::Object(overlay.clone()));
-    let findings = coerce(target.ty, &mut value, Words::Converter)
+    let findings = coerce_beside(target.ty, &mut value, Some(current), Words::Converter)
         .map_err(|detail| PatchError::Invalid { value: shown(), detail })?;
     decode::name(&mut value, target.gvk);
     if target.is_strict() {
@@ -70,7 +70,7 @@ fn go_type(value: &Value) -> &'static str {
         Value::Number(_) => "int64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 
@@ -91,7 +91,7 @@ fn sort_of(value: &Value) -> u8 {
         Value::Number(_) => 3,
         Value::String(_) => 4,
         Value::Array(_) => 5,
-        Value::Object(_) => 6,
+        Value::Object(_) | Value::Raw(_) => 6,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Built-in admission that needs nothing but the object. What looks at other objects (classes, limits, quotas, accounts)
 //! is the registry's.
 
-use machinery::json::{Value, json};
+use std::sync::OnceLock;
+
+use machinery::json::{List, Value, json};
 
 use crate::kind::Kind;
 use crate::walk::{Fields, Fill as _, Walk as _};
@@ -39,9 +41,15 @@ pub fn admit_update(kind: &Kind, new: &mut Value, old: &Value) {
     }
 }
 
+const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
 /// A pod stays five minutes on a node that is not ready or not reachable, unless it says otherwise.
 fn tolerate_lost_nodes(spec: &mut Fields) {
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    static TOLERATIONS: OnceLock<[Value; 2]> = OnceLock::new();
+    let tolerations = TOLERATIONS.get_or_init(|| {
+        LOST.map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}))
+    });
+    for (key, toleration) in LOST.into_iter().zip(tolerations) {
         let tolerated = spec.get("tolerations").and_then(Value::as_array).into_iter().flatten().any(|toleration| {
             matches!(toleration.text("effect"), "NoExecute" | "")
                 && (toleration.text("key") == key || toleration.text("key").is_empty())
@@ -49,9 +57,9 @@ fn tolerate_lost_nodes(spec: &mut Fields) {
         if tolerated {
             continue;
         }
-        spec.fill("tolerations", json!([]));
+        spec.fill("tolerations", List::new());
         if let Some(list) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
-            list.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+            list.push(toleration.clone());
         }
     }
 }

@@ -93,6 +93,9 @@ pub(super) fn immutable(errors: &mut Errors, path: &Path<'_>, new: &Value, old: 
 
 /// Equal as Go sees it: what is missing equals what is empty.
 pub(super) fn same(new: &Value, old: &Value) -> bool {
+    if new.is_same(old) {
+        return true;
+    }
     match (new, old) {
         (Value::Object(new), Value::Object(old)) => {
             let gone = |name: &str| !old.contains_key(name);

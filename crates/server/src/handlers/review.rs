@@ -160,7 +160,7 @@ fn is_empty(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
         Value::Object(members) => members.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
+        Value::Bool(_) | Value::Number(_) | Value::Raw(_) => false,
     }
 }
 

@@ -6,7 +6,7 @@ use machinery::names;
 
 use super::super::rules::{IMMUTABLE, objections, same};
 use super::super::{Errors, address};
-use super::{metadata_and_spec, scheduling};
+use super::{annotations, metadata_and_spec, scheduling};
 use crate::strategy::qos_class;
 use crate::walk::Walk as _;
 
@@ -14,8 +14,12 @@ const SPEC: Path<'static> = Path::new("spec");
 const STATUS: Path<'static> = Path::new("status");
 
 pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
-    metadata_and_spec(new, errors);
     let (new_spec, old_spec) = (new.at("spec"), old.at("spec"));
+    // A spec that was left alone is as right as it was when it was stored.
+    if new_spec.is_same(old_spec) {
+        return annotations(new, &Path::new("metadata.annotations"), errors);
+    }
+    metadata_and_spec(new, errors);
     for list in ["containers", "initContainers"] {
         let path = SPEC.child(list);
         let containers = new_spec.list(list);

@@ -1,0 +1,187 @@
+//! The hot paths of the registry, each run on its own many times: `hot_paths <path> <times>`, or all of them with CPU times
+//! when nothing is named.
+//!
+//! `cargo xtask counts` runs it under callgrind and compares the instructions of a path with those on record. Everything
+//! happens in one thread on a memory store, so that the same work is the same number of instructions.
+
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Waker};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use machinery::media::{MediaType, PatchType};
+use machinery::options::{CreateOptions, GetOptions, ListOptions, PatchOptions};
+use machinery::query::Query;
+use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, WatchView};
+use store::Retention;
+use store::memory::MemoryStore;
+
+const PATHS: [&str; 6] = ["get", "list-1000", "create", "merge-patch", "strategic-patch", "fan-out-100"];
+
+struct World {
+    registry: Arc<Registry>,
+    ctx: Context,
+}
+
+impl World {
+    async fn new() -> Self {
+        let store = Arc::new(MemoryStore::new(Retention::default()));
+        let registry = Registry::start(store, Settings::default()).await.expect("a memory store opens");
+        World { registry, ctx: Context { user_agent: "hot_paths/1".to_owned(), ..Context::default() } }
+    }
+
+    fn pods(&self, name: Option<usize>) -> Target {
+        let kind = Arc::clone(self.registry.kinds().get("", "v1", "pods").expect("pods are served"));
+        Target {
+            kind,
+            namespace: Some("default".to_owned()),
+            name: name.map(|number| format!("pod-{number:06}")),
+            subresource: None,
+        }
+    }
+
+    async fn create(&self, pod: Bytes) {
+        let body = Body { bytes: pod, media: MediaType::Json };
+        let created = self.registry.create(&self.pods(None), body, &CreateOptions::default(), &self.ctx).await;
+        created
+            .and_then(|outcome| outcome.view.render(&Form::default(), Timestamp::UNIX_EPOCH))
+            .expect("a pod is made");
+    }
+
+    async fn patch(&self, number: usize, kind: PatchType, turn: usize) {
+        let bytes = Bytes::from(format!(r#"{{"metadata":{{"labels":{{"turn":"{turn}"}}}}}}"#));
+        let body = PatchBody { bytes, kind };
+        let patched = self.registry.patch(&self.pods(Some(number)), body, &PatchOptions::default(), &self.ctx).await;
+        patched
+            .and_then(|outcome| outcome.view.render(&Form::default(), Timestamp::UNIX_EPOCH))
+            .expect("a pod changes");
+    }
+
+    async fn watch(&self) -> WatchView {
+        let options = ListOptions::from_query(&Query::parse("watch=true&resourceVersion=0&sendInitialEvents=false"));
+        let options = options.unwrap_or_default();
+        self.registry.watch(&self.pods(None), &options).await.expect("a watch opens")
+    }
+}
+
+/// A pod of 3.5 KB, most of it environment.
+fn pod(number: usize) -> Bytes {
+    let variable = |at: usize| {
+        format!(r#"{{"name":"VARIABLE_{at:02}","value":"some value of the variable {at:02}, padded out"}}"#)
+    };
+    let env: Vec<String> = (0..30).map(variable).collect();
+    let (env, ports) = (env.join(","), r#"[{"containerPort":80}]"#);
+    let resources = r#"{"requests":{"cpu":"100m","memory":"64Mi"},"limits":{"cpu":"200m","memory":"128Mi"}}"#;
+    let container =
+        format!(r#"{{"name":"main","image":"nginx:1.25","ports":{ports},"resources":{resources},"env":[{env}]}}"#);
+    let labels = r#"{"app":"web","tier":"front"}"#;
+    let metadata = format!(r#"{{"name":"pod-{number:06}","namespace":"default","labels":{labels}}}"#);
+    Bytes::from(format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{{"nodeName":"node-1","containers":[{container}]}}}}"#
+    ))
+}
+
+/// What is counted: callgrind looks only below this function.
+#[inline(never)]
+fn measured(runtime: &tokio::runtime::Runtime, work: impl Future<Output = ()>) {
+    runtime.block_on(work);
+}
+
+fn run(runtime: &tokio::runtime::Runtime, path: &str, times: usize) {
+    let world = runtime.block_on(World::new());
+    let prepare = |count: usize| {
+        runtime.block_on(async {
+            for number in 0..count {
+                world.create(pod(number)).await;
+            }
+        });
+    };
+    match path {
+        "get" => {
+            prepare(100);
+            measured(runtime, async {
+                for turn in 0..times {
+                    let target = world.pods(Some(turn % 100));
+                    let view = world.registry.get(&target, &GetOptions::default()).await.expect("a pod is there");
+                    let shown = view.render(&Form::default(), Timestamp::UNIX_EPOCH).expect("it is shown");
+                    std::hint::black_box(shown);
+                }
+            });
+        }
+        "list-1000" => {
+            prepare(1000);
+            measured(runtime, async {
+                for _ in 0..times {
+                    let list = world.registry.list(&world.pods(None), &ListOptions::default()).await;
+                    let shown = list.and_then(|list| list.render(&Form::default(), Timestamp::UNIX_EPOCH));
+                    std::hint::black_box(shown.expect("pods are listed"));
+                }
+            });
+        }
+        "create" => {
+            prepare(100);
+            let pods: Vec<Bytes> = (0..times).map(|turn| pod(100 + turn)).collect();
+            measured(runtime, async {
+                for pod in pods {
+                    world.create(pod).await;
+                }
+            });
+        }
+        "merge-patch" | "strategic-patch" => {
+            prepare(100);
+            let kind = if path == "merge-patch" { PatchType::Merge } else { PatchType::Strategic };
+            measured(runtime, async {
+                for turn in 0..times {
+                    world.patch(turn % 100, kind, turn).await;
+                }
+            });
+        }
+        "fan-out-100" => {
+            prepare(100);
+            let mut watchers = runtime.block_on(async {
+                let mut watchers = Vec::new();
+                for _ in 0..100 {
+                    watchers.push(world.watch().await);
+                }
+                watchers
+            });
+            // The write is on record by itself; here only what the watchers cost is counted.
+            for turn in 0..times {
+                runtime.block_on(world.patch(turn % 100, PatchType::Merge, turn));
+                measured(runtime, async {
+                    for watcher in &mut watchers {
+                        let mut cx = TaskContext::from_waker(Waker::noop());
+                        while let std::task::Poll::Ready(Some(frames)) = watcher.poll_frames(&mut cx, 1 << 16) {
+                            std::hint::black_box(frames);
+                        }
+                    }
+                });
+            }
+        }
+        other => panic!("no path is called {other}: {PATHS:?}"),
+    }
+}
+
+fn cpu_ns() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default()
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    let mut args = std::env::args().skip(1);
+    if let (Some(path), Some(times)) = (args.next(), args.next()) {
+        run(&runtime, &path, times.parse().expect("a number of times"));
+        return;
+    }
+    for path in PATHS {
+        let times = if path == "get" { 100_000 } else { 3000 };
+        let (few, many) = (times / 10, times);
+        let began = cpu_ns();
+        run(&runtime, path, few);
+        let between = cpu_ns();
+        run(&runtime, path, many);
+        let took = (cpu_ns() - between) - (between - began);
+        println!("{path:16} {:8.1} µs", took / 1e3 / (many - few) as f64);
+    }
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask counts`: the instructions of the hot paths against those on record, since times are noise on a busy machine.
+//!
+//! The program is `crates/registry/examples/hot_paths.rs`; callgrind counts what happens in its function `measured`. The record
+//! is `xtask/counts.tsv`, a line for each path: its name, how often it runs, and its instructions for one run. A change that
+//! makes a path dearer says so by writing the record again (`cargo xtask counts --write`).
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::progress::{Failure, Outcome, Step, say};
+use crate::workspace::Workspace;
+
+const RECORD: &str = "xtask/counts.tsv";
+
+/// A path may take this much more than its record says, in hundredths: hash seeds and the C library of the machine have a
+/// say in it, about two hundredths as measured.
+const TOLERANCE: u64 = 8;
+
+/// A path on record.
+struct Line<'a> {
+    path: &'a str,
+    times: u64,
+    instructions: u64,
+}
+
+pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
+    let write = match args {
+        [] => false,
+        ["--write"] => true,
+        _ => return Err("usage: cargo xtask counts [--write]".into()),
+    };
+    if !workspace.command("valgrind", &["--version"]).output().is_ok_and(|output| output.status.success()) {
+        say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
+        return Ok(());
+    }
+    Step::new("counts: build").run(&mut workspace.cargo(&[
+        "build",
+        "--quiet",
+        "--profile",
+        "counts",
+        "--package",
+        "dogwatch-registry",
+        "--example",
+        "hot_paths",
+    ]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root.join("target"), Into::into);
+    let program = target.join("counts/examples/hot_paths");
+    let record = workspace.read(RECORD);
+    let (mut written, mut dearer) = (String::new(), Vec::new());
+    for line in record.lines().map(line) {
+        let line = line?;
+        let now = count(workspace, &program, &line)?;
+        let change = now as f64 / line.instructions.max(1) as f64 * 100.0 - 100.0;
+        say(&format!("{:16} {now:>9} instructions, {change:+.1} % of the record", line.path));
+        if now * 100 > line.instructions * (100 + TOLERANCE) {
+            dearer.push(format!("{} takes {now} instructions, on record are {}", line.path, line.instructions));
+        }
+        // Writing to a String cannot fail.
+        let _ = writeln!(written, "{}\t{}\t{now}", line.path, line.times);
+    }
+    if write {
+        return std::fs::write(workspace.root.join(RECORD), written).map_err(|e| format!("cannot write {RECORD}: {e}"));
+    }
+    if dearer.is_empty() { Ok(()) } else { Err(dearer.join("; ")) }
+}
+
+fn line(text: &str) -> Result<Line<'_>, Failure> {
+    let malformed = || format!("{RECORD} has a line that is not `path, times, instructions`: {text}");
+    let mut parts = text.split('\t');
+    let (path, times, instructions) = (parts.next(), parts.next(), parts.next());
+    let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).ok_or_else(malformed);
+    Ok(Line { path: path.ok_or_else(malformed)?, times: number(times)?, instructions: number(instructions)? })
+}
+
+/// The instructions of one run of a path.
+fn count(workspace: &Workspace, program: &Path, line: &Line<'_>) -> Result<u64, Failure> {
+    let mut command = workspace.command(
+        "valgrind",
+        &["--tool=callgrind", "--toggle-collect=hot_paths::measured*", "--callgrind-out-file=/dev/null"],
+    );
+    let output = command.arg(program).args([line.path, &line.times.to_string()]).output();
+    let output = output.map_err(|e| format!("valgrind cannot be started: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let collected = said.lines().find_map(|line| line.split_once("Collected :")).map(|(_, number)| number.trim());
+    let collected: Option<u64> = collected.and_then(|number| number.parse().ok());
+    match collected {
+        Some(collected) if output.status.success() && collected > 0 => Ok(collected / line.times.max(1)),
+        _ => Err(format!("no instructions were counted for {}:\n{said}", line.path)),
+    }
+}
