@@ -2,6 +2,7 @@
 //!
 //! - [`parsing`]: what stands in a URL or a header
 //! - [`bodies`]: objects and patches, through all that is done to them before they are stored
+//! - [`rules`]: expressions that a definition carries
 //! - [`seeds`]: requests as clients make them, to begin from
 //! - [`mutation`]: what becomes of a seed
 //!
@@ -11,6 +12,7 @@
 pub mod bodies;
 pub mod mutation;
 pub mod parsing;
+pub mod rules;
 pub mod seeds;
 
 /// A target: its name, and what it does with an input.
@@ -20,7 +22,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -30,4 +32,5 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "body", run: bodies::body },
     Target { name: "patch", run: bodies::patch },
     Target { name: "delete_options", run: bodies::delete_options },
+    Target { name: "cel", run: rules::cel },
 ];

@@ -272,6 +272,37 @@ const DELETES: [&str; 6] = [
     "null",
 ];
 
+const RULES: [&str; 28] = [
+    "self.s.size() > 3 && self.i in [1, 2, 3] || !has(self.d)",
+    "self.l.all(x, x.matches('^[a-z]+$') && x.startsWith('a')) ? self.i > 1 : self.d < 2.5e3",
+    "self.l.exists_one(x, self.l.filter(y, y == x).size() == 1)",
+    "self.m.transformMap(k, v, v > 0, v * 2) == {'x': 2} || self.m.all(k, v, v < 3)",
+    "self.k.map(e, e.?n.orValue(0)).sum() + self.k[0].n == 2",
+    "self.k.sortBy(e, e.name)[?1].optMap(e, e.name).orValue('') == \"b\"",
+    "self.t + duration('1h') > timestamp('2020-01-01T00:00:00Z') && self.t.getHours('+02:00') == 15",
+    "self.u.getMinutes() == 90 && string(self.u) == '5400s'",
+    "type(self.p) == string ? self.p.endsWith('%') : self.p > 5",
+    "'%s %d %.2f %x %e'.format([self.l, self.i, self.d, self.b, self.d]) == ''",
+    "self.s.replace('l', 'L', 1).split('').join('-').substring(1, 3).indexOf('e', 0) == -1",
+    r"self.s.findAll('[a-z]', 2) == ['h'] || self.s.find(self.l[0]) == r'\d'",
+    "quantity('1.5Gi').isGreaterThan(quantity('500m')) && sign(quantity('-1')) == -1",
+    "cidr('10.0.0.0/8').containsIP(ip('10.1.2.3')) && ip('::1').isLoopback()",
+    "url('https://u@h:80/p?q=1#f').getQuery()['q'] == ['1'] && isURL(self.s)",
+    "semver('1.2.3-rc.1').isLessThan(semver('v1.3', true))",
+    "!format.dns1123Label().validate(self.s).hasValue() && format.named('uuid').hasValue()",
+    "sets.contains(self.l, ['a']) && [3, 1].sort() == [1, 3] && lists.range(3).reverse() == [2, 1, 0]",
+    "[[1, 2], [3]].flatten().distinct().slice(0, 2).isSorted() && {'a': 1}.a == 1",
+    "[?self.?s, 'x'] == ['x'] || {?'a': optional.none()} == {} || 0x1F == 31 && 5u / 2u == 2u",
+    "dyn(1) == 1.0 && [1, 2].map(x, x % 2 == 0, x) == [2] && -self.i > 6 && --self.i < 0",
+    r#"b'\xff' < bytes(self.s) && '\u00e9' + "\n" != '''a"b''' // comment"#,
+    "'message ' + string(self.i) + self.s.lowerAscii().trim()",
+    "self.i / 0 == 1 && false || int('x') == 1 || uint(-1) == 1u || self.l[9] == ''",
+    "self.x == 1 && nope(2) + 'a' == self.s.foo() ? 1 : true && self.l.all(1, 2)",
+    r#"{"type":"object","properties":{"i":{"type":"integer","x-kubernetes-validations":[{"rule":"self > oldSelf","messageExpression":"'no ' + string(self)","reason":"FieldValueForbidden"}]}},"x-kubernetes-validations":[{"rule":"self.i > 5","fieldPath":".i","message":"m"}]}"#,
+    r#"{"type":"object","properties":{"l":{"type":"array","maxItems":5,"items":{"type":"string","maxLength":5,"x-kubernetes-validations":[{"rule":"self != ''"}]}}}}"#,
+    r#"{"type":"object","properties":{"m":{"type":"object","additionalProperties":{"type":"integer","x-kubernetes-validations":[{"rule":"oldSelf.hasValue()","optionalOldSelf":true}]}}}}"#,
+];
+
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
@@ -292,6 +323,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "body" => bodies(),
         "patch" => PATCHES.iter().map(|(kind, form, body)| patch_input(kind, *form, body.as_bytes())).collect(),
         "delete_options" => texts(&DELETES),
+        "cel" => texts(&RULES),
         other => panic!("no target is called {other}"),
     }
 }
@@ -327,6 +359,21 @@ pub fn deep(target: &str) -> Vec<Vec<u8>> {
         "query" => texts(&[&"a&".repeat(DEPTH), &format!("timeout={}s", "9".repeat(DEPTH))]),
         "continue_token" => vec![URL_SAFE_NO_PAD.encode(nested("[", "]")).into_bytes()],
         "accept" => texts(&[&"a/b;".repeat(1000), &"*/*,".repeat(1000)]),
+        "cel" => texts(&[
+            &nested("(", ")"),
+            &nested("[", "]"),
+            &"-".repeat(DEPTH),
+            &"!".repeat(99_000),
+            &"a.".repeat(DEPTH / 2),
+            &"1+".repeat(49_000),
+            &"a?b:".repeat(20_000),
+            &"true&&".repeat(16_000),
+            &format!("self.?s{}.hasValue()", ".optMap(x, x)".repeat(60)),
+            &format!("[1]{}.size() == 1", ".map(a, {a: a})".repeat(80)),
+            &format!("self.l{}.size() == 1", ".map(x, self.l)".repeat(40)),
+            &format!("[self.l]{}[0].isSorted()", ".map(x, x + x)".repeat(60)),
+            &format!("'a'.matches('{}')", "(a{900}){900}".repeat(9)),
+        ]),
         "path" => texts(&[&"/".repeat(DEPTH), &"/a".repeat(DEPTH)]),
         "body" => {
             let nodes = nested(r#"{"metadata":"#, "}");

@@ -94,3 +94,8 @@ fn patch() {
 fn delete_options() {
     run("delete_options");
 }
+
+#[test]
+fn cel() {
+    run("cel");
+}

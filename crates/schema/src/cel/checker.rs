@@ -83,7 +83,7 @@ const TYPES: [(&str, Type); 15] = [
     ("null_type", Type::Null),
     ("string", Type::String),
     ("google.protobuf.Timestamp", Type::Timestamp),
-    ("type", Type::Type(None)),
+    ("type", Type::Kind(None)),
     ("uint", Type::Uint),
     ("net.IP", Type::Extra(Extra::Ip)),
     ("net.CIDR", Type::Extra(Extra::Cidr)),

@@ -408,7 +408,7 @@ impl<'c, 's> Estimator<'c, 's> {
     /// The elements of a list, as an argument.
     fn element<'n>(&self, node: &Node<'n, 's>) -> Option<Node<'n, 's>> {
         let of = match node.of {
-            Type::List(inner) | Type::Optional(inner) | Type::Type(Some(inner)) => inner,
+            Type::List(inner) | Type::Optional(inner) | Type::Kind(Some(inner)) => inner,
             Type::Map(inner) => &inner.0,
             _ => return None,
         };

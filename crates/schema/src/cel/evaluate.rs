@@ -83,7 +83,10 @@ impl<'p, 'a> Machine<'p, 'a> {
             Slot::Missing => Err(Fault::of("no such attribute(s): oldSelf")),
             Slot::Lazy(plan) => {
                 let plan = *plan;
+                // Its own variables were given their places before those that came since.
+                let since = self.slots.split_off(at);
                 let value = self.eval(plan);
+                self.slots.extend(since);
                 self.slots[at] = Slot::Ready(value.clone());
                 value
             }

@@ -40,7 +40,7 @@ fn rename(of: &Type, fresh: &[(char, Type)]) -> Type {
         Type::List(inner) => Type::list(rename(inner, fresh)),
         Type::Optional(inner) => Type::optional(rename(inner, fresh)),
         Type::Map(inner) => Type::map(rename(&inner.0, fresh), rename(&inner.1, fresh)),
-        Type::Type(Some(inner)) => Type::type_of(rename(inner, fresh)),
+        Type::Kind(Some(inner)) => Type::type_of(rename(inner, fresh)),
         other => other.clone(),
     }
 }
@@ -64,7 +64,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
 fn collect(of: &Type, params: &mut Vec<char>) {
     match of {
         Type::Param(Param::Named(name)) if !params.contains(name) => params.push(*name),
-        Type::List(inner) | Type::Optional(inner) | Type::Type(Some(inner)) => collect(inner, params),
+        Type::List(inner) | Type::Optional(inner) | Type::Kind(Some(inner)) => collect(inner, params),
         Type::Map(inner) => {
             collect(&inner.0, params);
             collect(&inner.1, params);
@@ -100,7 +100,7 @@ fn read(text: &'static str) -> Type {
         "google.protobuf.Duration" => Type::Duration,
         "google.protobuf.Timestamp" => Type::Timestamp,
         "null_type" => Type::Null,
-        "type" => Type::Type(None),
+        "type" => Type::Kind(None),
         name => Extra::ALL.into_iter().find(|extra| extra.name() == name).map_or(Type::Dyn, Type::Extra),
     }
 }

@@ -84,7 +84,8 @@ pub(super) enum Type {
     List(Arc<Type>),
     Map(Arc<(Type, Type)>),
     Optional(Arc<Type>),
-    Type(Option<Arc<Type>>),
+    /// The type of a type.
+    Kind(Option<Arc<Type>>),
     Param(Param),
     /// An object with fields, as a schema has it.
     Object(Arc<Shape>),
@@ -105,7 +106,7 @@ impl Type {
     }
 
     pub(super) fn type_of(value: Type) -> Type {
-        Type::Type(Some(Arc::new(value)))
+        Type::Kind(Some(Arc::new(value)))
     }
 
     pub(super) fn is_dyn(&self) -> bool {
@@ -143,7 +144,7 @@ impl Type {
     /// Calls `visit` with the types it is made of.
     fn parts(&self) -> [Option<&Type>; 2] {
         match self {
-            Type::List(inner) | Type::Optional(inner) | Type::Type(Some(inner)) => [Some(inner), None],
+            Type::List(inner) | Type::Optional(inner) | Type::Kind(Some(inner)) => [Some(inner), None],
             Type::Map(inner) => [Some(&inner.0), Some(&inner.1)],
             _ => [None, None],
         }
@@ -179,7 +180,7 @@ impl Type {
             Type::List(_) => "list",
             Type::Map(_) => "map",
             Type::Optional(_) => "optional_type",
-            Type::Type(_) => "type",
+            Type::Kind(_) => "type",
             Type::Object(_) => "object",
             Type::Extra(extra) => extra.name(),
         }
@@ -191,7 +192,7 @@ impl PartialEq for Type {
         match (self, other) {
             (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => a == b,
             (Type::Map(a), Type::Map(b)) => a == b,
-            (Type::Type(a), Type::Type(b)) => a == b,
+            (Type::Kind(a), Type::Kind(b)) => a == b,
             (Type::Param(a), Type::Param(b)) => a == b,
             (Type::Object(a), Type::Object(b)) => Arc::ptr_eq(a, b),
             (Type::Extra(a), Type::Extra(b)) => a == b,
@@ -219,7 +220,7 @@ impl Type {
             Type::List(inner) => format!("list({})", inner.show(name)),
             Type::Map(inner) => format!("map({}, {})", inner.0.show(name), inner.1.show(name)),
             Type::Optional(inner) => format!("optional_type({})", inner.show(name)),
-            Type::Type(Some(inner)) => format!("type({})", inner.show(name)),
+            Type::Kind(Some(inner)) => format!("type({})", inner.show(name)),
             Type::Object(shape) => name(shape),
             other => other.name().to_owned(),
         }
@@ -312,7 +313,7 @@ impl Mapping {
             (Type::Null, other) | (other, Type::Null) => other.is_nullable(),
             (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.assignable(a, b),
             (Type::Map(a), Type::Map(b)) => self.assignable(&a.0, &b.0) && self.assignable(&a.1, &b.1),
-            (Type::Type(_), Type::Type(_)) => true,
+            (Type::Kind(_), Type::Kind(_)) => true,
             (a, b) => a == b,
         }
     }
@@ -372,7 +373,7 @@ impl Mapping {
             Type::List(inner) => Type::list(self.fill(inner, to_dyn, left)),
             Type::Optional(inner) => Type::optional(self.fill(inner, to_dyn, left)),
             Type::Map(inner) => Type::map(self.fill(&inner.0, to_dyn, left), self.fill(&inner.1, to_dyn, left)),
-            Type::Type(Some(inner)) => Type::type_of(self.fill(inner, to_dyn, left)),
+            Type::Kind(Some(inner)) => Type::type_of(self.fill(inner, to_dyn, left)),
             other => other.clone(),
         }
     }
@@ -389,7 +390,7 @@ fn is_less_specific(a: &Type, b: &Type) -> bool {
         (_, Type::Dyn | Type::Param(_)) => false,
         (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => is_less_specific(a, b),
         (Type::Map(a), Type::Map(b)) => is_less_specific(&a.0, &b.0) && is_less_specific(&a.1, &b.1),
-        (Type::Type(_), Type::Type(_)) => true,
+        (Type::Kind(_), Type::Kind(_)) => true,
         (a, b) => a == b,
     }
 }

@@ -303,7 +303,7 @@ impl<'a> Map<'a> {
         let Some(name) = name else {
             return Ok(None);
         };
-        match (entries.get(&*name), shape.entry(&name)) {
+        match (entries.get(&name), shape.entry(&name)) {
             (None | Some(Value::Null), _) if is_object => Ok(None),
             (Some(value), Some(shape)) => from_json(value, shape).map(Some),
             _ => Ok(None),

@@ -1,0 +1,64 @@
+//! Expressions that a definition carries, compiled and asked of an object.
+
+use std::sync::LazyLock;
+
+use machinery::json::{Value, json};
+use schema::cel::{Answer, Environment, Output, Refusal, Validator};
+
+/// What one call may cost.
+const CALL_LIMIT: u64 = 1_000_000;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    json!({"type": "object", "properties": {
+        "s": {"type": "string", "maxLength": 20},
+        "i": {"type": "integer"},
+        "d": {"type": "number"},
+        "t": {"type": "string", "format": "date-time"},
+        "u": {"type": "string", "format": "duration"},
+        "b": {"type": "string", "format": "byte"},
+        "p": {"x-kubernetes-int-or-string": true},
+        "l": {"type": "array", "maxItems": 9, "items": {"type": "string"}},
+        "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "k": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}},
+        },
+    }})
+});
+
+static OBJECT: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "s": "h\u{e9}llo", "i": -7, "d": 1.5, "t": "2020-02-29T13:14:15Z", "u": "1h30m", "b": "aGk=", "p": "50%",
+        "l": ["b", "a", ""], "m": {"x": 1}, "k": [{"name": "a", "n": 1}, {"name": "b"}],
+    })
+});
+
+static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().with("self", &SCHEMA, true));
+
+/// An expression, as a rule and as a message; and the schema that it may be.
+pub fn cel(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for output in [Output::Bool, Output::String] {
+        match ENVIRONMENT.compile(&text, output) {
+            Ok(program) => {
+                let (answer, cost) = program.evaluate(&[Some(&OBJECT)]);
+                assert_eq!((answer.clone(), cost), program.evaluate(&[Some(&OBJECT)]), "{text:?}");
+                assert!(cost <= CALL_LIMIT || answer == Answer::Exceeded, "{text:?} costs {cost}");
+                let _ = program.evaluate(&[None]);
+                let _ = program.evaluate(&[Some(&Value::Null)]);
+            }
+            Err(Refusal::Issues(issues)) => {
+                assert!(!issues.is_empty(), "{text:?} is refused for a reason");
+                let _ = issues.show(&text);
+            }
+            Err(_) => {}
+        }
+    }
+    if let Ok(schema) = machinery::json::from_slice(data)
+        && let Ok(validator) = Validator::compile(&schema, "spec")
+    {
+        let _ = validator.check(&OBJECT, Some(&OBJECT));
+    }
+}
