@@ -26,7 +26,6 @@ mod cleanup;
 mod context;
 pub mod manager;
 pub mod nodes;
-#[allow(dead_code, reason = "the controllers that use these arrive one after the other")]
 mod parts;
 mod policies;
 mod scheduler;

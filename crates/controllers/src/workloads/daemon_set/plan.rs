@@ -36,6 +36,9 @@ pub(super) struct Todo {
     pub(super) delete: Vec<String>,
 }
 
+/// The new and the old pod of a node.
+type Versions<'a> = (Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>);
+
 /// What there is to say about a pod that has ended.
 pub(super) enum Ended {
     /// It is deleted now.
@@ -172,7 +175,7 @@ impl<'a> Picture<'a> {
     }
 
     /// The new and the old pod of a node; none if there are several of either.
-    fn versions(&self, node: &str) -> Option<(Option<&Arc<Pod>>, Option<&Arc<Pod>>)> {
+    fn versions(&self, node: &str) -> Option<Versions<'_>> {
         let (new, old): (Vec<_>, Vec<_>) =
             self.on(node).iter().filter(|pod| !is_leaving(pod)).partition(|pod| self.is_updated(pod));
         (new.len() <= 1 && old.len() <= 1).then(|| (new.first().copied(), old.first().copied()))

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Error;
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
+use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
@@ -28,7 +28,7 @@ use kube::api::DeleteParams;
 use crate::context::Context;
 use crate::parts::batches::{BURST, slow_start};
 use crate::parts::claim::{Claims, Selects};
-use crate::parts::owners::{Controlled, controller_of, name, namespace, reference, uid};
+use crate::parts::owners::{Controlled, controller_key, controller_of, name, namespace, reference, uid};
 use crate::parts::running::{message_of, namespace_is_going, run};
 use crate::parts::writer::{Writer, follow};
 use crate::parts::{batches, pods};
@@ -36,6 +36,9 @@ use kinds::Replicated;
 use status::{Failure, Tally};
 
 const WORKERS: usize = 5;
+/// A set of so many is large.
+const LARGE: i32 = 1000;
+const GATHERING: Duration = Duration::from_millis(50);
 
 /// Runs the controller of ReplicaSets.
 pub(crate) fn replica_sets(context: Context) -> BoxFuture<'static, ()> {
@@ -60,10 +63,21 @@ async fn start<S: Replicated>(context: Context) {
         pods: Controlled::of(&pods),
         writes: writes.clone(),
     });
-    let selecting = sets.store();
-    let controller = Controller::new(S::COMPONENT)
+    let controller = Controller::new(S::COMPONENT);
+    let (selecting, known, later) = (sets.store(), sets.store(), controller.queue());
+    let gather = move |pod: &Pod| {
+        let Some(key) = controller_key::<S>(&pod.metadata) else { return Vec::new() };
+        match known.get(&key).and_then(|set| patience(&*set)) {
+            None => vec![key],
+            Some(wait) => {
+                later.add_after(key, wait);
+                Vec::new()
+            }
+        }
+    };
+    let controller = controller
         .on(&sets, Predicate::version_changed())
-        .owned(&pods, OwnerMatch::of::<S>(&()).controller_only(), Predicate::version_changed())
+        .mapped(&pods, gather, Predicate::version_changed())
         .mapped(&pods, move |pod| kinds::selecting(&selecting, pod), may_be_adopted())
         .read_your_writes(writes);
     let sync = move |run: Run| {
@@ -71,6 +85,12 @@ async fn start<S: Replicated>(context: Context) {
         async move { replicas.sync(run).await }
     };
     run(context, controller, WORKERS, sync).await;
+}
+
+/// How long events of the pods of a large set are gathered. A run looks at every pod: without this a set of 10 000 would keep a
+/// core busy for as long as its pods change.
+fn patience<S: Replicated>(set: &S) -> Option<Duration> {
+    (set.replicas() >= LARGE).then_some(GATHERING)
 }
 
 /// An orphan that is new, or whose labels or owners changed.

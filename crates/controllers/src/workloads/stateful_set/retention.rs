@@ -23,7 +23,7 @@ fn is_about<O: Resource<DynamicType = ()>>(owner: &OwnerReference, object: &O) -
 /// Whether a reference is to an earlier object of the same name.
 fn is_stale<O: Resource<DynamicType = ()>>(claim: &PersistentVolumeClaim, object: &O) -> bool {
     let owners = claim.metadata.owner_references.iter().flatten();
-    owners.filter(|owner| is_about(*owner, object)).any(|owner| owner.uid != uid(object))
+    owners.filter(|owner| is_about(owner, object)).any(|owner| owner.uid != uid(object))
 }
 
 /// Whether a claim still belongs to an earlier pod of this name, and will go with it: a new pod must wait.

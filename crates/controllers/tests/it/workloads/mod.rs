@@ -3,6 +3,7 @@
 mod cron_job;
 mod daemon_set;
 mod deployment;
+mod faults;
 mod job;
 mod replicas;
 mod stage;

@@ -23,7 +23,8 @@ use tokio::time::{Instant, sleep};
 use crate::world::PATIENCE;
 
 pub(crate) struct Stage {
-    server: Server,
+    /// Runs as long as this lives.
+    _server: Server,
     pub(crate) client: Client,
 }
 
@@ -33,11 +34,7 @@ impl Stage {
         let settings = settings(controllers);
         let server = Server::with_controllers(settings).await;
         let client = server.client();
-        Self { server, client }
-    }
-
-    pub(crate) fn server(&self) -> &Server {
-        &self.server
+        Self { _server: server, client }
     }
 
     pub(crate) fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
