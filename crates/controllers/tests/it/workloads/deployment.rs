@@ -152,6 +152,8 @@ async fn dp_12_2_create() {
     let owner = &set.owner_references()[0];
     assert_eq!((owner.kind.as_str(), owner.uid.clone()), ("Deployment", done.uid().unwrap()));
     assert_eq!((owner.controller, owner.block_owner_deletion), (Some(true), Some(true)));
+    let managers: Vec<&str> = set.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
+    assert_eq!(managers, ["kube-controller-manager"]);
     // The first pod alone, then two together (slow start): all three belong to the set.
     assert!(pods.seen().iter().all(|(_, pod)| pod.owner_references()[0].name == set.name_any()));
     let messages = stage.until_events("web", "ScalingReplicaSet", 1).await;
