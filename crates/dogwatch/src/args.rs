@@ -83,7 +83,7 @@ pub struct Up {
     #[arg(long)]
     pub no_anonymous: bool,
     /// What to log: `info`, `debug`, `server=debug,store=info`, …
-    #[arg(long, value_name = "FILTER", default_value = "warn")]
+    #[arg(long, value_name = "FILTER", default_value = "warn,client::list_watch=error")]
     pub log: String,
     #[command(flatten)]
     pub limits: Limits,

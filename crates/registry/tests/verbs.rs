@@ -213,6 +213,21 @@ async fn a_binding_gives_a_pod_its_node_once() {
 }
 
 #[tokio::test]
+async fn a_bound_pod_is_where_its_node_is() {
+    let world = World::new().await;
+    let labels = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}});
+    world.create("nodes", node).await.unwrap();
+    world.create("pods/default", pod("p", None)).await.unwrap();
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"},
+        "target": {"kind": "Node", "name": "n1"}});
+    world.create("pods/default/p/binding", binding).await.unwrap();
+    let bound = world.get("pods/default/p").await.unwrap();
+    let expected = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"});
+    assert_eq!(bound["metadata"]["labels"], expected);
+}
+
+#[tokio::test]
 async fn services_get_addresses_of_their_own() {
     let world = World::new().await;
     let service = |name: &str, ip: Option<&str>| {

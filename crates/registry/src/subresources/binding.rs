@@ -25,6 +25,7 @@ impl Registry {
         let pod = self.pod_of(target, &binding)?;
         check(&binding)?;
         let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+        let topology = self.topology_of(&node).await?;
         let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
         self.rewrite(&pod, options.dry_run, |old| {
             for (said, is, what) in [
@@ -50,12 +51,25 @@ impl Registry {
             new["spec"]["nodeName"] = json!(node);
             merge(&mut new, &binding, "annotations");
             merge(&mut new, &binding, "labels");
+            merge(&mut new, &topology, "labels");
             scheduled(&mut new, &meta::timestamp(self.now()));
             crate::body::in_order(&pod.kind, &mut new, Some(old))?;
             Ok(new)
         })
         .await?;
         Ok(Outcome::new(201, View::Status(Status::success_created())))
+    }
+
+    /// Where a node is, as labels that its pods take over; nothing if it has none.
+    async fn topology_of(&self, node: &str) -> Result<Value, Status> {
+        let Some(item) = self.lookup("", "v1", "nodes", None, node).await? else { return Ok(Value::Null) };
+        let mut labels = Map::new();
+        for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
+            if let Some(value) = item.label(key) {
+                labels.insert(key, json!(value));
+            }
+        }
+        Ok(if labels.is_empty() { Value::Null } else { json!({"metadata": {"labels": labels}}) })
     }
 
     /// The pod a binding is about: the one in the path, or the one it names.

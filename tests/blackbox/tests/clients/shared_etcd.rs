@@ -1,5 +1,8 @@
 //! Two servers on one etcd: stateless beside each other, so that either can be lost.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use blackbox::{Etcd, Process, Server, Writer};
 
 fn two_servers(etcd: &Etcd) -> (Server, Server) {
@@ -36,4 +39,53 @@ fn a_new_server_continues_where_a_killed_one_was() {
     assert_eq!(Writer::new(&second).names().len(), 10);
     let third = Server::start_with(&["--etcd", etcd.url()]);
     assert_eq!(Writer::new(&third).names().len(), 10);
+}
+
+/// The leader: who it is, when it became that, and when it last said so.
+fn leader(server: &Server) -> (String, String, String) {
+    let what = "get lease -n kube-system dogwatch-controllers -o \
+                'jsonpath={.spec.holderIdentity} {.spec.acquireTime} {.spec.renewTime}'";
+    let said = server.kubectl(what).ok();
+    let mut words = said.split_whitespace().map(str::to_owned);
+    let mut next = || words.next().unwrap_or_default();
+    (next(), next(), next())
+}
+
+#[test]
+fn when_the_server_that_runs_the_controllers_is_killed_the_other_takes_over_and_repeats_nothing() {
+    let etcd = Etcd::start();
+    let flags = ["--etcd", etcd.url(), "--nodes", "2"];
+    let first = Server::with_controllers(&flags);
+    first.kubectl("wait --for=create node/node-1 node/node-2 --timeout=60s").ok();
+    first.kubectl("wait --for=condition=Ready node/node-1 node/node-2 --timeout=60s").ok();
+    let second = Server::with_controllers(&flags);
+    second.kubectl("create deployment web --image=nginx --replicas=3").ok();
+    second.kubectl("rollout status deployment/web --timeout=60s").ok();
+    let names = |server: &Server| -> BTreeSet<String> {
+        let said = server.kubectl("get pods -o name").ok();
+        said.split_whitespace().map(str::to_owned).collect()
+    };
+    let before = names(&second);
+    assert_eq!(before.len(), 3);
+    let (killed, _, last_said) = leader(&second);
+    drop(first);
+    second.kubectl("scale deployment/web --replicas=5").ok();
+    second.kubectl("rollout status deployment/web --timeout=90s").ok();
+    let (leads, since, _) = leader(&second);
+    assert_ne!(leads, killed);
+    let time = |text: &str| text.parse::<jiff::Timestamp>().expect("a time");
+    // The killed one may have renewed once more after it was asked.
+    let gap = time(&since).duration_since(time(&last_said));
+    assert!(gap.unsigned_abs() <= Duration::from_secs(20), "{last_said} to {since}");
+
+    let after = names(&second);
+    assert!(after.is_superset(&before), "the pods that ran go on: {before:?} {after:?}");
+    assert_eq!(after.len(), 5, "five and not one more");
+    assert_eq!(second.kubectl("get replicasets -o name").ok().lines().count(), 1);
+    let made = "get events --field-selector reason=SuccessfulCreate -o 'jsonpath={.items[*].message}'";
+    let said = second.kubectl(made).ok();
+    let created: Vec<&str> = said.split("Created pod: ").map(str::trim).filter(|name| !name.is_empty()).collect();
+    let distinct: BTreeSet<&str> = created.iter().copied().collect();
+    assert_eq!((created.len(), distinct.len()), (5, 5), "each pod was made once: {created:?}");
+    second.stop();
 }
