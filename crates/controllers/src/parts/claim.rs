@@ -191,7 +191,7 @@ mod tests {
             owner_references: controller.map(|uid| {
                 vec![OwnerReference { uid: uid.into(), controller: Some(true), ..OwnerReference::default() }]
             }),
-            deletion_timestamp: deleting.then(|| Time(Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: deleting.then_some(Time(Timestamp::UNIX_EPOCH)),
             ..ObjectMeta::default()
         }
     }

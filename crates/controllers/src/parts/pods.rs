@@ -99,7 +99,7 @@ mod tests {
 
     fn pod(phase: &str, ready_since: Option<i64>, deleting: bool) -> Pod {
         let mut pod = Pod::default();
-        pod.metadata.deletion_timestamp = deleting.then(|| Time(Timestamp::UNIX_EPOCH));
+        pod.metadata.deletion_timestamp = deleting.then_some(Time(Timestamp::UNIX_EPOCH));
         pod.status = Some(PodStatus {
             phase: Some(phase.into()),
             conditions: ready_since.map(|second| {
