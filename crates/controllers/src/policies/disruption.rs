@@ -89,9 +89,23 @@ pub(crate) async fn run(context: Context) {
 }
 
 /// What of a pod changes the count.
-fn counted(pod: &Pod) -> (bool, bool, bool, Option<&BTreeMap<String, String>>, Option<&OwnerReference>) {
-    let labels = pod.metadata.labels.as_ref();
-    (is_ready(pod), is_terminating(pod), is_terminal(pod), labels, controller_of(&pod.metadata))
+#[derive(PartialEq)]
+struct Counted<'a> {
+    ready: bool,
+    terminating: bool,
+    terminal: bool,
+    labels: Option<&'a BTreeMap<String, String>>,
+    controller: Option<&'a OwnerReference>,
+}
+
+fn counted(pod: &Pod) -> Counted<'_> {
+    Counted {
+        ready: is_ready(pod),
+        terminating: is_terminating(pod),
+        terminal: is_terminal(pod),
+        labels: pod.metadata.labels.as_ref(),
+        controller: controller_of(&pod.metadata),
+    }
 }
 
 /// Whether a budget is about a pod. One without a selector is about none, one with an empty selector about all.

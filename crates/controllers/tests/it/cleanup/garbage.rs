@@ -75,7 +75,7 @@ async fn gc_1_custom_resources_own_and_are_owned_as_soon_as_they_are_served() {
     let top = widgets.create(&PostParams::default(), &widget("top", json!([]))).await.unwrap();
     let owner = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "top", "uid": top.uid(), "blockOwnerDeletion": true});
     widgets.create(&PostParams::default(), &widget("below", json!([owner]))).await.unwrap();
-    config_map(&client, "default/map", &[owner.clone()]).await;
+    config_map(&client, "default/map", std::slice::from_ref(&owner)).await;
     // Widgets cannot be patched strategically: their references are replaced.
     let both = json!([owner, {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-00000000000d"}]);
     widgets.create(&PostParams::default(), &widget("mixed", both)).await.unwrap();
