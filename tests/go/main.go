@@ -24,9 +24,11 @@ func main() {
 		"apply":     apply,
 		"openapi":   openAPI,
 		"measure":   measure,
+		"custom":    customClients,
+		"manager":   manager,
 	}
 	if len(os.Args) != 2 || programs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic|apply|openapi|measure")
+		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic|apply|openapi|measure|custom|manager")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

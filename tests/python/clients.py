@@ -121,6 +121,51 @@ def apply(v1):
     settings("one", {})
 
 
+def custom(v1):
+    """A custom resource by the dynamic client: found in discovery, written, selected, watched."""
+    from kubernetes import dynamic
+
+    found = dynamic.DynamicClient(v1.api_client)
+    definitions = found.resources.get(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition")
+    text = {"type": "string"}
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "required": ["size"], "properties": {"size": {"type": "integer"}, "color": text}}},
+    }
+    definitions.create(
+        body={
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "boxes.py.example.com"},
+            "spec": {
+                "group": "py.example.com",
+                "scope": "Namespaced",
+                "names": {"plural": "boxes", "kind": "Box"},
+                "versions": [
+                    {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}},
+                ],
+            },
+        }
+    )
+    for event in definitions.watch(name="boxes.py.example.com", timeout=60):
+        conditions = (event["object"].status or {}).get("conditions") or []
+        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+            break
+    print("established")
+    found.resources.invalidate_cache()
+    boxes = found.resources.get(api_version="py.example.com/v1", kind="Box")
+    box = boxes.create(body={"kind": "Box", "apiVersion": "py.example.com/v1", "metadata": {"name": "one"}, "spec": {"size": 1}}, namespace="default")
+    print("created", box.metadata.name, box.spec.size, box.metadata.generation)
+    try:
+        boxes.create(body={"kind": "Box", "apiVersion": "py.example.com/v1", "metadata": {"name": "two"}, "spec": {}}, namespace="default")
+    except dynamic.exceptions.UnprocessibleEntityError as error:
+        print("refused", json.loads(error.body)["details"]["causes"][0]["field"])
+    boxes.patch(body={"spec": {"color": "red"}}, name="one", namespace="default", content_type="application/merge-patch+json")
+    print("listed", [(item.metadata.name, item.spec.color) for item in boxes.get(namespace="default").items])
+    boxes.delete(name="one", namespace="default")
+    print("left", len(boxes.get(namespace="default").items))
+
+
 PROGRAMS = {
     "watch": watch_pods,
     "list_then_watch": list_then_watch,
@@ -128,6 +173,7 @@ PROGRAMS = {
     "write": write,
     "patch": patch,
     "apply": apply,
+    "custom": custom,
 }
 
 if __name__ == "__main__":

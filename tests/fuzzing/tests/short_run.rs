@@ -99,3 +99,13 @@ fn delete_options() {
 fn cel() {
     run("cel");
 }
+
+#[test]
+fn definition() {
+    run("definition");
+}
+
+#[test]
+fn json_path() {
+    run("json_path");
+}
