@@ -105,6 +105,7 @@ impl Registry {
             errors.extend(schema::validation::validate_patched(kind, &new, &shown_old));
         }
         if !errors.is_empty() {
+            schema::warnings::unchanged(kind, &new, &shown_old).into_iter().for_each(|text| ctx.warnings.push(text));
             return Err(Status::invalid(&body::blamed(kind), target.name(), &errors));
         }
         self.approve_update(target, author.door, &shown_old, &new, ctx)?;

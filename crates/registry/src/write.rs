@@ -53,9 +53,14 @@ impl Registry {
         let mut item = self.current(&target.kind, &key).await?.ok_or_else(missing)?;
         loop {
             let old = view::parse_for_write(&item)?;
-            let converted = self.converted(&target.kind, &item).await?;
-            let shown = change(converted.as_ref().unwrap_or(&old))?;
-            let mut new = self.to_be_stored(&target.kind, shown.clone()).await?;
+            // What a webhook converts is changed in the version it is shown in, and shown so afterwards.
+            let (mut new, shown) = match self.converted(&target.kind, &item).await? {
+                None => (change(&old)?, None),
+                Some(converted) => {
+                    let shown = change(&converted)?;
+                    (self.to_be_stored(&target.kind, shown.clone()).await?, Some(shown))
+                }
+            };
             meta::of_mut(&mut new).insert("resourceVersion", item.revision().to_string().into());
             if new == old {
                 return Ok(Written::Kept(item));
@@ -67,7 +72,7 @@ impl Registry {
                 self.take_share(target, target.subresource.as_deref(), Some(&old), &new, dry_run).await?
             };
             if dry_run {
-                let new = if converted.is_some() { shown } else { new };
+                let new = shown.unwrap_or(new);
                 return Ok(if leaves { Written::Removed(new) } else { Written::Imagined(new) });
             }
             let result = if leaves {
@@ -86,7 +91,7 @@ impl Registry {
                 Ok(revision) => {
                     self.arrived(revision).await;
                     self.settle(target, &old, None).await;
-                    return Ok(Written::Removed(if converted.is_some() { shown } else { new }));
+                    return Ok(Written::Removed(shown.unwrap_or(new)));
                 }
                 // It may have been made: what it took stays taken.
                 Err(error @ WriteError::Unknown(_)) => return Err(failure::write(&error, &target.gr(), target.name())),

@@ -6,6 +6,7 @@
 //!   as one function, which a caller in the same process uses without any of these
 //! - [`authentication`] and [`identity`] say who asks, [`request_info`] what for, [`authorization`] whether
 //! - [`routing`] finds the handler, `handlers` has one file a verb; [`negotiation`] chooses the form of the answer
+//! - `webhooks` calls those who convert custom resources
 //! - [`body`] and [`chunk`] carry the answer out, `streaming` a watch over HTTP/1.1, [`websocket`] in messages; [`reply`], [`warnings`] and [`compression`]
 //!   dress it
 //! - [`discovery`], [`openapi`], [`health`], [`version`]: paths that are no resource

@@ -612,3 +612,6 @@ pub(crate) fn unknown_formats(definition: &Value, old: Option<&Value>) -> Vec<St
 fn known_format(kind: &str, format: &str) -> bool {
     custom::is_known_format(kind, format)
 }
+
+#[cfg(test)]
+mod tests;
