@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,8 +23,8 @@ import (
 
 var things = schema.GroupVersionResource{Group: "go.example.com", Version: "v1", Resource: "things"}
 
-// install puts the definition in place as the tests of an operator do, and returns once it is in discovery.
-func install(config *rest.Config) error {
+// installThings puts the definition in place as the tests of an operator do, and returns once it is in discovery.
+func installThings(config *rest.Config) error {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	object := func(properties map[string]apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 		return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}
@@ -54,7 +55,7 @@ func install(config *rest.Config) error {
 
 // customClients walks a custom resource's life without types, and reads its metadata alone.
 func customClients(ctx context.Context, config *rest.Config) error {
-	if err := install(config); err != nil {
+	if err := installThings(config); err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
 	dynamics, err := dynamic.NewForConfig(config)
@@ -168,8 +169,8 @@ func (p painter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 
 // manager runs an operator: its types, a cache with an index, a reconciler.
 func manager(ctx context.Context, config *rest.Config) error {
-	log.SetLogger(log.Log)
-	if err := install(config); err != nil {
+	log.SetLogger(logr.Discard())
+	if err := installThings(config); err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
 	scheme := runtime.NewScheme()
