@@ -2,7 +2,7 @@
 
 use crate::progress::{Outcome, Step, say};
 use crate::workspace::Workspace;
-use crate::{suites, tidy};
+use crate::{counts, suites, tidy};
 
 pub(crate) fn ci(workspace: &Workspace) -> Outcome {
     Step::new("fmt").run(&mut workspace.cargo(&["fmt", "--all", "--check"]))?;
@@ -17,6 +17,7 @@ pub(crate) fn ci(workspace: &Workspace) -> Outcome {
         "warnings",
     ]))?;
     deny(workspace)?;
+    counts::counts(workspace, &[])?;
     suites::test(workspace, &[])
 }
 

@@ -22,7 +22,7 @@ cargo xtask COMMAND
 
   test [--only NAME]   install what the tests need into .tools, then run them all
                        NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs
-  ci                   fmt, clippy, tidy, deny (where cargo-deny is installed), test
+  ci                   fmt, clippy, tidy, deny (where cargo-deny is installed), counts, test
   tidy                 the rules a compiler does not know: crate order, purpose lines, size, words
   counts [--write]     instructions of the hot paths against those on record (needs valgrind)
   facts                make the committed tables of Kubernetes facts again (tools/facts)
