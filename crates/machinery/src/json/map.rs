@@ -16,6 +16,10 @@ pub struct Map(Option<Arc<Members>>);
 struct Members {
     all: Vec<(Text, Value)>,
     /// Where a name stands, once there are many and somebody asks. A client may send hundreds of thousands.
+    #[expect(
+        clippy::box_collection,
+        reason = "nearly no map has an index, and it is three times as large as the rest"
+    )]
     index: OnceLock<Box<HashMap<Text, usize>>>,
 }
 

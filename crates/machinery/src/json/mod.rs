@@ -72,7 +72,7 @@ impl Value {
     #[must_use]
     pub fn pointer(&self, pointer: &str) -> Option<&Value> {
         steps(pointer)?.try_fold(self, |at, step| match at {
-            Value::Object(map) => map.get(&*step),
+            Value::Object(map) => map.get(&step),
             Value::Array(list) => list.get(number(&step)?),
             _ => None,
         })
@@ -80,7 +80,7 @@ impl Value {
 
     pub fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
         steps(pointer)?.try_fold(self, |at, step| match at {
-            Value::Object(map) => map.get_mut(&*step),
+            Value::Object(map) => map.get_mut(&step),
             Value::Array(list) => list.get_mut(number(&step)?),
             _ => None,
         })

@@ -365,7 +365,7 @@ pub(super) fn item_element(shapes: &Shapes, list: &List, item: &Value) -> Result
     let mut element: Vec<(SmolStr, Value)> = Vec::with_capacity(keys.len());
     for key in keys {
         let preset = || object.and_then(|object| object.field(key)).and_then(|field| field.preset.clone());
-        if let Some(value) = map.get(&**key).cloned().or_else(preset) {
+        if let Some(value) = map.get(key).cloned().or_else(preset) {
             element.push((SmolStr::new(key), value));
         }
     }

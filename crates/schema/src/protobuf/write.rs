@@ -64,7 +64,7 @@ impl Writer<'_> {
                 Content::Embedded(inner) => put_message(out, slot.number, |out| self.fields(out, inner, object, map))?,
                 Content::Field(at) => {
                     let field = &object.fields[usize::from(*at)];
-                    self.field(out, slot.number, field, map.get(&*field.name).unwrap_or(&Value::Null))?;
+                    self.field(out, slot.number, field, map.get(&field.name).unwrap_or(&Value::Null))?;
                 }
             }
         }
