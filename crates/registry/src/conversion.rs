@@ -129,7 +129,7 @@ fn rename(object: &mut Value, names: &[(&str, &str)], direction: Direction) {
             Direction::FromStorage => (stored, served),
             Direction::ToStorage => (served, stored),
         };
-        if let Some(value) = members.shift_remove(*from) {
+        if let Some(value) = members.shift_remove(from) {
             members.insert((*to).to_owned(), value);
         }
     }

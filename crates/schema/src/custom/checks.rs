@@ -67,7 +67,7 @@ impl Checks {
             "oneOf",
             "not",
         ];
-        if !KEYWORDS.iter().any(|keyword| source.get(*keyword).is_some_and(|value| !value.is_null())) {
+        if !KEYWORDS.iter().any(|keyword| source.get(keyword).is_some_and(|value| !value.is_null())) {
             return None;
         }
         Some(Checks {

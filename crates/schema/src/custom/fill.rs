@@ -12,7 +12,7 @@ pub(crate) fn fill(value: &mut Value, schema: &Schema) {
         Value::Object(map) => {
             for (name, property) in &schema.properties {
                 let Some(default) = property.default.as_deref() else { continue };
-                match map.get_mut(&**name) {
+                match map.get_mut(name) {
                     None => {
                         map.insert((**name).to_owned(), default.clone());
                     }

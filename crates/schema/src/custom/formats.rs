@@ -24,8 +24,11 @@ enum Which {
     Double,
 }
 
+/// Whether a text has a format.
+type Check = fn(&str) -> bool;
+
 /// The formats of strings, without their dashes.
-const TEXTS: [(&str, fn(&str) -> bool); 26] = [
+const TEXTS: [(&str, Check); 26] = [
     ("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit())),
     ("byte", |text| base64::engine::general_purpose::STANDARD.decode(text).is_ok()),
     ("cidr", cidr),

@@ -72,8 +72,8 @@ fn canonical(value: &Value) -> String {
 }
 
 fn key_of(keys: &[Box<str>], item: &Value) -> Map {
-    let get = |key: &Box<str>| item.get(&**key).map(|value| ((**key).to_owned(), value.clone()));
-    let mut key: Map = keys.iter().filter_map(get).collect();
+    let get = |key: &str| item.get(key).map(|value| (key.to_owned(), value.clone()));
+    let mut key: Map = keys.iter().filter_map(|key| get(key)).collect();
     key.sort_keys();
     key
 }

@@ -453,12 +453,12 @@ fn check_fields(
         Rest::Allowed(true) | Rest::Unsaid => {}
     }
     for (name, property) in &schema.properties {
-        if let Some(value) = map.get(&**name) {
+        if let Some(value) = map.get(name) {
             found.merge(check(property, value, before(name), &At::Field(at, name)));
         }
     }
     for name in checks.map(|checks| &*checks.required).unwrap_or_default() {
-        if !map.contains_key(&**name) {
+        if !map.contains_key(name) {
             found.push(FieldError::required(At::Field(at, name).to_string(), ""));
         }
     }

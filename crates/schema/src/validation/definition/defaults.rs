@@ -28,7 +28,7 @@ fn walk(schema: &Value, path: &Path<'_>, root: bool, meta: Option<&Inside<'_>>, 
                 } else {
                     let why = machinery::field_error::join(&found);
                     let why = format!("must result in valid metadata: {why}");
-                    errors.push(FieldError::invalid(&path, default, why));
+                    errors.push(FieldError::invalid(path, default, why));
                 }
             }
         }

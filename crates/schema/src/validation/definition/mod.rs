@@ -127,11 +127,11 @@ fn spec(spec: &Value, errors: &mut Errors) {
     }
     if !unique {
         let why = "must contain unique version names";
-        errors.push(FieldError::invalid(&list, shown_versions(versions, &shared), why));
+        errors.push(FieldError::invalid(list, shown_versions(versions, &shared), why));
     }
     if storage != 1 {
         let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(&list, shown_versions(versions, &shared), why));
+        errors.push(FieldError::invalid(list, shown_versions(versions, &shared), why));
     }
     let names_path = path.child("names");
     for name in ["plural", "singular", "kind", "listKind"] {
@@ -180,7 +180,7 @@ fn shown_versions(versions: &[Value], shared: &Shared) -> Value {
 fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(warning) = version.at("deprecationWarning").as_str() else { return };
     let path = path.child("deprecationWarning");
-    let mut refuse = |why: String| errors.push(FieldError::invalid(&path, warning, why));
+    let mut refuse = |why: String| errors.push(FieldError::invalid(path, warning, why));
     if version.flag("deprecated") != Some(true) {
         return refuse("can only be set for deprecated versions".to_owned());
     }
@@ -347,12 +347,12 @@ fn selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         };
         if names.first().is_some_and(|first| first == "metadata") {
-            errors.push(FieldError::invalid(&path, text, "must not point to fields in metadata"));
+            errors.push(FieldError::invalid(path, text, "must not point to fields in metadata"));
         }
         if !matches!(found.text("type"), "string" | "boolean" | "integer") {
             let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
                        formats are allowed.";
-            errors.push(FieldError::invalid(&path, text, why));
+            errors.push(FieldError::invalid(path, text, why));
         }
         if seen.contains(&names) {
             errors.push(FieldError::duplicate(path, text));

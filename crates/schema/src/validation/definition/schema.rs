@@ -199,15 +199,15 @@ fn list_map(schema: &Value, keys: &[Value], path: &Path<'_>, errors: &mut Errors
     let keys_path = path.child("x-kubernetes-list-map-keys");
     if keys.is_empty() {
         let why = "must not be empty if x-kubernetes-list-type is map";
-        errors.push(FieldError::required(&keys_path, why));
+        errors.push(FieldError::required(keys_path, why));
     }
     if items.is_null() {
-        errors.push(FieldError::required(&items_path, "must have a schema if x-kubernetes-list-type is map"));
+        errors.push(FieldError::required(items_path, "must have a schema if x-kubernetes-list-type is map"));
         return;
     }
     if !items.is_object() {
         let why = "must only have a single schema if x-kubernetes-list-type is map";
-        errors.push(FieldError::invalid(&items_path, items, why));
+        errors.push(FieldError::invalid(items_path, items, why));
         return;
     }
     if items.text("type") != "object" {
@@ -227,11 +227,11 @@ fn list_map(schema: &Value, keys: &[Value], path: &Path<'_>, errors: &mut Errors
             Some(_) => {}
             None => {
                 let why = "entries must all be names of item properties";
-                errors.push(FieldError::invalid(&keys_path, all.clone(), why));
+                errors.push(FieldError::invalid(keys_path, all.clone(), why));
             }
         }
         if keys[..i].contains(key) {
-            errors.push(FieldError::invalid(&keys_path, all, "must not contain duplicate entries"));
+            errors.push(FieldError::invalid(keys_path, all, "must not contain duplicate entries"));
         }
     }
 }

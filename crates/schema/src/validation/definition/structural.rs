@@ -45,7 +45,7 @@ fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     if !rest.is_null() {
         let path = path.child("additionalProperties");
         if level == Level::Root {
-            errors.push(FieldError::forbidden(&path, "must not be used at the root"));
+            errors.push(FieldError::forbidden(path, "must not be used at the root"));
         }
         if rest.is_object() {
             node(rest, Level::Field, &path, errors);
@@ -69,8 +69,8 @@ fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     if embedded && kind != "object" {
         let why = "must be object if x-kubernetes-embedded-resource is true";
         errors.push(match kind {
-            "" => FieldError::required(&kind_path, why),
-            kind => FieldError::invalid(&kind_path, kind, why),
+            "" => FieldError::required(kind_path, why),
+            kind => FieldError::invalid(kind_path, kind, why),
         });
     } else if kind.is_empty() && !preserves && !set(schema, "x-kubernetes-int-or-string") {
         let why = match level {
@@ -78,14 +78,14 @@ fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
             Level::Item => "must not be empty for specified array items",
             Level::Field => "must not be empty for specified object fields",
         };
-        errors.push(FieldError::required(&kind_path, why));
+        errors.push(FieldError::required(kind_path, why));
     }
     if embedded && !rest.is_null() {
         let why = "must not be used if x-kubernetes-embedded-resource is set";
         errors.push(FieldError::forbidden(path.child("additionalProperties"), why));
     }
     if level == Level::Root && !kind.is_empty() && kind != "object" {
-        errors.push(FieldError::invalid(&kind_path, kind, "must be object at the root"));
+        errors.push(FieldError::invalid(kind_path, kind, "must be object at the root"));
     }
     let is_resource = level == Level::Root || embedded;
     for name in ["kind", "apiVersion"] {
