@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use machinery::json::{self, Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
+use parking_lot::Mutex;
 use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WatchView, Webhooks};
 use store::Retention;
 use store::memory::MemoryStore;
@@ -381,7 +382,7 @@ impl Webhooks for Converter {
     fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>> {
         assert_eq!(client["url"], "https://converter.example.com/");
         self.asked.fetch_add(1, Ordering::Relaxed);
-        if let Some(why) = self.failing.lock().unwrap().clone() {
+        if let Some(why) = self.failing.lock().clone() {
             return Box::pin(async move { Err(why) });
         }
         let review = json::from_slice(&review).unwrap();
@@ -444,7 +445,7 @@ async fn a_webhook_converts_what_is_read_written_and_watched() {
         list["items"].as_array().unwrap().iter().map(|item| &item["spec"]["address"]).collect();
     assert_eq!(addresses, [&json!("a:1"), &json!("d:4")]);
 
-    *converter.failing.lock().unwrap() = Some("it is ill".to_owned());
+    *converter.failing.lock() = Some("it is ill".to_owned());
     world.create(THINGS, thing("z", json!({"host": "z", "port": 9}))).await.unwrap();
     let refused = world.list(second, "").await.unwrap_err();
     assert_eq!(refused.code, 500);

@@ -157,7 +157,7 @@ fn content(object: &Value) -> Value {
 fn merge_diff(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
     let mut patch = Map::new();
-    for key in from.keys().filter(|key| !to.contains_key(*key)) {
+    for key in from.keys().filter(|key| !to.contains_key(key)) {
         patch.insert(key.clone(), Value::Null);
     }
     for (key, value) in to {

@@ -36,7 +36,7 @@ pub(crate) fn difference(left: &Value, right: &Value) -> String {
     match (left, right) {
         (Value::Object(l), Value::Object(r)) => {
             let keys = l.keys().chain(r.keys());
-            let at = keys.filter(|key| l.get(*key) != r.get(*key)).min();
+            let at = keys.filter(|key| l.get(key) != r.get(key)).min();
             at.map_or(String::new(), |key| format!(".{key}{}", difference(&left[key], &right[key])))
         }
         (Value::Array(l), Value::Array(r)) if l.len() == r.len() => {

@@ -170,8 +170,6 @@ struct GadgetStatus {
     phase: Option<String>,
 }
 
-use kube::core::Rule;
-
 #[tokio::test]
 async fn kube_rs_types_with_a_rule() {
     let server = Server::start();
