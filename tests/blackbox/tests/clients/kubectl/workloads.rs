@@ -61,7 +61,12 @@ fn names(text: &str) -> Vec<String> {
 #[test]
 fn create_deployment_ends_in_running_pods() {
     let server = server();
+    // Nobody places this pod. Once the watch has shown it, the watch shows whatever comes later from its beginning.
+    until(&server, "get serviceaccounts -o name", "an account for pods", |text| text.contains("default"));
+    let waits = r#"{"spec": {"schedulerName": "nobody"}}"#;
+    server.kubectl(&format!("run waits --image=nginx --overrides='{waits}'")).ok();
     let mut watch = Process::start(server.kubectl_command("get pods -w --output-watch-events"));
+    watch.line_where("the pod that was there", |line| line.contains("waits"));
     server.kubectl("create deployment web --image=nginx --replicas=3").ok();
     let said = rolled_out(&server);
     assert!(said.ends_with("deployment \"web\" successfully rolled out\n"), "{said}");
