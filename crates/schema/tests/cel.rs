@@ -170,3 +170,16 @@ fn hostile_expressions_are_refused_or_cut_short() {
         assert!(matches!(found, Some((Answer::Bool(false) | Answer::Exceeded, _))), "{expression}: {found:?}");
     }
 }
+
+/// As a recording of a genuine server has it.
+#[test]
+fn a_reserved_word_may_be_a_field_as_it_is_or_escaped() {
+    let schema = json!({"type": "object", "properties": {"namespace": {"type": "string"}, "if": {"type": "string"}}});
+    for (rule, holds) in
+        [("self.namespace == 'a'", true), ("self.__namespace__ == 'a'", true), ("self.if == 'x'", false)]
+    {
+        let validator = Validator::compile(&with_rule(&schema, rule), PATH).expect(rule);
+        let errors = validator.validate(&json!({"namespace": "a", "if": "b"}), None);
+        assert_eq!(errors.is_empty(), holds, "{rule}: {errors:?}");
+    }
+}

@@ -24,6 +24,12 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
+/// Whether CEL keeps this word for itself.
+#[must_use]
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// The name in an expression, or none where it cannot be written.
 #[must_use]
 pub(super) fn escape(name: &str) -> Option<String> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use machinery::json::{Map, Value};
 
-use super::escape::escape;
+use super::escape::{escape, is_reserved};
 use super::types::Type;
 
 /// The largest request that a server takes; what a schema does not bound, this does.
@@ -110,7 +110,10 @@ impl Shape {
         if self.is_map() {
             return None;
         }
-        let found = self.properties.as_deref()?.iter().find(|p| p.escaped.as_deref() == Some(escaped))?;
+        // A word that CEL keeps for itself may also stand as it is after a dot.
+        let is_named =
+            |p: &&Property| p.escaped.as_deref() == Some(escaped) || (&*p.name == escaped && is_reserved(escaped));
+        let found = self.properties.as_deref()?.iter().find(is_named)?;
         found.shape.declared.then_some(&found.shape)
     }
 
