@@ -22,7 +22,7 @@ use testkit::gauge::DUE;
 /// Requests at the same time, when as many as possible are wanted.
 const WRITERS: usize = 16;
 /// The server keeps no more than this, so that a client that was stopped is left behind.
-const HISTORY: [&str; 6] = ["--no-controllers", "--history-age", "1", "--history-changes", "50", "--history-bytes"];
+const HISTORY: [&str; 5] = ["--history-age", "1", "--history-changes", "50", "--history-bytes"];
 
 struct Follower {
     child: Child,
