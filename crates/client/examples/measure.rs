@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use client::informer::{InformerConfig, SharedInformer, SubscriptionOptions};
@@ -20,6 +20,7 @@ use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde_json::json;
+use testkit::gauge::{cpu, kib, reset_peak};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -77,25 +78,6 @@ impl ListerWatcher for Pods {
         let all = initial.chain(stream::iter([Ok(WatchItem::Bookmark(end))])).chain(live).chain(stream::pending());
         futures::future::ready(Ok(all.boxed())).boxed()
     }
-}
-
-fn kib(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or_default()
-}
-
-/// Forgets the highest memory so far.
-fn reset_peak() {
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
-}
-
-/// CPU time of this process, in the clock's ticks of 10 ms.
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
 }
 
 async fn measure<K: Object>(pods: u64, events: u64, without_managed_fields: bool) {

@@ -84,6 +84,20 @@ pub(crate) fn float(f: f64) -> String {
     }
 }
 
+/// What Go calls the type of a value it has decoded.
+#[must_use]
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
+    }
+}
+
 /// Compact JSON with the characters escaped that Go's encoder escapes, so that bodies agree byte for byte.
 #[must_use]
 pub fn json(value: &Value) -> String {

@@ -103,6 +103,6 @@ pub(crate) fn warn(configuration: Configuration, options: &PatchOptions, ctx: &C
     Ok(())
 }
 
-fn refused(error: ApplyError) -> Status {
+pub(crate) fn refused(error: ApplyError) -> Status {
     error.to_status()
 }

@@ -78,19 +78,22 @@ impl Gauge {
     }
 }
 
-fn kib(field: &str) -> u64 {
+/// A line of this process's status, in KiB: `VmRSS:`, `VmHWM:`.
+#[must_use]
+pub fn kib(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// Forgets the highest memory so far.
-fn reset_peak() {
+pub fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// CPU time of this process, to a clock tick (10 ms).
-fn cpu() -> Duration {
+#[must_use]
+pub fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();

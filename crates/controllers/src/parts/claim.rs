@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use client::Error;
+use client::store::Store;
+use client::{Error, Key, Object};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::api::{Api, Patch, PatchParams};
@@ -103,6 +104,17 @@ impl<K> Namespaced for K where
         + Sync
         + 'static
 {
+}
+
+/// The keys of the owners that would adopt an object; none if it has a controller.
+pub(crate) fn adopters<O: Object>(owners: &Store<O>, orphan: &ObjectMeta, selects: impl Fn(&O) -> Selects) -> Vec<Key> {
+    if controller_of(orphan).is_some() {
+        return Vec::new();
+    }
+    let namespace = orphan.namespace.as_deref().unwrap_or_default();
+    let snapshot = owners.snapshot();
+    let adopting = snapshot.in_namespace(namespace).filter(|owner| selects(owner).matches(orphan.labels.as_ref()));
+    adopting.map(|owner| owner.object_key()).collect()
 }
 
 impl<O: Namespaced> Claims<'_, O> {

@@ -5,9 +5,10 @@ use machinery::json::{Value, json};
 use machinery::options::{PatchOptions, UpdateOptions};
 use machinery::{FieldError, GroupResource, GroupVersionKind, Status, labels};
 use schema::kind::Kind;
-use schema::managed::apply::{self, ApplyError};
+use schema::managed::apply;
 use schema::managed::{self, Subject, Writer, track_update};
 
+use crate::apply::{refused, warn};
 use crate::body;
 use crate::meta;
 use crate::patch;
@@ -182,7 +183,7 @@ impl Registry {
         options: &PatchOptions,
         ctx: &Context,
     ) -> Result<Outcome, Status> {
-        let configuration = apply::read(&body.bytes).map_err(|error: ApplyError| error.to_status())?;
+        let configuration = apply::read(&body.bytes).map_err(refused)?;
         let manager = &options.field_manager;
         let (gvk, value) = (kind(), &configuration.value);
         let said = (value["apiVersion"].as_str().unwrap_or_default(), value["kind"].as_str().unwrap_or_default());
@@ -194,10 +195,10 @@ impl Registry {
             let now = meta::timestamp(self.now());
             let writer = Writer { manager, subresource: "scale", time: &now };
             let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
-            apply::apply(&subject, Some(live), value, &writer, options.force).map_err(|error| error.to_status())
+            apply::apply(&subject, Some(live), value, &writer, options.force).map_err(refused)
         });
         let outcome = outcome.await?;
-        crate::apply::warn(configuration, options, ctx)?;
+        warn(configuration, options, ctx)?;
         Ok(outcome)
     }
 

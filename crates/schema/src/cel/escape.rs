@@ -1,33 +1,14 @@
 //! Names of fields as an expression must spell them: `a-b` is `a__dash__b`, `namespace` is `__namespace__`.
 
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+use super::parser::RESERVED;
+
+/// Words of the grammar itself.
+const WORDS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// Whether CEL keeps this word for itself.
 #[must_use]
 pub(super) fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name)
+    WORDS.contains(&name) || RESERVED.contains(&name)
 }
 
 /// The name in an expression, or none where it cannot be written.
@@ -36,7 +17,7 @@ pub(super) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__"));
     }
     let mut escaped = String::with_capacity(name.len());
@@ -83,7 +64,7 @@ pub(super) fn unescape(escaped: &str) -> Option<std::borrow::Cow<'_, str>> {
             "dot" => name.push('.'),
             "dash" => name.push('-'),
             "slash" => name.push('/'),
-            word if RESERVED.contains(&word) && escaped.len() == word.len() + 4 => name.push_str(word),
+            word if is_reserved(word) && escaped.len() == word.len() + 4 => name.push_str(word),
             _ => return None,
         }
         rest = &rest[word.len() + 4..];

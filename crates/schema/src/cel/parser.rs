@@ -20,7 +20,7 @@ const START_OR_OPTIONAL: &str = "'[', '{', '(', '.', '-', '!', '?', 'true', 'fal
                                  NUM_UINT, STRING, BYTES, IDENTIFIER";
 
 /// These cannot name anything but a field.
-const RESERVED: [&str; 17] = [
+pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",

@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use machinery::go_text::type_name;
 use machinery::json::Value;
 use machinery::quantity::Quantity;
 
@@ -494,10 +495,10 @@ pub(super) fn from_json<'a>(value: &'a Value, shape: &'a Shape) -> Outcome<Val<'
         (Kind::IntOrString, _) => {
             Err(Fault::of("invalid data, expected XIntOrString value to be either a string or integer"))
         }
-        (Kind::String, other) => Err(Fault::new(format!("invalid data, expected string, got {}", go_type(other)))),
-        (Kind::Integer, other) => Err(Fault::new(format!("invalid data, expected int, got {}", go_type(other)))),
-        (Kind::Number, other) => Err(Fault::new(format!("invalid data, expected float, got {}", go_type(other)))),
-        (Kind::Boolean, other) => Err(Fault::new(format!("invalid data, expected bool, got {}", go_type(other)))),
+        (Kind::String, other) => Err(Fault::new(format!("invalid data, expected string, got {}", type_name(other)))),
+        (Kind::Integer, other) => Err(Fault::new(format!("invalid data, expected int, got {}", type_name(other)))),
+        (Kind::Number, other) => Err(Fault::new(format!("invalid data, expected float, got {}", type_name(other)))),
+        (Kind::Boolean, other) => Err(Fault::new(format!("invalid data, expected bool, got {}", type_name(other)))),
         (Kind::Preserved, other) => Ok(Val::Preserved(other)),
         (Kind::None, _) => Err(Fault::of(
             "invalid type, expected object, array, number, integer, boolean or string, or no type with \
@@ -521,18 +522,6 @@ fn string(text: &str, format: Format) -> Outcome<Val<'_>> {
         Format::DateTime => Time::parse_lenient(text)
             .map(Val::Timestamp)
             .ok_or_else(|| Fault::new(format!("Invalid date-time formatted string {text}: cannot parse"))),
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

@@ -88,7 +88,7 @@ fn scale(definition: &Definition, object: &Value, parts: &[&str], errors: &mut V
         let field = format!(".{}", path.join("."));
         match value.as_i64() {
             None => {
-                let found = go_type(value);
+                let found = machinery::go_text::type_name(value);
                 let why = format!("{field} accessor error: {} is of the type {found}, expected int64", shown(value));
                 errors.push(FieldError::invalid(field, 0, why));
             }
@@ -108,19 +108,6 @@ fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
         other => machinery::go_text::json(other),
-    }
-}
-
-/// What Go calls a decoded value's type.
-pub(crate) fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

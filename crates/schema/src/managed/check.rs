@@ -103,7 +103,7 @@ impl<'a> Check<'a> {
     fn scalar(&mut self, scalar: Scalar, value: &Value) {
         match scalar {
             Scalar::Int32 | Scalar::Int64 | Scalar::Float64 | Scalar::Number if !value.is_number() => {
-                self.error(format!("expected numeric (int or float), got {}", go_type(value)));
+                self.error(format!("expected numeric (int or float), got {}", go_text::type_name(value)));
             }
             Scalar::String | Scalar::Bytes | Scalar::Duration if !value.is_string() => {
                 self.error(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value)));
@@ -116,19 +116,6 @@ impl<'a> Check<'a> {
             }
             _ => {}
         }
-    }
-}
-
-/// The name of a value's type in Go.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod go_value;
 mod order;
 
 use machinery::go_json::json_kind;
+use machinery::go_text::type_name;
 use machinery::json::{Map, Text, Value};
 
 use super::{PatchError, Patched, Target, duplicates};
@@ -63,15 +64,7 @@ pub(super) fn no_merge_key(item: &Value, key: &str) -> PatchError {
 
 /// What Go calls the type of a value that it was handed where it wanted another.
 fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) | Value::Raw(_) => "map[string]interface {}",
-    }
+    if value.is_null() { "%!s(<nil>)" } else { type_name(value) }
 }
 
 fn wrong_type(wanted: &str, value: &Value) -> PatchError {

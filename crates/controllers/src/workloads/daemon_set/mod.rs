@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::Error;
 use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
-use client::{Error, Key, Object};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use jiff::Timestamp;
@@ -27,8 +27,8 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::parts::batches::slow_start;
-use crate::parts::claim::{Claims, Selects};
-use crate::parts::owners::{Controlled, controller_of, name, namespace, uid};
+use crate::parts::claim::{Claims, Selects, adopters};
+use crate::parts::owners::{Controlled, name, namespace, uid};
 use crate::parts::running::{message_of, namespace_is_going, run};
 use crate::parts::writer::{Writer, follow};
 use crate::parts::{history, pods};
@@ -76,7 +76,7 @@ async fn start(context: Context) {
     let controller = Controller::new("daemonset-controller")
         .on(&sets, Predicate::version_changed())
         .owned(&pods, OwnerMatch::of::<DaemonSet>(&()).controller_only(), Predicate::version_changed())
-        .mapped(&pods, move |pod| would_adopt(&selecting, pod), not_deleted)
+        .mapped(&pods, move |pod| adopters(&selecting, &pod.metadata, selects), not_deleted)
         .mapped(&nodes, move |_| all.snapshot().keys().cloned().collect(), placement_changed)
         // A source only so that all revisions are known before the first run.
         .mapped(&revisions, |_| Vec::new(), Predicate::any())
@@ -86,16 +86,6 @@ async fn start(context: Context) {
         async move { control.sync(run).await }
     };
     run(context, controller, WORKERS, sync).await;
-}
-
-fn would_adopt(sets: &Store<DaemonSet>, pod: &Pod) -> Vec<Key> {
-    if controller_of(&pod.metadata).is_some() {
-        return Vec::new();
-    }
-    let snapshot = sets.snapshot();
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let adopting = snapshot.in_namespace(namespace).filter(|set| selects(set).matches(pod.metadata.labels.as_ref()));
-    adopting.map(|set| set.object_key()).collect()
 }
 
 fn selects(set: &DaemonSet) -> Selects {

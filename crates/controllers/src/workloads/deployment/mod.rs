@@ -20,7 +20,7 @@ use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunErro
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
-use client::{Error, Key, Object};
+use client::{Error, Key};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -28,8 +28,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
 
 use crate::context::Context;
-use crate::parts::claim::{Claims, Selects};
-use crate::parts::owners::{Controlled, controller_key, controller_of};
+use crate::parts::claim::{Claims, Selects, adopters};
+use crate::parts::owners::{Controlled, controller_key};
 use crate::parts::running::{give_up_after, namespace_is_going, run};
 use crate::parts::writer::{Writer, follow};
 use rollout::Rollout;
@@ -62,7 +62,7 @@ async fn start(context: Context) {
     let controller = Controller::new("deployment-controller")
         .on(&deployments, Predicate::version_changed())
         .owned(&sets, OwnerMatch::of::<Deployment>(&()).controller_only(), Predicate::version_changed())
-        .mapped(&sets, move |set| selecting_orphan(&selecting, set), Predicate::version_changed())
+        .mapped(&sets, move |set| adopters(&selecting, &set.metadata, selects), Predicate::version_changed())
         .mapped(
             &pods,
             move |pod| waiting.waiting_for_the_end_of(pod).into_iter().collect(),
@@ -77,17 +77,6 @@ async fn start(context: Context) {
         }
     };
     run(context, controller, WORKERS, sync).await;
-}
-
-/// The deployments that would adopt this replica set; none if it has a controller.
-fn selecting_orphan(deployments: &Store<Deployment>, set: &ReplicaSet) -> Vec<Key> {
-    if controller_of(&set.metadata).is_some() {
-        return Vec::new();
-    }
-    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-    let snapshot = deployments.snapshot();
-    let selecting = snapshot.in_namespace(namespace).filter(|d| selects(d).matches(set.metadata.labels.as_ref()));
-    selecting.map(|deployment| deployment.object_key()).collect()
 }
 
 fn selects(deployment: &Deployment) -> Selects {

@@ -40,7 +40,7 @@ use kube::Client;
 use parking_lot::Mutex;
 
 use crate::context::Context;
-use crate::parts::claim::{Claims, Selects};
+use crate::parts::claim::{Claims, Selects, adopters};
 use crate::parts::owners::{Controlled, controller_key, controller_of};
 use crate::parts::running::{namespace_is_going, run};
 use crate::parts::writer::{Writer, follow};
@@ -108,10 +108,7 @@ fn concerned(jobs: &Store<Job>, pod: &Pod) -> Vec<Key> {
     if controller_of(&pod.metadata).is_some() {
         return controller_key::<Job>(&pod.metadata).into_iter().collect();
     }
-    let snapshot = jobs.snapshot();
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let adopting = snapshot.in_namespace(namespace).filter(|job| selects(job).matches(pod.metadata.labels.as_ref()));
-    adopting.map(|job| job.object_key()).collect()
+    adopters(jobs, &pod.metadata, selects)
 }
 
 fn selects(job: &Job) -> Selects {

@@ -1,16 +1,14 @@
 //! What a ReplicaSet and a ReplicationController have in common.
 
-use client::store::Store;
-use client::{Key, Object};
+use client::Object;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{
-    Pod, PodTemplateSpec, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
+    PodTemplateSpec, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
 };
 
 use super::status::{Failure, Tally, nonzero, now};
 use crate::parts::claim::{Namespaced, Selects};
-use crate::parts::conditions;
-use crate::parts::owners::controller_of;
+use crate::parts::conditions::{self, Condition};
 
 /// So many pods of one template.
 pub(super) trait Replicated: Namespaced + Object {
@@ -26,6 +24,21 @@ pub(super) trait Replicated: Namespaced + Object {
 }
 
 const FAILURE: &str = "ReplicaFailure";
+
+/// Said once: while a failure lasts, its first reason stands (RS-9).
+fn note_failure<C: Condition>(
+    conditions: &mut Option<Vec<C>>,
+    failure: Option<&Failure>,
+    condition: impl FnOnce(&Failure) -> C,
+) {
+    match failure {
+        None => drop(conditions::remove(conditions, FAILURE)),
+        Some(failure) if conditions::find(conditions.as_ref(), FAILURE).is_none() => {
+            conditions::set(conditions, condition(failure));
+        }
+        Some(_) => {}
+    }
+}
 
 impl Replicated for ReplicaSet {
     const COMPONENT: &'static str = "replicaset-controller";
@@ -49,21 +62,13 @@ impl Replicated for ReplicaSet {
     fn with_status(&self, tally: &Tally, failure: Option<&Failure>, observed: Option<i64>) -> Option<Self> {
         let old = self.status.clone().unwrap_or_default();
         let mut conditions = old.conditions.clone();
-        match failure {
-            None => drop(conditions::remove(&mut conditions, FAILURE)),
-            // Said once: while it lasts, the first reason stands (RS-9).
-            Some(failure) if conditions::find(conditions.as_ref(), FAILURE).is_none() => {
-                let condition = ReplicaSetCondition {
-                    type_: FAILURE.into(),
-                    status: "True".into(),
-                    reason: Some(failure.reason.into()),
-                    message: Some(failure.message.clone()),
-                    last_transition_time: Some(now()),
-                };
-                conditions::set(&mut conditions, condition);
-            }
-            Some(_) => {}
-        }
+        note_failure(&mut conditions, failure, |failure| ReplicaSetCondition {
+            type_: FAILURE.into(),
+            status: "True".into(),
+            reason: Some(failure.reason.into()),
+            message: Some(failure.message.clone()),
+            last_transition_time: Some(now()),
+        });
         let new = ReplicaSetStatus {
             replicas: tally.replicas,
             fully_labeled_replicas: nonzero(tally.fully_labeled),
@@ -99,20 +104,13 @@ impl Replicated for ReplicationController {
     fn with_status(&self, tally: &Tally, failure: Option<&Failure>, observed: Option<i64>) -> Option<Self> {
         let old = self.status.clone().unwrap_or_default();
         let mut conditions = old.conditions.clone();
-        match failure {
-            None => drop(conditions::remove(&mut conditions, FAILURE)),
-            Some(failure) if conditions::find(conditions.as_ref(), FAILURE).is_none() => {
-                let condition = ReplicationControllerCondition {
-                    type_: FAILURE.into(),
-                    status: "True".into(),
-                    reason: Some(failure.reason.into()),
-                    message: Some(failure.message.clone()),
-                    last_transition_time: Some(now()),
-                };
-                conditions::set(&mut conditions, condition);
-            }
-            Some(_) => {}
-        }
+        note_failure(&mut conditions, failure, |failure| ReplicationControllerCondition {
+            type_: FAILURE.into(),
+            status: "True".into(),
+            reason: Some(failure.reason.into()),
+            message: Some(failure.message.clone()),
+            last_transition_time: Some(now()),
+        });
         let new = ReplicationControllerStatus {
             replicas: tally.replicas,
             fully_labeled_replicas: nonzero(tally.fully_labeled),
@@ -123,15 +121,4 @@ impl Replicated for ReplicationController {
         };
         (new != old).then(|| Self { status: Some(new), ..self.clone() })
     }
-}
-
-/// The keys of the sets that would adopt this pod; none if it has a controller.
-pub(super) fn selecting<S: Replicated>(sets: &Store<S>, pod: &Pod) -> Vec<Key> {
-    if controller_of(&pod.metadata).is_some() {
-        return Vec::new();
-    }
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let snapshot = sets.snapshot();
-    let selecting = snapshot.in_namespace(namespace).filter(|set| set.selects().matches(pod.metadata.labels.as_ref()));
-    selecting.map(|set| set.object_key()).collect()
 }

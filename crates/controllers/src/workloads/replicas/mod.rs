@@ -27,7 +27,7 @@ use kube::api::DeleteParams;
 
 use crate::context::Context;
 use crate::parts::batches::{BURST, slow_start};
-use crate::parts::claim::{Claims, Selects};
+use crate::parts::claim::{Claims, Selects, adopters};
 use crate::parts::owners::{Controlled, controller_key, controller_of, name, namespace, reference, uid};
 use crate::parts::running::{message_of, namespace_is_going, run};
 use crate::parts::writer::{Writer, follow};
@@ -78,7 +78,7 @@ async fn start<S: Replicated>(context: Context) {
     let controller = controller
         .on(&sets, Predicate::version_changed())
         .mapped(&pods, gather, Predicate::version_changed())
-        .mapped(&pods, move |pod| kinds::selecting(&selecting, pod), may_be_adopted())
+        .mapped(&pods, move |pod| adopters(&selecting, &pod.metadata, S::selects), may_be_adopted())
         .read_your_writes(writes);
     let sync = move |run: Run| {
         let replicas = replicas.clone();
