@@ -1,5 +1,6 @@
 //! What the runtime stores: objects as they came over the wire, and the kinds they are read into.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -34,36 +35,33 @@ pub struct RawObject {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
+struct Envelope<'a> {
     #[serde(rename = "apiVersion")]
     api_version: Option<String>,
     kind: Option<String>,
-    #[serde(default)]
-    metadata: EnvelopeMeta,
+    #[serde(borrow, default)]
+    metadata: EnvelopeMeta<'a>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct EnvelopeMeta {
-    name: String,
+struct EnvelopeMeta<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
     namespace: Option<String>,
     uid: String,
-    resource_version: String,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
 }
 
 impl RawObject {
     /// Reads the envelope of an object's JSON.
     pub fn from_json(body: Bytes) -> Result<Self, serde_json::Error> {
-        let envelope: Envelope = serde_json::from_slice(&body)?;
-        let meta = envelope.metadata;
-        Ok(Self {
-            api_version: envelope.api_version,
-            kind: envelope.kind,
-            key: Key::new(meta.namespace.as_deref(), &meta.name),
-            uid: meta.uid,
-            version: meta.resource_version.into(),
-            body,
-        })
+        let Envelope { api_version, kind, metadata: meta } = serde_json::from_slice(&body)?;
+        let key = Key::new(meta.namespace.as_deref(), &meta.name);
+        let version = ResourceVersion::from(&*meta.resource_version);
+        let uid = meta.uid;
+        Ok(Self { api_version, kind, key, uid, version, body })
     }
 
     /// The same object without `metadata.managedFields`, which is often a third of the bytes and read by nobody.

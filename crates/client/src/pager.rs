@@ -14,15 +14,16 @@ pub const PAGE_LIMIT: u32 = 500;
 
 /// Receives the items of a list.
 pub trait PageSink {
-    /// One item, in page order.
-    fn item(&mut self, item: RawObject);
+    /// One item, in page order. The list waits for it.
+    fn item(&mut self, item: RawObject) -> impl Future<Output = ()> + Send;
     /// Forget all items so far: the list starts again.
     fn restart(&mut self);
 }
 
 impl PageSink for Vec<RawObject> {
-    fn item(&mut self, item: RawObject) {
+    fn item(&mut self, item: RawObject) -> impl Future<Output = ()> + Send {
         self.push(item);
+        std::future::ready(())
     }
     fn restart(&mut self) {
         self.clear();
@@ -79,7 +80,7 @@ async fn list_page(
     let mut items = within(idle_limit, source.list(params)).await??;
     while let Some(item) = within(idle_limit, items.next()).await? {
         match item? {
-            ListItem::Object(object) => sink.item(object),
+            ListItem::Object(object) => sink.item(object).await,
             ListItem::End(end) => return Ok(end),
         }
     }

@@ -33,7 +33,7 @@ pub enum Event<K> {
     /// The object is there, but in a form that cannot be read.
     Undecodable {
         /// What the server sent.
-        item: Undecodable,
+        item: Box<Undecodable>,
         /// The state this subscriber saw last. The store no longer has it.
         previous: Option<Arc<K>>,
     },

@@ -71,13 +71,14 @@ where
     F: Future<Output = ()> + Send,
 {
     while let Some(event) = subscription.next().await {
-        let name = tracing::enabled!(tracing::Level::ERROR).then(|| format!("{event:?}"));
+        // Two references; its text would be made for each event and read only after a panic.
+        let told = event.clone();
         // The closure itself may panic before it returns a future.
         let outcome = AssertUnwindSafe(async { handle(event).await }).catch_unwind().await;
         stats.handled.inc();
         if outcome.is_err() {
             stats.panics.inc();
-            tracing::error!(event = name, "a handler panicked; the event is skipped");
+            tracing::error!(event = ?told, "a handler panicked; the event is skipped");
             tokio::select! {
                 () = tokio::time::sleep(PANIC_PAUSE) => {}
                 () = subscription.closed() => {}

@@ -222,7 +222,7 @@ struct Pending<K> {
 enum Now<K> {
     Present(Arc<K>),
     Absent(Arc<K>, Certainty),
-    Undecodable(Undecodable),
+    Undecodable(Box<Undecodable>),
 }
 
 impl<K: Object> Latest<K> {

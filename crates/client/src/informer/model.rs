@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::list_watch::{Bookmark, ListEnd, ListItem, ListStream, ListerWatcher, WatchItem, WatchStream};
+use crate::reflector::ReflectorConfig;
 use crate::scripted::{busy, failure, gone, object, refused, too_large};
 use crate::wire::Params;
 use crate::{Error, Key, RawObject};
@@ -328,9 +329,11 @@ fn believe(
     (belief, handle.unwrap())
 }
 
-async fn run(seed: u64, restores: bool) {
+async fn run(seed: u64, restores: bool, relist_in_place: bool) {
     let model = Model::new(seed);
-    let informer = SharedInformer::<ConfigMap>::new(model.clone(), InformerConfig::default());
+    let reflector = ReflectorConfig { relist_in_place, ..ReflectorConfig::default() };
+    let config = InformerConfig { reflector, ..InformerConfig::default() };
+    let informer = SharedInformer::<ConfigMap>::new(model.clone(), config);
     let stop = CancellationToken::new();
     let task = tokio::spawn(informer.start(stop.clone()).unwrap());
     let mut believers = vec![
@@ -404,13 +407,20 @@ async fn run(seed: u64, restores: bool) {
 #[tokio::test(start_paused = true)]
 async fn whatever_happens_store_and_subscribers_end_equal_to_the_server() {
     for seed in 0..12 {
-        run(seed, false).await;
+        run(seed, false, false).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn and_when_relists_happen_in_place() {
+    for seed in 200..212 {
+        run(seed, seed % 2 == 0, true).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn even_if_the_server_is_restored_from_backups() {
     for seed in 100..108 {
-        run(seed, true).await;
+        run(seed, true, false).await;
     }
 }

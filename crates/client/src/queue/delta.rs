@@ -20,6 +20,9 @@ pub enum Delta<K> {
     Replaced(Arc<K>),
     /// A resync shows the object again.
     Sync(Arc<K>),
+    /// A relist that is still under way found the object in a newer state. Nothing is said about how far the set has
+    /// come; [`Delta::ReplacedAll`] does so, with [`Staged::Ahead`] in the place of this object.
+    Ahead(Arc<K>),
     /// A relist: this is the whole set.
     ReplacedAll(Replacement<K>),
     /// A resync of the whole set.
@@ -27,7 +30,7 @@ pub enum Delta<K> {
     /// The set is current up to this version.
     Bookmark(ResourceVersion),
     /// The object exists in a form that cannot be read.
-    Undecodable(Undecodable),
+    Undecodable(Box<Undecodable>),
 }
 
 /// How a deletion became known.
@@ -65,14 +68,20 @@ pub enum Staged<K> {
     /// A readable object.
     Object(Arc<K>),
     /// One that is not.
-    Undecodable(Undecodable),
+    Undecodable(Box<Undecodable>),
+    /// One whose state was told before the set was whole, as [`Delta::Ahead`].
+    Ahead,
 }
 
 impl<K> Delta<K> {
     /// The object that the delta is about, if it is about one.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
-            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) | Self::Sync(object) => Some(object),
+            Self::Added(object)
+            | Self::Updated(object)
+            | Self::Replaced(object)
+            | Self::Sync(object)
+            | Self::Ahead(object) => Some(object),
             Self::Deleted(deletion) => deletion.object.as_ref(),
             Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) | Self::Undecodable(_) => None,
         }
@@ -83,12 +92,9 @@ impl<K: Object> Delta<K> {
     /// The key of that object (tombstones included, DQ-3).
     pub fn key(&self) -> Option<Key> {
         match self {
-            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) | Self::Sync(object) => {
-                Some(object.object_key())
-            }
             Self::Deleted(deletion) => Some(deletion.key.clone()),
             Self::Undecodable(undecodable) => Some(undecodable.raw.key.clone()),
-            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
+            other => other.object().map(|object| object.object_key()),
         }
     }
 }
@@ -101,6 +107,7 @@ impl<K> Clone for Delta<K> {
             Self::Deleted(deletion) => Self::Deleted(deletion.clone()),
             Self::Replaced(object) => Self::Replaced(object.clone()),
             Self::Sync(object) => Self::Sync(object.clone()),
+            Self::Ahead(object) => Self::Ahead(object.clone()),
             Self::ReplacedAll(set) => Self::ReplacedAll(set.clone()),
             Self::SyncAll => Self::SyncAll,
             Self::Bookmark(version) => Self::Bookmark(version.clone()),
@@ -126,6 +133,7 @@ impl<K> Clone for Staged<K> {
         match self {
             Self::Object(object) => Self::Object(object.clone()),
             Self::Undecodable(undecodable) => Self::Undecodable(undecodable.clone()),
+            Self::Ahead => Self::Ahead,
         }
     }
 }
@@ -139,6 +147,7 @@ impl<K: Object> fmt::Debug for Delta<K> {
             Self::Deleted(_) => "Deleted",
             Self::Replaced(_) => "Replaced",
             Self::Sync(_) => "Sync",
+            Self::Ahead(_) => "Ahead",
             Self::ReplacedAll(set) => return write!(f, "ReplacedAll({} @{})", set.items.len(), set.version),
             Self::SyncAll => return f.write_str("SyncAll"),
             Self::Bookmark(version) => return write!(f, "Bookmark({version})"),

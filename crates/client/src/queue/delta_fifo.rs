@@ -79,7 +79,7 @@ impl<K: Object> DeltaFifo<K> {
     /// These are all objects: one Replaced each, then a tombstone for every other key that waits or is known.
     pub fn replace(&self, set: Replacement<K>) {
         let mut state = self.state.lock();
-        let mut elements = set.items.len();
+        let mut elements = 0;
         let mut missing: Vec<Deletion<K>> = Vec::new();
         for (key, deltas) in &state.deltas {
             if !set.items.contains_key(key) {
@@ -96,7 +96,9 @@ impl<K: Object> DeltaFifo<K> {
             let delta = match staged {
                 Staged::Object(object) => Delta::Replaced(object),
                 Staged::Undecodable(undecodable) => Delta::Undecodable(undecodable),
+                Staged::Ahead => continue,
             };
+            elements += 1;
             self.enqueue(&mut state, key, delta);
         }
         missing.sort_by(|a, b| a.key.cmp(&b.key));
@@ -211,10 +213,7 @@ fn compact<K>(deltas: &mut Vec<Delta<K>>) {
     if deltas.len() > after + 1 {
         let first_is_add = matches!(deltas[after], Delta::Added(_));
         deltas.drain(after..deltas.len() - 1);
-        if first_is_add
-            && let Some(Delta::Updated(object) | Delta::Replaced(object) | Delta::Sync(object)) = deltas.last()
-        {
-            let object = object.clone();
+        if first_is_add && let Some(object) = deltas.last().and_then(Delta::object).cloned() {
             deltas[after] = Delta::Added(object);
         }
     }
@@ -231,7 +230,7 @@ impl<K: Object> Target<K> for DeltaFifo<K> {
             Delta::Undecodable(undecodable) => {
                 self.change(undecodable.raw.key.clone(), Delta::Undecodable(undecodable));
             }
-            delta @ (Delta::Replaced(_) | Delta::Sync(_)) => {
+            delta @ (Delta::Replaced(_) | Delta::Sync(_) | Delta::Ahead(_)) => {
                 if let Some(key) = delta.key() {
                     self.change(key, delta);
                 }

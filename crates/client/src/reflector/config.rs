@@ -30,6 +30,11 @@ pub struct ReflectorConfig {
     pub internal_error_window: Duration,
     /// So many answers "too many requests" to a streaming list lead to a list instead (RF-20).
     pub busy_limit: u32,
+    /// During a relist, show readers and handlers each changed object as soon as it arrives, and remove what is gone at
+    /// the end. The old and the new set then never exist at the same time, which matters for large sets; but until the
+    /// end the store shows a mixture that the server never had: new objects beside old ones that are gone already. Off,
+    /// readers see the old set or the new one (RF-11). In both cases the version moves at the end.
+    pub relist_in_place: bool,
     /// Cut `metadata.managedFields` out of every object before it is decoded.
     pub without_managed_fields: bool,
 }
@@ -48,6 +53,7 @@ impl Default for ReflectorConfig {
             very_short: Duration::from_secs(1),
             internal_error_window: Duration::ZERO,
             busy_limit: 3,
+            relist_in_place: false,
             without_managed_fields: false,
         }
     }

@@ -88,14 +88,14 @@ impl<K: Object> Decoder<K> {
     }
 
     /// The stored form; `None` if the transform dropped the object.
-    pub(super) fn decode(&self, raw: RawObject) -> Result<Option<K>, Undecodable> {
+    pub(super) fn decode(&self, raw: RawObject) -> Result<Option<K>, Box<Undecodable>> {
         let raw = if self.without_managed_fields { raw.without_managed_fields() } else { raw };
         let object = match K::from_raw(&raw) {
             Ok(object) => object,
             Err(error) => {
                 self.metrics.undecodable.inc();
                 tracing::warn!(key = %raw.key, version = %raw.version, %error, "cannot decode an object");
-                return Err(Undecodable { raw, error: Arc::new(error) });
+                return Err(Box::new(Undecodable { raw, error: Arc::new(error) }));
             }
         };
         match &self.transform {
@@ -121,6 +121,9 @@ pub(super) struct Machine<K> {
     backoff: Backoff,
     /// The target is complete up to here; unset before the first set.
     last: Option<ResourceVersion>,
+    /// Objects up to this version were told to the target by a relist that did not come to its end. No set older than
+    /// this may follow.
+    ahead: Option<ResourceVersion>,
     /// The server cannot answer at `last` (expired, or too large): ask for the most recent state instead.
     last_unavailable: bool,
     /// An RV=0 list came back in pages, so the server's cache is off: page from now on.
@@ -164,6 +167,7 @@ impl<K: Object> Machine<K> {
             backoff: Backoff::new(config.backoff),
             config,
             last: None,
+            ahead: None,
             last_unavailable: false,
             pages: false,
             busy: 0,
@@ -220,17 +224,28 @@ impl<K: Object> Machine<K> {
         let opened = Instant::now();
         // Each initial object shows progress and buys more time; a server that streams for ever without an end does not.
         let longest = from_now(self.config.initial_events_limit.saturating_mul(INITIAL_EVENTS_EXTENSIONS));
-        let mut limit = from_now(self.config.initial_events_limit);
+        let limit = from_now(self.config.initial_events_limit);
         let stream = match timeout_at(limit, self.source.watch(params)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return self.stream_list_failed(Phase::Open, error, &asked),
             Err(_) => return self.give_up_streaming("the streaming list was not answered in time"),
         };
-        let mut open = OpenStream { stream, opened, events: 0, versions_trusted: true };
-        let decoder = self.decoder.clone();
-        let target = self.target.clone();
-        let metrics = self.metrics.clone();
-        let mut staging = Staging::new(&decoder, &*target, &metrics, !self.last_unavailable);
+        let open = OpenStream { stream, opened, events: 0, versions_trusted: true };
+        let mut staging = self.staging(self.config.relist_in_place && !asked.is_unset());
+        let state = self.stage_stream(open, &mut staging, &asked, limit, longest).await;
+        self.keep_ahead(&staging);
+        state
+    }
+
+    async fn stage_stream(
+        &mut self,
+        mut open: OpenStream,
+        staging: &mut Staging<K>,
+        asked: &ResourceVersion,
+        mut limit: Instant,
+        longest: Instant,
+    ) -> State {
+        let opened = open.opened;
         let mut warn_at = from_now(self.config.initial_events_warning);
         loop {
             let item = match timeout_at(warn_at.min(limit), open.stream.next()).await {
@@ -248,12 +263,12 @@ impl<K: Object> Machine<K> {
             match item {
                 Some(Ok(WatchItem::Added(raw))) => {
                     open.events += 1;
-                    staging.insert(raw);
+                    staging.insert(raw).await;
                     limit = longest.min(from_now(self.config.initial_events_limit));
                 }
                 Some(Ok(WatchItem::Modified(raw))) => {
                     open.events += 1;
-                    staging.insert(raw);
+                    staging.insert(raw).await;
                 }
                 Some(Ok(WatchItem::Deleted(raw))) => {
                     open.events += 1;
@@ -262,15 +277,15 @@ impl<K: Object> Machine<K> {
                 Some(Ok(WatchItem::Bookmark(Bookmark { version, initial_events_end: true }))) => {
                     open.events += 1;
                     (self.busy, self.unfinished) = (0, 0);
-                    return match self.accept_set(staging, &asked, version).await {
+                    return match self.accept_set(staging, asked, version).await {
                         Accepted::Yes => State::Watch(open),
                         Accepted::HistoryWentBack => State::Start,
                     };
                 }
                 Some(Ok(WatchItem::Bookmark(_) | WatchItem::Unknown { .. })) => open.events += 1,
-                Some(Ok(WatchItem::Error(error))) => return self.stream_list_failed(Phase::Stream, error, &asked),
+                Some(Ok(WatchItem::Error(error))) => return self.stream_list_failed(Phase::Stream, error, asked),
                 Some(Err(error)) if !error.is_broken_connection() => {
-                    return self.stream_list_failed(Phase::Stream, error, &asked);
+                    return self.stream_list_failed(Phase::Stream, error, asked);
                 }
                 Some(Err(_)) | None if self.was_very_short(&open) => {
                     return self.give_up_streaming("the streaming list ended at once");
@@ -349,16 +364,17 @@ impl<K: Object> Machine<K> {
             None => None,
         };
         let params = Params { version: Some(asked.clone()), limit, ..Params::default() };
-        let decoder = self.decoder.clone();
-        let target = self.target.clone();
-        let metrics = self.metrics.clone();
-        let mut staging = Staging::new(&decoder, &*target, &metrics, !self.last_unavailable);
-        let listed = list_all(&*self.source, params, self.config.idle_limit, &mut staging).await?;
+        // The pages of one list may come from servers that have come differently far; a list in one piece does not.
+        let in_place = self.config.relist_in_place && limit.is_none();
+        let mut staging = self.staging(in_place);
+        let listed = list_all(&*self.source, params, self.config.idle_limit, &mut staging).await;
+        self.keep_ahead(&staging);
+        let listed = listed?;
         self.metrics.heard();
         if zero && listed.paginated {
             self.pages = true;
         }
-        Ok(self.accept_set(staging, asked, listed.version).await)
+        Ok(self.accept_set(&mut staging, asked, listed.version).await)
     }
 
     // ---- changes ----
@@ -397,8 +413,11 @@ impl<K: Object> Machine<K> {
 
     async fn watch(&mut self, mut open: OpenStream) -> State {
         let mut resync_at = self.config.resync.map(from_now);
+        // Moved when it fires and not for each event, which would take the timer's lock twice an event.
+        let idle = sleep_until(from_now(self.config.idle_limit));
+        tokio::pin!(idle);
+        let mut idle_at = idle.deadline();
         loop {
-            let idle_at = from_now(self.config.idle_limit);
             let resync = async {
                 match resync_at {
                     Some(at) => sleep_until(at).await,
@@ -418,13 +437,18 @@ impl<K: Object> Machine<K> {
                     resync_at = self.config.resync.map(from_now);
                     continue;
                 }
-                () = sleep_until(idle_at) => {
+                () = &mut idle => {
+                    if Instant::now() < idle_at {
+                        idle.as_mut().reset(idle_at);
+                        continue;
+                    }
                     tracing::info!(version = ?self.last, "nothing arrived on the watch, opening it anew");
                     self.metrics.idle_restarts.inc();
                     self.backoff.stream_ended(open.opened);
                     return State::OpenWatch;
                 }
             };
+            idle_at = from_now(self.config.idle_limit);
             self.metrics.heard();
             match item {
                 Some(Ok(WatchItem::Error(error))) => return self.stream_error(&open, error),
@@ -570,13 +594,35 @@ impl<K: Object> Machine<K> {
 
     // ---- shared by both ways to get the whole set ----
 
+    /// Where the next set is put together. In place: what changed goes to the target as it arrives; only for a set that
+    /// the server promised to be no older than what the target has.
+    fn staging(&self, in_place: bool) -> Staging<K> {
+        let promised = self.last.is_some() && !self.last_unavailable;
+        Staging::new(
+            self.decoder.clone(),
+            self.target.clone(),
+            self.metrics.clone(),
+            !self.last_unavailable,
+            in_place && promised,
+        )
+    }
+
+    /// Remembers what a relist told, in case it ends here.
+    fn keep_ahead(&mut self, staging: &Staging<K>) {
+        if let Some(told) = staging.told()
+            && self.ahead.as_ref().is_none_or(|ahead| ahead.is_before(told))
+        {
+            self.ahead = Some(told.clone());
+        }
+    }
+
     async fn accept_set(
         &mut self,
-        staging: Staging<'_, K>,
+        staging: &mut Staging<K>,
         asked: &ResourceVersion,
         version: ResourceVersion,
     ) -> Accepted {
-        let went_back = self.last.as_ref().is_some_and(|last| version.is_before(last));
+        let went_back = [&self.last, &self.ahead].into_iter().flatten().any(|seen| version.is_before(seen));
         if went_back && !(asked.is_unset() && self.last_unavailable) {
             tracing::warn!(%version, last = ?self.last, "the server's history went back, asking for its most recent state");
             self.last_unavailable = true;
@@ -588,15 +634,19 @@ impl<K: Object> Machine<K> {
         self.last_unavailable = false;
         self.metrics.replacements.inc();
         self.apply(Delta::ReplacedAll(staging.finish(version.clone(), went_back))).await;
+        staging.forget_told();
+        self.ahead = None;
         self.set_last(version);
         Accepted::Yes
     }
 
     /// The version that a whole set must not be older than: the last one, unless the server cannot serve it.
     fn relist_version(&self) -> ResourceVersion {
-        match &self.last {
-            Some(last) if !self.last_unavailable => last.clone(),
-            _ => ResourceVersion::unset(),
+        match (&self.last, &self.ahead) {
+            _ if self.last_unavailable => ResourceVersion::unset(),
+            (Some(last), Some(ahead)) if last.is_before(ahead) => ahead.clone(),
+            (Some(last), _) => last.clone(),
+            (None, _) => ResourceVersion::unset(),
         }
     }
 

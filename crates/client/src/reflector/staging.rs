@@ -1,5 +1,6 @@
 //! The set that a relist builds: objects that did not change are taken from the old set, so that the two together
-//! cost little more than one.
+//! cost little more than one. In place, objects that did change are told to the target at once, and not even those exist
+//! twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,44 +8,62 @@ use std::sync::Arc;
 use super::machine::Decoder;
 use super::{ReflectorMetrics, Target};
 use crate::pager::PageSink;
-use crate::queue::{Replacement, Staged};
+use crate::queue::{Delta, Replacement, Staged};
 use crate::{Key, Object, RawObject, ResourceVersion};
 
-pub(super) struct Staging<'a, K> {
+pub(super) struct Staging<K> {
     items: BTreeMap<Key, Staged<K>>,
-    decoder: &'a Decoder<K>,
-    target: &'a dyn Target<K>,
-    metrics: &'a ReflectorMetrics,
+    decoder: Arc<Decoder<K>>,
+    target: Arc<dyn Target<K>>,
+    metrics: Arc<ReflectorMetrics>,
     /// Take unchanged objects from the target. Not after the history went back: a version may then stand for two
     /// different states.
     keep_unchanged: bool,
+    /// Tell the target of changed objects as they come.
+    in_place: bool,
+    /// The newest version among those.
+    told: Option<ResourceVersion>,
 }
 
-impl<'a, K: Object> Staging<'a, K> {
+impl<K: Object> Staging<K> {
     pub(super) fn new(
-        decoder: &'a Decoder<K>,
-        target: &'a dyn Target<K>,
-        metrics: &'a ReflectorMetrics,
+        decoder: Arc<Decoder<K>>,
+        target: Arc<dyn Target<K>>,
+        metrics: Arc<ReflectorMetrics>,
         keep_unchanged: bool,
+        in_place: bool,
     ) -> Self {
-        Self { items: BTreeMap::new(), decoder, target, metrics, keep_unchanged }
+        Self { items: BTreeMap::new(), decoder, target, metrics, keep_unchanged, in_place, told: None }
     }
 
-    pub(super) fn insert(&mut self, raw: RawObject) {
+    pub(super) async fn insert(&mut self, raw: RawObject) {
         self.metrics.bytes.add(raw.body.len() as u64);
         if !self.decoder.is_expected(&raw) {
             return;
         }
         let key = raw.key.clone();
+        let known = self.target.known(&key);
         if self.keep_unchanged
-            && let Some(known) = self.target.known(&key)
-            && is_state(&*known, &raw)
+            && let Some(known) = &known
+            && is_state(&**known, &raw)
         {
             self.metrics.kept.inc();
-            self.items.insert(key, Staged::Object(known));
+            self.items.insert(key, Staged::Object(known.clone()));
             return;
         }
+        let goes_ahead = self.in_place && is_newer(known.as_deref(), &raw);
+        drop(known);
+        let version = raw.version.clone();
         match self.decoder.decode(raw) {
+            Ok(Some(object)) if goes_ahead => {
+                self.items.insert(key, Staged::Ahead);
+                if self.told.as_ref().is_none_or(|told| told.is_before(&version)) {
+                    self.told = Some(version);
+                }
+                if let Err(error) = self.target.apply(Delta::Ahead(Arc::new(object))).await {
+                    tracing::warn!(%error, "the target refused a change");
+                }
+            }
             Ok(Some(object)) => {
                 self.items.insert(key, Staged::Object(Arc::new(object)));
             }
@@ -61,14 +80,25 @@ impl<'a, K: Object> Staging<'a, K> {
         self.items.remove(&raw.key);
     }
 
-    pub(super) fn finish(self, version: ResourceVersion, history_reset: bool) -> Replacement<K> {
-        Replacement { items: self.items, version, history_reset }
+    /// The newest version that the target was told of before the set was whole.
+    pub(super) fn told(&self) -> Option<&ResourceVersion> {
+        self.told.as_ref()
+    }
+
+    /// The set was accepted: it is no longer ahead of anything.
+    pub(super) fn forget_told(&mut self) {
+        self.told = None;
+    }
+
+    /// Hands the set over.
+    pub(super) fn finish(&mut self, version: ResourceVersion, history_reset: bool) -> Replacement<K> {
+        Replacement { items: std::mem::take(&mut self.items), version, history_reset }
     }
 }
 
-impl<K: Object> PageSink for Staging<'_, K> {
-    fn item(&mut self, item: RawObject) {
-        self.insert(item);
+impl<K: Object> PageSink for Staging<K> {
+    fn item(&mut self, item: RawObject) -> impl Future<Output = ()> + Send {
+        self.insert(item)
     }
     fn restart(&mut self) {
         self.items.clear();
@@ -78,4 +108,9 @@ impl<K: Object> PageSink for Staging<'_, K> {
 /// True if the stored object is exactly the state on the wire.
 pub(super) fn is_state<K: Object>(known: &K, raw: &RawObject) -> bool {
     raw.version.is_comparable() && known.state_version() == raw.version && known.incarnation() == raw.uid
+}
+
+/// True if the state on the wire can only be later than the stored one.
+fn is_newer<K: Object>(known: Option<&K>, raw: &RawObject) -> bool {
+    raw.version.is_comparable() && known.is_none_or(|known| known.state_version().is_before(&raw.version))
 }

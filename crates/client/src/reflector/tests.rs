@@ -76,6 +76,7 @@ impl Target<ConfigMap> for Notebook {
                     .map(|(key, staged)| match staged {
                         Staged::Object(object) => format!("{key}@{}", crate::object::version_of(&**object)),
                         Staged::Undecodable(_) => format!("{key}!"),
+                        Staged::Ahead => format!("{key}^"),
                     })
                     .collect();
                 format!("all {} @{version}", names.join(" "))
@@ -309,6 +310,56 @@ async fn rf_14_a_relist_keeps_unchanged_objects_instead_of_doubling_them() {
     let after = target.known(&Key::parse("a").unwrap()).unwrap();
     assert!(Arc::ptr_eq(&before, &after));
     assert_eq!(running.metrics.kept.get(), 1);
+}
+
+fn in_place() -> ReflectorConfig {
+    ReflectorConfig { relist_in_place: true, ..config() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rf_14_in_place_a_relist_shows_what_changed_at_once_and_removes_what_is_gone_at_its_end() {
+    let source = ScriptedSource::new();
+    let target = Notebook::new();
+    source.on_watch(Ok(vec![added("a@1"), added("b@2"), added("c@3"), end("10"), in_stream(gone())]));
+    let pause = || Step::Wait(Duration::from_secs(5));
+    source.on_watch(Ok(vec![added("b@12"), added("c@3"), pause(), added("d@13"), end("14"), Step::Hang]));
+    let running = start(&source, &target, in_place());
+    target.has("Ahead(b@12)").await;
+    let half = target.writer.store().snapshot();
+    let versions: Vec<_> = half.iter().map(|object| object.state_version().to_string()).collect();
+    assert_eq!(versions, ["1", "12", "3"], "the new state of b is there, and a still is");
+    assert_eq!(half.version().as_str(), "10", "the set has not come further");
+    target.has("all b^ c@3 d^ @14").await;
+    assert_eq!(target.names(), ["b", "c", "d"]);
+    assert_eq!(target.writer.store().version().as_str(), "14");
+    assert_eq!(running.metrics.kept.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rf_14_in_place_a_relist_that_was_cut_is_followed_by_none_older_than_what_it_told() {
+    let source = ScriptedSource::new();
+    let target = Notebook::new();
+    source.on_watch(Ok(vec![added("a@1"), end("10"), in_stream(gone())]));
+    source.on_watch(Ok(vec![added("a@12"), Step::Wait(Duration::from_secs(5))]));
+    source.on_watch(Err(failure(422, "Invalid")));
+    source.on_list(Ok((items(&["a@12"]), "13", None)));
+    source.on_watch(Ok(vec![Step::Hang]));
+    start(&source, &target, in_place());
+    source.asked_times(5).await;
+    assert_eq!(requests(&source), ["stream", "stream 10", "stream 12", "list 12", "watch 13"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rf_18_in_place_relists_take_nothing_from_a_history_that_went_back() {
+    let source = ScriptedSource::new();
+    let target = Notebook::new();
+    source.on_watch(Ok(vec![added("a@8"), end("10"), in_stream(gone())]));
+    source.on_watch(Ok(vec![added("a@5"), Step::Wait(Duration::from_secs(5)), end("7"), Step::Hang]));
+    source.on_watch(Ok(vec![added("a@5"), end("7"), Step::Hang]));
+    start(&source, &target, in_place());
+    target.has("all a@5 @7").await;
+    assert!(!target.lines().iter().any(|line| line.starts_with("Ahead")), "{:?}", target.lines());
+    assert_eq!(*target.resets.lock(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,7 +54,7 @@ pub enum Applied<K> {
     /// The object is there but cannot be read; a stored older state was removed.
     Undecodable {
         /// What the server sent.
-        item: Undecodable,
+        item: Box<Undecodable>,
         /// The state that was stored.
         previous: Option<Arc<K>>,
     },
@@ -147,6 +147,7 @@ impl<K: Object> WriterState<K> {
                 self.put(object, true, applied);
                 self.advance(scope, version);
             }
+            Delta::Ahead(object) => self.put(object, true, applied),
             Delta::Sync(object) => applied.push(Applied::Unchanged(object)),
             Delta::Deleted(Deletion { key, object, certainty }) => {
                 let stored = self.remove(&key);
@@ -194,6 +195,7 @@ impl<K: Object> WriterState<K> {
             match staged {
                 Staged::Object(object) => self.put(object, !set.history_reset, applied),
                 Staged::Undecodable(item) => self.mark_undecodable(item, applied),
+                Staged::Ahead => {}
             }
         }
         self.versions.insert(scope.clone(), set.version);
@@ -223,7 +225,7 @@ impl<K: Object> WriterState<K> {
         }
     }
 
-    fn mark_undecodable(&mut self, item: Undecodable, applied: &mut Vec<Applied<K>>) {
+    fn mark_undecodable(&mut self, item: Box<Undecodable>, applied: &mut Vec<Applied<K>>) {
         let previous = self.remove(&item.raw.key);
         applied.push(Applied::Undecodable { item, previous });
     }

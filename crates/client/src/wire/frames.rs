@@ -99,6 +99,9 @@ struct BookmarkMeta {
 }
 
 fn read_frame(line: &Bytes) -> Result<WatchItem, Error> {
+    if let Some(item) = read_plain_change(line) {
+        return Ok(item);
+    }
     let frame: Frame<'_> = serde_json::from_slice(line).map_err(|e| event_error(&e))?;
     let object = frame.object.get();
     match &*frame.kind {
@@ -127,6 +130,20 @@ fn read_frame(line: &Bytes) -> Result<WatchItem, Error> {
     }
 }
 
+/// A change as every server writes it, `{"type":"MODIFIED","object":{…}}`: what is between the known ends is the object,
+/// if it is a whole JSON value. Reading that once proves the line; the general way reads the object twice.
+fn read_plain_change(line: &Bytes) -> Option<WatchItem> {
+    const CHANGES: [(&[u8], fn(RawObject) -> WatchItem); 3] = [
+        (br#"{"type":"MODIFIED","object":"#, WatchItem::Modified),
+        (br#"{"type":"ADDED","object":"#, WatchItem::Added),
+        (br#"{"type":"DELETED","object":"#, WatchItem::Deleted),
+    ];
+    let (head, change) = CHANGES.iter().find(|(head, _)| line.starts_with(head))?;
+    let object = line.get(head.len()..line.len().checked_sub(1)?)?;
+    (line.ends_with(b"}") && object.starts_with(b"{")).then_some(())?;
+    RawObject::from_json(line.slice(head.len()..line.len() - 1)).ok().map(change)
+}
+
 fn event_error(error: &serde_json::Error) -> Error {
     Error::Decode { what: "a watch event", message: error.to_string() }
 }
@@ -149,6 +166,23 @@ mod tests {
             assert_eq!(items.len(), 2, "cut at {cut}");
             assert!(matches!(&items[0], Ok(WatchItem::Added(o)) if o.key.as_str() == "a"));
             assert!(matches!(&items[1], Ok(WatchItem::Deleted(o)) if o.key.as_str() == "b"));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_is_the_same_however_its_line_is_written() {
+        let usual = r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}"#;
+        let spaced = r#" { "object" : {"metadata":{"name":"a","resourceVersion":"7"}}, "type": "MODIFIED" } "#;
+        let ending = r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"7"}},"more":{}}"#;
+        for line in [usual, spaced, ending] {
+            let item = read_frame(&Bytes::from_static(line.as_bytes()));
+            let Ok(WatchItem::Modified(object)) = item else { panic!("{line}: {item:?}") };
+            assert_eq!(&object.body[..], br#"{"metadata":{"name":"a","resourceVersion":"7"}}"#, "{line}");
+        }
+        for line in
+            [r#"{"type":"MODIFIED","object":{"metadata":{}}"#, r#"{"type":"ADDED","object":}"#, r#"{"type":"ADDED""#]
+        {
+            assert!(read_frame(&Bytes::from_static(line.as_bytes())).is_err(), "{line}");
         }
     }
 
