@@ -1,11 +1,13 @@
 //! An informer on all pods of a server that tells what it costs when asked; `cargo xtask informers` compares it with others.
 //!
-//! `informer encoded|decoded`: the store keeps the bytes and decodes on access, or keeps decoded objects.
+//! `informer encoded|in-place|decoded`: the store keeps the bytes and decodes on access, the same with relists in place, or
+//! it keeps decoded objects.
 
 use std::sync::Arc;
 
 use client::informer::{Event, InformerConfig, SharedInformer, SubscriptionOptions};
 use client::list_watch::ApiListWatch;
+use client::reflector::ReflectorConfig;
 use client::{Encoded, Error, Object, connect};
 use k8s_openapi::api::core::v1::Pod;
 use testkit::gauge::{DUE, Gauge};
@@ -18,10 +20,12 @@ fn due(body: &[u8]) -> Option<&str> {
     std::str::from_utf8(&body[at..end]).ok()
 }
 
-async fn follow<K: Object>(due: fn(&K) -> Option<&str>) -> Result<(), Error> {
+async fn follow<K: Object>(relist_in_place: bool, due: fn(&K) -> Option<&str>) -> Result<(), Error> {
     let gauge = Arc::new(Gauge::default());
     let source = ApiListWatch::all::<Pod>(connect::from_environment().await?);
-    let informer = SharedInformer::<K>::new(source, InformerConfig::default());
+    let reflector = ReflectorConfig { relist_in_place, ..ReflectorConfig::default() };
+    let config = InformerConfig { reflector, ..InformerConfig::default() };
+    let informer = SharedInformer::<K>::new(source, config);
     let seen = gauge.clone();
     let handler = informer.add_handler(SubscriptionOptions::default(), move |event| {
         if let Event::Added { object: state, initial: false } | Event::Updated { new: state, .. } = &event {
@@ -47,8 +51,11 @@ async fn follow<K: Object>(due: fn(&K) -> Option<&str>) -> Result<(), Error> {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     match std::env::args().nth(1).as_deref() {
-        Some("encoded") => follow::<Encoded<Pod>>(|pod| due(pod.body())).await,
-        Some("decoded") => follow::<Pod>(|pod| pod.metadata.annotations.as_ref()?.get(DUE).map(String::as_str)).await,
-        _ => Err(Error::Config("usage: informer encoded|decoded".into())),
+        Some("encoded") => follow::<Encoded<Pod>>(false, |pod| due(pod.body())).await,
+        Some("in-place") => follow::<Encoded<Pod>>(true, |pod| due(pod.body())).await,
+        Some("decoded") => {
+            follow::<Pod>(false, |pod| pod.metadata.annotations.as_ref()?.get(DUE).map(String::as_str)).await
+        }
+        _ => Err(Error::Config("usage: informer encoded|in-place|decoded".into())),
     }
 }

@@ -166,6 +166,7 @@ async fn main() {
     let beside = |name: &str| here.with_file_name(name);
     let programs = [
         ("dogwatch, bytes kept", (beside("informer"), "encoded")),
+        ("dogwatch, in place", (beside("informer"), "in-place")),
         ("dogwatch, decoded", (beside("informer"), "decoded")),
         ("kube-rs reflector", (beside("kube_rs_informer"), "")),
         ("client-go informer", (tools::installed("bin/go-clients"), "measure")),

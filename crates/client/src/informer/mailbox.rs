@@ -194,6 +194,9 @@ impl<K: Object> Mailbox<K> {
 
 // ---- Latest ----
 
+/// Entries that an empty mailbox keeps room for.
+const ROOM_KEPT: usize = 1024;
+
 struct Latest<K> {
     /// Arrival order. A tree and not a list, so that an entry that cancels out leaves nothing behind.
     order: BTreeMap<u64, Slot>,
@@ -287,6 +290,10 @@ impl<K: Object> Latest<K> {
                     }
                 }
             }
+        }
+        // The first set, or a relist, made room for every object; nothing like it comes again soon.
+        if self.pending.capacity() > ROOM_KEPT {
+            self.pending = HashMap::new();
         }
         None
     }

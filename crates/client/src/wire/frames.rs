@@ -133,12 +133,16 @@ fn read_frame(line: &Bytes) -> Result<WatchItem, Error> {
 /// A change as every server writes it, `{"type":"MODIFIED","object":{…}}`: what is between the known ends is the object,
 /// if it is a whole JSON value. Reading that once proves the line; the general way reads the object twice.
 fn read_plain_change(line: &Bytes) -> Option<WatchItem> {
-    const CHANGES: [(&[u8], fn(RawObject) -> WatchItem); 3] = [
-        (br#"{"type":"MODIFIED","object":"#, WatchItem::Modified),
-        (br#"{"type":"ADDED","object":"#, WatchItem::Added),
-        (br#"{"type":"DELETED","object":"#, WatchItem::Deleted),
-    ];
-    let (head, change) = CHANGES.iter().find(|(head, _)| line.starts_with(head))?;
+    type Change = fn(RawObject) -> WatchItem;
+    const MODIFIED: &[u8] = br#"{"type":"MODIFIED","object":"#;
+    const ADDED: &[u8] = br#"{"type":"ADDED","object":"#;
+    const DELETED: &[u8] = br#"{"type":"DELETED","object":"#;
+    let (head, change): (&[u8], Change) = match () {
+        () if line.starts_with(MODIFIED) => (MODIFIED, WatchItem::Modified),
+        () if line.starts_with(ADDED) => (ADDED, WatchItem::Added),
+        () if line.starts_with(DELETED) => (DELETED, WatchItem::Deleted),
+        () => return None,
+    };
     let object = line.get(head.len()..line.len().checked_sub(1)?)?;
     (line.ends_with(b"}") && object.starts_with(b"{")).then_some(())?;
     RawObject::from_json(line.slice(head.len()..line.len() - 1)).ok().map(change)
