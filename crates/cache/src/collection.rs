@@ -1,11 +1,9 @@
 //! The objects of one resource: the snapshot readers clone, and the one place where a change becomes visible.
 
-use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
 
 use arc_swap::ArcSwap;
-use imbl::OrdMap;
 use machinery::Revision;
 use parking_lot::Mutex;
 use store::{Change, Entry, Key, ListQuery, Prefix, ReadError, Store};
@@ -15,12 +13,11 @@ use crate::event::Event;
 use crate::filter::Filter;
 use crate::history::{History, HistoryLimits};
 use crate::item::Item;
+use crate::items::Items;
 use crate::routing::Routes;
 use crate::spec::Spec;
 use crate::tally::{Figures, Tally};
 use crate::watcher::Mailbox;
-
-pub(crate) type Items = OrdMap<Key, Arc<Item>>;
 
 /// One resource's objects, history and watchers.
 pub struct Collection {
@@ -60,7 +57,7 @@ pub enum ExactError {
 impl Collection {
     pub(crate) fn new(name: &str, spec: Spec, floor: Revision, limits: HistoryLimits) -> Self {
         let state = State {
-            items: OrdMap::new(),
+            items: Items::default(),
             history: History::new(floor, limits),
             routes: Routes::default(),
             changed: Revision::ZERO,
@@ -137,7 +134,7 @@ impl Collection {
         for event in undo {
             match (event.previous(), event.current()) {
                 (Some(previous), _) => {
-                    items.insert(previous.key().clone(), Arc::clone(previous));
+                    items.insert(Arc::clone(previous));
                 }
                 (None, Some(created)) => {
                     items.remove(created.key());
@@ -157,8 +154,7 @@ impl Collection {
             error => ExactError::Unavailable(error.to_string()),
         })?;
         let spec = self.spec();
-        let items =
-            listed.entries.iter().filter_map(|entry| item(entry, &spec)).map(|i| (i.key().clone(), i)).collect();
+        let items = listed.entries.iter().filter_map(|entry| item(entry, &spec)).collect();
         Ok(Snapshot { revision, items })
     }
 
@@ -169,7 +165,7 @@ impl Collection {
         let mut state = self.state.lock();
         for item in items {
             state.changed = state.changed.max(item.revision());
-            state.items.insert(item.key().clone(), item);
+            state.items.insert(item);
         }
     }
 
@@ -197,7 +193,7 @@ impl Collection {
         }
         state.changed = change.revision;
         let previous = match &current {
-            Some(item) => state.items.insert(change.key.clone(), Arc::clone(item)),
+            Some(item) => state.items.insert(Arc::clone(item)),
             None => state.items.remove(&change.key),
         };
         if current.is_none() && previous.is_none() {
@@ -222,7 +218,7 @@ impl Collection {
     pub(crate) fn reset(&self, entries: &[Entry], revision: Revision, limits: HistoryLimits) {
         let watchers = {
             let mut state = self.state.lock();
-            state.items = OrdMap::new();
+            state.items = Items::default();
             state.history = History::new(revision, limits);
             state.changed = Revision::ZERO;
             state.routes.drain()
@@ -244,14 +240,7 @@ impl Collection {
         }
         let watchers = {
             let mut state = self.state.lock();
-            let items: Items = state
-                .items
-                .iter()
-                .filter_map(|(key, old)| {
-                    let again = old.respecified(&spec)?;
-                    Some((key.clone(), Arc::new(again)))
-                })
-                .collect();
+            let items: Items = state.items.iter().filter_map(|old| old.respecified(&spec).map(Arc::new)).collect();
             let (changed, limits) = (state.changed, state.history.limits());
             state.items = items;
             state.history = History::new(changed, limits);
@@ -310,13 +299,15 @@ impl Snapshot {
             None => format!("{collection}/"),
         };
         let start = from.filter(|from| *from >= prefix.as_str()).unwrap_or(&prefix);
-        let items = self.items.range::<_, str>((Bound::Included(start), Bound::Unbounded));
-        items.take_while(move |(key, _)| key.as_str().starts_with(&prefix)).map(|(_, item)| item)
+        // `0` is the character behind `/`: the first key that does not begin with the prefix.
+        let end = format!("{}0", &prefix[..prefix.len() - 1]);
+        self.items.between(start, &end)
     }
 
     /// Objects the filter admits, in key order.
     pub fn select<'a>(&'a self, collection: &str, filter: &'a Filter) -> impl Iterator<Item = &'a Arc<Item>> {
-        self.scan(collection, filter.namespace(), None).filter(|item| filter.admits(item))
+        let all = filter.is_open();
+        self.scan(collection, filter.namespace(), None).filter(move |item| all || filter.admits(item))
     }
 
     #[must_use]
@@ -327,6 +318,12 @@ impl Snapshot {
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
+    }
+
+    /// How many objects there are in a namespace, or in all. Costs the same however many they are.
+    #[must_use]
+    pub fn len_of(&self, namespace: Option<&str>) -> usize {
+        namespace.map_or_else(|| self.items.len(), |namespace| self.items.len_of(namespace))
     }
 
     #[must_use]

@@ -7,7 +7,7 @@
 //! - a [routing table](routing) that finds the watchers an event concerns without asking the others.
 //!
 //! Map of the files, in the order an object passes through them: [`feed`] takes changes from the store, [`item`] is an
-//! object as the cache holds it, [`event`] a change to one, [`collection`] applies it, [`history`] remembers it,
+//! object as the cache holds it, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it, [`history`] remembers it,
 //! [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what of an object can be
 //! selected on; [`tally`] counts; [`cache`] is the whole and answers how fresh it is.
 //!
@@ -20,6 +20,7 @@ mod feed;
 pub mod filter;
 pub mod history;
 pub mod item;
+mod items;
 pub mod routing;
 pub mod spec;
 pub mod tally;

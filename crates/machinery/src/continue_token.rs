@@ -1,8 +1,11 @@
 //! The token that leads from one page of a list to the next (spec 01 §6).
 //!
-//! It is base64url without padding of `{"v":"meta.k8s.io/v1","rv":5,"start":"ns/name\u0000"}`: the revision all pages
-//! share, and the first key of the next page, relative to the collection. Revision −1 stands for "the latest", which is
-//! what a client gets to go on with when its revision is no longer kept.
+//! It is base64url without padding of `{"v":"meta.k8s.io/v1","rv":5,"start":"ns/name\u0000","left":1500}`: the revision all
+//! pages share, and the first key of the next page, relative to the collection. Revision −1 stands for "the latest", which
+//! is what a client gets to go on with when its revision is no longer kept.
+//!
+//! `left` is ours; the reference neither writes it nor minds it. All pages show one revision, so what was left before a page
+//! less the page is what is left after it, and no page has to count.
 
 use crate::json::{Value, json};
 use base64::Engine as _;
@@ -28,19 +31,28 @@ pub struct ContinueToken {
     /// The key to begin at, itself included. A token made by [`ContinueToken::after`] ends in a NUL, so that the last
     /// key of the page before is left out.
     pub start: String,
+    /// How many objects there are from there on, if that is known. It goes into what a client is told and into nothing else:
+    /// a client that makes one up fools itself.
+    pub left: Option<u64>,
 }
 
 impl ContinueToken {
     /// Goes on behind `last`, the key of the last item returned, relative to the collection.
     #[must_use]
     pub fn after(last: &str, revision: Revision) -> Self {
-        ContinueToken { revision: Some(revision), start: format!("{last}\0") }
+        ContinueToken { revision: Some(revision), start: format!("{last}\0"), left: None }
+    }
+
+    /// The same place, knowing how many objects are left.
+    #[must_use]
+    pub fn with_left(self, left: Option<u64>) -> Self {
+        ContinueToken { left, ..self }
     }
 
     /// The same place at whatever revision is the latest then.
     #[must_use]
     pub fn at_latest(&self) -> Self {
-        ContinueToken { revision: None, start: self.start.clone() }
+        ContinueToken { revision: None, start: self.start.clone(), left: None }
     }
 
     #[must_use]
@@ -50,7 +62,11 @@ impl ContinueToken {
             Some(Revision(n)) => i64::try_from(n).unwrap_or(i64::MAX),
             None => -1,
         };
-        BASE64.encode(go_text::json(&json!({"v": VERSION, "rv": revision, "start": self.start})))
+        let mut token = json!({"v": VERSION, "rv": revision, "start": self.start});
+        if let Some(left) = self.left {
+            token["left"] = json!(left);
+        }
+        BASE64.encode(go_text::json(&token))
     }
 
     /// The error is the 400 answer.
@@ -99,7 +115,9 @@ impl ContinueToken {
         if !is_clean {
             return Err(invalid(start));
         }
-        Ok(ContinueToken { revision: u64::try_from(revision).ok().map(Revision), start: relative.to_owned() })
+        let revision = u64::try_from(revision).ok().map(Revision);
+        let left = token.get("left").and_then(Value::as_u64).filter(|_| revision.is_some());
+        Ok(ContinueToken { revision, start: relative.to_owned(), left })
     }
 }
 
@@ -119,13 +137,16 @@ mod tests {
     fn round_trip() {
         let token = ContinueToken::after("ns/a<b", Revision(7));
         assert_eq!(ContinueToken::decode(&token.encode()), Ok(token.clone()));
-        let latest = token.at_latest();
+        let counted = token.with_left(Some(1500));
+        assert_eq!(ContinueToken::decode(&counted.encode()), Ok(counted.clone()));
+        let latest = counted.at_latest();
+        assert_eq!(latest.left, None, "what is left later is not known");
         assert_eq!(ContinueToken::decode(&latest.encode()), Ok(latest));
     }
 
     #[test]
     fn has_the_reference_form() {
-        let token = ContinueToken { revision: None, start: "a\0".to_owned() };
+        let token = ContinueToken { revision: None, start: "a\0".to_owned(), left: None };
         assert_eq!(token.encode(), "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYVx1MDAwMCJ9");
     }
 

@@ -24,8 +24,12 @@ pub(crate) fn form_id(kind: &Kind) -> u32 {
 
 /// Whether an object written at `revision` is stored as `kind` shows it.
 pub(crate) fn is_shown_as_stored(kind: &Kind, revision: Revision) -> bool {
-    kind.storage == kind.group_version()
-        && kind.definition.as_ref().is_none_or(|definition| revision > definition.since)
+    is_storage_version(kind) && kind.definition.as_ref().is_none_or(|definition| revision > definition.since)
+}
+
+/// Asked for every object of a list and every event to a watcher: nothing is allocated for the answer.
+fn is_storage_version(kind: &Kind) -> bool {
+    kind.storage.version == kind.gvk.version && kind.storage.group == kind.gvk.group
 }
 
 /// From the stored version to the one `kind` is served in. Nothing happens where they are the same.
@@ -33,7 +37,7 @@ pub(crate) fn show(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     if let Some(definition) = &kind.definition {
         return show_custom(kind, definition, object);
     }
-    if kind.storage == kind.group_version() { Ok(()) } else { from_storage(kind, object) }
+    if is_storage_version(kind) { Ok(()) } else { from_storage(kind, object) }
 }
 
 /// An object of a custom kind: read by the schema it is stored in, then brought to the version it is asked for.

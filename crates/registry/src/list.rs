@@ -16,7 +16,7 @@ impl Registry {
     pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListView, Status> {
         let filter = self.filter(target, options)?;
         let collection = self.collection(&target.kind);
-        let mut from = None;
+        let (mut from, mut left) = (None, None);
         let limit = options.page_size();
         let snapshot = match options.list_mode()? {
             ListMode::Fresh => {
@@ -31,6 +31,7 @@ impl Registry {
             ListMode::Exact(revision) => self.cache.snapshot_at(&collection, revision).await.map_err(failure::exact)?,
             ListMode::Continue(token) => {
                 from = Some(token.start.clone());
+                left = token.left;
                 match token.revision {
                     Some(revision) => match self.cache.snapshot_at(&collection, revision).await {
                         Ok(snapshot) => snapshot,
@@ -51,7 +52,12 @@ impl Registry {
             None => format!("{}/", collection.name()),
         };
         let from = from.map(|start| format!("{prefix}{start}"));
-        let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit);
+        // What there is before the page, where that is known without a walk.
+        let left = match from {
+            None => Some(snapshot.len_of(filter.namespace()) as u64),
+            Some(_) => left,
+        };
+        let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit, left);
         self.ready_to_show(&target.kind, &list.items).await?;
         let tally = collection.tally();
         tally.lists.add(1);
@@ -61,7 +67,8 @@ impl Registry {
     }
 }
 
-/// The objects from `from` on that the filter admits, at most `limit` of them; and how many were looked at.
+/// The objects from `from` on that the filter admits, at most `limit` of them; and how many were looked at. `left` is how
+/// many there are from `from` on, selected or not; a page that is not told counts those behind it.
 fn page(
     target: &Target,
     snapshot: &Snapshot,
@@ -69,20 +76,26 @@ fn page(
     prefix: &str,
     from: Option<&str>,
     limit: Option<usize>,
+    left: Option<u64>,
 ) -> (ListView, usize) {
     let mut looked_at = 0;
     let mut items: Vec<Arc<Item>> = Vec::new();
     let (mut continue_token, mut remaining) = (None, None);
+    // Then everything the scan finds is wanted.
+    let all = filter.is_open();
     let mut rest = snapshot.scan(&target.kind.collection, filter.namespace(), from);
     while let Some(item) = rest.next() {
         if limit == Some(items.len()) {
             let last = items.last().map_or("", |last| &last.key().as_str()[prefix.len()..]);
-            continue_token = Some(ContinueToken::after(last, snapshot.revision).encode());
-            remaining = filter.is_open().then(|| 1 + rest.count() as u64);
+            remaining = all.then(|| match left {
+                Some(left) => left.saturating_sub(items.len() as u64).max(1),
+                None => 1 + rest.count() as u64,
+            });
+            continue_token = Some(ContinueToken::after(last, snapshot.revision).with_left(remaining).encode());
             break;
         }
         looked_at += 1;
-        if filter.admits(item) {
+        if all || filter.admits(item) {
             items.push(Arc::clone(item));
         }
     }

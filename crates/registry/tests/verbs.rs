@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use machinery::Status;
+use machinery::continue_token::ContinueToken;
 use machinery::json::{Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
+use machinery::{Revision, Status};
 use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View};
 use store::Retention;
 use store::memory::MemoryStore;
@@ -183,6 +184,42 @@ async fn pages_show_the_moment_of_the_first_one() {
     let names: Vec<_> = second["items"].as_array().unwrap().iter().map(|i| i["metadata"]["name"].clone()).collect();
     assert_eq!(names, ["m2", "m3"]);
     assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test]
+async fn every_page_says_how_many_follow() {
+    let world = World::new().await;
+    for namespace in ["default", "kube-system"] {
+        for n in 0..7 {
+            let mut object = config_map(&format!("m{n}"));
+            object["metadata"]["namespace"] = json!(namespace);
+            world.create(&format!("configmaps/{namespace}"), object).await.unwrap();
+        }
+    }
+    world.delete("configmaps/default/m6").await.unwrap();
+    for path in ["configmaps/default", "configmaps"] {
+        let all = world.list(path, "").await.unwrap();
+        let revision = all["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let total = all["items"].as_array().unwrap().len();
+        let (mut query, mut seen) = ("limit=2".to_owned(), 0);
+        loop {
+            let page = world.list(path, &query).await.unwrap();
+            seen += page["items"].as_array().unwrap().len();
+            let Some(token) = page["metadata"]["continue"].as_str() else { break };
+            assert_eq!(page["metadata"]["remainingItemCount"], total - seen, "{path} after {seen}");
+            query = format!("limit=2&continue={token}");
+            // Later pages show the moment of the first one.
+            let later = config_map(&format!("later-{total}-{seen}"));
+            world.create("configmaps/default", later).await.unwrap();
+        }
+        assert_eq!(seen, total, "{path}");
+        // A token of another server does not say how many are left.
+        let name = if path.contains('/') { "m1" } else { "default/m1" };
+        let token = ContinueToken::after(name, Revision(revision)).encode();
+        let page = world.list(path, &format!("limit=2&continue={token}")).await.unwrap();
+        let before = all["items"].as_array().unwrap().iter().position(|item| item["metadata"]["name"] == "m1").unwrap();
+        assert_eq!(page["metadata"]["remainingItemCount"], total - before - 3, "{path}");
+    }
 }
 
 #[tokio::test]
