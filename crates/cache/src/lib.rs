@@ -9,7 +9,7 @@
 //! Map of the files, in the order an object passes through them: [`feed`] takes changes from the store, [`item`] is an
 //! object as the cache holds it, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it, [`history`] remembers it,
 //! [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what of an object can be
-//! selected on; [`tally`] counts; [`cache`] is the whole and answers how fresh it is.
+//! selected on; [`few`] is a list that is mostly of one; [`tally`] counts; [`cache`] is the whole and answers how fresh it is.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
@@ -17,6 +17,7 @@ pub mod cache;
 pub mod collection;
 pub mod event;
 mod feed;
+pub mod few;
 pub mod filter;
 pub mod history;
 pub mod item;
@@ -29,6 +30,7 @@ pub mod watcher;
 pub use cache::{Cache, CacheError, Config, TooFarAhead};
 pub use collection::{Collection, ExactError, Snapshot};
 pub use event::{Event, EventKind};
+pub use few::Few;
 pub use filter::{Filter, Term};
 pub use item::Item;
 pub use spec::{FieldSpec, Spec};

@@ -12,7 +12,6 @@
 //!                                               └──── mailbox full ────►│ └─ history left ─►│
 //! ```
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use store::{Changes, Store, WatchError};
 
 use crate::collection::{Collection, Snapshot};
 use crate::event::{Event, EventKind};
+use crate::few::Few;
 use crate::filter::Filter;
 use crate::item::Item;
 
@@ -51,7 +51,7 @@ pub enum Output {
     /// The initial state is complete as of this revision.
     InitialEnd(Revision),
     /// Changes, in order of revision.
-    Live(Vec<Delivery>),
+    Live(Few<Delivery>),
 }
 
 /// One change as this watch sees it.
@@ -82,7 +82,7 @@ pub struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Slot {
-    pending: VecDeque<(Arc<Event>, EventKind)>,
+    pending: Few<(Arc<Event>, EventKind)>,
     /// The owner walks history itself; nothing is left here until it has caught up.
     behind: bool,
     ended: bool,
@@ -102,10 +102,10 @@ impl Mailbox {
             return Some(None);
         }
         if slot.pending.len() >= MAILBOX_MAX {
-            slot.pending = VecDeque::new();
+            slot.pending = Few::default();
             slot.behind = true;
         } else {
-            slot.pending.push_back((Arc::clone(event), kind));
+            slot.pending.push((Arc::clone(event), kind));
         }
         Some(slot.waker.take())
     }
@@ -243,9 +243,9 @@ impl Watcher {
             let pending = std::mem::take(&mut slot.pending);
             drop(slot);
             let cursor = self.cursor;
-            let deliveries: Vec<_> =
+            let deliveries: Few<_> =
                 pending.iter().filter(|(event, _)| event.revision() > cursor).filter_map(deliver).collect();
-            if let Some((last, _)) = pending.back() {
+            if let Some((last, _)) = pending.last() {
                 self.cursor = cursor.max(last.revision());
             }
             return Poll::Ready((!deliveries.is_empty()).then_some(Output::Live(deliveries)));
@@ -312,7 +312,7 @@ impl Watcher {
             self.cursor = self.cursor.max(last.revision());
         }
         let filter = &self.mailbox.filter;
-        let deliveries: Vec<_> = events
+        let deliveries: Few<_> = events
             .iter()
             .filter_map(|event| Some((Arc::clone(event), event.seen_through(filter)?)))
             .filter_map(|seen| deliver(&seen))
