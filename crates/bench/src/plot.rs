@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::compare::pairs;
-use crate::report::{Report, short};
+use crate::report::Report;
 
 const LEFT: f64 = 250.0;
 const WIDTH: f64 = 560.0;
@@ -33,8 +33,8 @@ pub fn svg(a_name: &str, b_name: &str, a: &Report, b: &Report) -> Option<String>
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full} {height}\" width=\"{full}\" height=\"{height}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"13\">\n\
          <rect width=\"{full}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-         <text x=\"16\" y=\"24\" font-size=\"15\" font-weight=\"600\" fill=\"#111827\">Server CPU for each operation, \
-         µs (less is better, each line is ten times the last)</text>\n"
+         <text x=\"16\" y=\"24\" font-size=\"15\" font-weight=\"600\" fill=\"#111827\">Server CPU for each operation \
+         (less is better, each line is ten times the last)</text>\n"
     );
     for (position, (name, colour)) in [a_name, b_name].iter().zip(COLOURS).enumerate() {
         let x = LEFT + 200.0 * position as f64;
@@ -54,7 +54,7 @@ pub fn svg(a_name: &str, b_name: &str, a: &Report, b: &Report) -> Option<String>
             "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#e5e7eb\"/>\
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#6b7280\">{}</text>",
             height - 8.0,
-            10_f64.powi(power)
+            time(10_f64.powi(power))
         );
     }
     for (row, (name, values)) in bars.iter().enumerate() {
@@ -74,12 +74,24 @@ pub fn svg(a_name: &str, b_name: &str, a: &Report, b: &Report) -> Option<String>
                  <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"#374151\">{}</text>",
                 LEFT + width + 5.0,
                 y + BAR - 3.0,
-                short(*value)
+                time(*value)
             );
         }
     }
     text.push_str("</svg>\n");
     Some(text)
+}
+
+/// Microseconds in the unit they are read most easily in, with two digits at least.
+fn time(microseconds: f64) -> String {
+    let (value, unit) = match microseconds {
+        ..1e3 => (microseconds, "µs"),
+        ..1e6 => (microseconds / 1e3, "ms"),
+        _ => (microseconds / 1e6, "s"),
+    };
+    // What is whole says so without a fraction.
+    let digits = usize::from(value < 10.0 && value.fract() >= 0.05);
+    format!("{value:.digits$} {unit}")
 }
 
 fn escaped(text: &str) -> String {
@@ -112,6 +124,15 @@ mod tests {
         assert!(width(COLOURS[0]) > width(COLOURS[1]));
         // A case without processor time has no bars.
         assert!(!picture.contains("get &lt;1&gt;"));
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (microseconds, text) in
+            [(2.53, "2.5 µs"), (10.0, "10 µs"), (14.2, "14 µs"), (1000.0, "1 ms"), (4475.0, "4.5 ms"), (2.1e6, "2.1 s")]
+        {
+            assert_eq!(time(microseconds), text);
+        }
     }
 
     #[test]
