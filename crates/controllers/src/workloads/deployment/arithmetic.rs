@@ -70,11 +70,24 @@ pub(super) fn new_size(budget: Budget, total: i32, new: i32) -> i32 {
     new + (budget.most() - total).min(budget.replicas - new)
 }
 
-/// A replica set in numbers.
+/// A replica set in numbers. Between the available and the broken ones are those about which nothing is sure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) wanted: i32,
+    /// Never more than wanted.
     pub(super) available: i32,
+    /// How many of the wanted ones are certainly not available.
+    broken: i32,
+}
+
+impl Size {
+    /// At least `fewest` and at most `most` of its pods are available.
+    ///
+    /// A set that was made smaller goes on reporting the pods that are about to go, until its controller has looked again.
+    /// Whoever counted on them would remove others in their place, and fall below what must be available.
+    pub(super) fn new(wanted: i32, fewest: i32, most: i32) -> Self {
+        Self { wanted, available: fewest.min(wanted), broken: (wanted - most).max(0) }
+    }
 }
 
 /// How the old replica sets shrink, oldest first: the index of each and its new size, in the order in which it is done
@@ -89,7 +102,7 @@ pub(super) fn shrink_old(budget: Budget, old: &[Size], new: Size) -> Vec<(usize,
     let mut steps = Vec::new();
     let mut left = allowed;
     for (index, set) in old.iter().enumerate() {
-        let down = left.min(set.wanted - set.available);
+        let down = left.min(set.broken);
         if down > 0 {
             left -= down;
             sizes[index] -= down;
@@ -195,13 +208,61 @@ mod tests {
     #[test]
     fn dp_23_unavailable_replicas_of_the_oldest_go_first() {
         let budget = Budget { replicas: 10, surge: 3, unavailable: 2 };
-        let size = |wanted, available| Size { wanted, available };
+        let size = |wanted, available| Size::new(wanted, available, available);
         // 13 - 8 - (5 - 0): nothing may go, although some old ones are broken.
         assert_eq!(shrink_old(budget, &[size(8, 7)], size(5, 0)), []);
         // After an undo the broken ones (old now) make room.
         assert_eq!(shrink_old(budget, &[size(5, 0)], size(8, 7)), [(0, 1)]);
         // Two old sets: first what is broken in both, then the oldest down to what must be available.
         assert_eq!(shrink_old(budget, &[size(4, 3), size(4, 2)], size(5, 5)), [(0, 3), (1, 2), (0, 1)]);
+    }
+
+    #[test]
+    fn dp_23_pods_that_are_about_to_go_do_not_count() {
+        let budget = Budget { replicas: 20, surge: 5, unavailable: 5 };
+        let size = |wanted, available| Size::new(wanted, available, available);
+        // The old set went from 15 to 10 and reports 15 still: five more may go, not ten.
+        assert_eq!(shrink_old(budget, &[size(10, 15)], size(10, 10)), [(0, 5)]);
+        // A third template: the second one's pods are not available yet, the first has just given up all it may.
+        assert_eq!(shrink_old(budget, &[size(15, 20), size(10, 0)], size(0, 0)), [(1, 0)]);
+        // The new set is an old one that was on its way down.
+        assert_eq!(shrink_old(budget, &[size(20, 20)], size(5, 20)), [(0, 10)]);
+        // Seven of the first set's pods run, though it reports two: they are not broken.
+        assert_eq!(shrink_old(budget, &[Size::new(10, 2, 7), size(15, 13)], size(0, 0)), [(0, 7), (1, 13)]);
+    }
+
+    /// All sets that want up to `most` pods: what they want, how many are available, and the bounds that are known of that.
+    fn sets(most: i32) -> Vec<(i32, i32, Size)> {
+        let mut sets = Vec::new();
+        for wanted in 0..=most {
+            for available in 0..=wanted {
+                let bounds = (0..=available).flat_map(|least| (available..=wanted).map(move |most| (least, most)));
+                sets.extend(bounds.map(|(least, most)| (wanted, available, Size::new(wanted, least, most))));
+            }
+        }
+        sets
+    }
+
+    #[test]
+    fn dp_23_enough_stay_available_as_long_as_the_bounds_are_right() {
+        let budget = Budget { replicas: 4, surge: 1, unavailable: 1 };
+        let (olds, news) = (sets(4), sets(3));
+        let mut shrunk = 0;
+        for (a, b) in olds.iter().flat_map(|a| olds.iter().map(move |b| (a, b))) {
+            for new in &news {
+                let mut sizes = [a.0, b.0];
+                for (index, size) in shrink_old(budget, &[a.2, b.2], new.2) {
+                    assert!((0..sizes[index]).contains(&size), "{a:?}, {b:?}, {new:?}");
+                    sizes[index] = size;
+                    shrunk += 1;
+                }
+                let before = a.1 + b.1 + new.1;
+                // A replica set removes pods that are not ready first.
+                let after = a.1.min(sizes[0]) + b.1.min(sizes[1]) + new.1;
+                assert!(after >= before.min(budget.fewest_available()), "{a:?}, {b:?}, {new:?}: {sizes:?}");
+            }
+        }
+        assert!(shrunk > 0, "nothing was tried");
     }
 
     #[test]
@@ -239,7 +300,7 @@ mod tests {
                 tell(format!("n {new}→{wanted}"));
                 new = wanted;
             } else if let Some((_, size)) =
-                shrink_old(budget, &[Size { wanted: old, available: old }], Size { wanted: new, available }).pop()
+                shrink_old(budget, &[Size::new(old, old, old)], Size::new(new, available, available)).pop()
             {
                 tell(format!("o {old}→{size}"));
                 old = size;

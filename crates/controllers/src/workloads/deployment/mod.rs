@@ -23,13 +23,15 @@ use client::store::Store;
 use client::{Error, Key};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
 
 use crate::context::Context;
 use crate::parts::claim::{Claims, Selects, adopters};
-use crate::parts::owners::{Controlled, controller_key};
+use crate::parts::owners::{Controlled, controller_key, uid};
+use crate::parts::pods;
 use crate::parts::running::{give_up_after, namespace_is_going, run};
 use crate::parts::writer::{Writer, follow};
 use rollout::Rollout;
@@ -98,6 +100,15 @@ impl Deployments {
         let set = self.sets.store().get(&controller_key::<ReplicaSet>(&pod.metadata)?)?;
         let key = controller_key::<Deployment>(&set.metadata)?;
         self.deployments.get(&key).filter(|deployment| shape::is_recreate(deployment)).map(|_| key)
+    }
+
+    /// How many available pods of a replica set there are.
+    fn available_pods(&self, set: &ReplicaSet) -> i32 {
+        let min_ready = set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
+        let now = Timestamp::now();
+        let counts = |pod: &Pod| pods::is_active(pod) && pods::is_available(pod, min_ready, now);
+        let count = self.pods.by(uid(set)).iter().filter(|pod| counts(pod)).count();
+        i32::try_from(count).unwrap_or(i32::MAX)
     }
 
     async fn sync(&self, run: &Run) -> Result<Action, RunError> {

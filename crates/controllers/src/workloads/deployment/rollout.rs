@@ -13,7 +13,7 @@ use kube::api::DeleteParams;
 
 use super::arithmetic::{self, Budget, Share, Size};
 use super::revisions::{self, DESIRED, MOST, REVISION, annotate, by_age};
-use super::shape::{self, actual, available, size};
+use super::shape::{self, actual, available, is_observed, size};
 use super::status::{self, PROGRESSING, TIMED_OUT, condition};
 use super::{Deployments, revisions::split};
 use crate::parts::owners::{controller_of, name, namespace, reference, uid};
@@ -233,7 +233,19 @@ impl<'a> Rollout<'a> {
 
     fn is_saturated(&self, set: &ReplicaSet) -> bool {
         let all = self.replicas();
-        size(set) == all && revisions::count(set, DESIRED) == Some(all) && available(set) == all
+        size(set) == all && revisions::count(set, DESIRED) == Some(all) && self.measure(set).available == all
+    }
+
+    /// A set in the numbers that decide what others may lose.
+    ///
+    /// Its status lags behind: pods run that it does not report yet, and are not broken. And while its controller has not
+    /// looked at it since its size was changed, the status may be from before an earlier change too: pods it lost then do not
+    /// come back because the set was made larger again. In both cases the pods themselves are looked at.
+    fn measure(&self, set: &ReplicaSet) -> Size {
+        let (wanted, reported, observed) = (size(set), available(set), is_observed(set));
+        let seen = if observed && reported >= wanted { reported } else { self.control.available_pods(set) };
+        let fewest = if observed { reported } else { reported.min(seen) };
+        Size::new(wanted, fewest, reported.max(seen))
     }
 
     async fn resize_in_proportion(&mut self, mut active: Vec<Arc<ReplicaSet>>) -> Result<(), Error> {
@@ -291,13 +303,12 @@ impl<'a> Rollout<'a> {
     }
 
     async fn shrink_old(&mut self, new: &ReplicaSet) -> Result<bool, Error> {
-        let numbers = |set: &ReplicaSet| Size { wanted: size(set), available: available(set) };
         let active: Vec<usize> = (0..self.old.len()).filter(|index| size(&self.old[*index]) > 0).collect();
-        let sizes: Vec<Size> = active.iter().map(|index| numbers(&self.old[*index])).collect();
+        let sizes: Vec<Size> = active.iter().map(|index| self.measure(&self.old[*index])).collect();
         if active.is_empty() {
             return Ok(false);
         }
-        let steps = arithmetic::shrink_old(self.budget, &sizes, numbers(new));
+        let steps = arithmetic::shrink_old(self.budget, &sizes, self.measure(new));
         for (position, wanted) in &steps {
             let set = self.old[active[*position]].clone();
             self.set_size(&set, *wanted).await?;
@@ -384,6 +395,5 @@ impl<'a> Rollout<'a> {
 }
 
 fn is_unused(set: &ReplicaSet) -> bool {
-    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
-    actual(set) == 0 && size(set) == 0 && set.metadata.generation <= observed
+    actual(set) == 0 && size(set) == 0 && is_observed(set)
 }

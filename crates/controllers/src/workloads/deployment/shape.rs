@@ -61,7 +61,7 @@ pub(super) fn size(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// How many of its pods are available.
+/// How many of its pods are available, as its status says.
 pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
@@ -69,4 +69,9 @@ pub(super) fn available(set: &ReplicaSet) -> i32 {
 /// How many pods it has.
 pub(super) fn actual(set: &ReplicaSet) -> i32 {
     set.status.as_ref().map_or(0, |status| status.replicas)
+}
+
+/// Whether its controller has looked at it since it was changed.
+pub(super) fn is_observed(set: &ReplicaSet) -> bool {
+    set.metadata.generation <= set.status.as_ref().and_then(|status| status.observed_generation)
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetStatus};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Resource;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Preconditions};
 
 use super::plan::{Place, Places, Step};
 use super::{StatefulSets, identity, plan, retention};
@@ -115,7 +115,9 @@ impl Work<'_> {
     }
 
     async fn delete(&self, pod: &Pod) -> Result<(), Error> {
-        match self.writer.delete(pod, &DeleteParams::default()).await {
+        // The next pod has the same name: a request that was long on its way must not take that one.
+        let this = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+        match self.writer.delete(pod, &DeleteParams::default().preconditions(this)).await {
             Err(error) if !error.is_not_found() => {
                 self.told("Delete", pod, Some(&error));
                 Err(error)

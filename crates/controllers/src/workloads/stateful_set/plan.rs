@@ -126,18 +126,23 @@ pub(super) fn step_condemned(set: &StatefulSet, places: &Places, place: &Place, 
 }
 
 /// The pod to replace next so that the update goes on, from the highest ordinal down (SS-5).
+///
+/// A pod that is available waits until those that may be updated are all available, also the ones below it: an update that
+/// begins while another is on its way finds one of them missing. An old pod that is not available serves nobody and goes first.
 pub(super) fn next_to_update(set: &StatefulSet, wanted: &[Place], update: &str, now: Timestamp) -> Option<Arc<Pod>> {
     let lowest = usize::try_from(partition(set)?).unwrap_or(usize::MAX);
+    let mut next = None;
     for place in wanted.iter().skip(lowest).rev() {
         let pod = place.pod.as_ref()?;
-        if revision(pod) != update && pod.metadata.deletion_timestamp.is_none() {
-            return Some(pod.clone());
-        }
-        if is_unavailable(set, pod, now) {
-            return None;
+        let old = revision(pod) != update && pod.metadata.deletion_timestamp.is_none();
+        match (old, is_unavailable(set, pod, now)) {
+            (true, true) => return Some(pod.clone()),
+            (true, false) => next = next.or(Some(pod)),
+            (false, true) => return None,
+            (false, false) => {}
         }
     }
-    None
+    next.cloned()
 }
 
 /// The status that follows from the pods.
@@ -285,6 +290,12 @@ mod tests {
         assert_eq!(next(&three, &[p(0, "a"), p(1, "a"), pod(2, "leaving", "a")]), None);
         assert_eq!(next(&three, &[p(0, "a"), p(1, "a"), pod(2, "pending", "b")]), None);
         assert_eq!(next(&three, &[p(0, "a"), p(1, "a"), p(2, "b")]).as_deref(), Some("db-1"));
+        // Another update was on its way.
+        assert_eq!(next(&three, &[p(0, "a"), p(2, "a")]), None);
+        assert_eq!(next(&three, &[p(0, "a"), pod(1, "leaving", "a"), p(2, "a")]), None);
+        assert_eq!(next(&three, &[p(0, "a"), pod(1, "pending", "b"), p(2, "a")]), None);
+        assert_eq!(next(&three, &[p(0, "a"), pod(1, "pending", "a"), p(2, "a")]).as_deref(), Some("db-1"));
+        assert_eq!(next(&three, &[p(0, "a"), pod(1, "pending", "a"), pod(2, "pending", "b")]), None);
         let partitioned =
             set(3, json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}));
         assert_eq!(next(&partitioned, &[p(0, "a"), p(1, "a"), p(2, "b")]), None);

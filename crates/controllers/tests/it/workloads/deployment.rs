@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::stage::{Recording, Stage, until};
@@ -562,4 +563,115 @@ async fn dp_3_a_deployment_that_is_being_deleted_reports_and_does_nothing_else()
     assert_eq!(size(&stage.all::<ReplicaSet>().await[0]), 2, "the replica set keeps its size");
     stage.patch::<Deployment>("web", json!({"metadata": {"finalizers": null}})).await;
     crate::world::until_gone(&stage.api::<Deployment>(), "web").await;
+}
+
+/// Reports as the controller of replica sets would, having looked at the set as it is now.
+async fn report(stage: &Stage, tag: &str, available: i32) {
+    let set = set_of(stage, tag).await;
+    let status = json!({
+        "replicas": available,
+        "readyReplicas": available,
+        "availableReplicas": available,
+        "observedGeneration": set.metadata.generation,
+    });
+    let patch = Patch::Merge(json!({ "status": status }));
+    stage.api::<ReplicaSet>().patch_status(&set.name_any(), &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn set_of(stage: &Stage, tag: &str) -> ReplicaSet {
+    let sets = stage.all::<ReplicaSet>().await;
+    sets.into_iter().find(|set| image_of(set) == format!("i:{tag}")).expect("a replica set of this image")
+}
+
+async fn until_size(stage: &Stage, tag: &str, wanted: i32) {
+    stage
+        .until_count::<ReplicaSet>(&format!("{wanted} of {tag}"), 1, |set| {
+            image_of(set) == format!("i:{tag}") && size(set) == wanted
+        })
+        .await;
+}
+
+/// The deployment has looked at everything that was reported before this.
+async fn until_available(stage: &Stage, available: i32) {
+    stage.until::<Deployment>("web", "reported", |d| counts(d)[3] == available).await;
+}
+
+/// A deployment of twenty in the middle of its second template: the first set wants fifteen, the second ten. The first still
+/// reports twenty, as a replica set does that has counted its pods before it deletes some (RS-8).
+async fn half_way(stage: &Stage) {
+    stage.create::<Deployment>(deployment(20)).await;
+    stage.until_count::<ReplicaSet>("the first replica set", 1, |set| size(set) == 20).await;
+    report(stage, "1", 20).await;
+    until_available(stage, 20).await;
+    stage.patch::<Deployment>("web", image("2")).await;
+    until_size(stage, "2", 10).await;
+    until_size(stage, "1", 15).await;
+    report(stage, "1", 20).await;
+}
+
+#[tokio::test]
+async fn dp_23_a_set_that_has_just_shrunk_is_not_counted_by_what_it_had() {
+    let stage = Stage::with("deployment").await;
+    half_way(&stage).await;
+    report(&stage, "2", 10).await;
+    until_available(&stage, 30).await;
+    until_size(&stage, "2", 20).await;
+    assert_eq!(size(&set_of(&stage, "1").await), 5, "with the ten new ones fifteen are available");
+}
+
+#[tokio::test]
+async fn dp_23_pods_that_a_set_lost_before_it_grew_again_do_not_count() {
+    let stage = Stage::with("deployment").await;
+    half_way(&stage).await;
+    report(&stage, "2", 10).await;
+    until_size(&stage, "2", 20).await;
+    until_size(&stage, "1", 5).await;
+    report(&stage, "2", 20).await;
+    until_size(&stage, "1", 0).await;
+    // Its controller has not looked at the first set since it reported twenty, and now that is the new one again.
+    stage.patch::<Deployment>("web", image("1")).await;
+    until_size(&stage, "1", 10).await;
+    until_size(&stage, "2", 15).await;
+    report(&stage, "2", 15).await;
+    stage.patch::<Deployment>("web", json!({"metadata": {"annotations": {"look": "again"}}})).await;
+    let looked = stage.until::<Deployment>("web", "looked at", |d| {
+        d.status.as_ref().and_then(|status| status.observed_generation) == d.metadata.generation
+    });
+    looked.await;
+    assert_eq!(size(&set_of(&stage, "2").await), 15, "its ten pods are not there yet");
+    report(&stage, "1", 10).await;
+    until_size(&stage, "2", 5).await;
+}
+
+#[tokio::test]
+async fn dp_23_pods_that_run_are_not_broken_because_their_set_did_not_say_so_yet() {
+    let stage = Stage::with("deployment,disruption").await;
+    half_way(&stage).await;
+    report(&stage, "1", 5).await;
+    until_available(&stage, 5).await;
+    let first = set_of(&stage, "1").await;
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": first.name_any(), "uid": first.uid(), "controller": true,
+    });
+    for index in 0..15 {
+        let name = format!("p{index}");
+        let pod = json!({
+            "metadata": {"name": name, "labels": {"app": "web"}, "ownerReferences": [owner]},
+            "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+        });
+        stage.create::<Pod>(pod).await;
+        stage.run(&name).await;
+    }
+    // All controllers see the same pods: what one has counted, the others know.
+    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}});
+    stage.create::<PodDisruptionBudget>(json!({"metadata": {"name": "web"}, "spec": spec})).await;
+    let healthy =
+        |budget: &PodDisruptionBudget| budget.status.as_ref().map_or(0, |status| status.current_healthy.unwrap_or(0));
+    stage.until::<PodDisruptionBudget>("web", "counted", |budget| healthy(budget) == 15).await;
+
+    // The second set's ten pods are broken. All of the first set's run, though it reports five: none of them may go.
+    stage.patch::<Deployment>("web", image("3")).await;
+    until_size(&stage, "2", 0).await;
+    until_size(&stage, "3", 10).await;
+    assert_eq!(size(&set_of(&stage, "1").await), 15);
 }

@@ -4,6 +4,7 @@ mod cron_job;
 mod daemon_set;
 mod deployment;
 mod faults;
+mod history;
 mod job;
 mod replicas;
 mod stage;
