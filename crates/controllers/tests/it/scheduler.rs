@@ -76,6 +76,8 @@ async fn sc_2_what_was_decided_counts_before_it_is_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sc_9_a_binding_sets_the_node_and_the_condition_in_one_write() {
     let server = world().await;
+    // A pod that is refused first has one more write.
+    until_open(&server, "node-1").await;
     let watched = Watched::pods(server.client(), WatchParams::default()).await;
     make_pod(&server, "p", |_| {}).await;
     until_running(&server, "p").await;
