@@ -4,6 +4,7 @@ mod accounts;
 mod cleanup;
 mod nodes;
 mod policies;
+mod quiet;
 mod scheduler;
 mod services;
 mod wiring;

@@ -7,5 +7,5 @@ mod faults;
 mod history;
 mod job;
 mod replicas;
-mod stage;
+pub(crate) mod stage;
 mod stateful_set;

@@ -31,8 +31,10 @@ pub(crate) struct Stage {
 impl Stage {
     /// A server with these controllers and nothing else.
     pub(crate) async fn with(controllers: &str) -> Self {
-        let settings = settings(controllers);
-        let server = Server::with_controllers(settings).await;
+        Self::on(Server::with_controllers(settings(controllers)).await)
+    }
+
+    pub(crate) fn on(server: Server) -> Self {
         let client = server.client();
         Self { _server: server, client }
     }
