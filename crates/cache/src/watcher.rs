@@ -174,6 +174,12 @@ impl Watcher {
         &self.collection
     }
 
+    /// Whether it has caught up: what comes next is what happens next.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live)
+    }
+
     /// If nothing is waiting for this watch, everything up to `reached` has been handed out: a bookmark may say so.
     /// `reached` must have been read from the cache before the call.
     #[must_use]

@@ -3,6 +3,7 @@
 //! In the plain form a stored object and a list of them are slices of the bytes made when they were written. The other
 //! forms (pretty, YAML, tables) are for people and are made for the answer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -198,10 +199,11 @@ impl ListView {
     }
 }
 
-/// The object's bytes in the version its kind is asked for: as stored, or converted once and kept.
-pub(crate) fn shown(kind: &Kind, item: &Item) -> Result<Encoded, Status> {
+/// The object's bytes in the version its kind is asked for: as stored, or converted once and kept. Lent where that is enough,
+/// since a thousand watchers of one object would otherwise pass its count of owners around.
+pub(crate) fn shown<'a>(kind: &Kind, item: &'a Item) -> Result<Cow<'a, Encoded>, Status> {
     if conversion::is_shown_as_stored(kind, item.revision()) {
-        return Ok(item.encoded().clone());
+        return Ok(Cow::Borrowed(item.encoded()));
     }
     let converted = item.form(conversion::form_id(kind), || {
         let mut value: Value = parse(item)?;
@@ -210,7 +212,7 @@ pub(crate) fn shown(kind: &Kind, item: &Item) -> Result<Encoded, Status> {
         let encoded = Encoded::from_stored(&to_stored(members), item.revision()).map_err(Status::internal)?;
         Ok::<_, Status>(encoded.whole().clone())
     })?;
-    Encoded::from_whole(converted).map_err(Status::internal)
+    Encoded::from_whole(converted).map(Cow::Owned).map_err(Status::internal)
 }
 
 pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {

@@ -181,7 +181,7 @@ impl WatchView {
     pub fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
         // First, so that a watch that is never idle ends in time too; what it has not been told it resumes with.
         let refused = matches!(self.source, Source::Refused(_));
-        if !refused && self.deadline.as_mut().poll(cx).is_ready() {
+        if !refused && Instant::now() >= self.deadline.deadline() {
             self.source = Source::Over;
         }
         let mut frames = Frames::default();
@@ -197,20 +197,31 @@ impl WatchView {
                 }
                 Source::Watching(watcher) => match watcher.poll_next(cx) {
                     Poll::Pending => break,
-                    Poll::Ready(Ok(output)) => self.take_in(output, &mut frames),
+                    Poll::Ready(Ok(output)) => {
+                        let caught_up = watcher.is_live();
+                        self.take_in(output, &mut frames);
+                        // That was all; whoever asked comes back when it is sent, and is waited for then.
+                        if caught_up && !frames.is_empty() {
+                            break;
+                        }
+                    }
                     Poll::Ready(Err(end)) => self.finish(end, &mut frames),
                 },
             }
         }
-        if !frames.last
-            && let Some(bookmark) = self.poll_bookmark(cx)
-        {
-            frames.push([bookmark]);
+        if !frames.is_empty() {
+            return Poll::Ready(Some(frames));
         }
-        match (frames.is_empty(), &self.source) {
-            (false, _) => Poll::Ready(Some(frames)),
-            (true, Source::Over) => Poll::Ready(None),
-            (true, _) => Poll::Pending,
+        if matches!(self.source, Source::Over) || self.deadline.as_mut().poll(cx).is_ready() {
+            self.source = Source::Over;
+            return Poll::Ready(None);
+        }
+        match self.poll_bookmark(cx) {
+            Some(bookmark) => {
+                frames.push([bookmark]);
+                Poll::Ready(Some(frames))
+            }
+            None => Poll::Pending,
         }
     }
 
@@ -314,6 +325,10 @@ impl WatchView {
             due.as_mut().reset((now + BOOKMARK_INTERVAL).min(last));
             // Registers the waker for the next one; it cannot be due already.
             let _ = due.as_mut().poll(cx);
+        }
+        // What is being converted has been handed out and not been sent: a bookmark would promise too much.
+        if self.converting.is_some() {
+            return None;
         }
         // Read first: what has been reached by now and is not waiting for this watch has been handed out.
         let reached = self.cache.revision();

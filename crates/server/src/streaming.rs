@@ -122,7 +122,22 @@ fn chunk(events: Events) -> Chunk {
     let mut segments = events.segments;
     let bytes: usize = segments.iter().map(Bytes::len).sum();
     segments.push(LINE_END);
-    Chunk::with_front(format!("{bytes:x}\r\n").into(), segments)
+    Chunk::with_front(size_line(bytes), segments)
+}
+
+/// The line before a chunk. By hand, since every event to every watcher has one.
+fn size_line(mut bytes: usize) -> Bytes {
+    let mut line = [0; 2 * size_of::<usize>() + 2];
+    let mut at = line.len() - 2;
+    line[at..].copy_from_slice(b"\r\n");
+    loop {
+        at -= 1;
+        line[at] = b"0123456789abcdef"[bytes % 16];
+        bytes /= 16;
+        if bytes == 0 {
+            return Bytes::copy_from_slice(&line[at..]);
+        }
+    }
 }
 
 fn head<B>(response: &http::Response<B>, keep_alive: bool) -> Bytes {
@@ -146,4 +161,16 @@ fn head<B>(response: &http::Response<B>, keep_alive: bool) -> Bytes {
     }
     head.extend_from_slice(b"\r\n");
     head.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_hexadecimal() {
+        for bytes in [0, 9, 10, 15, 16, 255, 256, 3_618, usize::MAX] {
+            assert_eq!(size_line(bytes), format!("{bytes:x}\r\n"));
+        }
+    }
 }
