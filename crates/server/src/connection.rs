@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn;
 use hyper::service::Service;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::body::{RequestBody, ResponseBody};
 use crate::drain::Drain;
 use crate::limits::Limits;
+use crate::multiplex::{self, Multiplexed};
 use crate::peer::Peer;
 
 /// An answer on its way.
@@ -68,20 +69,7 @@ where
     let ended = match protocol {
         Protocol::Http1 => Box::pin(serve_http1(io, requests, &activity, ticket, limits)).await,
         Protocol::Http2 => {
-            let mut builder = conn::http2::Builder::new(TokioExecutor::new());
-            builder
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(limits.streams_per_connection_max)
-                .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
-                .initial_stream_window_size(HTTP2_WINDOW)
-                .initial_connection_window_size(HTTP2_WINDOW * 4)
-                .max_frame_size(HTTP2_FRAME)
-                // What a stream may hold beyond what the client's window allows: one batch, then it waits.
-                .max_send_buf_size(limits.watch_batch_bytes_max)
-                .keep_alive_interval(KEEP_ALIVE_INTERVAL)
-                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
-            let io = Heard::new(io, Bytes::new(), &activity);
-            let mut connection = Box::pin(builder.serve_connection(io, requests));
+            let mut connection = Box::pin(Multiplexed::new(io, requests, &activity, limits));
             let mut ticket = ticket;
             Box::pin(drive(&mut connection, &activity, &mut ticket, limits)).await.map(|_| ())
         }
@@ -140,14 +128,9 @@ fn unpin<T: Unpin>(pinned: Pin<Box<T>>) -> T {
 
 /// hyper takes no smaller one.
 const HTTP1_BUFFER_MIN: usize = 8192;
-const HTTP2_WINDOW: u32 = 256 * 1024;
-const HTTP2_FRAME: u32 = 64 * 1024;
-/// A peer that vanished without a word is noticed after both of these.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// hyper's two connections, as far as [`drive`] needs them.
-trait Gentle: Future<Output = hyper::Result<()>> {
+/// Connections of both protocols, as far as [`drive`] needs them.
+pub(crate) trait Gentle: Future<Output = hyper::Result<()>> {
     fn end_gently(self: Pin<&mut Self>);
 }
 
@@ -156,16 +139,6 @@ where
     S: hyper::service::HttpService<Incoming, ResBody = ResponseBody>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     IO: Read + Write + Unpin + Send + 'static,
-{
-    fn end_gently(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
-}
-
-impl<IO, H> Gentle for conn::http2::Connection<IO, Requests<H>, TokioExecutor>
-where
-    IO: Read + Write + Unpin,
-    H: Handler,
 {
     fn end_gently(self: Pin<&mut Self>) {
         self.graceful_shutdown();
@@ -224,7 +197,7 @@ async fn drive<C: Gentle>(
 }
 
 /// What a connection is doing, for its watchdog. Times are milliseconds since it began; zero is never.
-struct Activity {
+pub(crate) struct Activity {
     protocol: Protocol,
     began: Instant,
     /// Requests whose answer is not fully sent.
@@ -320,7 +293,7 @@ impl Drop for Active {
 }
 
 /// The service hyper calls.
-struct Requests<H> {
+pub(crate) struct Requests<H> {
     handler: H,
     peer: Arc<Peer>,
     activity: Arc<Activity>,
@@ -340,7 +313,10 @@ impl<H: Handler> Service<Request<Incoming>> for Requests<H> {
             version == Version::HTTP_11 && request.method() != Method::HEAD && request.body().is_end_stream();
         let keep_alive = !header_says_close(request.headers());
         request.extensions_mut().insert(self.lease.clone());
-        let answer = self.handler.handle(request.map(RequestBody::from), &self.peer);
+        let mut answer = self.handler.handle(request.map(RequestBody::from), &self.peer);
+        if version == Version::HTTP_2 {
+            answer = multiplex::elsewhere(answer);
+        }
         Box::pin(async move {
             let response = answer.await;
             if version == Version::HTTP_2 && response.status() == StatusCode::UNAUTHORIZED {
@@ -369,7 +345,7 @@ fn header_says_close(headers: &http::HeaderMap) -> bool {
 }
 
 /// A socket that tells when something was read from it.
-struct Heard<IO> {
+pub(crate) struct Heard<IO> {
     io: TokioIo<IO>,
     /// Read before hyper came (again); it is given these first.
     prefix: Bytes,
@@ -377,7 +353,7 @@ struct Heard<IO> {
 }
 
 impl<IO> Heard<IO> {
-    fn new(io: IO, prefix: Bytes, activity: &Arc<Activity>) -> Self {
+    pub(crate) fn new(io: IO, prefix: Bytes, activity: &Arc<Activity>) -> Self {
         Heard { io: TokioIo::new(io), prefix, activity: Arc::clone(activity) }
     }
 }

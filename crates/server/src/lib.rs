@@ -2,8 +2,8 @@
 //!
 //! A request's way through the files:
 //!
-//! - [`listener`] accepts it, [`tls`] and [`certs`] secure it, [`connection`] reads it; [`service`] is the whole server
-//!   as one function, which a caller in the same process uses without any of these
+//! - [`listener`] accepts it, [`tls`] and [`certs`] secure it, [`connection`] reads it, over HTTP/2 with `multiplex`;
+//!   [`service`] is the whole server as one function, which a caller in the same process uses without any of these
 //! - [`authentication`] and [`identity`] say who asks, [`request_info`] what for, [`authorization`] whether
 //! - [`routing`] finds the handler, `handlers` has one file a verb; [`negotiation`] chooses the form of the answer
 //! - `webhooks` calls those who convert custom resources
@@ -31,6 +31,7 @@ pub mod kubeconfig;
 pub mod limits;
 pub mod listener;
 pub mod metrics;
+mod multiplex;
 pub mod negotiation;
 pub mod openapi;
 pub mod peer;
