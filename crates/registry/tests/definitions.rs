@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -376,6 +376,8 @@ async fn apply_uses_the_schema_of_the_definition() {
 struct Converter {
     asked: AtomicUsize,
     failing: Mutex<Option<String>>,
+    /// It does not answer.
+    stuck: AtomicBool,
 }
 
 impl Webhooks for Converter {
@@ -384,6 +386,9 @@ impl Webhooks for Converter {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(why) = self.failing.lock().clone() {
             return Box::pin(async move { Err(why) });
+        }
+        if self.stuck.load(Ordering::Relaxed) {
+            return Box::pin(std::future::pending());
         }
         let review = json::from_slice(&review).unwrap();
         let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
@@ -409,17 +414,22 @@ fn convert(object: &Value, wanted: &str) -> Value {
     object
 }
 
-#[tokio::test]
-async fn a_webhook_converts_what_is_read_written_and_watched() {
-    let world = World::new().await;
-    let converter = Arc::new(Converter::default());
-    world.registry.call_webhooks_with(converter.clone());
+/// v1 is stored, v2 is what a webhook makes of it.
+fn converted_by_webhook() -> Value {
     let first = version("v1", true, json!({"host": {"type": "string"}, "port": {"type": "integer"}}));
     let second = version("v2", false, json!({"address": {"type": "string"}}));
     let mut both = definition(vec![first, second]);
     both["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
         "clientConfig": {"url": "https://converter.example.com/"}, "conversionReviewVersions": ["v1"]}});
-    world.define(both).await;
+    both
+}
+
+#[tokio::test]
+async fn a_webhook_converts_what_is_read_written_and_watched() {
+    let world = World::new().await;
+    let converter = Arc::new(Converter::default());
+    world.registry.call_webhooks_with(converter.clone());
+    world.define(converted_by_webhook()).await;
     let second = "example.com/v2/things/default";
     world.create(THINGS, thing("x", json!({"host": "a", "port": 1}))).await.unwrap();
     assert_eq!(converter.asked.load(Ordering::Relaxed), 0, "what is stored as it came needs no converter");
@@ -458,6 +468,24 @@ async fn a_webhook_converts_what_is_read_written_and_watched() {
         }
     }
     panic!("the watch said why it ended");
+}
+
+#[tokio::test]
+async fn no_bookmark_passes_an_object_that_is_being_converted() {
+    let world = World::new().await;
+    let converter = Arc::new(Converter::default());
+    world.registry.call_webhooks_with(converter.clone());
+    world.define(converted_by_webhook()).await;
+    // Its bookmark is due two seconds before its end.
+    let query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=4";
+    let mut watch = world.watch("example.com/v2/things/default", query).await;
+    converter.stuck.store(true, Ordering::Relaxed);
+    let made = world.create(THINGS, thing("x", json!({"host": "a", "port": 1}))).await.unwrap();
+    let revision = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+    while let Some(told) = event(&mut watch).await {
+        assert_eq!(told["type"], "BOOKMARK");
+        assert!(revision(&told["object"]) < revision(&made), "{told} says that {made} was sent");
+    }
 }
 
 #[tokio::test]
