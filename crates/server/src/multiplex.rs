@@ -46,13 +46,15 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    connection: Pin<Box<http2::Connection<Heard<Joined<IO>>, Requests<H>, Arrivals>>>,
+    connection: Pin<Box<Connection<IO, H>>>,
     streams: Streams,
     arrivals: Arrivals,
     joined: Joined<IO>,
     bell: Bell,
 }
 
+/// hyper's part of it.
+type Connection<IO, H> = http2::Connection<Heard<Joined<IO>>, Requests<H>, Arrivals>;
 type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<IO, H> Multiplexed<IO, H>
