@@ -82,7 +82,7 @@ pub fn svg(a_name: &str, b_name: &str, a: &Report, b: &Report) -> Option<String>
     Some(text)
 }
 
-/// Microseconds in the unit they are read most easily in, with two digits at least.
+/// Microseconds in the unit they are read most easily in.
 fn time(microseconds: f64) -> String {
     let (value, unit) = match microseconds {
         ..1e3 => (microseconds, "µs"),
