@@ -300,3 +300,21 @@ async fn a_scaler_owns_replicas_that_somebody_owned() {
     assert!(maker["fieldsV1"]["f:spec"].get("f:replicas").is_none(), "it was taken over");
     assert_eq!(after["metadata"]["generation"], 2);
 }
+
+#[tokio::test]
+async fn a_scale_of_a_workload_is_an_object_with_metadata() {
+    let world = World::new().await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}, "spec": spec});
+    world.create("apps:replicasets/default", set).await.unwrap();
+    let scale = async |change: Value| world.merge("apps:replicasets/default/r/scale", change).await;
+    let refused = scale(json!({"spec": {"replicas": -1}})).await.unwrap_err();
+    assert_eq!(
+        refused.message,
+        r#"Scale.autoscaling "r" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"#
+    );
+    let refused = scale(json!({"metadata": {"labels": {"a b": "c"}}})).await.unwrap_err();
+    assert!(refused.message.starts_with(r#"Scale.autoscaling "r" is invalid: metadata.labels: "#), "{refused}");
+    assert_eq!(scale(json!({"spec": {"replicas": 2}})).await.unwrap()["spec"]["replicas"], 2);
+}

@@ -3,7 +3,7 @@
 use cache::Item;
 use machinery::json::{Value, json};
 use machinery::options::{PatchOptions, UpdateOptions};
-use machinery::{FieldError, GroupResource, GroupVersionKind, Status, labels};
+use machinery::{GroupResource, GroupVersionKind, Status, labels};
 use schema::kind::Kind;
 use schema::managed::apply;
 use schema::managed::{self, Subject, Writer, track_update};
@@ -124,6 +124,26 @@ fn with_managers(target: &Target, workload: &Value) -> Value {
     scale
 }
 
+/// Whether two states of a Scale differ at most in who manages them.
+fn same_but_managers(a: &Value, b: &Value) -> bool {
+    let bare = |scale: &Value| {
+        let mut scale = scale.clone();
+        meta::of_mut(&mut scale).shift_remove("managedFields");
+        scale
+    };
+    bare(a) == bare(b)
+}
+
+/// The reference cannot read the Scale that an apply to a custom resource makes: it looks for the version of the Scale
+/// among those of the resource. Only where the number is there already it does not come to that.
+fn unconverted(sent: &Value) -> Status {
+    let named = format!("{}/{}", meta::text(sent, "namespace"), meta::text(sent, "name"));
+    Status::unmapped(format!(
+        "failed to convert new object ({named}; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to \
+         an invalid group/version: autoscaling/v1"
+    ))
+}
+
 fn kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", "Scale")
 }
@@ -195,7 +215,11 @@ impl Registry {
             let now = meta::timestamp(self.now());
             let writer = Writer { manager, subresource: "scale", time: &now };
             let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
-            apply::apply(&subject, Some(live), value, &writer, options.force).map_err(refused)
+            let scale = apply::apply(&subject, Some(live), value, &writer, options.force).map_err(refused)?;
+            if target.kind.custom && !same_but_managers(&scale, live) {
+                return Err(unconverted(value));
+            }
+            Ok(scale)
         });
         let outcome = outcome.await?;
         warn(configuration, options, ctx)?;
@@ -226,10 +250,12 @@ impl Registry {
                 body::agree_on_name(target, &scale)?;
                 let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
                 // That of a custom resource is for its own validation to refuse.
-                if replicas < 0 && !target.kind.custom {
-                    let error =
-                        FieldError::invalid("spec.replicas", json!(replicas), "must be greater than or equal to 0");
-                    return Err(Status::invalid(&GroupResource::new("autoscaling", "Scale"), target.name(), &[error]));
+                if !target.kind.custom {
+                    let errors = schema::validation::validate_scale(&scale);
+                    if !errors.is_empty() {
+                        let blamed = GroupResource::new("autoscaling", "Scale");
+                        return Err(Status::invalid(&blamed, target.name(), &errors));
+                    }
                 }
                 let applies = matches!(scaler, Scaler::Applies(_));
                 if !applies {
