@@ -97,15 +97,17 @@ impl Registry {
         }
         // What the steps before have looked at and left alone is what it was, and need not be looked at again.
         new.share_members(&shown_old);
+        let mut warnings = Vec::new();
         let mut errors = match author.door {
-            Some(door) => schema::validation::validate_subresource_update(kind, door, &new, &shown_old),
-            None => schema::validation::validate_update(kind, &new, &shown_old),
+            Some(door) => schema::validation::validate_subresource_update(kind, door, &new, &shown_old, &mut warnings),
+            None => schema::validation::validate_update(kind, &new, &shown_old, &mut warnings),
         };
+        // Told whether or not the write is accepted.
+        warnings.into_iter().for_each(|text| ctx.warnings.push(text));
         if !author.replaces {
             errors.extend(schema::validation::validate_patched(kind, &new, &shown_old));
         }
         if !errors.is_empty() {
-            schema::warnings::unchanged(kind, &new, &shown_old).into_iter().for_each(|text| ctx.warnings.push(text));
             return Err(Status::invalid(&body::blamed(kind), target.name(), &errors));
         }
         self.approve_update(target, author.door, &shown_old, &new, ctx)?;

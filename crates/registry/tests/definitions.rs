@@ -336,6 +336,55 @@ async fn subresources_write_their_part_and_no_other() {
     assert_eq!((&scaled["kind"], &scaled["spec"]["replicas"]), (&json!("Scale"), &json!(5)));
     let after = world.get(&format!("{THINGS}/x")).await.unwrap();
     assert_eq!((&after["spec"]["replicas"], &after["metadata"]["generation"]), (&json!(5), &json!(2)));
+
+    // The reference cannot convert what an apply makes of such a Scale, unless it makes nothing new.
+    let apply = async |replicas: i64| {
+        let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x"},
+            "spec": {"replicas": replicas}});
+        let body = PatchBody { bytes: Bytes::from(scale.to_string()), kind: PatchType::Apply };
+        let options = PatchOptions { field_manager: "one".to_owned(), force: true, ..PatchOptions::default() };
+        let target = world.target(&format!("{THINGS}/x/scale"));
+        world.registry.patch(&target, body, &options, &Context::default()).await.map(value)
+    };
+    let refused = apply(6).await.unwrap_err();
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (
+            500,
+            "failed to convert new object (/x; autoscaling/v1, Kind=Scale) to proper version: request to convert CR to \
+             an invalid group/version: autoscaling/v1"
+        )
+    );
+    assert_eq!(apply(5).await.unwrap()["spec"]["replicas"], 5);
+    assert_eq!(world.get(&format!("{THINGS}/x")).await.unwrap()["spec"]["replicas"], 5);
+}
+
+/// A rule that comes later does not hold of what is stored; whoever writes something else is told, through every door.
+#[tokio::test]
+async fn rules_that_do_not_hold_of_what_did_not_change_are_warnings() {
+    let world = World::new().await;
+    let mut only = version("v1", true, json!({"a": {"type": "string"}, "b": {"type": "string"}}));
+    only["subresources"] = json!({"status": {}});
+    world.define(definition(vec![only.clone()])).await;
+    world.create(THINGS, thing("x", json!({"a": "old"}))).await.unwrap();
+    only["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["a"] =
+        json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == 'new'", "message": "is old"}]});
+    world.merge(&format!("{CRDS}/things.example.com"), json!({"spec": {"versions": [only]}})).await.unwrap();
+    let write = async |door: &str, patch: Value| {
+        let ctx = Context::default();
+        let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
+        let target = world.target(&format!("{THINGS}/x{door}"));
+        let code =
+            world.registry.patch(&target, body, &PatchOptions::default(), &ctx).await.map_err(|status| status.code);
+        (code.err(), ctx.warnings.take())
+    };
+    let told = vec![r#"spec.a: Invalid value: "old": is old"#.to_owned()];
+    assert_eq!(write("", json!({"spec": {"b": "1"}})).await, (None, told.clone()));
+    assert_eq!(write("/status", json!({"status": {"phase": "p"}})).await, (None, told.clone()));
+    assert_eq!(write("", json!({"metadata": {"labels": {"a": "/"}}})).await, (Some(422), told));
+    // Rules are not asked about an object that is not even of its type, so there is nothing to tell.
+    assert_eq!(write("", json!({"spec": {"b": 1}})).await, (Some(422), vec![]));
+    assert_eq!(write("", json!({"spec": {"a": "other"}})).await, (Some(422), vec![]));
 }
 
 #[tokio::test]

@@ -16,9 +16,6 @@ use crate::walk::Walk as _;
 pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     if kind.custom {
-        if let Some(old) = old {
-            warnings.extend(unchanged(kind, new, old));
-        }
         finalizers(new, old, &mut warnings);
         return warnings;
     }
@@ -82,16 +79,6 @@ pub fn deprecation(kind: &Kind) -> Option<&'static str> {
         ("", "Endpoints") => Some(ENDPOINTS),
         ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
         _ => None,
-    }
-}
-
-/// Rules of a custom resource that do not hold of what did not change are only told, whether or not the write is accepted.
-/// They are asked once more for it: most schemas have no rules.
-#[must_use]
-pub fn unchanged(kind: &Kind, new: &Value, old: &Value) -> Vec<String> {
-    match &kind.definition {
-        Some(definition) => definition.version().rules.check(new, Some(old)).warnings,
-        None => Vec::new(),
     }
 }
 

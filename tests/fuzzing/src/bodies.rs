@@ -162,7 +162,7 @@ fn update(kind: &Kind, ty: &Type, mut new: Value, old: &Value) {
     strategy::admit_update(kind, &mut new, old);
     strategy::prepare_for_update(kind, &mut new, old);
     let _ = warnings::on_write(kind, &new, Some(old));
-    if validation::validate_update(kind, &new, old).is_empty() {
+    if validation::validate_update(kind, &new, old, &mut Vec::new()).is_empty() {
         track_update(&Subject::new(kind, ty), Some(old), &mut new, &WRITER);
         stored(kind, ty, &new);
     }

@@ -22,7 +22,7 @@ pub fn definition(data: &[u8]) {
         return;
     };
     let refused = validation::validate_create(crds, &decoded.value);
-    let _ = validation::validate_update(crds, &decoded.value, &definition);
+    let _ = validation::validate_update(crds, &decoded.value, &definition, &mut Vec::new());
     let _ = warnings::on_write(crds, &decoded.value, None);
     // One that is refused is never served, but nothing may depend on that.
     let stored = if refused.is_empty() { decoded.value.to_string() } else { text };
@@ -74,8 +74,8 @@ fn object(kind: &Kind, object: &Value) {
         track_update(&Subject::new(kind, &version.ty), None, &mut object, &writer);
         strategy::prepare_for_create(kind, &mut object);
         let _ = validation::validate_create(kind, &object);
-        let _ = validation::validate_update(kind, &object, &kept);
-        let _ = validation::validate_subresource_update(kind, "status", &object, &kept);
+        let _ = validation::validate_update(kind, &object, &kept, &mut Vec::new());
+        let _ = validation::validate_subresource_update(kind, "status", &object, &kept, &mut Vec::new());
         let _ = warnings::on_write(kind, &object, Some(&kept));
         let _ = columns::row(kind, &object, 0);
     }

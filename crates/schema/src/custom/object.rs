@@ -21,27 +21,38 @@ pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Fi
     scale(definition, object, &["spec", "status"], &mut errors);
     embedded(&version.schema, object, &Path::root(), &mut errors);
     errors.extend(lists::duplicates(&version.schema, object));
-    rules(version, object, None, &mut errors);
+    // Nothing is unchanged in what is new, so that there is nothing to warn of.
+    rules(version, object, None, &mut errors, &mut Vec::new());
     errors
 }
 
 /// A changed object: what did not change is not held against it.
-pub(crate) fn validate_update(definition: &Definition, new: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_update(
+    definition: &Definition,
+    new: &Value,
+    old: &Value,
+    warnings: &mut Vec<String>,
+) -> Vec<FieldError> {
     let version = definition.version();
     let mut errors = validate::validate(&version.schema, new, Some(old));
     scale(definition, new, &["spec", "status"], &mut errors);
-    changed(version, new, old, errors)
+    changed(version, new, old, errors, warnings)
 }
 
 /// A write to `/status`: only the status is held against the schema.
-pub(crate) fn validate_status_update(definition: &Definition, new: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_status_update(
+    definition: &Definition,
+    new: &Value,
+    old: &Value,
+    warnings: &mut Vec<String>,
+) -> Vec<FieldError> {
     let version = definition.version();
     let mut errors = Vec::new();
     if let (Some(schema), Some(status)) = (version.schema.property("status"), new.get("status")) {
         errors = within("status", validate::validate(schema, status, old.get("status")));
     }
     scale(definition, new, &["status"], &mut errors);
-    changed(version, new, old, errors)
+    changed(version, new, old, errors, warnings)
 }
 
 /// Errors of a part, with the fields of the whole; their words speak of the part alone, as in the reference.
@@ -57,23 +68,38 @@ fn within(path: &str, errors: Vec<FieldError>) -> Vec<FieldError> {
     errors.into_iter().map(placed).collect()
 }
 
-fn changed(version: &Version, new: &Value, old: &Value, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+/// What is left once the fields are looked at. A rule that does not hold of what did not change is a warning.
+fn changed(
+    version: &Version,
+    new: &Value,
+    old: &Value,
+    mut errors: Vec<FieldError>,
+    warnings: &mut Vec<String>,
+) -> Vec<FieldError> {
     embedded(&version.schema, new, &Path::root(), &mut errors);
     if lists::duplicates(&version.schema, old).is_empty() {
         errors.extend(lists::duplicates(&version.schema, new));
     }
-    rules(version, new, Some(old), &mut errors);
+    rules(version, new, Some(old), &mut errors, warnings);
     errors
 }
 
-fn rules(version: &Version, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn rules(
+    version: &Version,
+    new: &Value,
+    old: Option<&Value>,
+    errors: &mut Vec<FieldError>,
+    warnings: &mut Vec<String>,
+) {
     if version.rules.is_empty() {
         return;
     }
     if errors.iter().any(validate::blocks_rules) {
         errors.push(FieldError::invalid(NO_FIELD, Value::Null, NOT_CHECKED));
     } else {
-        errors.extend(version.rules.validate(new, old));
+        let outcome = version.rules.check(new, old);
+        errors.extend(outcome.errors);
+        warnings.extend(outcome.warnings);
     }
 }
 

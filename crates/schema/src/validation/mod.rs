@@ -69,13 +69,14 @@ fn checks_metadata(kind: &Kind) -> bool {
     !(kind.custom || kind.gvk.group.is_empty() && kind.gvk.kind == "Event")
 }
 
-/// A changed object, after `strategy::prepare_for_update`.
+/// A changed object, after `strategy::prepare_for_update`. What is wrong with it but was so before, by a rule of a custom
+/// resource, is among the warnings.
 #[must_use]
-pub fn validate_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
     let mut errors = any_update(kind, new, old);
     if let Some(definition) = &kind.definition {
         update_metadata(kind, new, old, &mut errors);
-        errors.extend(custom::validate_update(definition, new, old));
+        errors.extend(custom::validate_update(definition, new, old, warnings));
     }
     if kind.custom {
         return errors;
@@ -113,11 +114,11 @@ pub fn validate_patched(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError
 
 /// A write to `/status`.
 #[must_use]
-pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
     let mut errors = any_update(kind, new, old);
     if let Some(definition) = &kind.definition {
         update_metadata(kind, new, old, &mut errors);
-        errors.extend(custom::validate_status_update(definition, new, old));
+        errors.extend(custom::validate_status_update(definition, new, old, warnings));
     }
     if kind.custom {
         return errors;
@@ -145,9 +146,15 @@ pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Fiel
 
 /// A write to another subresource that speaks the kind itself.
 #[must_use]
-pub fn validate_subresource_update(kind: &Kind, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_subresource_update(
+    kind: &Kind,
+    subresource: &str,
+    new: &Value,
+    old: &Value,
+    warnings: &mut Vec<String>,
+) -> Vec<FieldError> {
     if subresource == "status" {
-        return validate_status_update(kind, new, old);
+        return validate_status_update(kind, new, old, warnings);
     }
     let mut errors = any_update(kind, new, old);
     update_metadata(kind, new, old, &mut errors);
@@ -338,10 +345,10 @@ mod tests {
         old["metadata"]["resourceVersion"] = "1".into();
         let mut image = old.clone();
         image["spec"]["containers"][0]["image"] = "other".into();
-        assert!(validate_update(pods, &image, &old).is_empty(), "an image may change");
+        assert!(validate_update(pods, &image, &old, &mut Vec::new()).is_empty(), "an image may change");
         let mut node = old.clone();
         node["spec"]["nodeName"] = "n".into();
-        let errors = validate_update(pods, &node, &old);
+        let errors = validate_update(pods, &node, &old, &mut Vec::new());
         assert_eq!(errors.len(), 1);
         assert!(errors[0].detail.starts_with("pod updates may not change fields other than"));
 
@@ -349,7 +356,8 @@ mod tests {
         let old = json!({"metadata": {"name": "c", "namespace": "n", "resourceVersion": "1"}, "data": {"a": "1"}, "immutable": true});
         let mut new = old.clone();
         new["data"]["a"] = "2".into();
-        let errors: Vec<String> = validate_update(config_maps, &new, &old).iter().map(ToString::to_string).collect();
+        let errors: Vec<String> =
+            validate_update(config_maps, &new, &old, &mut Vec::new()).iter().map(ToString::to_string).collect();
         assert_eq!(errors, ["data: Forbidden: field is immutable when `immutable` is set"]);
     }
 
@@ -423,11 +431,11 @@ mod tests {
                     strategy::prepare_for_create(kind, &mut new);
                     let _ = validate_create(kind, &new);
                     let _ = crate::warnings::on_write(kind, &new, None);
-                    let _ = validate_update(kind, &new, &whole);
-                    let _ = validate_status_update(kind, &new, &whole);
+                    let _ = validate_update(kind, &new, &whole, &mut Vec::new());
+                    let _ = validate_status_update(kind, &new, &whole, &mut Vec::new());
                 }
                 for sub in ["resize", "ephemeralcontainers", "finalize", "approval"] {
-                    let _ = validate_subresource_update(kind("", "pods"), sub, &object, &whole);
+                    let _ = validate_subresource_update(kind("", "pods"), sub, &object, &whole, &mut Vec::new());
                 }
             }
         }

@@ -304,10 +304,10 @@ fn kinds_agree() {
                 strategy::admit_update(kind, &mut new, &old);
                 strategy::prepare_for_update(kind, &mut new, &old);
                 allocate(kind, &mut new);
-                validation::validate_update(kind, &new, &old)
+                validation::validate_update(kind, &new, &old, &mut Vec::new())
             } else {
                 strategy::prepare_for_subresource_update(kind, sub, &mut new, &old, NOW);
-                validation::validate_subresource_update(kind, sub, &new, &old)
+                validation::validate_subresource_update(kind, sub, &new, &old, &mut Vec::new())
             };
             if invalid {
                 updates.causes(&what, body, &answer["body"], &errors);
