@@ -34,4 +34,5 @@ pub mod strategy;
 pub mod validation;
 pub mod warnings;
 
+mod pattern;
 mod walk;

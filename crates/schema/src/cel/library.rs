@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use jiff::civil::DateTime;
 use machinery::quantity::{Notation, Quantity};
-use regex::Regex;
 
 use super::formats::NamedFormat;
 use super::meter::Meter;
@@ -17,7 +16,8 @@ use super::semver::Version;
 use super::time::{Span, Time};
 use super::url::Url;
 use super::value::{Fault, Key, Map, Outcome, Text, Val, compare};
-use super::{lists, pattern, strings};
+use super::{lists, strings};
+use crate::pattern::Pattern;
 
 pub(super) type Implementation = for<'a> fn(&[Val<'a>], &mut Meter) -> Outcome<Val<'a>>;
 
@@ -391,7 +391,10 @@ fn match_pattern_of(name: &str) -> Option<Implementation> {
                     return Err(Fault::overload());
                 };
                 meter.work(COMPILE_WORK + 20 * text.len() as u64)?;
-                let pattern = pattern::compile(text).map_err(|why| Fault::new(format!("{}{why}", $complaint)))?;
+                let pattern = Pattern::of(text);
+                if let Some(why) = pattern.complaint() {
+                    return Err(Fault::new(format!("{}{why}", $complaint)));
+                }
                 with_pattern($name, &pattern, args, meter)
             }
         };
@@ -405,18 +408,19 @@ fn match_pattern_of(name: &str) -> Option<Implementation> {
 }
 
 /// `matches`, `find` and `findAll` with a compiled pattern.
-pub(super) fn with_pattern<'a>(name: &str, pattern: &Regex, args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
-    let Some(Val::String(subject)) = args.first() else {
+pub(super) fn with_pattern<'a>(name: &str, pattern: &Pattern, args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
+    let (Some(Val::String(subject)), Ok(regex)) = (args.first(), pattern.regex()) else {
         return Err(Fault::overload());
     };
+    let subject_text: &str = subject;
     // A part of a borrowed text is borrowed too.
     let part = |from: usize, to: usize| match subject {
         Text::Borrowed(text) => Val::String(Text::Borrowed(&text[from..to])),
         Text::Shared(text) => Val::text(&text[from..to]),
     };
     match name {
-        "matches" => Ok(Val::Bool(pattern.is_match(subject))),
-        "find" => Ok(pattern.find(subject).map_or(Val::text(""), |found| part(found.start(), found.end()))),
+        "matches" => Ok(Val::Bool(regex.is_match(subject_text))),
+        "find" => Ok(regex.find(subject_text).map_or(Val::text(""), |found| part(found.start(), found.end()))),
         _ => {
             let count = match args.get(2) {
                 Some(Val::Int(count)) => usize::try_from(*count).unwrap_or(usize::MAX),
@@ -424,7 +428,7 @@ pub(super) fn with_pattern<'a>(name: &str, pattern: &Regex, args: &[Val<'a>], me
                 Some(_) => return Err(Fault::overload()),
             };
             let mut found = Vec::new();
-            for one in pattern.find_iter(subject).take(count) {
+            for one in regex.find_iter(subject_text).take(count) {
                 meter.work(1)?;
                 found.push(part(one.start(), one.end()));
             }

@@ -4,10 +4,10 @@
 use super::ast::{Entry, Expr, Id, Literal, each_child};
 use super::checker::{Checked, Reference};
 use super::format_string::{self, Clause, Piece};
-use super::pattern;
 use super::source::Issues;
 use super::time::{Span, Time};
 use super::types::Type;
+use crate::pattern::Pattern;
 
 /// Everything that is wrong.
 pub(super) fn check(checked: &Checked) -> Issues {
@@ -52,7 +52,7 @@ impl Checks<'_> {
                 ("duration", Literal::String(text)) => Span::parse(text).is_some(),
                 ("timestamp", Literal::String(text)) => Time::parse(text).is_some(),
                 ("timestamp", Literal::Int(seconds)) => Time::from_seconds(*seconds).is_ok(),
-                ("matches", Literal::String(text)) => pattern::compile(text).is_ok(),
+                ("matches", Literal::String(text)) => Pattern::of(text).complaint().is_none(),
                 _ => true,
             };
             if !readable {

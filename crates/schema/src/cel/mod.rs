@@ -27,7 +27,6 @@ mod meter;
 mod network;
 mod numbers;
 mod parser;
-mod pattern;
 mod plan;
 mod price;
 mod program;

@@ -4,17 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use regex::Regex;
-
 use super::ast::{Comprehension, Entry, Expr, Id, Literal};
 use super::checker::{Checked, Reference, TYPES_WITHOUT_VALUE};
 use super::evaluate::constant;
 use super::library::{self, Implementation};
 use super::lists;
 use super::macros::ACCUMULATOR;
-use super::pattern;
 use super::price::{self, Price};
 use super::value::{Key, Text, Val};
+use crate::pattern::Pattern;
 
 /// One step of an evaluation.
 #[derive(Debug)]
@@ -76,7 +74,7 @@ pub(super) struct Call {
     pub(super) price: Price,
     pub(super) args: Box<[Plan]>,
     /// Where the second argument is a pattern that is known.
-    pub(super) pattern: Option<Regex>,
+    pub(super) pattern: Option<Pattern>,
 }
 
 #[derive(Debug, Default)]
@@ -218,7 +216,11 @@ impl Planner<'_> {
         if matches!(name, "matches" | "find" | "findAll")
             && let Some(Plan::Const(Val::String(text))) = args.get(1)
         {
-            compiled = Some(pattern::compile(text)?);
+            let pattern = Pattern::of(text);
+            if let Some(why) = pattern.complaint() {
+                return Err(why.to_owned());
+            }
+            compiled = Some(pattern);
         }
         let run = match overload {
             "list_duration_sum_duration" => Some(lists::sum_of_durations as Implementation),

@@ -46,18 +46,18 @@ impl Validator {
     /// Compiles every rule of a structural schema. `path` is where the schema stands in its definition
     /// (`spec.versions[0].schema.openAPIV3Schema`); the errors are those that the definition is refused with.
     pub fn compile(schema: &Value, path: &str) -> Result<Validator, Vec<FieldError>> {
-        if !has_rules(schema, 0) {
-            return Ok(Validator::default());
-        }
-        let errors = rules::examine(schema, path);
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        Ok(Validator::trusted(schema))
+        let errors = Validator::refusals(schema, path);
+        if errors.is_empty() { Ok(Validator::trusted(schema)) } else { Err(errors) }
     }
 
-    /// As [`Validator::compile`], of a schema that was examined when its definition came: not costed again, and a rule
-    /// that does not compile is an error of each write that it concerns.
+    /// What a definition is refused with for the rules of a schema, of which nothing is kept.
+    #[must_use]
+    pub fn refusals(schema: &Value, path: &str) -> Vec<FieldError> {
+        if has_rules(schema, 0) { rules::examine(schema, path) } else { Vec::new() }
+    }
+
+    /// The rules of a schema that was examined when its definition came: not costed again, and a rule that does not
+    /// compile is an error of each write that it concerns.
     #[must_use]
     pub fn trusted(schema: &Value) -> Validator {
         if !has_rules(schema, 0) {

@@ -34,8 +34,3 @@ pub(crate) use object::{
 pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
     formats::Format::of(kind, format).is_some()
 }
-
-/// What is wrong with a pattern of a schema, if anything is.
-pub(crate) fn pattern_error(pattern: &str) -> Option<String> {
-    if pattern.is_empty() { None } else { checks::regex(pattern).err() }
-}

@@ -9,7 +9,7 @@ use machinery::field_error::{BadValue, FieldError};
 use machinery::go_text;
 use machinery::json::{Map, Number, Value};
 
-use super::checks::Checks;
+use super::checks::{Checks, Junctors, Size};
 use super::lists;
 use super::structural::{Listing, Rest, Schema, Sort};
 
@@ -111,7 +111,10 @@ fn check_anew(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) 
         return found;
     }
     if let Some(checks) = checks {
-        found.merge(check_junctors(checks, value, old, at));
+        match &checks.junctors {
+            Some(junctors) => found.merge(check_junctors(junctors, value, old, at)),
+            None => found.matches += 1,
+        }
     }
     found.matches += 2;
     match value {
@@ -177,12 +180,12 @@ fn is_whole(number: &Number) -> bool {
     number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0)
 }
 
-fn check_junctors(checks: &Checks, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
+fn check_junctors(junctors: &Junctors, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
     let mut found = Found { errors: Vec::new(), matches: 1 };
-    if !checks.any_of.is_empty() {
+    if !junctors.any_of.is_empty() {
         let mut best: Option<Found> = None;
         let mut succeeded = false;
-        for schema in &checks.any_of {
+        for schema in &junctors.any_of {
             let result = check_anew(schema, value, old, at);
             if result.errors.is_empty() {
                 found.matches += result.matches;
@@ -198,10 +201,10 @@ fn check_junctors(checks: &Checks, value: &Value, old: Option<&Value>, at: &At<'
             found.merge(best.unwrap_or_default());
         }
     }
-    if !checks.one_of.is_empty() {
+    if !junctors.one_of.is_empty() {
         let mut best: Option<Found> = None;
         let (mut valid, mut first) = (0, 0);
-        for schema in &checks.one_of {
+        for schema in &junctors.one_of {
             let result = check_anew(schema, value, old, at);
             if result.errors.is_empty() {
                 if valid == 0 {
@@ -223,20 +226,20 @@ fn check_junctors(checks: &Checks, value: &Value, old: Option<&Value>, at: &At<'
             found.merge(best.unwrap_or_default());
         }
     }
-    if !checks.all_of.is_empty() {
+    if !junctors.all_of.is_empty() {
         let mut valid = 0;
-        for schema in &checks.all_of {
+        for schema in &junctors.all_of {
             let result = check_anew(schema, value, old, at);
             valid += usize::from(result.errors.is_empty());
             found.merge(result);
         }
-        if valid != checks.all_of.len() {
+        if valid != junctors.all_of.len() {
             let none = if valid == 0 { ". None validated" } else { "" };
             let path = go_text::quote(&at.to_string());
             found.push(whole(format!("{path} must validate all the schemas (allOf){none}")));
         }
     }
-    if let Some(not) = &checks.not
+    if let Some(not) = &junctors.not
         && check_anew(not, value, old, at).errors.is_empty()
     {
         found.push(whole(format!("{} must not validate the schema (not)", go_text::quote(&at.to_string()))));
@@ -247,20 +250,17 @@ fn check_junctors(checks: &Checks, value: &Value, old: Option<&Value>, at: &At<'
 fn check_text(checks: &Checks, text: &str, at: &At<'_>, found: &mut Found) {
     found.matches += 1;
     let length = || text.chars().count() as u64;
-    if let Some(max) = checks.max_length
+    if let Some(max) = checks.size(Size::MaxLength)
         && text.len() as u64 > max
         && length() > max
     {
         found.push(FieldError::too_long(field(at), usize::try_from(max).unwrap_or(usize::MAX)));
-    } else if let Some(min) = checks.min_length
+    } else if let Some(min) = checks.size(Size::MinLength)
         && length() < min
     {
         found.push(invalid(at, text, format_args!("should be at least {min} chars long")));
-    } else if let Some(pattern) = &checks.pattern {
-        let matches = pattern.regex.as_ref().is_some_and(|regex| regex.is_match(text));
-        if !matches {
-            found.push(invalid(at, text, format_args!("should match '{}'", pattern.text)));
-        }
+    } else if let Some(pattern) = checks.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+        found.push(invalid(at, text, format_args!("should match '{}'", pattern.text())));
     }
     if let Some(format) = checks.format.as_ref().filter(|format| format.is_text()) {
         found.matches += 1;
@@ -294,9 +294,9 @@ fn check_number(schema: &Schema, checks: Option<&Checks>, number: &Number, at: &
         found.push(out_of_range("Checked"));
     }
     found.matches += 2;
-    let Some(checks) = checks else { return };
+    let Some(range) = checks.and_then(|checks| checks.range.as_deref()) else { return };
     let shown = |bound: f64| go_text::number(&plain(bound, exact.is_some()));
-    if let Some(factor) = checks.multiple_of {
+    if let Some(factor) = range.multiple_of {
         if !in_range(factor, None) {
             found.push(out_of_range("MultipleOf"));
         }
@@ -321,25 +321,23 @@ fn check_number(schema: &Schema, checks: Option<&Checks>, number: &Number, at: &
             }
         }
     }
-    if let Some(min) = checks.minimum {
+    if let Some(min) = range.minimum {
         if !in_range(min, None) {
             found.push(out_of_range("Minimum boundary"));
         }
-        let below =
-            compare(exact, float, min).is_lt() || checks.exclusive_minimum && compare(exact, float, min).is_eq();
+        let below = compare(exact, float, min).is_lt() || range.exclusive_minimum && compare(exact, float, min).is_eq();
         if below {
-            let than = if checks.exclusive_minimum { "greater than" } else { "greater than or equal to" };
+            let than = if range.exclusive_minimum { "greater than" } else { "greater than or equal to" };
             found.push(invalid(at, number_value(number), format_args!("should be {than} {}", shown(min))));
         }
     }
-    if let Some(max) = checks.maximum {
+    if let Some(max) = range.maximum {
         if !in_range(max, None) {
             found.push(out_of_range("Maximum boundary"));
         }
-        let above =
-            compare(exact, float, max).is_gt() || checks.exclusive_maximum && compare(exact, float, max).is_eq();
+        let above = compare(exact, float, max).is_gt() || range.exclusive_maximum && compare(exact, float, max).is_eq();
         if above {
-            let than = if checks.exclusive_maximum { "less than" } else { "less than or equal to" };
+            let than = if range.exclusive_maximum { "less than" } else { "less than or equal to" };
             found.push(invalid(at, number_value(number), format_args!("should be {than} {}", shown(max))));
         }
     }
@@ -383,12 +381,12 @@ fn check_items(
     found.matches += 2;
     let Some(checks) = checks else { return };
     let count = items.len();
-    if let Some(min) = checks.min_items
+    if let Some(min) = checks.size(Size::MinItems)
         && (count as u64) < min
     {
         found.push(invalid(at, Value::from(count), format_args!("should have at least {min} items")));
     }
-    if let Some(max) = checks.max_items
+    if let Some(max) = checks.size(Size::MaxItems)
         && count as u64 > max
     {
         found.push(FieldError::too_many(field(at), count, usize::try_from(max).unwrap_or(usize::MAX)));
@@ -422,12 +420,12 @@ fn check_fields(
     found: &mut Found,
 ) {
     let count = map.len();
-    if let Some(min) = checks.and_then(|checks| checks.min_properties)
+    if let Some(min) = checks.and_then(|checks| checks.size(Size::MinProperties))
         && (count as u64) < min
     {
         found.push(invalid(at, Value::from(count), format_args!("should have at least {min} properties")));
     }
-    if let Some(max) = checks.and_then(|checks| checks.max_properties)
+    if let Some(max) = checks.and_then(|checks| checks.size(Size::MaxProperties))
         && count as u64 > max
     {
         found.push(FieldError::too_many(field(at), count, usize::try_from(max).unwrap_or(usize::MAX)));

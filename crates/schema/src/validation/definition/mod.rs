@@ -26,6 +26,11 @@ pub(super) fn validate(definition: &Value, old: Option<&Value>, errors: &mut Err
     if old.is_none() {
         name(definition, errors);
     }
+    // While somebody has them they are compiled once, however often they occur.
+    let mut patterns = Vec::new();
+    definition.list("spec.versions").iter().for_each(|version| {
+        schema::patterns(version.at("schema.openAPIV3Schema"), &mut patterns);
+    });
     spec(definition.at("spec"), errors);
     if let Some(old) = old {
         immutable(definition, old, errors);
@@ -221,10 +226,8 @@ fn schema(version: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     errors.append(&mut keywords);
-    if errors.len() == before
-        && let Err(refused) = crate::cel::Validator::compile(source, &path.to_string())
-    {
-        errors.extend(refused);
+    if errors.len() == before {
+        errors.extend(crate::cel::Validator::refusals(source, &path.to_string()));
     }
 }
 

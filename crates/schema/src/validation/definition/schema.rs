@@ -4,6 +4,7 @@ use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::Value;
 
 use super::{Errors, known_format};
+use crate::pattern::Pattern;
 use crate::walk::Walk as _;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -58,6 +59,15 @@ pub(super) fn formats(schema: &Value, found: &mut Vec<String>) {
         found.push(format.to_owned());
     }
     children(schema).for_each(|child| formats(child, found));
+}
+
+/// Every pattern anywhere in a schema.
+pub(super) fn patterns(schema: &Value, found: &mut Vec<Pattern>) {
+    let pattern = schema.text("pattern");
+    if !pattern.is_empty() {
+        found.push(Pattern::of(pattern));
+    }
+    children(schema).for_each(|child| patterns(child, found));
 }
 
 fn walk(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Errors) {

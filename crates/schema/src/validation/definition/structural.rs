@@ -4,7 +4,7 @@ use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 
 use super::Errors;
-use crate::custom::pattern_error;
+use crate::pattern::Pattern;
 use crate::walk::Walk as _;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,7 +147,10 @@ fn values(schema: &Value, skip_any: bool, skip_first: bool, path: &Path<'_>, err
     if not.is_object() {
         nested(not, false, &path.child("not"), errors);
     }
-    if let Some(why) = pattern_error(schema.text("pattern")) {
+    let pattern = schema.text("pattern");
+    if !pattern.is_empty()
+        && let Some(why) = Pattern::of(pattern).complaint()
+    {
         let why = format!("must be a valid regular expression, but isn't: {why}");
         errors.push(FieldError::invalid(path.child("pattern"), schema.text("pattern"), why));
     }
