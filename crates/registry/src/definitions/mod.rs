@@ -48,7 +48,7 @@ pub(crate) struct Definitions {
 #[derive(Default)]
 struct Table {
     /// By name, with the revision they were read at.
-    known: BTreeMap<String, (machinery::Revision, Installed)>,
+    known: BTreeMap<String, (machinery::Revision, Arc<Installed>)>,
 }
 
 impl Default for Definitions {
@@ -95,8 +95,8 @@ impl Registry {
             if before.is_some_and(|(revision, _)| *revision == item.revision()) {
                 continue;
             }
-            let before = before.map(|(_, installed)| installed.clone());
-            let installed = match definition::install(item.encoded().whole(), item.revision(), before.as_ref()) {
+            let before = before.map(|(_, installed)| Arc::clone(installed));
+            let installed = match definition::install(item.encoded().whole(), item.revision(), before.as_deref()) {
                 Ok(installed) => installed,
                 Err(error) => {
                     tracing::error!(name = item.name(), %error, "a definition cannot be read and is not served");
@@ -105,7 +105,7 @@ impl Registry {
             };
             touched = true;
             if before.as_ref().is_none_or(|before| installed.differs(before)) {
-                ended.extend(before.map(|before| before.collection));
+                ended.extend(before.map(|before| before.collection.clone()));
             }
             kinds = kinds.without(|kind| is_of(kind, item.name()));
             if !installed.kinds.is_empty() {
@@ -117,13 +117,13 @@ impl Registry {
                     kinds = kinds.with_shared(Arc::clone(kind));
                 }
             }
-            table.known.insert(item.name().to_owned(), (item.revision(), installed));
+            table.known.insert(item.name().to_owned(), (item.revision(), Arc::new(installed)));
         }
         let gone: Vec<String> = table.known.keys().filter(|name| !seen.contains(name.as_str())).cloned().collect();
         for name in gone {
             touched = true;
             kinds = kinds.without(|kind| is_of(kind, &name));
-            ended.extend(table.known.remove(&name).map(|(_, installed)| installed.collection));
+            ended.extend(table.known.remove(&name).map(|(_, installed)| installed.collection.clone()));
         }
         if !touched {
             return;
@@ -137,8 +137,8 @@ impl Registry {
     }
 
     /// What is known of the definitions.
-    fn known_definitions(&self) -> Vec<Installed> {
-        self.definitions.table.lock().known.values().map(|(_, installed)| installed.clone()).collect()
+    fn known_definitions(&self) -> Vec<Arc<Installed>> {
+        self.definitions.table.lock().known.values().map(|(_, installed)| Arc::clone(installed)).collect()
     }
 
     /// The status door of a definition.

@@ -1,5 +1,6 @@
 //! Whether the names of a definition are free in its group, and what its status says about that.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 
 use machinery::json::{Value, json};
@@ -97,13 +98,16 @@ pub(super) fn set_condition(definition: &mut Value, condition: &Condition, now: 
 }
 
 /// What a definition should have, if it has something else.
-fn wanted(definition: &Installed, all: &[Installed]) -> Option<Wanted> {
+fn wanted(definition: &Installed, all: &[impl Borrow<Installed>]) -> Option<Wanted> {
     let (asked, accepted) = (&definition.asked, &definition.accepted);
     let settled = definition.condition("NamesAccepted").is_some() && definition.holds("Established");
     if asked == accepted && settled {
         return None;
     }
-    let others = all.iter().filter(|other| other.group == definition.group && other.name != definition.name);
+    let others = all
+        .iter()
+        .map(Borrow::borrow)
+        .filter(|other: &&Installed| other.group == definition.group && other.name != definition.name);
     let (mut resources, mut kinds): (HashSet<&str>, HashSet<&str>) = Default::default();
     for Installed { accepted, .. } in others {
         resources.extend([accepted.plural.as_str(), &accepted.singular]);
@@ -181,7 +185,7 @@ mod tests {
         let mut value = json!({"metadata": {"name": format!("{name}.example.com")},
             "spec": {"group": "example.com", "names": names}, "status": {"acceptedNames": {"plural": "", "kind": ""}}});
         if accepted {
-            let wanted = wanted(&installed(&value), &[]).unwrap();
+            let wanted = wanted(&installed(&value), &[] as &[Installed]).unwrap();
             value["status"]["acceptedNames"] = wanted.names.to_value();
             wanted.conditions.iter().for_each(|condition| set_condition(&mut value, condition, "now"));
         }

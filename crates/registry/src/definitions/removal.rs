@@ -48,7 +48,7 @@ impl Registry {
             }
             let (registry, ctx) = (Arc::downgrade(self), ctx.clone());
             tokio::spawn(async move {
-                let name = definition.name;
+                let name = definition.name.clone();
                 if let Err(refused) = end(&registry, &name, &uid, &ctx).await {
                     tracing::warn!(%name, %refused, "a definition could not be removed");
                 }
@@ -101,9 +101,9 @@ impl Registry {
         written.await.map(|_| ())
     }
 
-    fn known_definition(&self, name: &str, uid: &str) -> Option<Installed> {
+    fn known_definition(&self, name: &str, uid: &str) -> Option<Arc<Installed>> {
         let table = self.definitions.table.lock();
-        table.known.get(name).map(|(_, installed)| installed.clone()).filter(|installed| installed.uid == uid)
+        table.known.get(name).map(|(_, installed)| Arc::clone(installed)).filter(|installed| installed.uid == uid)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A structural schema as rules see it: which fields there are, of which type, and how large each may grow.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use machinery::json::{Map, Value};
 
@@ -46,9 +46,28 @@ pub(super) enum Listing {
 #[derive(Debug)]
 pub(super) struct Property {
     pub(super) name: Box<str>,
-    /// As expressions say it; none where they cannot.
-    pub(super) escaped: Option<Box<str>>,
+    escaped: Escaped,
     pub(super) shape: Arc<Shape>,
+}
+
+/// How expressions say a name.
+#[derive(Debug)]
+enum Escaped {
+    /// As it is.
+    Same,
+    Other(Box<str>),
+    /// They cannot.
+    Never,
+}
+
+impl Property {
+    fn escaped(&self) -> Option<&str> {
+        match &self.escaped {
+            Escaped::Same => Some(&self.name),
+            Escaped::Other(text) => Some(text),
+            Escaped::Never => None,
+        }
+    }
 }
 
 /// One node of a schema.
@@ -111,8 +130,7 @@ impl Shape {
             return None;
         }
         // A word that CEL keeps for itself may also stand as it is after a dot.
-        let is_named =
-            |p: &&Property| p.escaped.as_deref() == Some(escaped) || (&*p.name == escaped && is_reserved(escaped));
+        let is_named = |p: &&Property| p.escaped() == Some(escaped) || (&*p.name == escaped && is_reserved(escaped));
         let found = self.properties.as_deref()?.iter().find(is_named)?;
         found.shape.declared.then_some(&found.shape)
     }
@@ -178,7 +196,7 @@ impl Shape {
                     .properties
                     .iter()
                     .flatten()
-                    .any(|property| property.escaped.as_deref().is_some_and(|name| below(name, &property.shape)))
+                    .any(|property| property.escaped().is_some_and(|name| below(name, &property.shape)))
         }
         let mut path = vec!["selfType".to_owned()];
         search(self, wanted, &mut path).then(|| path.join("."))
@@ -257,7 +275,7 @@ fn array(schema: &Value, depth: usize) -> Shape {
         }
         _ => Listing::Atomic,
     };
-    Shape { declared: items.declared, items: Some(Arc::new(items)), listing, ..Shape::scalar(Kind::Array, 2, count) }
+    Shape { declared: items.declared, items: Some(shared(items)), listing, ..Shape::scalar(Kind::Array, 2, count) }
 }
 
 fn object(schema: &Value, resource: bool, depth: usize) -> Shape {
@@ -288,14 +306,34 @@ fn object(schema: &Value, resource: bool, depth: usize) -> Shape {
     };
     Shape {
         properties: (!properties.is_empty()).then(|| properties.into()),
-        additional: additional.map(Arc::new),
+        additional: additional.map(shared),
         declared,
         ..Shape::scalar(Kind::Object, min_size, count)
     }
 }
 
 fn property(name: &str, shape: Shape) -> Property {
-    Property { name: name.into(), escaped: escape(name).map(Into::into), shape: Arc::new(shape) }
+    let escaped = match escape(name) {
+        Some(same) if same == name => Escaped::Same,
+        Some(other) => Escaped::Other(other.into()),
+        None => Escaped::Never,
+    };
+    Property { name: name.into(), escaped, shape: shared(shape) }
+}
+
+/// The shapes that schemas are full of: one of each is enough.
+fn shared(shape: Shape) -> Arc<Shape> {
+    static COMMON: LazyLock<[Arc<Shape>; 4]> = LazyLock::new(|| {
+        let scalar = |kind, min_size| Shape::scalar(kind, min_size, 0);
+        [Shape::text(), scalar(Kind::Boolean, 4), scalar(Kind::Integer, 1), scalar(Kind::Number, 1)].map(Arc::new)
+    });
+    let same = |common: &&Arc<Shape>| {
+        // Only plain values have no parts to compare.
+        (common.kind, common.format, common.nullable) == (shape.kind, shape.format, shape.nullable)
+            && (common.max_elements, common.min_size) == (shape.max_elements, shape.min_size)
+            && shape.declared
+    };
+    COMMON.iter().find(same).map_or_else(|| Arc::new(shape), Arc::clone)
 }
 
 /// Adds what every resource has, unless the schema says all of it.

@@ -64,8 +64,10 @@ pub enum Conversion {
 /// The text of a definition and what has been compiled of it.
 #[derive(Debug)]
 struct Source {
+    /// Of the newest revision, so that it is the one that the cache holds too.
     json: Bytes,
-    versions: Vec<(String, OnceLock<Version>)>,
+    /// Shared by all revisions with the same spec.
+    versions: Arc<[(String, OnceLock<Version>)]>,
 }
 
 /// One version's schema, ready to use.
@@ -348,10 +350,10 @@ pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> 
     if !served || names.plural.is_empty() {
         return Ok(installed);
     }
-    let source = before.and_then(|before| before.source.clone()).unwrap_or_else(|| {
-        let versions = spec.versions.iter().map(|version| (version.name.clone(), OnceLock::new())).collect();
-        Arc::new(Source { json: json.clone(), versions })
-    });
+    let compiled = before.and_then(|before| before.source.as_ref()).map(|source| Arc::clone(&source.versions));
+    let versions = compiled
+        .unwrap_or_else(|| spec.versions.iter().map(|version| (version.name.clone(), OnceLock::new())).collect());
+    let source = Arc::new(Source { json: json.clone(), versions });
     let storage = spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name).to_owned();
     let conversion = match &spec.conversion {
         Some(SpecConversion { strategy, webhook: Some(webhook) }) if strategy == "Webhook" => Conversion::Webhook {
@@ -543,6 +545,7 @@ mod tests {
         assert!(!again.differs(&first));
         let (a, b) = (first.kinds[0].definition.as_ref().unwrap(), again.kinds[0].definition.as_ref().unwrap());
         assert_eq!((a.form, a.since), (b.form, b.since));
+        assert!(std::ptr::eq(a.version(), b.version()), "compiled once");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Path<'_> {
             Path::Key { parent, .. } | Path::Index { parent, .. } => parent.fields(out),
             Path::Field { parent, field, .. } => {
                 parent.fields(out);
-                for name in [&*field.within, &*field.name] {
+                for name in [field.within(), &*field.name] {
                     if !name.is_empty() {
                         if !out.is_empty() {
                             out.push('.');

@@ -106,9 +106,9 @@ mod tests {
     fn embedded_structs_have_a_path_in_protobuf() {
         let volumes = pod().field("spec").unwrap().field("volumes").unwrap().item().unwrap();
         let Form::Object(volume) = &volumes.node().form else { panic!("an object") };
-        assert_eq!(volume.field("hostPath").unwrap().protobuf, [2, 1]);
-        assert_eq!(volume.field("name").unwrap().protobuf, [1]);
-        assert!(volume.field("name").unwrap().preset.is_some());
+        assert_eq!(volume.field("hostPath").unwrap().protobuf[..], [2, 1]);
+        assert_eq!(volume.field("name").unwrap().protobuf[..], [1]);
+        assert!(volume.field("name").unwrap().preset().is_some());
     }
 
     #[test]

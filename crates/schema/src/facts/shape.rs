@@ -116,12 +116,46 @@ pub struct Field {
     /// Shown also when nobody set it.
     pub(crate) shown: bool,
     /// The field's number; behind the number of the message it is embedded in, if it is. Empty: not in the message.
-    pub protobuf: Vec<u32>,
+    pub protobuf: Box<[u32]>,
+    /// None for most fields, of which custom resources bring many.
+    pub(crate) special: Option<Box<Special>>,
+}
+
+/// What few fields have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Special {
     /// The embedded structs it stands in, which decoding errors name: `VolumeSource`.
-    pub within: Cow<'static, str>,
-    pub strategy: Strategy,
+    pub(crate) within: Cow<'static, str>,
+    pub(crate) strategy: Strategy,
     /// What the field is when an item of a list leaves this key out.
-    pub preset: Option<Value>,
+    pub(crate) preset: Option<Value>,
+}
+
+impl Special {
+    /// Kept only where it says something.
+    pub(crate) fn kept(self) -> Option<Box<Special>> {
+        (self != Special::default()).then(|| Box::new(self))
+    }
+}
+
+impl Field {
+    /// The embedded structs it stands in, which decoding errors name: `VolumeSource`.
+    #[must_use]
+    pub fn within(&self) -> &str {
+        self.special.as_ref().map_or("", |special| &special.within)
+    }
+
+    #[must_use]
+    pub fn strategy(&self) -> &Strategy {
+        static NONE: Strategy = Strategy { merge: false, replace: false, retain_keys: false, merge_key: None };
+        self.special.as_ref().map_or(&NONE, |special| &special.strategy)
+    }
+
+    /// What the field is when an item of a list leaves this key out.
+    #[must_use]
+    pub fn preset(&self) -> Option<&Value> {
+        self.special.as_ref()?.preset.as_ref()
+    }
 }
 
 /// What strategic merge does with a field.

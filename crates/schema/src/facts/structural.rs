@@ -7,7 +7,7 @@ use std::sync::Arc;
 use machinery::json::Value;
 
 use super::Types;
-use super::shape::{Field, Form, List, Listing, Node, NodeId, Object, Scalar, Shapes, Strategy, Type};
+use super::shape::{Field, Form, List, Listing, Node, NodeId, Object, Scalar, Shapes, Special, Type};
 
 /// Deeper schemas are cut off: what lies below merges as one value.
 const DEPTH_MAX: usize = 64;
@@ -16,11 +16,12 @@ impl Type {
     /// The type of a custom kind from its `openAPIV3Schema`; without one, everything is allowed and granular.
     #[must_use]
     pub fn of_schema(schema: Option<&Value>) -> Type {
-        let mut graph = Graph { shapes: Shapes::default(), meta: None };
+        let mut graph = Graph { shapes: Shapes::default(), meta: None, simple: Vec::new() };
         let root = match schema {
             Some(schema) => graph.object(schema, is_set(schema, "x-kubernetes-preserve-unknown-fields"), true, 0),
             None => graph.object(&Value::Null, true, true, 0),
         };
+        graph.shapes.nodes.shrink_to_fit();
         Type::new(Arc::new(graph.shapes), root, true)
     }
 }
@@ -29,11 +30,30 @@ struct Graph {
     shapes: Shapes,
     /// `metadata`, once copied in.
     meta: Option<NodeId>,
+    /// Nodes with nothing below them, which one of each is enough of.
+    simple: Vec<(Simple, NodeId)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Simple {
+    Scalar(Scalar),
+    Any { atomic: bool },
 }
 
 impl Graph {
     fn add(&mut self, form: Form) -> NodeId {
-        self.shapes.add(Node { name: Cow::Borrowed(""), form })
+        let simple = match form {
+            Form::Scalar(scalar) => Some(Simple::Scalar(scalar)),
+            Form::Any { atomic } => Some(Simple::Any { atomic }),
+            _ => None,
+        };
+        let known = simple.and_then(|simple| self.simple.iter().find(|(known, _)| *known == simple));
+        if let Some((_, id)) = known {
+            return *id;
+        }
+        let id = self.shapes.add(Node { name: Cow::Borrowed(""), form });
+        self.simple.extend(simple.map(|simple| (simple, id)));
+        id
     }
 
     fn node(&mut self, schema: &Value, preserve: bool, depth: usize) -> NodeId {
@@ -81,6 +101,7 @@ impl Graph {
             }
         }
         fields.sort_by(|a, b| a.name.cmp(&b.name));
+        fields.shrink_to_fit();
         let rest = match schema.get("additionalProperties") {
             Some(Value::Bool(false)) => None,
             Some(Value::Bool(true)) => Some(self.add(Form::Any { atomic: false })),
@@ -158,10 +179,8 @@ fn field(name: String, node: NodeId, preset: Option<Value>) -> Field {
         omit_empty: false,
         omit_zero: false,
         shown: false,
-        protobuf: Vec::new(),
-        within: Cow::Borrowed(""),
-        strategy: Strategy::default(),
-        preset,
+        protobuf: Box::default(),
+        special: Special { preset, ..Special::default() }.kept(),
     }
 }
 
@@ -189,7 +208,7 @@ mod tests {
         let Form::Object(item) = &spec.field("map").unwrap().item().unwrap().node().form.clone() else {
             panic!("object")
         };
-        assert_eq!(item.field("p").unwrap().preset, Some(json!("d")));
+        assert_eq!(item.field("p").unwrap().preset(), Some(&json!("d")));
         let Form::Object(one) = &spec.field("one").unwrap().node().form.clone() else { panic!("an object") };
         assert!(one.atomic);
         assert!(spec.field("free").unwrap().field("anything").is_some());

@@ -20,7 +20,9 @@
 
 use std::borrow::Cow;
 
-use super::shape::{Either, Field, Form, List, Listing, Node, NodeId, Object, Other, Scalar, Shapes, Strategy};
+use super::shape::{
+    Either, Field, Form, List, Listing, Node, NodeId, Object, Other, Scalar, Shapes, Special, Strategy,
+};
 
 type Kinds = Vec<(&'static str, &'static str, &'static str, NodeId)>;
 
@@ -131,7 +133,7 @@ fn field(next: &mut impl FnMut() -> &'static str) -> Field {
     let node = number(next());
     let flags = next();
     let protobuf = match next() {
-        "-" => Vec::new(),
+        "-" => Box::default(),
         path => path.split('.').map(|n| n.parse().expect("types.tsv: a protobuf number")).collect(),
     };
     let _wire = next();
@@ -148,14 +150,17 @@ fn field(next: &mut impl FnMut() -> &'static str) -> Field {
         omit_zero: flags.contains('z'),
         shown: false,
         protobuf,
-        strategy: Strategy {
-            merge: has("merge"),
-            replace: has("replace"),
-            retain_keys: has("retainKeys"),
-            merge_key: (!merge_key.is_empty()).then_some(Cow::Borrowed(merge_key)),
-        },
-        within: Cow::Borrowed(within),
-        preset: (!preset.is_empty()).then(|| serde_json::from_str(preset).expect("types.tsv: a preset is JSON")),
+        special: Special {
+            strategy: Strategy {
+                merge: has("merge"),
+                replace: has("replace"),
+                retain_keys: has("retainKeys"),
+                merge_key: (!merge_key.is_empty()).then_some(Cow::Borrowed(merge_key)),
+            },
+            within: Cow::Borrowed(within),
+            preset: (!preset.is_empty()).then(|| serde_json::from_str(preset).expect("types.tsv: a preset is JSON")),
+        }
+        .kept(),
     }
 }
 

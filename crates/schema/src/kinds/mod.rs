@@ -132,15 +132,12 @@ impl Kinds {
     #[must_use]
     pub fn without(&self, mut leave: impl FnMut(&Kind) -> bool) -> Kinds {
         let groups = self.groups.iter().filter_map(|group| {
-            let mut touched = false;
+            if !group.versions.iter().flat_map(|version| &version.kinds).any(|kind| leave(kind)) {
+                return Some(Arc::clone(group));
+            }
             let mut versions = group.versions.clone();
             for version in &mut versions {
-                let before = version.kinds.len();
                 version.kinds.retain(|kind| !leave(kind));
-                touched |= version.kinds.len() != before;
-            }
-            if !touched {
-                return Some(Arc::clone(group));
             }
             versions.retain(|version| !version.kinds.is_empty());
             (!versions.is_empty()).then(|| Arc::new(Group { versions, ..Group::clone(group) }))

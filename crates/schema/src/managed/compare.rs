@@ -364,7 +364,7 @@ pub(super) fn item_element(shapes: &Shapes, list: &List, item: &Value) -> Result
     let object = if let Form::Object(object) = &shapes.node(list.item).form { Some(object) } else { None };
     let mut element: Vec<(SmolStr, Value)> = Vec::with_capacity(keys.len());
     for key in keys {
-        let preset = || object.and_then(|object| object.field(key)).and_then(|field| field.preset.clone());
+        let preset = || object.and_then(|object| object.field(key)).and_then(|field| field.preset().cloned());
         if let Some(value) = map.get(key).cloned().or_else(preset) {
             element.push((SmolStr::new(key), value));
         }

@@ -163,10 +163,10 @@ impl Definitions {
         {
             schema["x-kubernetes-map-type"] = if object.atomic { "atomic" } else { "granular" }.into();
         }
-        if let Some(key) = &field.strategy.merge_key {
+        if let Some(key) = &field.strategy().merge_key {
             schema["x-kubernetes-patch-merge-key"] = Value::from(&**key);
         }
-        let strategy = &field.strategy;
+        let strategy = field.strategy();
         let words = [("merge", strategy.merge), ("retainKeys", strategy.retain_keys), ("replace", strategy.replace)];
         let words: Vec<&str> = words.into_iter().filter(|(_, is)| *is).map(|(word, _)| word).collect();
         if !words.is_empty() {

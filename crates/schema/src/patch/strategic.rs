@@ -123,9 +123,9 @@ impl<'a> Merge<'a> {
         let field: &Field = object.field(name).or_else(folded).ok_or_else(missing)?;
         Ok(Declared {
             node: field.node,
-            merges: field.strategy.merge,
-            replaces: field.strategy.replace,
-            key: field.strategy.merge_key.as_deref(),
+            merges: field.strategy().merge,
+            replaces: field.strategy().replace,
+            key: field.strategy().merge_key.as_deref(),
         })
     }
 
