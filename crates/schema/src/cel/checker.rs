@@ -253,6 +253,9 @@ impl Checker<'_> {
 
     fn select_field(&mut self, id: Id, operand: Id, field: &str, optional: bool) -> Type {
         self.check(operand);
+        if let Some(of) = self.dotted(operand, field) {
+            return if optional { Type::optional(of) } else { of };
+        }
         let operand_type = self.known(operand);
         let (target, was_optional) = operand_type.unwrap_optional();
         let of = match target {
@@ -280,6 +283,15 @@ impl Checker<'_> {
             }
         };
         if was_optional || optional { Type::optional(of) } else { of }
+    }
+
+    /// The type of a variable whose name has a dot in it: it goes before the field of what stands before the dot.
+    fn dotted(&self, operand: Id, field: &str) -> Option<Type> {
+        let mut named = self.scopes.iter().rev().filter(|(name, _)| name.contains('.')).peekable();
+        named.peek()?;
+        let prefix = self.ast.qualified_name(operand)?;
+        let found = named.find(|(name, _)| name.rsplit_once('.') == Some((&*prefix, field)));
+        found.map(|(_, of)| of.clone())
     }
 
     fn call(&mut self, id: Id, function: &str, target: Option<Id>, args: &[Id]) {

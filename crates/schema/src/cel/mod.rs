@@ -3,7 +3,7 @@
 //! An expression goes through these files: [`lexer`], [`parser`] and [`macros`] make a tree of its text; [`checker`] finds
 //! the types and [`literal_checks`] what constants give away; [`estimate`] says what it may cost; [`plan`] makes it ready
 //! and [`evaluate`] asks it, while [`meter`] counts. [`program`] is all of that behind one face, [`rules`] and
-//! [`validator`] apply it to a schema.
+//! [`validator`] apply it to a schema, [`policy`] checks those that other objects carry.
 //!
 //! Nothing here trusts the text or the object: trees, types, costs, patterns and made-up values are all bounded, and a
 //! bound that is met is an error like any other.
@@ -28,6 +28,7 @@ mod network;
 mod numbers;
 mod parser;
 mod plan;
+pub mod policy;
 mod price;
 mod program;
 mod rules;

@@ -1,4 +1,5 @@
-//! Webhook configurations, admission policies and their bindings. Expressions are checked for being there, not for meaning.
+//! Webhook configurations, admission policies and their bindings. Expressions must compile; those that a mutation is made of
+//! are only checked for being there.
 
 use std::collections::HashSet;
 
@@ -8,9 +9,12 @@ use machinery::{GroupVersion, names};
 
 use super::Errors;
 use super::rules::{objections, one_of, optional_word, required, selector, word};
+use crate::cel::policy::{Composed, Declarations, Wanted};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
+/// The longest expression of an audit annotation, in bytes.
+const ANNOTATION_MAX: usize = 5 * 1024;
 
 pub(super) fn validate(kind: &str, object: &Value, errors: &mut Errors) {
     match kind {
@@ -59,7 +63,8 @@ fn webhook(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
     selector(errors, &path.child("objectSelector"), hook.at("objectSelector"));
     optional_word(errors, &path.child("reinvocationPolicy"), hook.at("reinvocationPolicy"), &["IfNeeded", "Never"]);
     client(hook.at("clientConfig"), &path.child("clientConfig"), errors);
-    conditions(hook, &path.child("matchConditions"), errors);
+    let declared = Declarations::admission(false, true);
+    conditions(hook, &path.child("matchConditions"), &declared, errors);
 }
 
 /// Where a webhook is called. CustomResourceDefinitions have the same for conversion.
@@ -223,7 +228,14 @@ fn resources(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn conditions(holder: &Value, path: &Path<'_>, errors: &mut Errors) {
+/// An expression that must compile.
+fn expression(text: &str, wanted: Wanted, declared: &Declarations, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(why) = declared.complaint(text, wanted) {
+        errors.push(FieldError::invalid(path, text, why));
+    }
+}
+
+fn conditions(holder: &Value, path: &Path<'_>, declared: &Declarations, errors: &mut Errors) {
     let conditions = holder.list("matchConditions");
     if conditions.len() > 64 {
         errors.push(FieldError::too_many(path, conditions.len(), 64));
@@ -233,6 +245,8 @@ fn conditions(holder: &Value, path: &Path<'_>, errors: &mut Errors) {
         let path = path.index(i);
         if condition.text("expression").trim().is_empty() {
             required(errors, &path.child("expression"));
+        } else {
+            expression(condition.text("expression"), Wanted::Bool, declared, &path.child("expression"), errors);
         }
         let name = condition.text("name");
         if name.is_empty() {
@@ -261,7 +275,9 @@ fn policy(object: &Value, validating: bool, errors: &mut Errors) {
     } else {
         required(errors, &path);
     }
-    conditions(spec, &SPEC.child("matchConditions"), errors);
+    let declared = Declarations::admission(spec.has("paramKind"), true);
+    conditions(spec, &SPEC.child("matchConditions"), &declared, errors);
+    let mut composed = Composed::default();
     let list = SPEC.child("variables");
     for (i, variable) in spec.list("variables").iter().enumerate() {
         let path = list.index(i);
@@ -273,10 +289,12 @@ fn policy(object: &Value, validating: bool, errors: &mut Errors) {
         }
         if variable.text("expression").trim().is_empty() {
             errors.push(FieldError::required(path.child("expression"), "expression is not specified"));
+        } else if validating && let Some(why) = composed.add(&declared, name, variable.text("expression")) {
+            errors.push(FieldError::invalid(path.child("expression"), variable.text("expression"), why));
         }
     }
     if validating {
-        validations(object, errors);
+        validations(object, &composed, errors);
     } else if spec.list("mutations").is_empty() {
         errors.push(FieldError::required(SPEC.child("mutations"), "mutations must contain at least one item"));
     }
@@ -288,8 +306,14 @@ fn is_identifier(name: &str) -> bool {
         && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn validations(object: &Value, errors: &mut Errors) {
+fn validations(object: &Value, composed: &Composed, errors: &mut Errors) {
     let spec = object.at("spec");
+    let declared = |authorizer: bool| {
+        let declared = Declarations::admission(spec.has("paramKind"), authorizer);
+        if spec.list("variables").is_empty() { declared } else { declared.and(composed) }
+    };
+    // What a message is made of cannot ask who may do what.
+    let (asking, silent) = (declared(true), declared(false));
     let (rules, annotations) = (spec.list("validations"), spec.list("auditAnnotations"));
     if rules.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -301,7 +325,10 @@ fn validations(object: &Value, errors: &mut Errors) {
         let path = list.index(i);
         if rule.text("expression").trim().is_empty() {
             errors.push(FieldError::required(path.child("expression"), "expression is not specified"));
+        } else {
+            expression(rule.text("expression"), Wanted::Bool, &asking, &path.child("expression"), errors);
         }
+        message(rule, &silent, &path, errors);
         let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
         // The list in the message leaves one out that is accepted.
         if let Some(reason) = rule.at("reason").as_str().filter(|reason| *reason != "Unauthorized") {
@@ -321,10 +348,34 @@ fn validations(object: &Value, errors: &mut Errors) {
         }
         if annotation.text("valueExpression").trim().is_empty() {
             errors.push(FieldError::required(path.child("valueExpression"), "valueExpression is not specified"));
+        } else if annotation.text("valueExpression").trim().len() > ANNOTATION_MAX {
+            let why = format!("must not exceed {ANNOTATION_MAX} bytes in length");
+            errors.push(FieldError::required(path.child("valueExpression"), why));
+        } else if let Some(why) = asking.complaint(annotation.text("valueExpression").trim(), Wanted::StringOrNull) {
+            let text = annotation.text("valueExpression");
+            errors.push(FieldError::invalid(path.child("valueExpression"), text, why));
         }
         if !taken.insert(key) {
             errors.push(FieldError::duplicate(path.child("key"), key));
         }
+    }
+}
+
+/// What is said when a rule does not hold.
+fn message(rule: &Value, declared: &Declarations, path: &Path<'_>, errors: &mut Errors) {
+    let (made, path_made) = (rule.text("messageExpression"), path.child("messageExpression"));
+    if made.trim().is_empty() {
+        if !made.is_empty() {
+            errors.push(FieldError::invalid(path_made, made, "must be non-empty if specified"));
+        }
+    } else {
+        expression(made, Wanted::String, declared, &path_made, errors);
+    }
+    let said = rule.text("message");
+    if !said.is_empty() && said.trim().is_empty() {
+        errors.push(FieldError::invalid(path.child("message"), said, "must be non-empty if specified"));
+    } else if said.trim().contains(['\n', '\r']) {
+        errors.push(FieldError::invalid(path.child("message"), said, "must not contain line breaks"));
     }
 }
 

@@ -290,7 +290,8 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         if !same(new.at(field), old.at(field)) || (field == "podFailurePolicy" && new.has(field) != old.has(field)) {
             let shown = match (field, new.at(field)) {
                 ("podFailurePolicy", policy @ Value::Object(_)) => {
-                    BadValue::text(json!({"Rules": policy.at("rules")}).to_string())
+                    // No rules are an empty list here, whether they were sent or not.
+                    BadValue::text(json!({"Rules": policy.list("rules")}).to_string())
                 }
                 (_, value) => value.into(),
             };

@@ -1,4 +1,4 @@
-//! Device classes, claims on devices, and slices of them. Expressions are checked for being there, not for meaning.
+//! Device classes, claims on devices, and slices of them. Expressions must compile; what they cost is not estimated.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,12 @@ use machinery::names;
 
 use super::rules::{immutable, named, objections, required, word};
 use super::{Errors, storage};
+use crate::cel::policy::{Declarations, Wanted};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
+/// The longest expression of a selector, in bytes.
+const EXPRESSION_MAX: usize = 10 * 1024;
 
 pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match (kind, old) {
@@ -109,10 +112,13 @@ fn selectors(selectors: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
     for (i, selector) in selectors.iter().enumerate() {
         let path = path.index(i);
+        let (text, path_of) = (selector.text("cel.expression"), path.child("cel.expression"));
         if !selector.has("cel") {
             required(errors, &path.child("cel"));
-        } else if selector.text("cel.expression").len() > 10 * 1024 {
-            errors.push(FieldError::too_long(path.child("cel.expression"), 10 * 1024));
+        } else if text.len() > EXPRESSION_MAX {
+            errors.push(FieldError::too_long(path_of, EXPRESSION_MAX));
+        } else if let Some(why) = Declarations::device().complaint(text, Wanted::BoolOrUnknown) {
+            errors.push(FieldError::invalid(path_of, text, why));
         }
     }
 }
