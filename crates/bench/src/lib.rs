@@ -2,7 +2,7 @@
 //! one: ratios count, machines are noisy.
 //!
 //! - [`scenario`]: what can be measured, [`sizes`] how much of it; [`run`] does it
-//! - `stage`, `own`, `pod`: the server at hand, one of our own, what is put into it
+//! - `stage`, `own`, `pod`, `definition`: the server at hand, one of our own, what is put into it
 //! - `calls`, `watchers`: load; `wire`, `frames`: the same over TLS without decoding; [`target`]: where to
 //! - [`floor`]: the program that does nothing but write; [`process`]: what the system accounts
 //! - [`sample`], [`report`]: figures; [`compare`], [`plot`]: two reports beside each other
@@ -10,6 +10,7 @@
 
 mod calls;
 pub mod compare;
+mod definition;
 pub mod floor;
 mod frames;
 mod own;

@@ -29,6 +29,8 @@ pub struct Sizes {
     /// Of `scale`.
     pub nodes: u32,
     pub pods: u32,
+    /// Of `crds`.
+    pub definitions: u64,
     pub store: StoreSizes,
 }
 
@@ -76,6 +78,7 @@ impl Default for Sizes {
             starts: 5,
             nodes: 100,
             pods: 1_000,
+            definitions: 100,
             store: StoreSizes { puts: 40_000, rounds: 3, objects: 150_000 },
         }
     }
@@ -100,6 +103,7 @@ impl Sizes {
             starts: 3,
             nodes: 20,
             pods: 200,
+            definitions: 30,
             store: StoreSizes { puts: 8_000, rounds: 1, objects: 20_000 },
             ..full
         }

@@ -1,110 +1,196 @@
-//! What a CustomResourceDefinition costs: time until it is established, memory, and a write of one of its objects.
+//! What a CustomResourceDefinition costs: processor time until it is established, live heap before and after its first
+//! object, and a write of one of its objects.
 //!
-//! `cargo run --release -p dogwatch-registry --example definitions [count]`
+//! ```text
+//! cargo run --release -p dogwatch-registry --example definitions [count]          generated definitions
+//! cargo run --release -p dogwatch-registry --example definitions FILE…            those of manifests
+//! ```
+//!
+//! Times are of the process and not of the clock, so that a busy machine does not change them. What is kept of recent changes
+//! is left out of the heap: it is bounded for all definitions together and not a cost of one.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use machinery::json::{Value, json};
-use machinery::media::MediaType;
-use machinery::options::CreateOptions;
-use registry::{Body, Context, Registry, Settings, Target};
-use store::Retention;
-use store::memory::MemoryStore;
+use machinery::Status;
+use machinery::json::{self, Value, json};
+use machinery::media::{MediaType, PatchType};
+use machinery::options::{CreateOptions, PatchOptions};
+use peak_alloc::PeakAlloc;
+use registry::{Body, Context, PatchBody, Registry, Settings, Target};
+use rustix::time::{ClockId, clock_gettime};
+use store::embedded::{EmbeddedOptions, EmbeddedStore};
 
-/// A schema of about 30 KB: 150 fields with descriptions, bounds, patterns and defaults.
-fn definition(group: &str) -> Value {
-    let field = |n: usize| {
-        let description =
-            format!("Field number {n}, described as fields of operators are, in a sentence or two of text.");
-        match n % 4 {
-            0 => {
-                json!({"type": "string", "description": description, "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"})
+#[path = "../../bench/src/definition.rs"]
+mod definition;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// Objects written to find out what one write costs.
+const WRITES: usize = 2000;
+
+/// The definition that `dogwatch bench crds` measures with.
+fn generated(number: usize) -> Value {
+    json::from_slice(definition::body(&group(number)).as_bytes()).expect("it is JSON")
+}
+
+fn group(number: usize) -> String {
+    format!("g{number}.example.com")
+}
+
+/// The definitions of manifests, in the order of the files.
+fn shipped(files: &[String]) -> Vec<Value> {
+    let mut found = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        for part in text.split("\n---") {
+            let Ok(read) = machinery::yaml::read(part.as_bytes()) else { continue };
+            let value = read.value;
+            if value["kind"] == "CustomResourceDefinition" {
+                found.push(value);
             }
-            1 => json!({"type": "integer", "description": description, "minimum": 0, "default": n}),
-            2 => json!({"type": "array", "description": description, "maxItems": 16, "items": {"type": "string"}}),
-            _ => json!({"type": "object", "description": description, "additionalProperties": {"type": "string"}}),
         }
-    };
-    let fields: Value = (0..150).map(|n| (format!("field{n}"), field(n))).collect();
-    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields},
-        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("things.{group}")},
-        "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                          "schema": {"openAPIV3Schema": schema}}]}})
+    }
+    found
 }
 
-fn target(registry: &Registry, group: &str, plural: &str, namespace: Option<&str>) -> Option<Target> {
-    let kind = Arc::clone(registry.kinds().get(group, "v1", plural)?);
-    Some(Target { kind, namespace: namespace.map(str::to_owned), name: None, subresource: None })
+/// Where the objects of a definition are created, once it is served.
+fn place(registry: &Registry, definition: &Value) -> Option<Target> {
+    let spec = &definition["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let versions = spec["versions"].as_array()?;
+    let version = versions.iter().find(|version| version["storage"] == true)?;
+    target(registry, &text(&spec["group"]), &text(&version["name"]), &text(&spec["names"]["plural"]))
 }
 
-async fn create(registry: &Registry, target: &Target, object: &Value) {
-    let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-    let made = registry.create(target, body, &CreateOptions::default(), &Context::default()).await;
-    made.unwrap_or_else(|refused| panic!("{refused}"));
+fn target(registry: &Registry, group: &str, version: &str, plural: &str) -> Option<Target> {
+    let kind = Arc::clone(registry.kinds().get(group, version, plural)?);
+    let namespace = kind.namespaced.then(|| "default".to_owned());
+    Some(Target { kind, namespace, name: None, subresource: None })
 }
 
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
+async fn create(registry: &Registry, target: &Target, object: String) -> Result<(), Status> {
+    let body = Body { bytes: Bytes::from(object), media: MediaType::Json };
+    registry.create(target, body, &CreateOptions::default(), &Context::default()).await.map(|_| ())
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+async fn patch(registry: &Registry, target: &Target, name: &str, patch: String) -> Result<(), Status> {
+    let target = Target { name: Some(name.to_owned()), ..target.clone() };
+    let body = PatchBody { bytes: Bytes::from(patch), kind: PatchType::Merge };
+    registry.patch(&target, body, &PatchOptions::default(), &Context::default()).await.map(|_| ())
 }
 
-#[tokio::main]
+fn cpu() -> Duration {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or_default(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
+fn heap() -> f64 {
+    HEAP.current_usage() as f64 / 1e3
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn show(what: &str, unit: &str, values: &mut [f64]) {
+    let (middle, largest) = (median(values), values.last().copied().unwrap_or_default());
+    println!("{what:<32}{middle:>9.1} {unit} median, {largest:.1} {unit} at most");
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let count: usize = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
-    let store = Arc::new(MemoryStore::new(Retention::default()));
-    let registry = Registry::start(store, Settings::default()).await.expect("a registry on memory");
-    let definitions = target(&registry, "apiextensions.k8s.io", "customresourcedefinitions", None).expect("built in");
-    create(&registry, &definitions, &definition("warm.example.com")).await;
-    let size = definition("warm.example.com").to_string().len();
-    let before = resident();
-    let mut times = Vec::new();
-    for n in 0..count {
-        let group = format!("g{n}.example.com");
-        let wanted = definition(&group);
-        let begin = Instant::now();
-        create(&registry, &definitions, &wanted).await;
-        while target(&registry, &group, "things", None).is_none() {
-            tokio::task::yield_now().await;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let count = words.first().map_or(Some(100), |word| word.parse::<usize>().ok());
+    let wanted = count.map_or_else(|| shipped(&words), |count| (0..count).map(generated).collect());
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = EmbeddedStore::open(EmbeddedOptions { tail_bytes_max: 0, ..EmbeddedOptions::new(folder.path()) });
+    let mut settings = Settings::default();
+    settings.cache.history.bytes_max = 0;
+    let registry = Registry::start(Arc::new(store.expect("a store")), settings).await.expect("a registry on it");
+    let definitions =
+        target(&registry, "apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("it is built in");
+    create(&registry, &definitions, generated(wanted.len()).to_string())
+        .await
+        .expect("the first one, which fills what is shared");
+
+    let (mut size, mut time, mut unused) = (Vec::new(), Vec::new(), Vec::new());
+    for definition in &wanted {
+        size.push(definition.to_string().len() as f64 / 1e3);
+        let before = (cpu(), heap());
+        if let Err(refused) = create(&registry, &definitions, definition.to_string()).await {
+            println!("refused: {refused}");
+            continue;
         }
-        times.push(begin.elapsed());
+        while place(&registry, definition).is_none() {
+            // Looking without a pause would be counted.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        time.push(milliseconds(cpu().saturating_sub(before.0)));
+        unused.push(heap() - before.1);
     }
-    let unused = resident().saturating_sub(before);
-    println!("definitions       {count} of {} KB", size / 1024);
-    println!("until served      {:?} (median)", median(times));
-    println!("memory, unused    {} KB each", unused / count);
-    let object = |group: &str, name: usize| {
-        json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": format!("x{name}")},
-               "spec": {"field0": "abc", "field2": ["a", "b"], "field3": {"a": "b"}}})
-    };
-    for n in 0..count {
-        let group = format!("g{n}.example.com");
-        let things = target(&registry, &group, "things", Some("default")).expect("served");
-        create(&registry, &things, &object(&group, 0)).await;
+    println!("{} definitions", time.len());
+    show("text", "kB", &mut size);
+    show("until served, CPU", "ms", &mut time);
+    show("heap, unused", "kB", &mut unused);
+
+    let (mut first, mut used) = (Vec::new(), Vec::new());
+    for definition in &wanted {
+        let Some(things) = place(&registry, definition) else { continue };
+        let before = (cpu(), heap());
+        // Of a shipped one it may be refused for what it lacks, which takes the same look at the schema.
+        let kind = &things.kind;
+        let object = match kind.gvk.kind.as_str() {
+            "Thing" => definition::object(&kind.gvk.group, "x"),
+            other => json!({"apiVersion": kind.group_version().to_string(), "kind": other,
+                "metadata": {"name": "x"}, "spec": {}})
+            .to_string(),
+        };
+        let _ = create(&registry, &things, object).await;
+        first.push(milliseconds(cpu().saturating_sub(before.0)));
+        used.push(heap() - before.1);
     }
-    println!("memory, in use    {} KB each", resident().saturating_sub(before) / count);
-    let things = target(&registry, "g0.example.com", "things", Some("default")).expect("served");
-    let maps = target(&registry, "", "configmaps", Some("default")).expect("built in");
-    let (mut custom, mut plain) = (Vec::new(), Vec::new());
-    for n in 1..2000 {
-        let begin = Instant::now();
-        create(&registry, &things, &object("g0.example.com", n)).await;
-        custom.push(begin.elapsed());
-        let map =
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("x{n}")}, "data": {"a": "b"}});
-        let begin = Instant::now();
-        create(&registry, &maps, &map).await;
-        plain.push(begin.elapsed());
+    show("first object, CPU", "ms", &mut first);
+    show("heap, in use, in addition", "kB", &mut used);
+    if count.is_some() {
+        writes(&registry, &wanted[0]).await;
     }
-    println!("write             {:?}, of a ConfigMap {:?} (median)", median(custom), median(plain));
+}
+
+/// What a create and a patch of a custom resource cost beside those of a ConfigMap.
+async fn writes(registry: &Registry, definition: &Value) {
+    let maps = target(registry, "", "v1", "configmaps").expect("they are built in");
+    let things = place(registry, definition).expect("it is served");
+    for target in [&things, &maps] {
+        let kind = &target.kind;
+        let object = |n: usize| match kind.custom {
+            true => definition::object(&kind.gvk.group, &format!("w{n}")),
+            false => json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("w{n}")},
+                "data": {"a": "b"}})
+            .to_string(),
+        };
+        let before = cpu();
+        for n in 0..WRITES {
+            create(registry, target, object(n)).await.expect("it is valid");
+        }
+        let created = cpu().saturating_sub(before);
+        let before = cpu();
+        for n in 0..WRITES {
+            let change = match kind.custom {
+                true => definition::patch(n as u64),
+                false => json!({"data": {"a": n.to_string()}}).to_string(),
+            };
+            patch(registry, target, &format!("w{}", n % 100), change).await.expect("it is valid");
+        }
+        let patched = cpu().saturating_sub(before);
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / WRITES as f64;
+        println!("{:<12} create {:.1} µs, merge patch {:.1} µs", kind.gvk.kind, each(created), each(patched));
+    }
 }

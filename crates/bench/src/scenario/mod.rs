@@ -1,6 +1,7 @@
 //! What can be measured: one file a question.
 //!
 //! - `requests`: create, get, patch
+//! - `definitions`: CustomResourceDefinitions and their objects
 //! - `list`: a whole collection, in each way it can be asked for
 //! - `fanout`: one write to many watchers; watchers that do not match; watchers that do not read
 //! - `idle`: what a watcher costs that is only there
@@ -9,6 +10,7 @@
 //! - `storing`: the embedded store alone
 //! - `scale`: simulated nodes, deployments, and the time until every pod runs
 
+mod definitions;
 mod fanout;
 mod idle;
 mod informers;
@@ -37,11 +39,12 @@ pub enum Scenario {
     IdleWatchers,
     Restart,
     Scale,
+    Crds,
 }
 
 impl Scenario {
     /// In the order in which `all` runs them: later ones use the objects of earlier ones.
-    pub const ALL: [Scenario; 14] = [
+    pub const ALL: [Scenario; 15] = [
         Scenario::Start,
         Scenario::Store,
         Scenario::Create,
@@ -56,6 +59,7 @@ impl Scenario {
         Scenario::IdleWatchers,
         Scenario::Restart,
         Scenario::Scale,
+        Scenario::Crds,
     ];
 
     #[must_use]
@@ -75,6 +79,7 @@ impl Scenario {
             Scenario::IdleWatchers => "idle-watchers",
             Scenario::Restart => "restart",
             Scenario::Scale => "scale",
+            Scenario::Crds => "crds",
         }
     }
 
@@ -100,6 +105,7 @@ impl Scenario {
             Scenario::IdleWatchers => idle::run(stage).await,
             Scenario::Restart => start::restart(stage).await,
             Scenario::Scale => scale::run(stage).await,
+            Scenario::Crds => definitions::run(stage).await,
         }
     }
 }

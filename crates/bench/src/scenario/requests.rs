@@ -16,7 +16,7 @@ pub(super) async fn create(stage: &mut Stage) -> Result<(), Trouble> {
     let before = server.quiet_memory().await;
     let first = server.making(objects);
     let make = server.create();
-    let mut case = measure(stage, "create", first, objects, make).await?;
+    let mut case = measure(stage, named(stage, "create"), first, objects, make).await?;
     if let (Some(before), Some(after)) = (before, stage.server().await?.quiet_memory().await) {
         case.figure("memory_before_mb", megabytes(before));
         case.figure("memory_each_kb", (after.saturating_sub(before)) as f64 / 1e3 / objects.max(1) as f64);
@@ -38,7 +38,7 @@ pub(super) async fn get(stage: &mut Stage) -> Result<(), Trouble> {
         let number = number.wrapping_mul(0x9e37_79b9) % made;
         Request::get(format!("{pods}/{}", pod::name(number)))
     });
-    let mut case = measure(stage, "get", 0, requests, make).await?;
+    let mut case = measure(stage, named(stage, "get"), 0, requests, make).await?;
     let bytes = case.figures["bytes_each"].as_f64().unwrap_or_default() as u64;
     let floor = stage.floor_of_answers(callers, requests, bytes).await?;
     case.over_floor(floor);
@@ -50,20 +50,31 @@ pub(super) async fn patch(stage: &mut Stage) -> Result<(), Trouble> {
     let (objects, requests) = (stage.sizes().objects, stage.sizes().requests);
     stage.populate(objects).await?;
     let make = stage.server().await?.patch();
-    let case = measure(stage, "patch", 0, requests, make).await?;
+    let case = measure(stage, named(stage, "patch"), 0, requests, make).await?;
     stage.record(case);
     Ok(())
 }
 
+/// A case that is told apart by its protocol.
+fn named(stage: &Stage, scenario: &str) -> Case {
+    let protocol = if stage.options.protocol == Protocol::Http2 { "http2" } else { "http1" };
+    Case::new(scenario, protocol, "request")
+}
+
 /// Two thirds of the requests as fast as they go, the rest at a rate. Trouble keeps what was measured.
-async fn measure(stage: &mut Stage, scenario: &str, first: u64, count: u64, make: Make) -> Result<Case, Trouble> {
+pub(super) async fn measure(
+    stage: &mut Stage,
+    case: Case,
+    first: u64,
+    count: u64,
+    make: Make,
+) -> Result<Case, Trouble> {
     let (protocol, sizes) = (stage.options.protocol, stage.sizes().clone());
     let server = stage.server().await?;
     let (target, processes, made) = (server.target.clone(), server.processes.clone(), server.made());
-    let name = if protocol == Protocol::Http2 { "http2" } else { "http1" };
-    let mut case = Case::new(scenario, name, "request").with("callers", sizes.callers).with("objects", made);
+    let mut case = case.with("callers", sizes.callers).with("objects", made);
     let callers = Callers::open(&target, protocol, sizes.callers).await?;
-    let progress = Progress::new(scenario, count);
+    let progress = Progress::new(&case.scenario, count);
 
     let fast = count - count / 3;
     let meter = Meter::start(&processes);

@@ -36,6 +36,8 @@ pub enum Bench {
     Store(BenchRun),
     /// Simulated nodes and deployments, until every pod runs.
     Scale(BenchRun),
+    /// CustomResourceDefinitions, until they are established, and writes of their objects.
+    Crds(BenchRun),
     /// Two results of --json beside each other, as a table and as a picture.
     Compare(BenchCompare),
     /// The program that does nothing but encrypt and write; other measurements start it.
@@ -122,6 +124,9 @@ pub struct BenchLoad {
     /// Pods of deployments on them.
     #[arg(long, value_name = "N")]
     pub pods: Option<u32>,
+    /// CustomResourceDefinitions.
+    #[arg(long, value_name = "N")]
+    pub definitions: Option<u64>,
 }
 
 #[derive(Debug, Args)]

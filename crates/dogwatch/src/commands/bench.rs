@@ -29,6 +29,7 @@ pub async fn bench(what: Bench) -> Result<(), Failure> {
         Bench::Watchlist(args) => measure(&[Scenario::WatchList], args).await,
         Bench::Store(args) => measure(&[Scenario::Store], args).await,
         Bench::Scale(args) => measure(&[Scenario::Scale], args).await,
+        Bench::Crds(args) => measure(&[Scenario::Crds], args).await,
         Bench::Compare(args) => compare_files(&args),
         Bench::Floor => floor::serve().map_err(Failure::new),
     }
@@ -93,6 +94,7 @@ fn sizes(args: &BenchRun, protocol: Protocol) -> Sizes {
     set(&mut sizes.starts, load.starts);
     set(&mut sizes.nodes, load.nodes);
     set(&mut sizes.pods, load.pods);
+    set(&mut sizes.definitions, load.definitions.map(|definitions| definitions.max(1)));
     if let Some(puts) = load.puts {
         (sizes.store.puts, sizes.store.objects, sizes.store.rounds) = (puts, puts, 1);
     }

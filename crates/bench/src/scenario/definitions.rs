@@ -1,0 +1,186 @@
+//! What a CustomResourceDefinition costs: until it is established, until it has an object, and what a write of one costs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::requests::measure;
+use crate::calls::Make;
+use crate::definition;
+use crate::progress::Progress;
+use crate::report::Case;
+use crate::sample::Latencies;
+use crate::stage::{Meter, Stage};
+use crate::trouble::Trouble;
+use crate::wire::{Connection, Request};
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// Between two looks at whether a definition is established; short beside what is measured.
+const LOOK: Duration = Duration::from_micros(500);
+/// A definition that takes longer than this will never be.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Patches go to so many objects in turn.
+const PATCHED: u64 = 500;
+
+pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+    stage.renew();
+    let installed = install(stage).await;
+    let measured = match installed {
+        Ok(()) => writes(stage).await,
+        Err(trouble) => Err(trouble),
+    };
+    leave(stage).await;
+    // Its kinds would be in the way of what is measured next.
+    stage.renew();
+    measured
+}
+
+/// The API group of a definition by its number.
+fn group(namespace: &str, number: u64) -> String {
+    format!("g{number}.{namespace}.example.com")
+}
+
+fn things(namespace: &str, number: u64) -> String {
+    format!("/apis/{}/v1/namespaces/{namespace}/things", group(namespace, number))
+}
+
+/// All definitions one after the other, then an object of each.
+async fn install(stage: &mut Stage) -> Result<(), Trouble> {
+    let (count, protocol) = (stage.sizes().definitions.max(1), stage.options.protocol);
+    let server = stage.server().await?;
+    let (target, processes, namespace) = (server.target.clone(), server.processes.clone(), server.namespace.clone());
+    let mut connection = Connection::open(&target, protocol).await?;
+    // The first one makes what all share.
+    establish(&mut connection, &group(&namespace, count)).await?;
+    create(&mut connection, &namespace, count, "first").await?;
+
+    let size = definition::body(&group(&namespace, 0)).len();
+    let new = |name: &str| Case::new("crds", name, "definition").with("definitions", count).with("bytes", size);
+    let memory = stage.server().await?.quiet_memory().await;
+    let (mut case, latencies, mut until) = (new("established"), Latencies::new(), Vec::new());
+    let progress = Progress::new("definitions", 2 * count);
+    let meter = Meter::start(&processes);
+    for number in 0..count {
+        let took = establish(&mut connection, &group(&namespace, number)).await?;
+        latencies.record(took);
+        until.push(took);
+        progress.add(1);
+    }
+    meter.end(&mut case, count);
+    case.latency = latencies.summary();
+    let unused = stage.server().await?.quiet_memory().await;
+    let each = |from: Option<u64>, to: Option<u64>| Some(to?.saturating_sub(from?) as f64 / 1e3 / count as f64);
+    if let Some(kilobytes) = each(memory, unused) {
+        case.figure("memory_each_kb", kilobytes);
+    }
+    stage.record(case);
+
+    let (mut case, latencies) = (new("first object"), Latencies::new());
+    let meter = Meter::start(&processes);
+    for number in 0..count {
+        let begin = Instant::now();
+        create(&mut connection, &namespace, number, "first").await?;
+        if let Some(until) = until.get(usize::try_from(number).unwrap_or_default()) {
+            latencies.record(*until + begin.elapsed());
+        }
+        progress.add(1);
+    }
+    meter.end(&mut case, count);
+    // From the request that makes the definition.
+    case.latency = latencies.summary();
+    let used = stage.server().await?.quiet_memory().await;
+    if let Some(kilobytes) = each(memory, used) {
+        case.figure("memory_each_kb", kilobytes);
+    }
+    stage.record(case);
+    Ok(())
+}
+
+/// Creates a definition and looks until it is established; the time that took.
+async fn establish(connection: &mut Connection, group: &str) -> Result<Duration, Trouble> {
+    let begin = Instant::now();
+    connection.must("create a definition", &Request::post(CRDS, definition::body(group))).await?;
+    let look = Request::get(format!("{CRDS}/things.{group}/status"));
+    while begin.elapsed() < PATIENCE {
+        let answer = connection.must("read a definition", &look).await?;
+        if is_established(&answer.kept) {
+            return Ok(begin.elapsed());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(Trouble::impossible(format!("things.{group} was not established within {PATIENCE:?}")))
+}
+
+fn is_established(definition: &[u8]) -> bool {
+    let read: Value = serde_json::from_slice(definition).unwrap_or_default();
+    let conditions = read["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established" && one["status"] == "True"))
+}
+
+async fn create(connection: &mut Connection, namespace: &str, number: u64, name: &str) -> Result<(), Trouble> {
+    let body = definition::object(&group(namespace, number), name);
+    connection.must("create a custom resource", &Request::post(things(namespace, number), body)).await.map(|_| ())
+}
+
+/// Creates and merge patches of objects of the first kind.
+async fn writes(stage: &mut Stage) -> Result<(), Trouble> {
+    let requests = stage.sizes().requests.max(1);
+    let namespace = stage.server().await?.namespace.clone();
+    let (group, path) = (group(&namespace, 0), things(&namespace, 0));
+    let at = path.clone();
+    let make: Make =
+        Arc::new(move |number, _| Request::post(at.clone(), definition::object(&group, &format!("x{number}"))));
+    let case = measure(stage, Case::new("crds", "create", "request"), 0, requests, make).await?;
+    stage.record(case);
+    let among = requests.min(PATCHED);
+    let make: Make = Arc::new(move |number, _| {
+        // Each round changes the number that the round before left.
+        Request::merge_patch(format!("{path}/x{}", number % among), definition::patch(number / among + number))
+    });
+    let case = measure(stage, Case::new("crds", "merge patch", "request"), 0, requests, make).await?;
+    stage.record(case);
+    Ok(())
+}
+
+/// Removes the definitions, and with them their objects, from a server of others.
+async fn leave(stage: &mut Stage) {
+    let (count, protocol) = (stage.sizes().definitions.max(1), stage.options.protocol);
+    let Ok(server) = stage.server().await else { return };
+    if server.own.is_some() {
+        return;
+    }
+    let namespace = server.namespace.clone();
+    if let Ok(mut connection) = Connection::open(&server.target, protocol).await {
+        for number in 0..=count {
+            // Those that were never made are not found.
+            let _ = connection.ask(&Request::delete(format!("{CRDS}/things.{}", group(&namespace, number)))).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_its_object_and_its_patch_are_json() {
+        let made: Value = serde_json::from_str(&definition::body("a.example.com")).expect("JSON");
+        assert_eq!(made["metadata"]["name"], "things.a.example.com");
+        let schema = &made["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let groups = schema["properties"]["spec"]["properties"].as_object().expect("properties");
+        let fields = groups.values().filter_map(|group| group["properties"].as_object()).map(serde_json::Map::len);
+        assert_eq!(fields.sum::<usize>(), 300);
+        let object: Value = serde_json::from_str(&definition::object("a.example.com", "x")).expect("JSON");
+        assert_eq!(object["apiVersion"], "a.example.com/v1");
+        let patch: Value = serde_json::from_str(&definition::patch(1003)).expect("JSON");
+        assert_eq!(patch["spec"]["group0"]["field1"], 3);
+    }
+
+    #[test]
+    fn a_definition_says_when_it_is_established() {
+        assert!(!is_established(br#"{"status":{"conditions":null}}"#));
+        assert!(!is_established(br#"{"status":{"conditions":[{"type":"Established","status":"False"}]}}"#));
+        assert!(is_established(br#"{"status":{"conditions":[{"type":"Established","status":"True"}]}}"#));
+    }
+}
