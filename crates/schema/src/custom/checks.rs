@@ -88,7 +88,7 @@ impl Checks {
             "not",
         ];
         let has = |keywords: &[&str]| {
-            keywords.iter().any(|keyword| source.get(*keyword).is_some_and(|value| !value.is_null()))
+            keywords.iter().any(|keyword| source.get(keyword).is_some_and(|value| !value.is_null()))
         };
         if !has(&KEYWORDS) {
             return None;
