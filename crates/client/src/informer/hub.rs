@@ -87,8 +87,12 @@ impl<K: Object> Hub<K> {
                 decide(&self.synced, Synced::Yes);
             }
         }
+        let told: Vec<_> = state.subscribers.iter().map(|(_, mailbox)| mailbox.clone()).collect();
         drop(state);
         self.processing.observe(began.elapsed());
+        for mailbox in told {
+            mailbox.deliver();
+        }
     }
 
     /// Joins: first everything as it is, then every change.
@@ -143,6 +147,11 @@ impl<K: Object> Hub<K> {
             for (_, mailbox) in state.subscribers.iter().filter(|(id, _)| due.contains(id)) {
                 mailbox.push(&Applied::Unchanged(object.clone()), false);
             }
+        }
+        let told: Vec<_> = state.subscribers.iter().map(|(_, mailbox)| mailbox.clone()).collect();
+        drop(state);
+        for mailbox in told {
+            mailbox.deliver();
         }
     }
 

@@ -18,12 +18,15 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::Event;
+use super::carrier::Carrier;
 use crate::object::Undecodable;
 use crate::queue::Certainty;
 use crate::store::{Applied, Snapshot};
@@ -69,7 +72,8 @@ pub(super) fn decide(synced: &watch::Sender<Synced>, as_: Synced) {
 
 pub(super) struct Mailbox<K> {
     waiting: Mutex<Waiting<K>>,
-    ready: Notify,
+    /// Who can be handed new mail at once. Weak: it holds the subscriber, who holds this.
+    carrier: OnceLock<Weak<Carrier>>,
     /// All initial objects were taken, and the subscriber came back for more (SI-10).
     synced: watch::Sender<Synced>,
     /// Tell of objects that a relist showed unchanged (SI-8).
@@ -79,7 +83,33 @@ pub(super) struct Mailbox<K> {
 struct Waiting<K> {
     kept: Kept<K>,
     closed: bool,
+    /// The subscriber, if it waits.
+    subscriber: Option<Waker>,
 }
+
+impl<K> Waiting<K> {
+    fn is_empty(&self) -> bool {
+        match &self.kept {
+            Kept::Latest(latest) => latest.order.is_empty() && latest.second.is_none(),
+            Kept::Every(log) => log.entries.is_empty() && log.missed == 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.kept {
+            Kept::Latest(latest) => latest.pending.len(),
+            Kept::Every(log) => log.entries.len(),
+        }
+    }
+
+    fn wait(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.subscriber = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// More mail than this is a task's work: it would hold up the source.
+const AT_ONCE_MAX: usize = 16;
 
 enum Kept<K> {
     Latest(Latest<K>),
@@ -102,13 +132,19 @@ impl<K: Object> Mailbox<K> {
             Delivery::Every { capacity } => Kept::Every(Log::new(capacity.max(1))),
         };
         Self {
-            waiting: Mutex::new(Waiting { kept, closed: false }),
-            ready: Notify::new(),
+            waiting: Mutex::new(Waiting { kept, closed: false, subscriber: None }),
+            carrier: OnceLock::new(),
             synced: watch::Sender::new(Synced::NotYet),
             repeat_unchanged,
         }
     }
 
+    /// New mail is handed over at once by this, if it can be.
+    pub(super) fn carried_by(&self, carrier: &Arc<Carrier>) {
+        let _ = self.carrier.set(Arc::downgrade(carrier));
+    }
+
+    /// Puts a change in. Nobody is told until `deliver`.
     pub(super) fn push(&self, change: &Applied<K>, initial: bool) {
         let mut waiting = self.waiting.lock();
         if waiting.closed {
@@ -118,8 +154,22 @@ impl<K: Object> Mailbox<K> {
             Kept::Latest(latest) => latest.push(change, initial),
             Kept::Every(log) => log.push(change, initial),
         }
+    }
+
+    /// Has the subscriber take what came: a handler that keeps up is called here and now, everybody else is woken. No lock
+    /// may be held: a handler may ask the informer anything.
+    pub(super) fn deliver(&self) {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_empty() && !waiting.closed {
+            return;
+        }
+        let little = waiting.len() <= AT_ONCE_MAX;
+        let Some(subscriber) = waiting.subscriber.take() else { return };
         drop(waiting);
-        self.ready.notify_one();
+        let called = little && self.carrier.get().and_then(Weak::upgrade).is_some_and(|carrier| carrier.call());
+        if !called {
+            subscriber.wake();
+        }
     }
 
     /// All initial objects are in; whoever takes past this point has synced.
@@ -130,7 +180,6 @@ impl<K: Object> Mailbox<K> {
             }
             Kept::Every(log) => log.push_sync_mark(),
         }
-        self.ready.notify_one();
     }
 
     pub(super) fn take(&self) -> Taken<K> {
@@ -160,8 +209,22 @@ impl<K: Object> Mailbox<K> {
         }
     }
 
+    /// Waits until there is something to take.
     pub(super) async fn wait(&self) {
-        self.ready.notified().await;
+        poll_fn(|cx| {
+            let mut waiting = self.waiting.lock();
+            if waiting.closed || !waiting.is_empty() { Poll::Ready(()) } else { waiting.wait(cx) }
+        })
+        .await;
+    }
+
+    /// Waits until there will never be anything to take.
+    pub(super) async fn wait_closed(&self) {
+        poll_fn(|cx| {
+            let mut waiting = self.waiting.lock();
+            if waiting.closed { Poll::Ready(()) } else { waiting.wait(cx) }
+        })
+        .await;
     }
 
     pub(super) fn close(&self) {
@@ -171,20 +234,16 @@ impl<K: Object> Mailbox<K> {
             Kept::Latest(latest) => *latest = Latest::new(),
             Kept::Every(log) => log.entries.clear(),
         }
+        let subscriber = waiting.subscriber.take();
         drop(waiting);
         decide(&self.synced, Synced::Never);
-        self.ready.notify_one();
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.waiting.lock().closed
+        if let Some(subscriber) = subscriber {
+            subscriber.wake();
+        }
     }
 
     pub(super) fn len(&self) -> usize {
-        match &self.waiting.lock().kept {
-            Kept::Latest(latest) => latest.pending.len(),
-            Kept::Every(log) => log.entries.len(),
-        }
+        self.waiting.lock().len()
     }
 
     pub(super) fn synced(&self) -> watch::Receiver<Synced> {

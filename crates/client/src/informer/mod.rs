@@ -5,8 +5,10 @@
 //! - `hub`: the one place where the store changes and the mailboxes learn of it, so that joining is exact
 //! - `resync`: which handler is due to see everything again
 //! - `handler`: running a function over a mailbox
+//! - `carrier`: who runs it: the informer while it keeps up, otherwise a task of its own
 //! - `factory`: one informer for each kind
 
+mod carrier;
 mod event;
 mod factory;
 mod handler;

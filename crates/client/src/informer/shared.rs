@@ -1,6 +1,7 @@
 //! `SharedInformer`: the public face of reflector, queue, store and mailboxes.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
+use super::carrier::Carrier;
 use super::handler::{self, HandlerHandle, HandlerStats};
 use super::hub::Hub;
 use super::mailbox::{Delivery, Mailbox, Synced, Taken, decided};
@@ -172,7 +174,8 @@ impl<K: Object> SharedInformer<K> {
         Ok(Subscription { id, hub: self.inner.hub.clone(), mailbox })
     }
 
-    /// Joins with a function that is called for one event after the other, in a task of its own.
+    /// Joins with a function that is called for one event after the other, in a task of its own. While it keeps up and
+    /// never takes long without waiting, the informer calls it itself: that saves a wake-up for each event.
     pub fn add_handler<H, F>(&self, options: SubscriptionOptions, handle: H) -> Result<HandlerHandle<K>, InformerError>
     where
         H: FnMut(Event<K>) -> F + Send + 'static,
@@ -187,7 +190,10 @@ impl<K: Object> SharedInformer<K> {
             synced: subscription.mailbox.synced(),
             stats: stats.clone(),
         };
-        self.inner.handlers.lock().spawn(handler::run(subscription, handle, stats));
+        let mailbox = subscription.mailbox.clone();
+        let carrier = Arc::new(Carrier::new(handler::run(subscription, handle, stats)));
+        mailbox.carried_by(&carrier);
+        self.inner.handlers.lock().spawn(carrier.run());
         Ok(handle_of)
     }
 
@@ -300,12 +306,16 @@ async fn feed<K: Object>(
     scope: Scope,
     stop: CancellationToken,
 ) {
-    let fill = async {
-        reflector.run(stop).await;
-        queue.close();
-    };
-    let empty = async { while queue.pop_with(|batch| hub.process(&scope, batch)).await {} };
-    tokio::join!(fill, empty);
+    let mut fill = pin!(reflector.run(stop));
+    // Both in one step: a consumer that waits on the queue would be woken by its own task, which the runtime takes for a
+    // task that yields, and wakes another thread for it with every event.
+    poll_fn(|cx| {
+        let filled = fill.as_mut().poll(cx);
+        while queue.try_pop_with(|batch| hub.process(&scope, batch)) {}
+        filled
+    })
+    .await;
+    queue.close();
 }
 
 /// A subscriber's end of its mailbox. Dropping it leaves.
@@ -355,9 +365,7 @@ impl<K: Object> Subscription<K> {
     }
 
     pub(super) async fn closed(&self) {
-        while !self.mailbox.is_closed() {
-            self.mailbox.wait().await;
-        }
+        self.mailbox.wait_closed().await;
     }
 }
 

@@ -83,25 +83,30 @@ impl<K: Object> InOrderQueue<K> {
 
     /// Waits for a batch, and has it processed before the population counts it as done. False once the queue is
     /// closed and empty.
-    pub async fn pop_with(&self, process: impl FnOnce(Batch<K>)) -> bool {
+    pub async fn pop_with(&self, mut process: impl FnMut(Batch<K>)) -> bool {
         loop {
             let filled = self.filled.notified();
+            if self.try_pop_with(&mut process) {
+                return true;
+            }
             {
-                let mut state = self.state.lock();
-                if let Some(batch) = state.take_batch() {
-                    drop(state);
-                    self.drained.notify_one();
-                    let whole_sets = batch.deltas.iter().filter(|d| matches!(d, Delta::ReplacedAll(_))).count();
-                    process(batch);
-                    self.state.lock().population.processed(whole_sets);
-                    return true;
-                }
-                if state.closed {
+                let state = self.state.lock();
+                if state.closed && state.elements.is_empty() {
                     return false;
                 }
             }
             filled.await;
         }
+    }
+
+    /// The same for a batch that is there; false if none is.
+    pub fn try_pop_with(&self, process: impl FnOnce(Batch<K>)) -> bool {
+        let Some(batch) = self.state.lock().take_batch() else { return false };
+        self.drained.notify_one();
+        let whole_sets = batch.deltas.iter().filter(|d| matches!(d, Delta::ReplacedAll(_))).count();
+        process(batch);
+        self.state.lock().population.processed(whole_sets);
+        true
     }
 
     /// True once the first whole set was processed, or if a single change came before any set.

@@ -1,0 +1,144 @@
+//! Who runs a handler: the informer itself while the handler keeps up, otherwise a task of its own.
+//!
+//! A task costs a wake-up for each event, and with it a second thread: the connection's task becomes ready in the same
+//! moment, so the runtime wakes another worker to share the two. At a few hundred events a second that is most of what an
+//! event costs.
+//!
+//! The handler is one future, and its task's waker is the only one it ever sees. So it does not matter who polls it: what
+//! it waits for, whatever that is, wakes its task.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// A handler that once took longer than this without waiting is left to its task: others must not wait for it twice.
+const CALL_MAX: Duration = Duration::from_millis(1);
+
+type Handler = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A handler that two may run: its task, and whoever has mail for it.
+pub(super) struct Carrier {
+    /// Unset once the handler has ended. Only ever tried, never waited for.
+    handler: Mutex<Option<Handler>>,
+    /// Of the task.
+    waker: OnceLock<Waker>,
+    /// The task found the handler in use: whoever uses it wakes the task afterwards.
+    again: AtomicBool,
+    slow: AtomicBool,
+}
+
+impl Carrier {
+    pub(super) fn new(handler: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            handler: Mutex::new(Some(Box::pin(handler))),
+            waker: OnceLock::new(),
+            again: AtomicBool::new(false),
+            slow: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs the handler as far as it goes without waiting. False if its task has to.
+    pub(super) fn call(&self) -> bool {
+        if self.slow.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(waker) = self.waker.get() else { return false };
+        let Some(mut handler) = self.handler.try_lock() else { return false };
+        let began = Instant::now();
+        let ended = poll(&mut handler, &mut Context::from_waker(waker)).is_ready();
+        drop(handler);
+        if began.elapsed() > CALL_MAX {
+            self.slow.store(true, Ordering::Relaxed);
+        }
+        if self.again.swap(false, Ordering::SeqCst) || ended {
+            waker.wake_by_ref();
+        }
+        true
+    }
+
+    /// The task.
+    pub(super) async fn run(self: Arc<Self>) {
+        poll_fn(|cx| {
+            self.waker.get_or_init(|| cx.waker().clone());
+            if let Some(mut handler) = self.handler.try_lock() {
+                return poll(&mut handler, cx);
+            }
+            self.again.store(true, Ordering::SeqCst);
+            // It may have been let go between the two.
+            match self.handler.try_lock() {
+                Some(mut handler) => poll(&mut handler, cx),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+    }
+}
+
+/// Polls the handler, and forgets it when it has ended.
+fn poll(handler: &mut Option<Handler>, cx: &mut Context<'_>) -> Poll<()> {
+    let Some(running) = handler else { return Poll::Ready(()) };
+    let polled = running.as_mut().poll(cx);
+    if polled.is_ready() {
+        *handler = None;
+    }
+    polled
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Mail {
+        waits: AtomicBool,
+        taken: AtomicU32,
+    }
+
+    impl Mail {
+        /// Takes mail until there was so much, and for each does `work`.
+        async fn take(self: Arc<Self>, most: u32, work: fn()) {
+            while self.taken.load(Ordering::SeqCst) < most {
+                poll_fn(|_| if self.waits.swap(false, Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending })
+                    .await;
+                work();
+                self.taken.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    async fn carried(most: u32, work: fn()) -> (Arc<Mail>, Arc<Carrier>, tokio::task::JoinHandle<()>) {
+        let mail = Arc::<Mail>::default();
+        let carrier = Arc::new(Carrier::new(mail.clone().take(most, work)));
+        assert!(!carrier.call(), "its task has not begun");
+        let task = tokio::spawn(carrier.clone().run());
+        tokio::task::yield_now().await;
+        (mail, carrier, task)
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_keeps_up_is_called_where_the_mail_is() {
+        let (mail, carrier, task) = carried(1, || ()).await;
+        mail.waits.store(true, Ordering::SeqCst);
+        assert!(carrier.call());
+        assert_eq!(mail.taken.load(Ordering::SeqCst), 1, "without its task, which nobody woke");
+        task.await.expect("the task ends with the handler");
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_took_long_is_left_to_its_task() {
+        let (mail, carrier, task) = carried(9, || std::thread::sleep(2 * CALL_MAX)).await;
+        mail.waits.store(true, Ordering::SeqCst);
+        assert!(carrier.call(), "nobody can know before");
+        mail.waits.store(true, Ordering::SeqCst);
+        assert!(!carrier.call());
+        assert_eq!(mail.taken.load(Ordering::SeqCst), 1);
+        task.abort();
+    }
+}
