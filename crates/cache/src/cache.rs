@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use machinery::Revision;
+use machinery::json::Value;
 use parking_lot::RwLock;
 use store::Store;
 use thiserror::Error;
@@ -14,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::collection::{Collection, ExactError, Snapshot};
 use crate::feed;
 use crate::filter::Filter;
+use crate::foretold::{Foretelling, Foretold};
 use crate::history::HistoryLimits;
 use crate::spec::Spec;
 use crate::watcher::{Start, Watcher};
@@ -69,6 +72,7 @@ pub(crate) struct Shared {
     pub(crate) reached: watch::Sender<Revision>,
     /// Who must know of a change in a collection before anybody else sees its revision.
     pub(crate) observer: OnceLock<Observer>,
+    pub(crate) foretold: Arc<Foretold>,
 }
 
 pub(crate) struct Observer {
@@ -97,6 +101,7 @@ impl Cache {
             collections: RwLock::new(collections),
             reached: watch::Sender::new(Revision::ZERO),
             observer: OnceLock::new(),
+            foretold: Arc::default(),
         });
         let revision = feed::load(&shared).await?;
         shared.reached.send_replace(revision);
@@ -127,6 +132,13 @@ impl Cache {
         if self.shared.observer.set(observer).is_err() {
             tracing::error!(collection, "the cache has an observer already");
         }
+    }
+
+    /// Says what an object is that is about to be written, so that its text need not be read when it comes down the log.
+    /// The answer is held until the write is over.
+    #[must_use]
+    pub fn foretell(&self, collection: &str, stored: &Bytes, object: &Value) -> Foretelling {
+        self.shared.foretold.tell(stored, object, self.collection(collection).spec())
     }
 
     /// The revision up to which everything is visible.

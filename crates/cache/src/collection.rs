@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::event::Event;
 use crate::filter::Filter;
+use crate::foretold::Foretold;
 use crate::history::{History, HistoryLimits};
 use crate::item::Item;
 use crate::items::Items;
@@ -176,17 +177,19 @@ impl Collection {
 
     /// Makes one change visible: to reads, to history, and to the watchers it concerns. The wakers are the caller's to
     /// wake once everything that arrived together is in.
-    pub(crate) fn apply(&self, change: &Change, wakers: &mut Vec<Waker>) {
-        let current = match &change.value {
-            Some(value) => match Item::new(change.key.clone(), change.revision, value, &self.spec.load()) {
-                Ok(item) => Some(Arc::new(item)),
-                Err(error) => {
+    pub(crate) fn apply(&self, change: &Change, foretold: &Foretold, wakers: &mut Vec<Waker>) {
+        let current = change.value.as_ref().and_then(|value| {
+            let (key, spec) = (change.key.clone(), self.spec());
+            let item = match foretold.of(value, &spec) {
+                Some(peeked) => Item::peeked(key, change.revision, value, peeked, &spec),
+                None => Item::new(key, change.revision, value, &spec),
+            };
+            item.map(Arc::new)
+                .inspect_err(|error| {
                     tracing::error!(key = %change.key, revision = %change.revision, %error, "left out of the cache");
-                    None
-                }
-            },
-            None => None,
-        };
+                })
+                .ok()
+        });
         let mut state = self.state.lock();
         if change.revision <= state.changed {
             return;

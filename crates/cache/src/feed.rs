@@ -74,7 +74,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
 fn apply(shared: &Shared, batch: &Batch) {
     let mut wakers: Vec<Waker> = Vec::new();
     for change in &batch.changes {
-        shared.collection(change.key.collection()).apply(change, &mut wakers);
+        shared.collection(change.key.collection()).apply(change, &shared.foretold, &mut wakers);
     }
     let observer = shared.observer.get();
     if let Some(observer) = observer.filter(|o| batch.changes.iter().any(|c| c.key.collection() == &*o.collection)) {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use machinery::Revision;
 use machinery::encoded::{Encoded, Malformed};
-use machinery::peek;
+use machinery::peek::{self, Peeked};
 use parking_lot::Mutex;
 use store::Key;
 
@@ -33,8 +33,18 @@ type Forms = Mutex<Vec<(FormId, Bytes)>>;
 impl Item {
     /// Takes an object from the store.
     pub fn new(key: Key, revision: Revision, stored: &[u8], spec: &Spec) -> Result<Self, Malformed> {
+        Self::peeked(key, revision, stored, peek::peek(stored, spec.paths())?, spec)
+    }
+
+    /// As [`Item::new`], of an object that was looked into already.
+    pub(crate) fn peeked(
+        key: Key,
+        revision: Revision,
+        stored: &[u8],
+        peeked: Peeked,
+        spec: &Spec,
+    ) -> Result<Self, Malformed> {
         let encoded = Encoded::from_stored(stored, revision)?;
-        let peeked = peek::peek(stored, spec.paths())?;
         let fields = spec.values(peeked.values);
         Ok(Self::assemble(key, revision, peeked.labels.into(), fields, encoded))
     }

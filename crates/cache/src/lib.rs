@@ -7,9 +7,10 @@
 //! - a [routing table](routing) that finds the watchers an event concerns without asking the others.
 //!
 //! Map of the files, in the order an object passes through them: [`feed`] takes changes from the store, [`item`] is an
-//! object as the cache holds it, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it, [`history`] remembers it,
-//! [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what of an object can be
-//! selected on; [`few`] is a list that is mostly of one; [`tally`] counts; [`cache`] is the whole and answers how fresh it is.
+//! object as the cache holds it, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it,
+//! [`history`] remembers it, [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what
+//! of an object can be selected on, [`foretold`] what a writer of this process knew of it before; [`few`] is a list that is
+//! mostly of one; [`tally`] counts; [`cache`] is the whole and answers how fresh it is.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
@@ -19,6 +20,7 @@ pub mod event;
 mod feed;
 pub mod few;
 pub mod filter;
+pub mod foretold;
 pub mod history;
 pub mod item;
 mod items;
@@ -32,6 +34,7 @@ pub use collection::{Collection, ExactError, Snapshot};
 pub use event::{Event, EventKind};
 pub use few::Few;
 pub use filter::{Filter, Term};
+pub use foretold::Foretelling;
 pub use item::Item;
 pub use spec::{FieldSpec, Spec};
 pub use tally::{Figures, Tally};

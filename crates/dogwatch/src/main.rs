@@ -7,6 +7,10 @@ use dogwatch::args::{Cli, Command};
 use dogwatch::failure::Failure;
 use dogwatch::{commands, engine, up};
 
+/// Writes make and drop a few hundred small pieces each, on several threads: a tenth of their processor time is here.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::encoded::Malformed;
+use crate::json::Value;
 use crate::scan::Scan;
 
 /// Paths to read, as a tree. Built once for a kind.
@@ -60,6 +61,51 @@ pub fn peek(json: &[u8], paths: &Paths) -> Result<Peeked, Malformed> {
     }
     found.labels.sort();
     Ok(found)
+}
+
+/// As [`peek`], from an object that is not text yet. Nothing if a path leads into text that was not read.
+#[must_use]
+pub fn peek_value(object: &Value, paths: &Paths) -> Option<Peeked> {
+    let mut found = Peeked { labels: Vec::new(), values: vec![None; paths.count] };
+    look(object, paths, &mut found)?;
+    found.labels.sort();
+    Some(found)
+}
+
+fn look(value: &Value, node: &Paths, found: &mut Peeked) -> Option<()> {
+    let scalar: Box<str> = match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                if node.labels {
+                    if let Value::String(value) = value {
+                        found.labels.push((name.as_str().into(), value.as_str().into()));
+                    }
+                } else if let Some(node) = node.members.get(name.as_str()) {
+                    look(value, node, found)?;
+                }
+            }
+            return Some(());
+        }
+        Value::Array(items) => {
+            if !node.members.is_empty() {
+                for (index, item) in items.iter().enumerate() {
+                    if let Some(node) = node.members.get(&index.to_string()) {
+                        look(item, node, found)?;
+                    }
+                }
+            }
+            return Some(());
+        }
+        Value::Raw(_) => return None,
+        Value::Null => return Some(()),
+        Value::String(text) => text.as_str().into(),
+        Value::Bool(value) => value.to_string().into(),
+        Value::Number(number) => number.to_string().into(),
+    };
+    for slot in &node.leaf {
+        found.values[*slot] = Some(scalar.clone());
+    }
+    Some(())
 }
 
 fn walk(scan: &mut Scan<'_>, node: &Paths, found: &mut Peeked) -> Result<(), Malformed> {
@@ -143,6 +189,21 @@ mod tests {
         assert_eq!(found.labels, [("a".into(), "1".into()), ("b".into(), "2".into())]);
         let values: Vec<_> = found.values.iter().map(|v| v.as_deref()).collect();
         assert_eq!(values, [Some("n1"), Some("10.0.0.1"), Some("true"), Some("7"), None]);
+        let object = crate::json::from_slice(json).unwrap();
+        assert_eq!(peek_value(&object, &paths), Some(found), "the object says the same as its text");
+    }
+
+    #[test]
+    fn what_was_not_read_is_not_looked_into() {
+        let wanted = [path("spec.nodeName")];
+        let paths = Paths::new(wanted.iter().map(Vec::as_slice));
+        let mut object = crate::json::json!({"metadata": {}, "spec": {"nodeName": "n", "args": [1]}});
+        assert_eq!(peek_value(&object, &paths).unwrap().values, [Some("n".into())]);
+        object["spec"] = Value::Raw(r#"{"nodeName":"n"}"#.into());
+        assert_eq!(peek_value(&object, &paths), None);
+        object["spec"] = Value::Null;
+        object["status"] = Value::Raw("{}".into());
+        assert_eq!(peek_value(&object, &paths).unwrap().values, [None], "no path leads there");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Registry {
         ] {
             metadata.shift_remove(owned);
         }
-        metadata.insert("uid", uuid::Uuid::new_v4().to_string().into());
+        metadata.insert("uid", meta::fresh_uid().into());
         metadata.insert("creationTimestamp", meta::timestamp(now).into());
         if let Some(warning) = meta::dedupe_owners(&mut object, "") {
             ctx.warnings.push(warning);
@@ -182,6 +182,7 @@ impl Registry {
         }
         let object = self.to_be_stored(kind, object).await?;
         let value = self.stored(&object)?;
+        let _foretold = self.cache.foretell(key.collection(), &value, &object);
         match self.store.create(key.clone(), value.clone()).await {
             Ok(revision) => Ok(Created::Stored(self.committed(Entry { key, revision, value }).await?)),
             Err(error) => {

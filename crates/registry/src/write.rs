@@ -79,6 +79,7 @@ impl Registry {
                 self.store.delete(key.clone(), item.revision()).await
             } else {
                 let value = self.stored(&new)?;
+                let _foretold = self.cache.foretell(key.collection(), &value, &new);
                 match self.store.update(key.clone(), value.clone(), item.revision()).await {
                     Ok(revision) => {
                         self.settle(target, &old, Some(&new)).await;

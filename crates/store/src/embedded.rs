@@ -2,6 +2,7 @@
 //!
 //! - [`schema`](self): tables, pragmas, who may open the file; `docs/storage-format.md` has a worked example
 //! - `writer`: the thread that groups waiting writes into one synced transaction
+//! - `answers`: how it tells the callers
 //! - `ledger`: what that thread knows without asking the disk
 //! - `compaction`: forgetting history in small steps
 //! - `keeper`: the thread that copies the write-ahead log into the file
@@ -9,6 +10,7 @@
 //! - `tail`: the last changes in memory, for live watches
 //! - `row`, `fault`, `lock`, `backup`: checksums, errors, exclusion, copies
 
+mod answers;
 mod backup;
 mod compaction;
 mod fault;
@@ -45,6 +47,7 @@ use crate::feed::{self, Announced, Log};
 use crate::key::{Key, Prefix};
 use crate::retention::Retention;
 
+use answers::Answers;
 use fault::{Fault, Outcome};
 use keeper::Checkpoints;
 use ledger::{Floors, Ledger};
@@ -182,6 +185,7 @@ impl EmbeddedStore {
             shared: shared.clone(),
             options,
             commands: received,
+            answers: Answers::start(),
             checkpoints,
             last_mark_unix_ms,
             lock,

@@ -1,17 +1,19 @@
 //! The one thread that writes: waiting writes become one transaction, and each is answered after its sync.
 //!
 //! A turn of the loop takes everything that waits, applies it to the ledger and the file, commits (which syncs), and only
-//! then lets anyone know: first the tail, then the announcement for watches, then each caller. If the commit fails the
-//! ledger goes back to where it was and nobody sees anything. While the thread syncs, the next group gathers.
+//! then lets anyone know: first the tail, then the announcement for watches, then the callers. If the commit fails the
+//! ledger goes back to where it was and nobody sees anything. While the thread syncs, the next group gathers; and whoever
+//! was answered just now is given a moment to come back, because a sync costs the same for one write as for many.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use machinery::Revision;
 use rusqlite::{Connection, Statement};
 use tokio::sync::{mpsc, oneshot};
 
+use super::answers::{Answer, Answers, Outcomes};
 use super::compaction::{Compaction, Leftover};
 use super::fault::{Fault, Outcome};
 use super::keeper::Checkpoints;
@@ -28,6 +30,11 @@ const GROUP_MAX: usize = 512;
 
 /// How often the time is written beside the revision it belongs to.
 const MARK_INTERVAL_MS: i64 = 5_000;
+
+/// The longest a write waits for others to share its sync, and how often the writer looks whether they are there. Never
+/// longer than the last sync took, and never when the last group was a single write: a lone caller waits for nobody.
+const COMPANY_MAX: Duration = Duration::from_millis(1);
+const COMPANY_LOOK: Duration = Duration::from_micros(50);
 
 /// Under load, one step of compaction for every so many groups.
 const GROUPS_PER_COMPACTION_STEP: u32 = 4;
@@ -54,14 +61,13 @@ pub(super) struct Write {
     pub(super) answer: Answer,
 }
 
-type Answer = oneshot::Sender<Result<Revision, WriteError>>;
-
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) ledger: Ledger,
     pub(super) shared: Arc<Shared>,
     pub(super) options: EmbeddedOptions,
     pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) answers: Answers,
     pub(super) checkpoints: Checkpoints,
     pub(super) last_mark_unix_ms: i64,
     /// The directory is ours until the file is closed.
@@ -138,6 +144,9 @@ struct Turn {
     poisoned: Option<String>,
     compaction: Compaction,
     groups_since_step: u32,
+    /// How many writes the last group had, and how long it took to make it last.
+    last_writes: usize,
+    last_took: Duration,
 }
 
 impl Writer {
@@ -149,14 +158,14 @@ impl Writer {
             shared,
             options,
             mut commands,
+            answers,
             mut checkpoints,
             mut last_mark_unix_ms,
             lock,
         } = self;
         let closing = match Statements::prepare(&connection) {
             Ok(mut statements) => {
-                let mut turn =
-                    Turn { poisoned: None, compaction: Compaction::new(options.retention), groups_since_step: 0 };
+                let mut turn = Turn::new(Compaction::new(options.retention));
                 let mut waiting = Vec::with_capacity(GROUP_MAX);
                 let mut closing = Vec::new();
                 let mut open = true;
@@ -182,6 +191,7 @@ impl Writer {
                             ledger: &mut ledger,
                             statements: &mut statements,
                             shared: &shared,
+                            answers: &answers,
                             undo: Vec::with_capacity(writes.len()),
                             fresh: Vec::with_capacity(writes.len()),
                             mark: (now - last_mark_unix_ms >= MARK_INTERVAL_MS).then_some(now),
@@ -189,7 +199,10 @@ impl Writer {
                         if let Some(now) = group.mark {
                             last_mark_unix_ms = now;
                         }
+                        turn.last_writes = writes.len();
+                        let began = Instant::now();
                         group.run(&connection, writes, &mut turn.poisoned, &mut checkpoints);
+                        turn.last_took = began.elapsed();
                         turn.groups_since_step += 1;
                     }
                     if turn.compaction_is_due(commands.is_empty()) {
@@ -238,10 +251,27 @@ fn gather(commands: &mut mpsc::Receiver<Command>, waiting: &mut Vec<Command>, tu
         }
         return true;
     }
-    commands.blocking_recv_many(waiting, GROUP_MAX) > 0
+    let open = commands.blocking_recv_many(waiting, GROUP_MAX) > 0;
+    // Callers that were answered together come back one after the other. The first of them would have a sync of its own,
+    // and the others wait for it.
+    let patience = turn.last_took.min(COMPANY_MAX);
+    let began = Instant::now();
+    while open && waiting.len() < turn.last_writes && began.elapsed() < patience {
+        std::thread::sleep(COMPANY_LOOK);
+        while waiting.len() < GROUP_MAX
+            && let Ok(command) = commands.try_recv()
+        {
+            waiting.push(command);
+        }
+    }
+    open
 }
 
 impl Turn {
+    fn new(compaction: Compaction) -> Self {
+        Turn { poisoned: None, compaction, groups_since_step: 0, last_writes: 0, last_took: Duration::ZERO }
+    }
+
     fn compaction_is_due(&self, idle: bool) -> bool {
         self.compaction.has_work()
             && self.poisoned.is_none()
@@ -281,6 +311,7 @@ struct Group<'a, 'c> {
     ledger: &'a mut Ledger,
     statements: &'a mut Statements<'c>,
     shared: &'a Shared,
+    answers: &'a Answers,
     undo: Vec<Undo>,
     /// What the group changes, in order of revision, for the tail and the watches.
     fresh: Vec<Change>,
@@ -303,15 +334,14 @@ impl Group<'_, '_> {
             return;
         }
         let state_before = self.ledger.state;
-        let mut answers = Vec::with_capacity(writes.len());
-        let done = self.apply_all(writes, &mut answers);
+        let mut outcomes = Vec::with_capacity(writes.len());
+        let done = self.apply_all(writes, &mut outcomes);
         match done {
             Ok(bytes) => {
                 checkpoints.wrote(bytes);
+                let answers = self.answers;
                 self.publish();
-                for (answer, outcome) in answers {
-                    let _ = answer.send(outcome);
-                }
+                answers.send(outcomes);
             }
             Err(fault) => {
                 rollback(connection);
@@ -321,9 +351,9 @@ impl Group<'_, '_> {
                 if outcome == Outcome::Lost {
                     poison(poisoned, &fault);
                 } else {
-                    tracing::warn!(%fault, writes = answers.len(), "a group of writes failed");
+                    tracing::warn!(%fault, writes = outcomes.len(), "a group of writes failed");
                 }
-                for (answer, _) in answers {
+                for (answer, _) in outcomes {
                     let _ = answer.send(Err(match outcome {
                         Outcome::Full => WriteError::Full(fault.to_string()),
                         Outcome::Lost => WriteError::Unknown(fault.to_string()),
@@ -335,11 +365,7 @@ impl Group<'_, '_> {
     }
 
     /// Everything up to and including the commit. Returns about how much went to the log.
-    fn apply_all(
-        &mut self,
-        writes: Vec<Write>,
-        answers: &mut Vec<(Answer, Result<Revision, WriteError>)>,
-    ) -> Result<usize, Fault> {
+    fn apply_all(&mut self, writes: Vec<Write>, outcomes: &mut Outcomes) -> Result<usize, Fault> {
         let mut writes = writes.into_iter();
         let mut bytes = 0;
         let applied = (|| {
@@ -351,16 +377,16 @@ impl Group<'_, '_> {
                 match outcome {
                     Ok(Ok(revision)) => {
                         bytes += size;
-                        answers.push((answer, Ok(revision)));
+                        outcomes.push((answer, Ok(revision)));
                     }
-                    Ok(Err(refused)) => answers.push((answer, Err(refused))),
+                    Ok(Err(refused)) => outcomes.push((answer, Err(refused))),
                     // One damaged row must not fail the others: nothing of this write has touched the transaction.
                     Err(fault @ Fault::Corrupt(_)) => {
                         tracing::error!(%fault, "a write needs a value that is damaged");
-                        answers.push((answer, Err(WriteError::Unavailable(EngineError::new(fault.to_string())))));
+                        outcomes.push((answer, Err(WriteError::Unavailable(EngineError::new(fault.to_string())))));
                     }
                     Err(fault) => {
-                        answers.push((answer, Ok(Revision::ZERO)));
+                        outcomes.push((answer, Ok(Revision::ZERO)));
                         return Err(fault);
                     }
                 }
@@ -374,7 +400,7 @@ impl Group<'_, '_> {
             self.statements.commit()
         })();
         // Those that were not reached share the fate of the group.
-        answers.extend(writes.map(|write| (write.answer, Ok(Revision::ZERO))));
+        outcomes.extend(writes.map(|write| (write.answer, Ok(Revision::ZERO))));
         applied.map(|()| bytes)
     }
 

@@ -1,0 +1,48 @@
+//! How the writer's thread tells callers what became of their writes: a whole group with one wake-up.
+//!
+//! Waking a task from a thread outside its runtime costs a system call or two, each time. A group of writes is therefore
+//! handed to one task inside, which wakes the callers where that costs next to nothing. By then the task that follows the
+//! log has been woken first, so that what was written is visible when its caller looks.
+
+use machinery::Revision;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::WriteError;
+
+pub(super) type Answer = oneshot::Sender<Result<Revision, WriteError>>;
+
+/// Writes of one group, each with what became of it.
+pub(super) type Outcomes = Vec<(Answer, Result<Revision, WriteError>)>;
+
+/// The way to those who wait. It never holds more than they are.
+pub(super) struct Answers(Option<mpsc::UnboundedSender<Outcomes>>);
+
+impl Answers {
+    /// Goes through the runtime that the caller is in, if it is in one.
+    pub(super) fn start() -> Self {
+        let Ok(runtime) = Handle::try_current() else { return Answers(None) };
+        let (sender, mut groups) = mpsc::unbounded_channel();
+        runtime.spawn(async move {
+            while let Some(outcomes) = groups.recv().await {
+                tell(outcomes);
+            }
+        });
+        Answers(Some(sender))
+    }
+
+    pub(super) fn send(&self, outcomes: Outcomes) {
+        let Some(sender) = &self.0 else { return tell(outcomes) };
+        // The runtime that opened the store has ended; callers may be in another.
+        if let Err(mpsc::error::SendError(outcomes)) = sender.send(outcomes) {
+            tell(outcomes);
+        }
+    }
+}
+
+/// A caller that no longer waits does not hear of it.
+fn tell(outcomes: Outcomes) {
+    for (answer, outcome) in outcomes {
+        let _ = answer.send(outcome);
+    }
+}
