@@ -158,7 +158,7 @@ fn update(kind: &Kind, ty: &Type, mut new: Value, old: &Value) {
     defaults::apply(kind, &mut new);
     let mut status = new.clone();
     strategy::prepare_for_status_update(kind, &mut status, old, NOW);
-    let _ = validation::validate_status_update(kind, &status, old);
+    let _ = validation::validate_status_update(kind, &status, old, &mut Vec::new());
     strategy::admit_update(kind, &mut new, old);
     strategy::prepare_for_update(kind, &mut new, old);
     let _ = warnings::on_write(kind, &new, Some(old));
