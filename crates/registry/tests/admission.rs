@@ -304,7 +304,7 @@ async fn pr_2_who_wants_no_token_gets_none() {
 }
 
 #[tokio::test]
-async fn pr_3_to_pr_6_what_new_pods_and_nodes_get() {
+async fn pr_3_pr_4_pr_5_pr_6_what_new_pods_and_nodes_get() {
     let world = World::new().await;
     let spec = json!({"containers": [{"name": "c", "image": "i"}]});
     let pod = world
@@ -332,7 +332,22 @@ async fn pr_3_to_pr_6_what_new_pods_and_nodes_get() {
     let gated = json!({"metadata": {"name": "gated"}, "spec":
         {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}});
     let gated = world.create("pods/default", gated).await.unwrap();
-    assert_eq!(gated["status"]["conditions"][0]["reason"], "SchedulingGated");
+    let condition = &gated["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["status"], &condition["reason"]),
+        (&json!("PodScheduled"), &json!("False"), &json!("SchedulingGated"))
+    );
+    assert_eq!(gated["status"]["phase"], "Pending");
+    // What a pod says itself stays.
+    let own = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+        "tolerationSeconds": 5}]);
+    let patient = json!({"metadata": {"name": "own"}, "spec":
+        {"containers": [{"name": "c", "image": "i"}], "tolerations": own, "preemptionPolicy": "PreemptLowerPriority"}});
+    let patient = world.create("pods/default", patient).await.unwrap();
+    let tolerations = patient["spec"]["tolerations"].as_array().unwrap();
+    let said: Vec<(&Value, &Value)> = tolerations.iter().map(|t| (&t["key"], &t["tolerationSeconds"])).collect();
+    let (not_ready, unreachable) = (json!("node.kubernetes.io/not-ready"), json!("node.kubernetes.io/unreachable"));
+    assert_eq!(said, [(&not_ready, &json!(5)), (&unreachable, &json!(300))], "PR-3: only what is absent");
     let node = world.create("nodes", json!({"metadata": {"name": "n"}})).await.unwrap();
     let taint = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
     assert_eq!(node["spec"]["taints"], taint, "PR-6");

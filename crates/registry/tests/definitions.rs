@@ -169,7 +169,7 @@ async fn event(watch: &mut WatchView) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn dp_21_a_definition_is_served_once_established() {
+async fn verbs_14_21_a_definition_is_served_once_established() {
     let world = World::new().await;
     assert!(world.try_target(THINGS).is_none());
     let definition = world.define(simple()).await;
@@ -187,7 +187,7 @@ async fn dp_21_a_definition_is_served_once_established() {
 }
 
 #[tokio::test]
-async fn dp_22_defaults_come_and_unknown_fields_go() {
+async fn verbs_14_22_defaults_come_and_unknown_fields_go() {
     let world = World::new().await;
     world.define(simple()).await;
     let ctx = Context::default();

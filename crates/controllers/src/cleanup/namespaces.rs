@@ -35,11 +35,7 @@ pub(crate) async fn run(context: Context) {
     let pods = context.informers.informer::<Pod>();
     let delay = context.settings.timing.namespace_start;
     let config = ControllerConfig { workers: WORKERS, ..ControllerConfig::default() };
-    let limiter = MaxOf::new(vec![
-        Box::new(ItemExponential::new(Duration::from_millis(5), Duration::from_secs(60))),
-        Box::new(TokenBucket::new(10.0, 100)),
-    ]);
-    let controller = Controller::new("namespace").config(config).limiter(limiter);
+    let controller = Controller::new("namespace").config(config).limiter(limiter());
     let queue = controller.queue();
     // Not at once: other servers may still be writing into it, and controllers may be about to clean up themselves.
     let later = queue.clone();
@@ -74,6 +70,12 @@ pub(crate) async fn run(context: Context) {
     if let Err(error) = controller.run(reconcile, context.stop.clone()).await {
         tracing::error!(%error, "the namespace controller ended");
     }
+}
+
+/// Each namespace waits for itself: 5 ms after a failure, doubled, and never longer than a minute (NS-8).
+fn limiter() -> MaxOf<Key> {
+    let each = ItemExponential::new(Duration::from_millis(5), Duration::from_secs(60));
+    MaxOf::new(vec![Box::new(each), Box::new(TokenBucket::new(10.0, 100))])
 }
 
 fn is_ending(namespace: &Namespace) -> bool {
@@ -362,6 +364,7 @@ async fn finalize(api: &Api<Namespace>, name: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use client::workqueue::RateLimiter as _;
     use serde_json::json;
 
     fn pod(grace: i64, phase: &str) -> Pod {
@@ -376,6 +379,21 @@ mod tests {
         assert_eq!(longest_grace(&pods, 5), 30);
         assert_eq!(longest_grace(&pods, 30), 0, "they had their time");
         assert_eq!(longest_grace(&[], 0), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ns_8_each_namespace_waits_for_itself_and_never_longer_than_a_minute() {
+        let (limiter, failing, other) = (limiter(), Key::new(None, "failing"), Key::new(None, "other"));
+        let mut waits = Vec::new();
+        for _ in 0..20 {
+            let wait = limiter.when(&failing);
+            waits.push(wait.as_millis());
+            tokio::time::advance(wait).await;
+        }
+        let expected = [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240, 20480, 40960, 60000, 60000];
+        assert_eq!(waits[..16], expected);
+        assert!(waits[16..].iter().all(|wait| *wait == 60_000));
+        assert_eq!(limiter.when(&other).as_millis(), 5);
     }
 
     #[test]

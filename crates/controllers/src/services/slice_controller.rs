@@ -29,9 +29,7 @@ pub(crate) async fn run(context: Context) {
     let slices = context.informers.informer::<EndpointSlice>();
     let writes = Arc::new(Writes::new());
     follow(&writes, &slices);
-    // EP-8: a second, doubled, up to 1000 s.
-    let limiter = ItemExponential::new(Duration::from_secs(1), Duration::from_secs(1000));
-    let controller = Controller::new("endpointslice").limiter(limiter).read_your_writes(writes.clone());
+    let controller = Controller::new("endpointslice").limiter(limiter()).read_your_writes(writes.clone());
     let queue = controller.queue();
     let touched = Predicate::new(|event: &Event<EndpointSlice>| {
         let ours = |slice: &Arc<EndpointSlice>| slice.labels().get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1);
@@ -60,6 +58,11 @@ pub(crate) async fn run(context: Context) {
     if context.stop.run_until_cancelled(nodes.wait_synced()).await.is_some() {
         running::run(context, controller, WORKERS, reconcile).await;
     }
+}
+
+/// A second after a failure, doubled, up to 1000 s (EP-8).
+fn limiter() -> ItemExponential<Key> {
+    ItemExponential::new(Duration::from_secs(1), Duration::from_secs(1000))
 }
 
 struct Reconciler {
@@ -136,5 +139,26 @@ impl Reconciler {
             self.recorder.record(&about, EventType::Warning, "FailedToUpdateEndpointSlices", &message);
         }
         RunError::retry(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::workqueue::RateLimiter as _;
+
+    #[tokio::test(start_paused = true)]
+    async fn ep_8_a_second_doubled_up_to_a_thousand_and_fifteen_times() {
+        let (limiter, key) = (limiter(), Key::new(Some("default"), "web"));
+        let mut waits = Vec::new();
+        loop {
+            let run = Run { key: key.clone(), id: 1, failures: limiter.retries(&key) };
+            match running::give_up_after(TRIES, &run, Err(RunError::retry("again"))) {
+                Err(RunError::Retry(_)) => waits.push(limiter.when(&key).as_secs()),
+                _ => break,
+            }
+            tokio::time::advance(Duration::from_secs(1000)).await;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000, 1000, 1000]);
     }
 }

@@ -89,7 +89,7 @@ async fn sc_9_a_binding_sets_the_node_and_the_condition_in_one_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sc_11_and_sc_12_are_told_as_events() {
+async fn sc_11_sc_12_are_told_as_events() {
     let server = world().await;
     make_pod(&server, "p", |_| {}).await;
     make_pod(&server, "lost", |pod| pod["spec"]["nodeSelector"] = json!({"no": "where"})).await;

@@ -9,6 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+use crate::between::{Between, Turn};
 use crate::world::{PATIENCE, until, until_gone};
 
 struct World {
@@ -107,7 +108,7 @@ fn ips(endpoints: &Endpoints) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn ep_2_and_3_pods_come_lose_readiness_and_go() {
+async fn ep_2_ep_3_pods_come_lose_readiness_and_go() {
     let world = World::start().await;
     world.service("web", json!({"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]})).await;
     let empty = world.until_slice("web", &[]).await;
@@ -159,6 +160,30 @@ async fn ep_1_services_without_a_selector_are_skipped() {
     }
     let kubernetes = world.endpoints().get_opt("kubernetes").await.unwrap();
     assert!(kubernetes.is_none_or(|endpoints| !endpoints.labels().contains_key("endpoints.kubernetes.io/managed-by")));
+}
+
+#[tokio::test]
+async fn ep_8_a_slice_that_cannot_be_written_is_tried_ever_later() {
+    let server = Server::start().await;
+    let posts = "POST /apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let between =
+        Between::new(server.client(), move |asked| if asked.line() == posts { Turn::Refuse(500) } else { Turn::Pass });
+    let selection = Selection::parse("endpointslice").unwrap();
+    let _running = between.run(Settings { selection, ..Settings::default() });
+    let client = server.client();
+    let world = World { _server: server, client };
+    world.service("web", json!({"selector": {"app": "web"}, "ports": [{"port": 80}]})).await;
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let tries = loop {
+        let tries = between.asked_like(posts);
+        if tries.len() == 3 {
+            break tries;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{} attempts", tries.len());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let waits: Vec<Duration> = tries.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    assert!(waits[0] >= Duration::from_secs(1) && waits[1] >= Duration::from_secs(2), "{waits:?}");
 }
 
 #[tokio::test]

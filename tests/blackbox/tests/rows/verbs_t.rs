@@ -28,7 +28,7 @@ async fn verbs_t_02_what_the_server_sets_is_not_taken() {
 }
 
 #[tokio::test]
-async fn verbs_t_02_long_generated_name_is_cut() {
+async fn pr_7_verbs_t_02_long_generated_name_is_cut() {
     let place = Place::new("v02-generate").await;
     let prefix = "x".repeat(70);
     let made = place.make("configmaps", &json!({"metadata": {"generateName": prefix}})).await;

@@ -233,3 +233,29 @@ fn next_availability(active: &[Arc<Pod>], min_ready: i32, now: Timestamp) -> Opt
     let waits = active.iter().filter_map(|pod| pods::available_in(pod, min_ready, now));
     waits.filter(|wait| !wait.is_zero()).min()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(version: &str, labels: Value, owners: Value) -> Arc<Pod> {
+        let metadata = json!({"name": "p", "resourceVersion": version, "labels": labels, "ownerReferences": owners});
+        Arc::new(serde_json::from_value(json!({ "metadata": metadata })).expect("a pod"))
+    }
+
+    #[test]
+    fn rs_12_an_update_that_is_none_wakes_nobody() {
+        let owner =
+            json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true}]);
+        let before = pod("1", json!({"app": "web"}), json!([]));
+        let wakes = |new: &Arc<Pod>| {
+            let event = Event::Updated { old: before.clone(), new: new.clone() };
+            (Predicate::version_changed().accepts(&event), may_be_adopted().accepts(&event))
+        };
+        assert_eq!(wakes(&before), (false, false), "told again, with the same version");
+        assert_eq!(wakes(&pod("2", json!({"app": "web"}), json!([]))), (true, false), "its owner, nobody else");
+        assert_eq!(wakes(&pod("2", json!({"app": "db"}), json!([]))), (true, true), "another label");
+        assert_eq!(wakes(&pod("2", json!({"app": "web"}), owner)), (true, true), "another owner");
+    }
+}

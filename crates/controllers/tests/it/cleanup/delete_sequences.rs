@@ -73,7 +73,7 @@ async fn delete_web(stack: &Stack, params: DeleteParams) {
 }
 
 #[tokio::test]
-async fn delete_12_5_background() {
+async fn sequence_12_5_background() {
     let server = server("garbagecollector").await;
     let stack = stack(server.client()).await;
     delete_web(&stack, DeleteParams::background()).await;
@@ -87,7 +87,7 @@ async fn delete_12_5_background() {
 }
 
 #[tokio::test]
-async fn delete_12_5_foreground() {
+async fn sequence_12_5_foreground() {
     let server = server("garbagecollector").await;
     let stack = stack(server.client()).await;
     delete_web(&stack, DeleteParams::foreground()).await;
@@ -111,7 +111,7 @@ async fn delete_12_5_foreground() {
 }
 
 #[tokio::test]
-async fn delete_12_5_orphan() {
+async fn sequence_12_5_orphan() {
     let server = server("garbagecollector").await;
     let stack = stack(server.client()).await;
     delete_web(&stack, DeleteParams::orphan()).await;

@@ -17,6 +17,7 @@ use super::{
     NODES, make_pod, merge, node_condition, node_of, nodes, phase, pod_condition, pods, settings, until_open,
     until_running,
 };
+use crate::between::{Between, Turn};
 use crate::world::{until, until_gone};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,6 +130,62 @@ async fn na_14_pods_of_other_nodes_are_left_alone() {
     let theirs = pods(&server).get("theirs").await.unwrap();
     assert_eq!(phase(&theirs), "Pending");
     assert_eq!(theirs.status.unwrap().start_time, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn na_15_of_each_pod_one_step_is_under_way_at_a_time() {
+    let server = Server::start().await;
+    // Steps take a while, so that a second one would meet the first.
+    let between = Between::new(server.client(), |asked| {
+        let step = asked.path.contains("/pods/p") && matches!(asked.method.as_str(), "PATCH" | "DELETE");
+        if step { Turn::Late(Duration::from_millis(30)) } else { Turn::Pass }
+    });
+    let _running = between.run(settings(NODES));
+    until_open(&server, "node-1").await;
+    let names: Vec<String> = (0..8).map(|at| format!("p{at}")).collect();
+    for name in &names {
+        make_pod(&server, name, |pod| pod["spec"]["nodeName"] = json!("node-1")).await;
+    }
+    // Every change wakes the agent while a step is on its way.
+    for round in 0..10 {
+        for name in &names {
+            merge(&pods(&server), name, json!({"metadata": {"annotations": {"round": round.to_string()}}})).await;
+        }
+    }
+    for name in &names {
+        until_running(&server, name).await;
+        pods(&server).delete(name, &DeleteParams::default()).await.unwrap();
+        let _ = pods(&server).patch(name, &Default::default(), &kube::api::Patch::Merge(json!({}))).await;
+    }
+    for name in &names {
+        until_gone(&pods(&server), name).await;
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        let mut steps: Vec<_> = between
+            .asked()
+            .into_iter()
+            .filter(|asked| asked.path.starts_with(&path) && asked.method != "GET")
+            .collect();
+        steps.sort_by_key(|step| step.at);
+        let lines: Vec<String> = steps.iter().map(|step| step.line().replace(&path, "")).collect();
+        assert_eq!(lines, ["PATCH /status", "PATCH /status", "PATCH /status", "DELETE "], "accept, run, stop, remove");
+        for pair in steps.windows(2) {
+            assert!(pair[0].answered.is_some_and(|answered| answered <= pair[1].at), "{name}: {pair:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pr_6_without_the_lifecycle_controller_nothing_is_scheduled() {
+    let server = Server::with_controllers(settings("scheduler,nodes")).await;
+    let ready = |node: &k8s_openapi::api::core::v1::Node| node_condition(node, "Ready") == "True";
+    let node = until(&nodes(&server), "node-1", "ready", ready).await;
+    assert_eq!(super::taints(&node), ["node.kubernetes.io/not-ready:NoSchedule"]);
+    make_pod(&server, "p", |_| {}).await;
+    let refused = until(&pods(&server), "p", "refused", |pod| pod_condition(pod, "PodScheduled") == "False").await;
+    assert_eq!(node_of(&refused), "");
+    let _lifecycle = server.run_controllers(settings("nodelifecycle"));
+    until_open(&server, "node-1").await;
+    until_running(&server, "p").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

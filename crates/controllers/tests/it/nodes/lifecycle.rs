@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use controllers::Settings;
 use dogwatch::testing::Server;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
@@ -41,7 +43,7 @@ async fn silence(server: &Server, node: &str, how: Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nl_1_to_nl_4_a_silent_node_is_noticed_and_emptied_and_may_come_back() {
+async fn na_7_nl_1_nl_2_nl_3_nl_4_a_silent_node_is_noticed_and_emptied_and_may_come_back() {
     let server = world().await;
     let patience = |seconds: u64| {
         json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
@@ -57,6 +59,9 @@ async fn nl_1_to_nl_4_a_silent_node_is_noticed_and_emptied_and_may_come_back() {
     until_running(&server, "stays").await;
     silence(&server, "node-1", json!("stopped")).await;
     let node = until(&nodes(&server), "node-1", "unknown", |node| node_condition(node, "Ready") == "Unknown").await;
+    let leases: Api<Lease> = Api::namespaced(server.client(), "kube-node-lease");
+    let renewed = async |node: &str| leases.get(node).await.unwrap().spec.unwrap().renew_time;
+    let (last, of_another) = (renewed("node-1").await, renewed("node-2").await);
     for kind in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
         assert_eq!(node_condition(&node, kind), "Unknown", "NL-2 {kind}");
     }
@@ -81,6 +86,10 @@ async fn nl_1_to_nl_4_a_silent_node_is_noticed_and_emptied_and_may_come_back() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     drop(events);
+    until(&leases, "node-2", "renewed", |lease| lease.spec.as_ref().unwrap().renew_time > of_another).await;
+    assert_eq!(renewed("node-1").await, last, "NA-7: its lease is not renewed");
+    let events = told(&server.client(), "node-1", 1).await;
+    assert!(events.iter().any(|event| event.reason.as_deref() == Some("NodeNotReady")), "NL-2: {events:?}");
     assert!(pods(&server).get("stays").await.unwrap().metadata.deletion_timestamp.is_none());
 
     silence(&server, "node-1", Value::Null).await;

@@ -1,4 +1,10 @@
 //! Deployments (DP-*) and the sequences of section 12.
+//!
+//! - `order`: what a run decides first, and what it says of its new replica set
+//! - `scaling`: which size a replica set gets and what is told of it
+
+mod order;
+mod scaling;
 
 use std::time::Duration;
 
@@ -102,7 +108,7 @@ fn scale_steps(recording: &Recording<ReplicaSet>, known: &[ReplicaSet]) -> Vec<S
 }
 
 #[tokio::test]
-async fn dp_12_2_create() {
+async fn dp_12_sequence_12_2_create() {
     let stage = Stage::with(BOTH).await;
     let (deployments, sets, pods) =
         (stage.record::<Deployment>().await, stage.record::<ReplicaSet>().await, stage.record::<Pod>().await);
@@ -159,10 +165,29 @@ async fn dp_12_2_create() {
     assert!(pods.seen().iter().all(|(_, pod)| pod.owner_references()[0].name == set.name_any()));
     let messages = stage.until_events("web", "ScalingReplicaSet", 1).await;
     assert_eq!(messages, [format!("Scaled up replica set {} from 0 to 3", set.name_any())]);
+    assert_eq!(stage.until_events(&set.name_any(), "SuccessfulCreate", 3).await.len(), 3);
+
+    // Rows 4, 5 and 7 of the replica set: observed before it has pods, then counted up.
+    let seen = until("the last report of the set", async || {
+        let seen = sets.seen();
+        (seen.last()?.1.status.as_ref()?.available_replicas == Some(3)).then_some(seen)
+    })
+    .await;
+    assert!(seen.iter().skip(1).all(|(kind, _)| *kind == "MODIFIED"));
+    let reports: Vec<_> = seen.iter().filter_map(|(_, set)| set.status.clone()).collect();
+    let first = reports.iter().find(|status| status.observed_generation == Some(1)).unwrap();
+    assert_eq!((first.replicas, first.fully_labeled_replicas.unwrap_or(0)), (0, 0));
+    let last = reports.last().unwrap();
+    assert_eq!((last.replicas, last.fully_labeled_replicas, last.ready_replicas), (3, Some(3), Some(3)));
+    let number = |count: Option<i32>| count.unwrap_or(0);
+    let rising = |count: &dyn Fn(&k8s_openapi::api::apps::v1::ReplicaSetStatus) -> i32| {
+        reports.windows(2).all(|pair| count(&pair[0]) <= count(&pair[1]))
+    };
+    assert!(rising(&|status| status.replicas) && rising(&|status| number(status.available_replicas)));
 }
 
 #[tokio::test]
-async fn dp_12_3_scale_up_and_down() {
+async fn sequence_12_3_scale_up_and_down() {
     let stage = Stage::with(BOTH).await;
     running(&stage, deployment(3)).await;
     let pods = stage.record::<Pod>().await;
@@ -177,6 +202,7 @@ async fn dp_12_3_scale_up_and_down() {
         .until::<Deployment>("web", "observed", |d| d.status.as_ref().unwrap().observed_generation == Some(2))
         .await;
     assert_eq!(grown.metadata.generation, Some(2));
+    assert_eq!(counts(&grown)[3..], [3, 2], "available and not");
     assert!(is(&grown, "Available", "False", "MinimumReplicasUnavailable"), "3 of 5, and 4 must be available");
     let set = stage.all::<ReplicaSet>().await.remove(0);
     assert_eq!((size(&set), set.metadata.generation), (5, Some(2)));
@@ -203,6 +229,10 @@ async fn dp_12_3_scale_up_and_down() {
         .until::<Deployment>("web", "shrunk", |d| d.status.as_ref().unwrap().terminating_replicas == Some(0))
         .await;
     assert_eq!((counts(&two), progress(&two)), ([2, 2, 2, 2, 0], before));
+    let shrunk = stage.all::<ReplicaSet>().await.remove(0);
+    assert_eq!(size(&shrunk), 2);
+    assert_eq!(shrunk.annotations()["deployment.kubernetes.io/desired-replicas"], "2");
+    assert_eq!(shrunk.annotations()["deployment.kubernetes.io/max-replicas"], "3");
     let set = stage.all::<ReplicaSet>().await.remove(0).name_any();
     let messages = stage.until_events("web", "ScalingReplicaSet", 3).await;
     for step in ["up replica set {} from 3 to 5", "down replica set {} from 5 to 2"] {
@@ -212,6 +242,8 @@ async fn dp_12_3_scale_up_and_down() {
     stage.patch::<Deployment>("web", json!({"spec": {"replicas": 0}})).await;
     let none = stage.until::<Deployment>("web", "empty", |d| counts(d) == [0; 5]).await;
     assert!(is(&none, "Available", "True", "MinimumReplicasAvailable"));
+    assert_eq!(progress(&none), progress(&two));
+    assert_eq!(size(&stage.all::<ReplicaSet>().await[0]), 0);
 }
 
 /// Rolls from `i:1` to `i:2`, one new pod available at a time, and tells how the sets were scaled.
@@ -287,19 +319,19 @@ async fn sets_of(stage: &Stage) -> Vec<ReplicaSet> {
 }
 
 #[tokio::test]
-async fn dp_12_4_rollout_of_three() {
+async fn sequence_12_4_rollout_of_three() {
     assert_eq!(roll(3).await, ["2: 0→1", "1: 3→2", "2: 1→2", "1: 2→1", "2: 2→3", "1: 1→0"]);
 }
 
 #[tokio::test]
-async fn dp_12_4_rollout_of_one_and_of_four() {
+async fn sequence_12_4_rollout_of_one_and_of_four() {
     assert_eq!(roll(1).await, ["2: 0→1", "1: 1→0"]);
     let four = ["2: 0→1", "1: 4→3", "2: 1→2", "1: 3→2", "2: 2→3", "1: 2→1", "2: 3→4", "1: 1→0"];
     assert_eq!(roll(4).await, four);
 }
 
 #[tokio::test]
-async fn dp_19_undo_goes_back_to_the_old_replica_set() {
+async fn dp_19_sequence_12_4_undo_goes_back_to_the_old_replica_set() {
     let stage = Stage::with(BOTH).await;
     running(&stage, deployment(2)).await;
     let first = stage.all::<ReplicaSet>().await.remove(0);
@@ -352,7 +384,7 @@ async fn dp_6_a_rollback_by_annotation() {
 }
 
 #[tokio::test]
-async fn dp_4_dp_5_a_paused_deployment_scales_but_does_not_roll() {
+async fn dp_4_dp_5_sequence_12_4_a_paused_deployment_scales_but_does_not_roll() {
     let stage = Stage::with(BOTH).await;
     running(&stage, deployment(2)).await;
     let _nodes = stage.nodes();
@@ -466,7 +498,7 @@ async fn dp_16_a_replica_set_that_cannot_be_made_is_told() {
 }
 
 #[tokio::test]
-async fn dp_2_an_orphaned_replica_set_is_adopted_again() {
+async fn dp_2_sequence_12_5_an_orphaned_replica_set_is_adopted_again() {
     let stage = Stage::with("deployment,replicaset,garbagecollector").await;
     running(&stage, deployment(2)).await;
     let set = stage.all::<ReplicaSet>().await.remove(0);
@@ -485,7 +517,7 @@ async fn dp_2_an_orphaned_replica_set_is_adopted_again() {
 }
 
 #[tokio::test]
-async fn dp_12_5_a_replica_set_deleted_by_hand_is_made_again() {
+async fn sequence_12_5_a_replica_set_deleted_by_hand_is_made_again() {
     let stage = Stage::with(BOTH).await;
     running(&stage, deployment(1)).await;
     let old = stage.all::<ReplicaSet>().await.remove(0);
@@ -508,7 +540,7 @@ async fn dp_36_nothing_is_written_when_nothing_changes() {
 }
 
 #[tokio::test]
-async fn dp_bad_image_a_rollout_that_never_gets_ready_stops_and_is_late() {
+async fn sequence_12_4_a_rollout_that_never_gets_ready_stops_and_is_late() {
     let stage = Stage::with(BOTH).await;
     let mut wanted = deployment(3);
     wanted["spec"]["progressDeadlineSeconds"] = json!(1);

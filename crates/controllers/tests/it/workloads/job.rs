@@ -230,6 +230,38 @@ async fn jb_2_pods_of_a_deleted_job_are_let_go() {
 }
 
 #[tokio::test]
+async fn jb_8_the_status_counts_pods_by_what_becomes_of_them() {
+    let stage = Stage::with("job").await;
+    let policy = json!({"podReplacementPolicy": "Failed", "parallelism": 3, "completions": 4, "backoffLimit": 6});
+    stage.create::<Job>(job(policy)).await;
+    let pods = stage.until_active(3).await;
+    // terminating, succeeded, failed, active, ready
+    let numbers = |job: &Job| {
+        let status = job.status.clone().unwrap_or_default();
+        [status.terminating, status.succeeded, status.failed, status.active, status.ready].map(|n| n.unwrap_or(0))
+    };
+    let until = async |expected: &[i32]| {
+        stage.until::<Job>("sum", &format!("{expected:?}"), |job| numbers(job).starts_with(expected)).await
+    };
+    let started = until(&[0, 0, 0, 3, 0]).await.status.unwrap().start_time.expect("a start");
+    for pod in &pods {
+        stage.run(&pod.name_any()).await;
+    }
+    until(&[0, 0, 0, 3, 3]).await;
+    stage.delete::<Pod>(&pods[0].name_any(), &DeleteParams::default()).await;
+    until(&[1, 0, 0, 2, 2]).await;
+    finish(&stage, &pods[1], 0).await;
+    until(&[1, 1, 0, 2, 1]).await;
+    finish(&stage, &pods[2], 1).await;
+    // Ten seconds after a failure another pod may come, so only these are sure from here on.
+    let failed = until(&[1, 1, 1]).await;
+    assert_eq!(failed.status.unwrap().start_time, Some(started), "it began once");
+    finish(&stage, &pods[0], 137).await;
+    stage.end(&pods[0].name_any()).await;
+    until(&[0, 1, 2]).await;
+}
+
+#[tokio::test]
 async fn tt_1_a_finished_job_is_deleted_after_its_time() {
     let stage = Stage::with("job,ttl-after-finished,garbagecollector").await;
     stage.create::<Job>(job(json!({"ttlSecondsAfterFinished": 1}))).await;

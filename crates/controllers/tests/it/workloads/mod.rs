@@ -9,3 +9,4 @@ mod job;
 mod replicas;
 pub(crate) mod stage;
 mod stateful_set;
+mod waking;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, until};
 
-fn replica_set(name: &str, replicas: i32) -> Value {
+pub(super) fn replica_set(name: &str, replicas: i32) -> Value {
     json!({
         "metadata": {"name": name},
         "spec": {
@@ -24,7 +24,7 @@ fn replica_set(name: &str, replicas: i32) -> Value {
     })
 }
 
-fn counts(set: &ReplicaSet) -> [i32; 4] {
+pub(super) fn counts(set: &ReplicaSet) -> [i32; 4] {
     let status = set.status.clone().unwrap_or_default();
     let count = |field: Option<i32>| field.unwrap_or(0);
     [
@@ -90,7 +90,7 @@ async fn rs_5_rs_8_victims_are_deleted_and_counted_until_they_are_gone() {
 }
 
 #[tokio::test]
-async fn rs_11_a_pod_that_is_being_deleted_is_replaced_at_once() {
+async fn rs_11_sequence_12_5_a_pod_that_is_being_deleted_is_replaced_at_once() {
     let stage = Stage::with("replicaset").await;
     stage.create::<ReplicaSet>(replica_set("web", 1)).await;
     let old = stage.until_active(1).await.remove(0).name_any();
@@ -126,7 +126,7 @@ async fn rs_2_orphans_are_adopted_and_strangers_released() {
     stage.patch::<Pod>("lone", json!({"metadata": {"labels": {"app": "other"}}})).await;
     stage.until::<Pod>("lone", "released", |pod| pod.owner_references().is_empty()).await;
     stage.until_count::<Pod>("a replacement", 2, |pod| pod.labels()["app"] == "web").await;
-    // RS-12: an orphan that begins to match wakes the set, which then has one too many.
+    // An orphan that begins to match wakes the set, which then has one too many.
     stage.patch::<Pod>("lone", json!({"metadata": {"labels": {"app": "web"}}})).await;
     stage.until_active(2).await;
 }

@@ -34,6 +34,7 @@ impl Stage {
         Self::on(Server::with_controllers(settings(controllers)).await)
     }
 
+    /// On a server that has the controllers it should have.
     pub(crate) fn on(server: Server) -> Self {
         let client = server.client();
         Self { _server: server, client }

@@ -90,7 +90,7 @@ async fn verbs_14_12_unknown_fields_warn_fail_or_vanish() {
 }
 
 #[tokio::test]
-async fn verbs_14_19_create_in_a_namespace_that_is_missing_or_ending() {
+async fn pr_8_verbs_14_19_create_in_a_namespace_that_is_missing_or_ending() {
     let place = Place::new("v14-19").await;
     let body = json!({"metadata": {"name": "a"}});
     let status = place.post("/api/v1/namespaces/v14-19-missing/configmaps", &body).answer().await;
