@@ -58,7 +58,12 @@ impl Process {
 
     /// The next line that satisfies `wanted`; lines before it are skipped.
     pub fn line_where(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + DEADLINE;
+        self.line_within(DEADLINE, what, wanted)
+    }
+
+    /// The same, of something that is known to take its time.
+    pub fn line_within(&mut self, patience: Duration, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + patience;
         loop {
             match self.stdout.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => {

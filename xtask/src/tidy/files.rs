@@ -27,9 +27,7 @@ const FOREIGN: [&str; 6] = [
 
 /// How many files were read, and what is wrong with them.
 pub(super) fn check(root: &Path) -> (usize, Vec<String>) {
-    let mut files = Vec::new();
-    collect(root, &mut files);
-    files.sort();
+    let files = all(root);
     let mut complaints = Vec::new();
     for file in &files {
         // What is not text (a picture, a recording) has no lines to check.
@@ -38,6 +36,14 @@ pub(super) fn check(root: &Path) -> (usize, Vec<String>) {
         complaints.extend(one(&shown, &text));
     }
     (files.len(), complaints)
+}
+
+/// The project's own files, in order.
+pub(super) fn all(root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    collect(root, &mut files);
+    files.sort();
+    files
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

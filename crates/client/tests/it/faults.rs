@@ -28,7 +28,7 @@ async fn a_cut_list_is_not_a_shorter_list() {
 }
 
 #[tokio::test]
-async fn better_09_a_silent_server_is_left() {
+async fn k_08_better_09_a_silent_server_is_left() {
     let server = FakeServer::start().await;
     server.answer(Answer::watch().line(bookmark_end(10)).hold());
     server.answer(Answer::watch().line(added(&pod("a", 11))).hold());
@@ -104,7 +104,7 @@ async fn rf_20_three_times_too_busy_to_stream_leads_to_a_list() {
 }
 
 #[tokio::test]
-async fn rf_17_an_undecodable_object_is_told_and_stalls_nothing() {
+async fn k_11_rf_17_an_undecodable_object_is_told_and_stalls_nothing() {
     let server = FakeServer::start().await;
     let mut bad = pod("a", 11);
     bad["spec"]["containers"] = serde_json::json!("not a list");

@@ -96,7 +96,7 @@ async fn script_06_a_refused_watch_keeps_its_version() {
 }
 
 #[tokio::test]
-async fn script_07_retry_after_is_a_floor() {
+async fn rc_02_script_07_retry_after_is_a_floor() {
     let server = FakeServer::start().await;
     server.answer(Answer::list(10, vec![]));
     server.answer(Answer::status(429, "TooManyRequests").header("Retry-After", "1"));

@@ -44,7 +44,7 @@ async fn lw_02_list_answers_one_page() {
 }
 
 #[tokio::test]
-async fn lw_03_a_dropped_watch_closes_its_connection() {
+async fn k_10_lw_03_a_dropped_watch_closes_its_connection() {
     let server = FakeServer::start().await;
     server.answer(Answer::watch().line(added(&pod("a", 1))).hold());
     let source = ApiListWatch::all::<Pod>(client_of(&server));
@@ -75,6 +75,53 @@ async fn k_06_kubes_own_retries_are_off() {
     let source = ApiListWatch::all::<Pod>(client_of(&server));
     assert_eq!(source.list(Params::default()).await.err().unwrap().code(), Some(503));
     assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn k_09_json_is_asked_for_and_nothing_is_to_be_compressed() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::list(10, vec![pod("a", 1)]));
+    server.answer(Answer::watch().line(added(&pod("b", 2))).hold());
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let items: Vec<_> = source.list(Params::default()).await.unwrap().collect().await;
+    assert!(matches!(&items[..], [Ok(ListItem::Object(_)), Ok(ListItem::End(_))]));
+    let mut stream = source.watch(Params::default()).await.unwrap();
+    assert!(matches!(stream.next().await, Some(Ok(WatchItem::Added(_)))));
+    for request in server.requests() {
+        assert_eq!((request.header("accept"), request.header("accept-encoding")), (Some("application/json"), None));
+    }
+}
+
+#[tokio::test]
+async fn rc_02_a_server_that_asks_for_time_gets_it_whatever_ails_it() {
+    let server = FakeServer::start().await;
+    for code in [500, 503] {
+        server.answer(Answer::status(code, "InternalError").header("Retry-After", "1"));
+    }
+    server.answer(Answer::list(10, vec![]));
+    server.answer(Answer::watch().hold());
+    let config = InformerConfig { reflector: listing(), ..InformerConfig::default() };
+    let informer = SharedInformer::<Pod>::new(ApiListWatch::all::<Pod>(client_of(&server)), config);
+    tokio::spawn(informer.start(CancellationToken::new()).unwrap());
+    server.asked(4).await;
+    let requests = server.requests();
+    for pair in requests[..3].windows(2) {
+        assert!(pair[1].at - pair[0].at >= Duration::from_secs(1), "{:?}", pair[1].at - pair[0].at);
+    }
+}
+
+#[tokio::test]
+async fn rc_04_a_server_that_never_shakes_hands_is_left() {
+    // It takes the connection and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url: http::Uri = format!("https://{}", silent.local_addr().unwrap()).parse().unwrap();
+    let mut config = kube::Config::new(url);
+    assert_eq!(config.connect_timeout, Some(Duration::from_secs(30)), "unless one says otherwise");
+    config.connect_timeout = Some(Duration::from_millis(200));
+    config.accept_invalid_certs = true;
+    let source = ApiListWatch::all::<Pod>(connect::from_config(config).unwrap());
+    let answer = tokio::time::timeout(PATIENCE, source.list(Params::default())).await.expect("it is left");
+    assert!(answer.is_err());
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! Timeouts are generous: they end a test that hangs and say nothing about speed.
 
+use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,26 @@ fn with_web(replicas: u32) -> Server {
     server.kubectl(&format!("create deployment web --image=nginx:1 --replicas={replicas}")).ok();
     rolled_out(&server);
     server
+}
+
+/// A deployment, with more to say about its pods: of their metadata, of their spec.
+fn manifest(name: &str, replicas: u32, metadata: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata:
+      labels: {{app: {name}}}
+      {metadata}
+    spec:
+      containers: [{{name: app, image: nginx}}]
+      {spec}
+"
+    )
 }
 
 fn rolled_out(server: &Server) -> String {
@@ -59,7 +80,7 @@ fn names(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn create_deployment_ends_in_running_pods() {
+fn kubectl_13_1_2_create_deployment_ends_in_running_pods() {
     let server = server();
     // Nobody places this pod. Once the watch has shown it, the watch shows whatever comes later from its beginning.
     until(&server, "get serviceaccounts -o name", "an account for pods", |text| text.contains("default"));
@@ -73,18 +94,19 @@ fn create_deployment_ends_in_running_pods() {
     let running = pods(&server);
     assert_eq!(running.len(), 3);
     assert!(running.iter().all(|(_, ready, status)| ready == "1/1" && status == "Running"), "{running:?}");
-    // What a watcher saw of one of them.
-    let name = &running[0].0;
-    let mut seen = Vec::new();
-    while seen.last().is_none_or(|last: &String| !last.ends_with("Running")) {
-        let line = watch.line_where("an event of the pod", |line| line.contains(name.as_str()));
+    // What a watcher saw of each of them.
+    let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    while seen.len() < 3 || seen.values().any(|lines| lines.last().is_none_or(|last| !last.ends_with("Running"))) {
+        let line = watch.line_where("an event of a pod", |line| line.contains(" web-"));
         let cells: Vec<&str> = line.split_whitespace().collect();
-        seen.push(format!("{} {} {}", cells[0], cells[2], cells[3]));
+        seen.entry(cells[1].to_owned()).or_default().push(format!("{} {} {}", cells[0], cells[2], cells[3]));
     }
-    assert_eq!(
-        seen,
-        ["ADDED 0/1 Pending", "MODIFIED 0/1 Pending", "MODIFIED 0/1 ContainerCreating", "MODIFIED 1/1 Running"]
-    );
+    let expected =
+        ["ADDED 0/1 Pending", "MODIFIED 0/1 Pending", "MODIFIED 0/1 ContainerCreating", "MODIFIED 1/1 Running"];
+    for (name, lines) in &seen {
+        assert_eq!(lines, &expected, "{name}");
+    }
+    let name = &running[0].0;
     server.kubectl("wait --for=condition=Available deployment/web --timeout=60s").ok();
     // And of its deletion.
     server.kubectl(&format!("delete pod {name}")).ok();
@@ -99,7 +121,7 @@ fn create_deployment_ends_in_running_pods() {
 }
 
 #[test]
-fn apply_twice_changes_nothing() {
+fn kubectl_13_3_apply_twice_changes_nothing() {
     let server = with_web(1);
     let manifest = server.kubectl("create deployment web --image=nginx:1 --dry-run=client -o yaml").ok();
     server.kubectl_with("apply -f -", &manifest).ok();
@@ -121,7 +143,7 @@ fn apply_twice_changes_nothing() {
 }
 
 #[test]
-fn scale_set_image_undo_restart_and_history() {
+fn kubectl_13_4_scale_set_image_undo_restart_and_history() {
     let server = with_web(2);
     assert_eq!(server.kubectl("scale deployment web --replicas=3").ok(), "deployment.apps/web scaled\n");
     rolled_out(&server);
@@ -155,7 +177,7 @@ fn scale_set_image_undo_restart_and_history() {
 }
 
 #[test]
-fn a_paused_rollout_waits_until_it_is_resumed() {
+fn kubectl_13_4_a_paused_rollout_waits_until_it_is_resumed() {
     let server = with_web(1);
     server.kubectl("rollout pause deployment/web").ok();
     server.kubectl("set image deployment/web nginx=nginx:2").ok();
@@ -171,7 +193,7 @@ fn a_paused_rollout_waits_until_it_is_resumed() {
 }
 
 #[test]
-fn delete_with_each_cascade() {
+fn kubectl_13_5_delete_with_each_cascade() {
     let server = with_web(2);
     server.kubectl("delete deployment web --cascade=orphan").ok();
     server.kubectl("get deployment web").refused();
@@ -195,7 +217,55 @@ fn delete_with_each_cascade() {
 }
 
 #[test]
-fn a_deleted_pod_and_a_deleted_replica_set_are_replaced() {
+fn kubectl_13_5_delete_returns_before_the_pods_have_ended() {
+    let server = server();
+    // Pods that no node ever lets go: whoever waits for them waits for ever.
+    let deployment = manifest("web", 2, "annotations: {nodes.dogwatch/stop: never}", "");
+    server.kubectl_with("create -f -", &deployment).ok();
+    rolled_out(&server);
+    assert_eq!(
+        server.kubectl("delete deployment web --wait").ok(),
+        "deployment.apps \"web\" deleted from default namespace\n"
+    );
+    server.kubectl("get deployment web").refused();
+    let asked = "get pods -l app=web -o 'jsonpath={.items[*].metadata.deletionTimestamp}'";
+    until(&server, asked, "asked to end", |text| text.split_whitespace().count() == 2);
+    assert_eq!(pods(&server).len(), 2, "they finish later");
+}
+
+#[test]
+fn kubectl_13_6_delete_of_a_pod_waits_until_it_is_gone_and_not_longer_than_its_grace() {
+    let server = server();
+    until(&server, "get serviceaccounts -o name", "an account for pods", |text| text.contains("default"));
+    // It would take an hour to stop, and is given three seconds.
+    let slow = r#"{"metadata": {"annotations": {"nodes.dogwatch/stop-delay": "1h"}}, "spec": {"terminationGracePeriodSeconds": 3}}"#;
+    server.kubectl(&format!("run slow --image=nginx --overrides='{slow}'")).ok();
+    server.kubectl("wait --for=condition=Ready pod/slow --timeout=60s").ok();
+    let asked = Instant::now();
+    server.kubectl("delete pod slow").ok();
+    // Times are whole seconds: of three at least two have passed.
+    assert!(asked.elapsed() >= Duration::from_secs(2), "it blocks: {:?}", asked.elapsed());
+    server.kubectl("get pod slow").refused();
+}
+
+#[test]
+fn kubectl_13_7_wait_ends_with_the_condition_and_with_the_object() {
+    let server = server();
+    server.kubectl("create deployment web --image=nginx --replicas=2").ok();
+    let available = server.kubectl("wait --for=condition=Available deployment/web --timeout=60s").ok();
+    assert_eq!(available, "deployment.apps/web condition met\n");
+    let (name, ..) = pods(&server).remove(0);
+    let mut waiting = Process::start(server.kubectl_command(&format!("wait --for=delete pod/{name} --timeout=60s")));
+    server.kubectl(&format!("delete pod {name} --wait=false")).ok();
+    waiting.line_where("the end of the pod", |line| line == format!("pod/{name} condition met"));
+    server.kubectl(&format!("get pod {name}")).refused();
+    // What is gone already needs no waiting.
+    server.kubectl("delete deployment web").ok();
+    server.kubectl("wait --for=delete deployment/web --timeout=60s").ok();
+}
+
+#[test]
+fn kubectl_13_6_a_deleted_pod_and_a_deleted_replica_set_are_replaced() {
     let server = with_web(2);
     let (name, ..) = pods(&server).remove(0);
     server.kubectl(&format!("delete pod {name}")).ok();
@@ -211,7 +281,7 @@ fn a_deleted_pod_and_a_deleted_replica_set_are_replaced() {
 }
 
 #[test]
-fn cordon_and_drain_move_pods_elsewhere() {
+fn kubectl_13_8_cordon_and_drain_move_pods_elsewhere() {
     let server = with_web(3);
     let node = field(&server, "pods", ".items[0].spec.nodeName");
     assert_eq!(server.kubectl(&format!("cordon {node}")).ok(), format!("node/{node} cordoned\n"));
@@ -227,6 +297,86 @@ fn cordon_and_drain_move_pods_elsewhere() {
     assert_eq!(ready.split_whitespace().nth(1), Some("Ready"), "{ready}");
 }
 
+/// The second of a time that an object shows.
+fn second(text: &str) -> i64 {
+    let time: jiff::Timestamp = text.parse().unwrap_or_else(|e| panic!("{text:?}: {e}"));
+    time.as_second()
+}
+
+#[test]
+fn kubectl_13_11_a_node_whose_agent_stops_is_noticed_and_its_pods_come_back_elsewhere() {
+    let server = server();
+    // Five minutes are what pods tolerate unless they say otherwise; these are in a hurry.
+    const HURRY: i64 = 5;
+    let unreachable = "key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute";
+    let hurried = format!("tolerations: [{{{unreachable}, tolerationSeconds: {HURRY}}}]");
+    server.kubectl_with("create -f -", &manifest("web", 3, "", &hurried)).ok();
+    server.kubectl_with("create -f -", &manifest("patient", 3, "", "")).ok();
+    rolled_out(&server);
+    server.kubectl("rollout status deployment/patient --timeout=60s").ok();
+    let place = |app: &str| {
+        let line = format!(
+            "get pods -l app={app} -o 'jsonpath={{range .items[*]}}{{.metadata.name}} {{.spec.nodeName}}{{\"\\n\"}}{{end}}'"
+        );
+        let text = server.kubectl(&line).ok();
+        let pair = |line: &str| line.split_once(' ').map(|(pod, node)| (pod.to_owned(), node.to_owned()));
+        text.lines().filter_map(pair).collect::<BTreeMap<String, String>>()
+    };
+    // Spread over three nodes: each has one of each.
+    let (webs, patients) = (place("web"), place("patient"));
+    let node = webs.values().next().expect("a pod has a node").clone();
+    let on = |pods: &BTreeMap<String, String>| {
+        pods.iter().filter(|(_, at)| **at == node).map(|(pod, _)| pod.clone()).collect::<Vec<_>>()
+    };
+    let (victims, waiting) = (on(&webs), on(&patients));
+    assert!(!waiting.is_empty(), "{patients:?}");
+
+    server.kubectl(&format!("annotate node {node} nodes.dogwatch/heartbeat=stopped")).ok();
+    // The client has its own patience, longer than that of this suite for one command.
+    let condition = format!("wait --for=condition=Ready=Unknown node/{node} --timeout=300s");
+    let mut silence = Process::start(server.kubectl_command(&condition));
+    silence.line_within(Duration::from_secs(300), "a node that is not ready", |line| line.contains("condition met"));
+    let row = server.kubectl(&format!("get node {node} --no-headers")).ok();
+    assert_eq!(row.split_whitespace().nth(1), Some("NotReady"), "{row}");
+    let renewed =
+        server.kubectl(&format!("get lease {node} -n kube-node-lease -o 'jsonpath={{.spec.renewTime}}'")).ok();
+    let ready = "{.status.conditions[?(@.type==\"Ready\")].lastTransitionTime}";
+    let unknown = server.kubectl(&format!("get node {node} -o 'jsonpath={ready}'")).ok();
+    let silent = second(&unknown) - second(&renewed);
+    assert!(silent >= 49, "after 50 s of silence, not {silent}");
+
+    // Those that are in a hurry leave after their time and come back elsewhere.
+    let taint = "{.spec.taints[?(@.effect==\"NoExecute\")].timeAdded}";
+    let tainted =
+        until(&server, &format!("get node {node} -o 'jsonpath={taint}'"), "to be emptied", |text| !text.is_empty());
+    for victim in &victims {
+        let deleted = format!("get pod {victim} -o 'jsonpath={{.metadata.deletionTimestamp}}'");
+        let at = until(&server, &deleted, "evicted", |text| !text.is_empty());
+        // What is shown is when its grace of 30 s is over.
+        let after = second(&at) - 30 - second(&tainted);
+        assert!(after >= HURRY - 1, "{victim} was evicted {after} s after the taint");
+        let told =
+            format!("get pod {victim} -o 'jsonpath={{.status.conditions[?(@.type==\"DisruptionTarget\")].reason}}'");
+        assert_eq!(server.kubectl(&told).ok(), "DeletionByTaintManager");
+    }
+    rolled_out(&server);
+    let mut elsewhere = place("web");
+    elsewhere.retain(|pod, _| !victims.contains(pod));
+    assert_eq!(elsewhere.len(), 3, "{elsewhere:?}");
+    assert!(!elsewhere.values().any(|at| *at == node), "{elsewhere:?}");
+    // The others have time: 300 s, as the server gave them.
+    for pod in &waiting {
+        let said = "{.spec.tolerations[?(@.key==\"node.kubernetes.io/unreachable\")].tolerationSeconds} {.metadata.deletionTimestamp}";
+        assert_eq!(server.kubectl(&format!("get pod {pod} -o 'jsonpath={said}'")).ok(), "300 ");
+    }
+    // The agent is back: so is the node, and it takes its old pods away.
+    server.kubectl(&format!("annotate node {node} nodes.dogwatch/heartbeat-")).ok();
+    server.kubectl(&format!("wait --for=condition=Ready node/{node} --timeout=55s")).ok();
+    for victim in &victims {
+        server.kubectl(&format!("wait --for=delete pod/{victim} --timeout=55s")).ok();
+    }
+}
+
 #[test]
 fn a_budget_slows_a_drain_but_does_not_break_it() {
     let server = with_web(3);
@@ -240,7 +390,7 @@ fn a_budget_slows_a_drain_but_does_not_break_it() {
 }
 
 #[test]
-fn describe_shows_events_in_order() {
+fn kubectl_13_9_describe_shows_events_in_order() {
     let server = with_web(1);
     let in_order = |text: &str, wanted: &[&str]| {
         let mut rest = text;
@@ -259,7 +409,7 @@ fn describe_shows_events_in_order() {
 }
 
 #[test]
-fn expose_and_the_endpoints_follow_the_pods() {
+fn kubectl_13_10_expose_and_the_endpoints_follow_the_pods() {
     let server = with_web(3);
     assert_eq!(server.kubectl("expose deployment web --port=80").ok(), "service/web exposed\n");
     let ready = "get endpointslices -l kubernetes.io/service-name=web -o 'jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].targetRef.name}'";
@@ -267,10 +417,15 @@ fn expose_and_the_endpoints_follow_the_pods() {
     let first = until(&server, ready, "three", |text| count(text) == 3);
     let endpoints = "get endpoints web -o 'jsonpath={.subsets[*].addresses[*].ip}'";
     until(&server, endpoints, "three", |text| text.matches("10.").count() == 3);
-    // A pod that never gets ready takes the place of another: two are left.
+    // No node takes pods: the one that replaces another waits, and two are left.
+    server.kubectl("cordon -l kubernetes.io/os=linux").ok();
     let gone = first.split_whitespace().next().unwrap_or_default().to_owned();
     server.kubectl(&format!("delete pod {gone}")).ok();
-    let last = until(&server, ready, "three again", |text| count(text) == 3 && !text.contains(&gone));
+    let two = until(&server, ready, "two", |text| count(text) == 2);
+    assert!(!two.contains(&gone) && two.split_whitespace().all(|name| first.contains(name)), "{two} of {first}");
+    until(&server, endpoints, "two", |text| text.matches("10.").count() == 2);
+    server.kubectl("uncordon -l kubernetes.io/os=linux").ok();
+    let last = until(&server, ready, "three again", |text| count(text) == 3);
     assert_ne!(names(&first.replace(' ', "\n")), names(&last.replace(' ', "\n")));
     server.kubectl("delete service web").ok();
     until(&server, "get endpointslices -l kubernetes.io/service-name=web -o name", "gone", str::is_empty);

@@ -68,3 +68,54 @@ async fn verbs_14_17_patch_of_plain_json() {
     let parameters = parameters.header("Content-Type", "application/merge-patch+json; charset=utf-8").answer().await;
     assert_eq!(parameters.expect(200)["data"], json!({"k": "v"}));
 }
+
+/// A kind of the test's own; waits until it is served.
+async fn define(place: &Place, group: &str) -> String {
+    let definition = json!({
+        "metadata": {"name": format!("things.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}}}],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    place.post(definitions, &definition).answer().await.expect(201);
+    let end = std::time::Instant::now() + blackbox::process::DEADLINE;
+    loop {
+        let made = place.get(format!("{definitions}/things.{group}")).answer().await.expect(200);
+        let conditions = made["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        if conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True") {
+            return place.path_in(&format!("{group}/v1"), "things");
+        }
+        assert!(std::time::Instant::now() < end, "{made}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn verbs_14_16_strategic_patch_of_a_custom_resource() {
+    let place = Place::new("v14-16").await;
+    let things = define(&place, "v1416.example.com").await;
+    let body =
+        json!({"apiVersion": "v1416.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"a": "1"}});
+    let made = place.post(&things, &body).answer().await.expect(201);
+    let patch = json!({"spec": {"a": "2"}});
+    place.patch("strategic-merge", format!("{things}/x"), &patch).answer().await.refused(415, "UnsupportedMediaType");
+    assert_eq!(place.get(format!("{things}/x")).answer().await.expect(200), made);
+    let merged = place.patch("merge", format!("{things}/x"), &patch).answer().await.expect(200);
+    assert_eq!(merged["spec"]["a"], "2", "another patch does");
+}
+
+#[tokio::test]
+async fn verbs_14_21_a_custom_resource_as_a_table() {
+    let place = Place::new("v14-21").await;
+    let things = define(&place, "v1421.example.com").await;
+    let body = json!({"apiVersion": "v1421.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}});
+    place.post(&things, &body).answer().await.expect(201);
+    let table = place.get(&things).header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").answer().await;
+    let table = table.expect(200);
+    let columns: Vec<&Value> = table["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!(columns, [&json!("Name"), &json!("Age")]);
+    assert_eq!((&table["kind"], &table["rows"][0]["cells"][0]), (&json!("Table"), &json!("x")));
+}
