@@ -397,8 +397,11 @@ async fn dp_4_dp_5_sequence_12_4_a_paused_deployment_scales_but_does_not_roll() 
     stage.patch::<Deployment>("web", json!({"spec": {"replicas": 3}})).await;
     stage.until::<Deployment>("web", "scaled", |d| counts(d)[3] == 3).await;
     assert_eq!(stage.all::<ReplicaSet>().await.len(), 1, "no replica set for the new template");
+    let writes = stage.record::<Deployment>().await;
     stage.patch::<Deployment>("web", json!({"spec": {"paused": null}})).await;
     stage.until::<Deployment>("web", "rolled out", |d| is_complete(d, 3) && d.annotations()[REVISION] == "2").await;
+    let seen = writes.about("web");
+    assert!(seen.iter().any(|(_, d)| is(d, "Progressing", "Unknown", "DeploymentResumed")), "{seen:?}");
 }
 
 #[tokio::test]
@@ -514,6 +517,48 @@ async fn dp_2_sequence_12_5_an_orphaned_replica_set_is_adopted_again() {
     assert_eq!(adopted.owner_references()[0].uid, again.uid().unwrap());
     stage.until::<Deployment>("web", "complete", |d| counts(d) == [2, 2, 2, 2, 0]).await;
     assert_eq!((names(&stage.active().await), pods.seen().len()), (before, 0), "no pod changed");
+}
+
+#[tokio::test]
+async fn sequence_12_5_background_and_nothing_is_written_afterwards() {
+    let stage = Stage::with("deployment,replicaset,garbagecollector").await;
+    running(&stage, deployment(2)).await;
+    {
+        // A second set, so that there is history.
+        let _nodes = stage.nodes();
+        stage.patch::<Deployment>("web", image("2")).await;
+        stage.until::<Deployment>("web", "rolled out", |d| is_complete(d, 2) && d.annotations()[REVISION] == "2").await;
+        stage.until_count::<Pod>("two pods", 2, |_| true).await;
+    }
+    let known = stage.all::<ReplicaSet>().await;
+    for set in &known {
+        // Until it has nothing more to say of the rollout.
+        let quiet = |set: &ReplicaSet| {
+            let status = set.status.clone().unwrap_or_default();
+            status.terminating_replicas.unwrap_or(0) == 0 && status.observed_generation == set.metadata.generation
+        };
+        stage.until::<ReplicaSet>(&set.name_any(), "quiet", quiet).await;
+    }
+    stage.until::<Deployment>("web", "quiet", |d| d.status.as_ref().unwrap().terminating_replicas == Some(0)).await;
+    let (deployments, sets, pods) =
+        (stage.record::<Deployment>().await, stage.record::<ReplicaSet>().await, stage.record::<Pod>().await);
+    stage.delete::<Deployment>("web", &DeleteParams::background()).await;
+    let leaving =
+        stage.until_count::<Pod>("two pods that leave", 2, |pod| pod.metadata.deletion_timestamp.is_some()).await;
+    for pod in &leaving {
+        stage.end(&pod.name_any()).await;
+    }
+    until("all of it", async || (pods.count("DELETED") == 2).then_some(())).await;
+    let kinds = |seen: &[(&'static str, ReplicaSet)]| seen.iter().map(|(kind, _)| *kind).collect::<Vec<_>>();
+    assert_eq!(deployments.seen().iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), ["DELETED"]);
+    for set in &known {
+        assert_eq!(kinds(&sets.about(&set.name_any())), ["DELETED"]);
+    }
+    for pod in &leaving {
+        let seen = pods.about(&pod.name_any());
+        assert_eq!(seen.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), ["MODIFIED", "MODIFIED", "DELETED"]);
+    }
+    assert_eq!(pods.count("ADDED"), 0);
 }
 
 #[tokio::test]
