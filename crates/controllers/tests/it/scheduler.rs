@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::nodes::{
     NODES, Watched, make_pod, merge, node_of, nodes, pod_condition, pods, settings, told, until_open, until_running,
+    until_scheduling,
 };
 use crate::world::{until, until_gone};
 
@@ -38,6 +39,7 @@ async fn sc_2_what_was_decided_counts_before_it_is_written() {
     settings.stages.nodes.capacity.insert("cpu".into(), "1".into());
     let server = Server::with_controllers(settings).await;
     until_open(&server, "node-1").await;
+    until_scheduling(&server).await;
     for at in 0..4 {
         make_pod(&server, &format!("p{at}"), |pod| {
             pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "500m"}});

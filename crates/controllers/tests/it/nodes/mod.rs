@@ -10,13 +10,13 @@ use controllers::{Selection, Settings, Stages};
 use dogwatch::testing::Server;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, until};
+use crate::world::{PATIENCE, until, until_gone};
 
 /// What nodes and pods need to come together.
 pub(crate) const NODES: &str = "scheduler,nodes,nodelifecycle,tainteviction,podgc";
@@ -85,6 +85,14 @@ pub(crate) async fn until_open(server: &Server, name: &str) -> Node {
         node_condition(node, "Ready") == "True" && taints(node).is_empty()
     })
     .await
+}
+
+/// Waits until the scheduler has seen an open node too: it shows when it has placed a pod.
+pub(crate) async fn until_scheduling(server: &Server) {
+    make_pod(server, "before", |_| {}).await;
+    until_running(server, "before").await;
+    pods(server).delete("before", &DeleteParams::default().grace_period(0)).await.unwrap();
+    until_gone(&pods(server), "before").await;
 }
 
 pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: Value)

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     NODES, Watched, make_pod, merge, nodes, pod_condition, pods, settings, taints, told, until_open, until_running,
+    until_scheduling,
 };
 use crate::world::until;
 
@@ -38,6 +39,7 @@ async fn world(stages: Stages) -> Server {
     settings.stages = stages;
     let server = Server::with_controllers(settings).await;
     until_open(&server, "node-1").await;
+    until_scheduling(&server).await;
     server
 }
 
