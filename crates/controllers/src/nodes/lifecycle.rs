@@ -79,7 +79,9 @@ async fn run(context: Context) {
         }
     };
     let (ended, _) = tokio::join!(labels.run(follow, context.stop.clone()), context.stop.run_until_cancelled(watching));
-    if let Err(error) = ended {
+    if let Err(error) = ended
+        && !context.stop.is_cancelled()
+    {
         tracing::error!(%error, "the taints of nodes are no longer kept");
     }
 }

@@ -19,7 +19,10 @@ where
         Err(error) => return tracing::error!(%error, "a controller cannot start"),
     };
     context.informers.start(&context.stop);
-    if let Err(error) = warm.run(reconcile, context.stop.clone()).await {
+    // One that is stopped before its caches are full has not failed.
+    if let Err(error) = warm.run(reconcile, context.stop.clone()).await
+        && !context.stop.is_cancelled()
+    {
         tracing::error!(%error, "a controller ended");
     }
 }
