@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use arc_swap::ArcSwap;
 use machinery::Revision;
+use machinery::encoded::Malformed;
 use parking_lot::Mutex;
 use store::{Change, Entry, Key, ListQuery, Prefix, ReadError, Store};
 use thiserror::Error;
@@ -184,11 +185,7 @@ impl Collection {
                 Some(peeked) => Item::peeked(key, change.revision, value, peeked, &spec),
                 None => Item::new(key, change.revision, value, &spec),
             };
-            item.map(Arc::new)
-                .inspect_err(|error| {
-                    tracing::error!(key = %change.key, revision = %change.revision, %error, "left out of the cache");
-                })
-                .ok()
+            readable(item, &change.key, change.revision)
         });
         let mut state = self.state.lock();
         if change.revision <= state.changed {
@@ -276,13 +273,13 @@ impl Collection {
 }
 
 fn item(entry: &Entry, spec: &Spec) -> Option<Arc<Item>> {
-    match Item::new(entry.key.clone(), entry.revision, &entry.value, spec) {
-        Ok(item) => Some(Arc::new(item)),
-        Err(error) => {
-            tracing::error!(key = %entry.key, revision = %entry.revision, %error, "left out of the cache");
-            None
-        }
-    }
+    let item = Item::new(entry.key.clone(), entry.revision, &entry.value, spec);
+    readable(item, &entry.key, entry.revision)
+}
+
+/// One object that cannot be read must not keep the others away.
+fn readable(item: Result<Item, Malformed>, key: &Key, revision: Revision) -> Option<Arc<Item>> {
+    item.map(Arc::new).inspect_err(|error| tracing::error!(%key, %revision, %error, "left out of the cache")).ok()
 }
 
 impl Snapshot {

@@ -9,8 +9,8 @@
 //! Map of the files, in the order an object passes through them: [`feed`] takes changes from the store, [`item`] is an
 //! object as the cache holds it, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it,
 //! [`history`] remembers it, [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what
-//! of an object can be selected on, [`foretold`] what a writer of this process knew of it before; [`few`] is a list that is
-//! mostly of one; [`tally`] counts; [`cache`] is the whole and answers how fresh it is.
+//! of an object can be selected on, [`foretold`] what a writer of this process knew of it before; [`tally`] counts;
+//! [`cache`] is the whole and answers how fresh it is.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
@@ -18,7 +18,6 @@ pub mod cache;
 pub mod collection;
 pub mod event;
 mod feed;
-pub mod few;
 pub mod filter;
 pub mod foretold;
 pub mod history;
@@ -32,10 +31,9 @@ pub mod watcher;
 pub use cache::{Cache, CacheError, Config, TooFarAhead};
 pub use collection::{Collection, ExactError, Snapshot};
 pub use event::{Event, EventKind};
-pub use few::Few;
 pub use filter::{Filter, Term};
 pub use foretold::Foretelling;
 pub use item::Item;
 pub use spec::{FieldSpec, Spec};
 pub use tally::{Figures, Tally};
-pub use watcher::{Delivery, Output, Start, WatchEnd, Watcher};
+pub use watcher::{Delivery, Few, Output, Start, WatchEnd, Watcher};

@@ -19,11 +19,11 @@ use std::task::{Context, Poll, Waker};
 
 use machinery::Revision;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use store::{Changes, Store, WatchError};
 
 use crate::collection::{Collection, Snapshot};
 use crate::event::{Event, EventKind};
-use crate::few::Few;
 use crate::filter::Filter;
 use crate::item::Item;
 
@@ -42,6 +42,9 @@ pub enum Start {
     /// With what follows this revision, past or future.
     After(Revision),
 }
+
+/// A list that is mostly of one, which then needs no memory of its own.
+pub type Few<T> = SmallVec<[T; 1]>;
 
 /// What a watch hands out.
 #[derive(Debug)]

@@ -76,7 +76,7 @@ impl Registry {
         ] {
             metadata.shift_remove(owned);
         }
-        metadata.insert("uid", meta::fresh_uid().into());
+        metadata.insert("uid", uuid::Uuid::new_v4().to_string().into());
         metadata.insert("creationTimestamp", meta::timestamp(now).into());
         if let Some(warning) = meta::dedupe_owners(&mut object, "") {
             ctx.warnings.push(warning);

@@ -16,11 +16,6 @@ pub(crate) fn of_mut(object: &mut Value) -> &mut Map {
     metadata.as_object_mut().expect("it was made an object above")
 }
 
-/// A uid for a new object. From the thread's own generator: the operating system's costs a call each time.
-pub(crate) fn fresh_uid() -> String {
-    uuid::Builder::from_random_bytes(rand::random()).into_uuid().to_string()
-}
-
 pub(crate) fn text<'a>(object: &'a Value, member: &str) -> &'a str {
     object["metadata"][member].as_str().unwrap_or_default()
 }

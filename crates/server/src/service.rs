@@ -296,9 +296,9 @@ fn about<'a>(info: &'a RequestInfo<'_>, route: &'a Route, query: &Query) -> Abou
 }
 
 fn audit_id() -> HeaderValue {
-    let id = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-    HeaderValue::from_str(id.hyphenated().encode_lower(&mut text)).unwrap_or(HeaderValue::from_static(""))
+    HeaderValue::from_str(uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text))
+        .unwrap_or(HeaderValue::from_static(""))
 }
 
 async fn compress(reply: Reply, parts: &Parts) -> Reply {

@@ -141,4 +141,39 @@ mod tests {
         assert_eq!(mail.taken.load(Ordering::SeqCst), 1);
         task.abort();
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_task_that_finds_its_handler_in_use_is_woken_afterwards() {
+        let entered = Arc::new(tokio::sync::Notify::new());
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let turn = Arc::<AtomicU32>::default();
+        let (turns, inside) = (turn.clone(), entered.clone());
+        // Waits once for its task to begin, once in the hands of the caller, and ends in its task.
+        let handler = poll_fn(move |_| match turns.fetch_add(1, Ordering::SeqCst) {
+            0 => Poll::Pending,
+            1 => {
+                inside.notify_one();
+                released.recv().expect("the test lets go");
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        });
+        let carrier = Arc::new(Carrier::new(handler));
+        let task = tokio::spawn(carrier.clone().run());
+        while turn.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let called = tokio::task::spawn_blocking({
+            let carrier = carrier.clone();
+            move || carrier.call()
+        });
+        entered.notified().await;
+        carrier.waker.get().expect("the task has begun").wake_by_ref();
+        while !carrier.again.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        release.send(()).expect("the handler waits");
+        assert!(called.await.expect("it was called"));
+        task.await.expect("its task took its turn after all");
+    }
 }

@@ -38,6 +38,13 @@ struct State<K> {
     stopped: bool,
 }
 
+impl<K> State<K> {
+    /// To be told without the lock: a handler may ask the informer anything.
+    fn mailboxes(&self) -> Vec<Arc<Mailbox<K>>> {
+        self.subscribers.iter().map(|(_, mailbox)| mailbox.clone()).collect()
+    }
+}
+
 impl<K: Object> Hub<K> {
     pub(super) fn new(scopes: &[Scope], check: Option<Duration>) -> Self {
         let (store, writer) = Store::of_scopes(scopes.iter().cloned());
@@ -87,12 +94,10 @@ impl<K: Object> Hub<K> {
                 decide(&self.synced, Synced::Yes);
             }
         }
-        let told: Vec<_> = state.subscribers.iter().map(|(_, mailbox)| mailbox.clone()).collect();
+        let told = state.mailboxes();
         drop(state);
         self.processing.observe(began.elapsed());
-        for mailbox in told {
-            mailbox.deliver();
-        }
+        told.iter().for_each(|mailbox| mailbox.deliver());
     }
 
     /// Joins: first everything as it is, then every change.
@@ -148,11 +153,9 @@ impl<K: Object> Hub<K> {
                 mailbox.push(&Applied::Unchanged(object.clone()), false);
             }
         }
-        let told: Vec<_> = state.subscribers.iter().map(|(_, mailbox)| mailbox.clone()).collect();
+        let told = state.mailboxes();
         drop(state);
-        for mailbox in told {
-            mailbox.deliver();
-        }
+        told.iter().for_each(|mailbox| mailbox.deliver());
     }
 
     /// Tells nobody anything any more.

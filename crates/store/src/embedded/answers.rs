@@ -46,3 +46,35 @@ fn tell(outcomes: Outcomes) {
         let _ = answer.send(outcome);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(answers: &Answers) -> oneshot::Receiver<Result<Revision, WriteError>> {
+        let (answer, answered) = oneshot::channel();
+        answers.send(vec![(answer, Ok(Revision(7)))]);
+        answered
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
+    }
+
+    #[test]
+    fn callers_hear_through_the_runtime_that_opened_the_store() {
+        let runtime = runtime();
+        let answers = runtime.block_on(async { Answers::start() });
+        let mut answered = send(&answers);
+        assert!(answered.try_recv().is_err(), "the task inside has not run yet");
+        assert_eq!(runtime.block_on(answered).expect("an answer").expect("written"), Revision(7));
+    }
+
+    #[test]
+    fn callers_hear_when_that_runtime_has_ended_and_when_there_was_none() {
+        let ended = runtime().block_on(async { Answers::start() });
+        for answers in [ended, Answers::start()] {
+            assert_eq!(send(&answers).try_recv().expect("an answer at once").expect("written"), Revision(7));
+        }
+    }
+}
