@@ -18,6 +18,7 @@ use crate::feed;
 use crate::filter::Filter;
 use crate::foretold::{Foretelling, Foretold};
 use crate::history::HistoryLimits;
+use crate::item::Item;
 use crate::spec::Spec;
 use crate::watcher::{Start, Watcher};
 
@@ -135,10 +136,17 @@ impl Cache {
     }
 
     /// Says what an object is that is about to be written, so that its text need not be read when it comes down the log.
-    /// The answer is held until the write is over.
+    /// The answer is held until the write is over. `before` is the object as it was and its item, if the fields that can be
+    /// selected on never change.
     #[must_use]
-    pub fn foretell(&self, collection: &str, stored: &Bytes, object: &Value) -> Foretelling {
-        self.shared.foretold.tell(stored, object, self.collection(collection).spec())
+    pub fn foretell(
+        &self,
+        collection: &str,
+        stored: &Bytes,
+        object: &Value,
+        before: Option<(&Value, &Item)>,
+    ) -> Foretelling {
+        self.shared.foretold.tell(stored, object, before, self.collection(collection).spec())
     }
 
     /// The revision up to which everything is visible.

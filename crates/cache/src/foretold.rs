@@ -12,6 +12,7 @@ use machinery::json::Value;
 use machinery::peek::{Peeked, peek_value};
 use parking_lot::Mutex;
 
+use crate::item::Item;
 use crate::spec::Spec;
 
 /// Objects on their way to the store, by where their bytes are.
@@ -34,9 +35,33 @@ pub struct Foretelling {
 }
 
 impl Foretold {
-    /// `stored` is about to be written and is the text of `object`.
-    pub(crate) fn tell(self: &Arc<Self>, stored: &Bytes, object: &Value, spec: Arc<Spec>) -> Foretelling {
-        let at = peek_value(object, spec.paths()).map(|peeked| {
+    /// `stored` is about to be written and is the text of `object`. It follows `before`: a value, and what the cache holds
+    /// of it with the same selectable fields.
+    pub(crate) fn tell(
+        self: &Arc<Self>,
+        stored: &Bytes,
+        object: &Value,
+        before: Option<(&Value, &Item)>,
+        spec: Arc<Spec>,
+    ) -> Foretelling {
+        let peeked = match before {
+            None => peek_value(object, spec.paths(), |_| true),
+            Some((before, item)) => {
+                // Labels are not among the fields.
+                let is_same = |name: &str| match (object.get(name), before.get(name)) {
+                    (Some(now), Some(before)) => name != "metadata" && now.is_same(before),
+                    _ => false,
+                };
+                let kept = spec.fields_within(is_same);
+                peek_value(object, spec.paths(), |name| !kept.members.contains(&name)).map(|mut peeked| {
+                    for (slot, field) in kept.fields {
+                        peeked.values[slot] = item.fields().get(field).cloned();
+                    }
+                    peeked
+                })
+            }
+        };
+        let at = peeked.map(|peeked| {
             let at = stored.as_ptr() as usize;
             self.0.lock().insert(at, Known { stored: stored.clone(), spec, peeked });
             at
@@ -64,6 +89,7 @@ mod tests {
     use machinery::json::json;
 
     use super::*;
+    use crate::spec::FieldSpec;
 
     #[test]
     fn only_the_very_same_bytes_are_known_and_only_for_as_long_as_they_are_written() {
@@ -72,17 +98,55 @@ mod tests {
         let object = json!({"metadata": {"labels": {"a": "1"}}});
         let stored = Bytes::from(object.to_string());
         let copy = Bytes::copy_from_slice(&stored);
-        let telling = all.tell(&stored, &object, Arc::clone(&spec));
+        let telling = all.tell(&stored, &object, None, Arc::clone(&spec));
         assert!(all.of(&copy, &spec).is_none());
         let known = all.of(&stored, &spec).expect("it was told");
         assert_eq!(known.labels, [("a".into(), "1".into())]);
         assert!(all.of(&stored, &spec).is_none(), "taken once");
         drop(telling);
 
-        let telling = all.tell(&stored, &object, Arc::clone(&spec));
+        let telling = all.tell(&stored, &object, None, Arc::clone(&spec));
         assert!(all.of(&stored, &Arc::new(Spec::default())).is_none(), "other fields can be selected on now");
         drop(telling);
-        drop(all.tell(&stored, &object, Arc::clone(&spec)));
+        drop(all.tell(&stored, &object, None, Arc::clone(&spec)));
         assert!(all.of(&stored, &spec).is_none(), "the write is over");
+    }
+
+    #[test]
+    fn what_is_the_same_as_before_is_taken_from_there() {
+        let field = |label: &str, paths: &[&str], absent: &str| FieldSpec {
+            label: label.to_owned(),
+            paths: paths.iter().map(|path| path.split('.').map(str::to_owned).collect()).collect(),
+            absent: absent.to_owned(),
+        };
+        let fields = vec![
+            field("node", &["spec.node"], ""),
+            field("policy", &["spec.policy"], "Always"),
+            field("either", &["spec.either", "status.either"], "none"),
+            field("phase", &["status.phase"], ""),
+        ];
+        let spec = Arc::new(Spec::new(fields));
+        let before = json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"a": "1"}},
+            "spec": {"node": "n1", "other": 1}, "status": {"phase": "Pending"}});
+        let text = before.to_string();
+        let key = store::Key::new("pods/default/a").unwrap();
+        let item = Item::new(key, machinery::Revision(1), text.as_bytes(), &spec).unwrap();
+        let changes: [fn(&mut Value); 5] = [
+            |object| object["metadata"]["labels"]["a"] = json!("2"),
+            |object| object["spec"]["node"] = json!("n2"),
+            |object| object["status"]["phase"] = json!("Running"),
+            |object| object["status"]["either"] = json!("status"),
+            |object| object["spec"] = json!(null),
+        ];
+        let all = Arc::new(Foretold::default());
+        for change in changes {
+            let mut now = before.clone();
+            change(&mut now);
+            let stored = Bytes::from(now.to_string());
+            let _telling = all.tell(&stored, &now, Some((&before, &item)), Arc::clone(&spec));
+            let known = all.of(&stored, &spec).expect("it was told");
+            let read = machinery::peek::peek(&stored, spec.paths()).unwrap();
+            assert_eq!((known.labels, spec.values(known.values)), (read.labels, spec.values(read.values)), "{now}");
+        }
     }
 }

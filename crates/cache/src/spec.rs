@@ -20,6 +20,15 @@ pub struct Spec {
     paths: Paths,
 }
 
+/// See [`Spec::fields_within`].
+#[derive(Default)]
+pub(crate) struct Within<'a> {
+    /// Where the first path of a field is among all paths, and the field among all fields.
+    pub(crate) fields: Vec<(usize, usize)>,
+    /// Members that lead to these fields alone.
+    pub(crate) members: Vec<&'a str>,
+}
+
 impl Default for Spec {
     fn default() -> Self {
         Spec::new(Vec::new())
@@ -47,6 +56,29 @@ impl Spec {
 
     pub(crate) fn paths(&self) -> &Paths {
         &self.paths
+    }
+
+    /// The fields whose values stand below some members of the object alone.
+    pub(crate) fn fields_within(&self, is_within: impl Fn(&str) -> bool) -> Within<'_> {
+        fn top(path: &[String]) -> &str {
+            path.first().map_or("", String::as_str)
+        }
+        let is_inside = |field: &FieldSpec| field.paths.iter().all(|path| is_within(top(path)));
+        let (mut inside, mut outside) = (Within::default(), Vec::new());
+        let mut slot = 0;
+        for (at, field) in self.fields.iter().enumerate() {
+            let tops = field.paths.iter().map(|path| top(path));
+            if is_inside(field) && !field.paths.is_empty() {
+                inside.fields.push((slot, at));
+                inside.members.extend(tops);
+            } else {
+                outside.extend(tops);
+            }
+            slot += field.paths.len();
+        }
+        // A member that another field needs is looked into; then its values are there too.
+        inside.members.retain(|member| !outside.contains(member));
+        inside
     }
 
     /// Turns what was read along the paths into one value a field.

@@ -238,7 +238,7 @@ fn managed_fields(errors: &mut Vec<FieldError>, meta: &Value) {
         if !matches!(fields_type, "" | "FieldsV1") {
             errors.push(FieldError::invalid(path.child("fieldsType"), fields_type, "must be `FieldsV1`"));
         }
-        errors.extend(validate_field_manager(text(entry, "manager"), &path.child("manager").to_string()));
+        errors.extend(validate_field_manager(text(entry, "manager"), &path.child("manager")));
         if text(entry, "subresource").len() > SUBRESOURCE_MAX {
             errors.push(FieldError::too_long(path.child("subresource"), SUBRESOURCE_MAX));
         }

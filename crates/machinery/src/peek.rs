@@ -63,11 +63,16 @@ pub fn peek(json: &[u8], paths: &Paths) -> Result<Peeked, Malformed> {
     Ok(found)
 }
 
-/// As [`peek`], from an object that is not text yet. Nothing if a path leads into text that was not read.
+/// As [`peek`], from an object that is not text yet. Nothing if a path leads into text that was not read. What is below
+/// the members of the object that are not `wanted` stays `None`.
 #[must_use]
-pub fn peek_value(object: &Value, paths: &Paths) -> Option<Peeked> {
+pub fn peek_value(object: &Value, paths: &Paths, wanted: impl Fn(&str) -> bool) -> Option<Peeked> {
     let mut found = Peeked { labels: Vec::new(), values: vec![None; paths.count] };
-    look(object, paths, &mut found)?;
+    for (name, value) in object.as_object()?.iter().filter(|(name, _)| wanted(name)) {
+        if let Some(node) = paths.members.get(name.as_str()) {
+            look(value, node, &mut found)?;
+        }
+    }
     found.labels.sort();
     Some(found)
 }
@@ -190,7 +195,9 @@ mod tests {
         let values: Vec<_> = found.values.iter().map(|v| v.as_deref()).collect();
         assert_eq!(values, [Some("n1"), Some("10.0.0.1"), Some("true"), Some("7"), None]);
         let object = crate::json::from_slice(json).unwrap();
-        assert_eq!(peek_value(&object, &paths), Some(found), "the object says the same as its text");
+        assert_eq!(peek_value(&object, &paths, |_| true), Some(found), "the object says the same as its text");
+        let metadata_alone = peek_value(&object, &paths, |name| name == "metadata").unwrap();
+        assert!(!metadata_alone.labels.is_empty() && metadata_alone.values.iter().all(Option::is_none));
     }
 
     #[test]
@@ -198,12 +205,12 @@ mod tests {
         let wanted = [path("spec.nodeName")];
         let paths = Paths::new(wanted.iter().map(Vec::as_slice));
         let mut object = crate::json::json!({"metadata": {}, "spec": {"nodeName": "n", "args": [1]}});
-        assert_eq!(peek_value(&object, &paths).unwrap().values, [Some("n".into())]);
+        assert_eq!(peek_value(&object, &paths, |_| true).unwrap().values, [Some("n".into())]);
         object["spec"] = Value::Raw(r#"{"nodeName":"n"}"#.into());
-        assert_eq!(peek_value(&object, &paths), None);
+        assert_eq!(peek_value(&object, &paths, |_| true), None);
         object["spec"] = Value::Null;
         object["status"] = Value::Raw("{}".into());
-        assert_eq!(peek_value(&object, &paths).unwrap().values, [None], "no path leads there");
+        assert_eq!(peek_value(&object, &paths, |_| true).unwrap().values, [None], "no path leads there");
     }
 
     #[test]

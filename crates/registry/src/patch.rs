@@ -46,7 +46,7 @@ impl Registry {
                 if kind.custom {
                     body::is_of_kind(kind, &new)?;
                 }
-                schema::defaults::apply(kind, &mut new);
+                schema::defaults::apply_beside(kind, &mut new, old);
                 new.share_members(old);
                 self.revise(target, old, new, &author, ctx)
             })

@@ -79,7 +79,8 @@ impl Registry {
                 self.store.delete(key.clone(), item.revision()).await
             } else {
                 let value = self.stored(&new)?;
-                let _foretold = self.cache.foretell(key.collection(), &value, &new);
+                let before = (!target.kind.custom).then_some((&old, &*item));
+                let _foretold = self.cache.foretell(key.collection(), &value, &new, before);
                 match self.store.update(key.clone(), value.clone(), item.revision()).await {
                     Ok(revision) => {
                         self.settle(target, &old, Some(&new)).await;
@@ -142,10 +143,10 @@ impl Registry {
 
 /// Whether an update lets go of an object that only its finalizers held.
 fn leaves_with(old: &Value, new: &Value) -> bool {
-    let held_by_spec = new["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
+    let held_by_spec = || new["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
     let namespace = new["kind"] == "Namespace" && new["apiVersion"] == "v1";
     meta::is_deleting(old)
         && meta::finalizers(new).is_empty()
         && meta::grace_period(old).unwrap_or_default() == 0
-        && !(namespace && held_by_spec)
+        && !(namespace && held_by_spec())
 }

@@ -42,9 +42,10 @@ impl Walk for Value {
         let (mut at, mut path) = (self, path);
         // Paths are short: a search made for long texts costs more than it finds.
         loop {
+            let Some(map) = at.as_object().filter(|map| map.may_hold(path)) else { return &NULL };
             let dot = path.as_bytes().iter().position(|byte| *byte == b'.');
             let name = &path[..dot.unwrap_or(path.len())];
-            match at.as_object().and_then(|map| map.get(name)) {
+            match map.get(name) {
                 Some(next) => at = next,
                 None => return &NULL,
             }

@@ -24,12 +24,13 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     let out = &mut warnings;
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("apiextensions.k8s.io", _) => out.extend(crate::validation::unknown_formats(new, old)),
-        ("", "Pod") => {
+        // Pods change often, and mostly nobody is there to read: the reference says nothing of them after their creation.
+        ("", "Pod") if old.is_none() => {
             let name = "this is used in the Pod's hostname, which can result in surprising behavior";
             host_name(new, old, name, out);
             pod(new, &Path::root(), out);
         }
-        ("", "PodTemplate") => pod(new.at("template"), &Path::new("template"), out),
+        ("", "PodTemplate") if changed => pod(new.at("template"), &Path::new("template"), out),
         ("", "Service") => service(new, out),
         ("", "Secret") => secret(new, out),
         ("", "Endpoints") => out.push(ENDPOINTS.to_owned()),
@@ -455,6 +456,17 @@ mod tests {
         assert!(
             warnings[0].starts_with("spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14")
         );
+    }
+
+    #[test]
+    fn pods_are_warned_about_when_they_are_new() {
+        let pods = builtin().get("", "v1", "pods").unwrap();
+        let old = json!({"metadata": {"name": "a", "generation": 1}, "spec": {"terminationGracePeriodSeconds": -1}});
+        assert_eq!(on_write(pods, &old, None).len(), 1);
+        let mut new = old.clone();
+        new["metadata"]["generation"] = 2.into();
+        new["spec"]["nodeSelector"] = json!({"beta.kubernetes.io/os": "linux"});
+        assert!(on_write(pods, &new, Some(&old)).is_empty());
     }
 
     #[test]

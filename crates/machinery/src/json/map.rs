@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use super::unread::Unread;
 use super::{Text, Value};
 
 /// Up to this many members a name is found by looking at them all: that is faster than a hash of it.
@@ -10,11 +11,18 @@ pub(super) const SCANNED_MAX: usize = 24;
 
 /// The members of a JSON object, in order, each name once. Changing one that is shared copies it first.
 #[derive(Clone, Default)]
-pub struct Map(Option<Arc<Members>>);
+pub struct Map {
+    members: Option<Arc<Members>>,
+    /// Where the members are instead, as long as nobody changes them.
+    unread: Option<Arc<Unread>>,
+}
 
 #[derive(Default)]
-struct Members {
+pub(super) struct Members {
     all: Vec<(Text, Value)>,
+    /// A bit for each name there is, by [`hint`], and perhaps for some that went: most names that are asked for are not
+    /// there, and of nearly all of those this says so.
+    hints: u64,
     /// Where a name stands, once there are many and somebody asks. A client may send hundreds of thousands.
     #[expect(
         clippy::box_collection,
@@ -25,18 +33,34 @@ struct Members {
 
 impl Clone for Members {
     fn clone(&self) -> Self {
-        Members::from(self.all.clone())
+        Members { all: self.all.clone(), hints: self.hints, index: OnceLock::new() }
     }
 }
 
 impl From<Vec<(Text, Value)>> for Members {
     fn from(all: Vec<(Text, Value)>) -> Self {
-        Members { all, index: OnceLock::new() }
+        Members { hints: hints(&all), all, index: OnceLock::new() }
     }
+}
+
+pub(super) fn hints(members: &[(Text, Value)]) -> u64 {
+    members.iter().fold(0, |hints, (name, _)| hints | hint(name))
+}
+
+/// One bit of 64 by the first three letters of a name. A dot ends it, so that a path has the bit of the name it begins with.
+fn hint(name: &str) -> u64 {
+    let letter = |at: usize| name.as_bytes().get(at).copied().unwrap_or(b'.');
+    let first = letter(0);
+    let second = if first == b'.' { b'.' } else { letter(1) };
+    let third = if second == b'.' { b'.' } else { letter(2) };
+    1 << ((first ^ second.wrapping_mul(11) ^ third.wrapping_mul(5)) & 63)
 }
 
 impl Members {
     fn position(&self, name: &str) -> Option<usize> {
+        if self.hints & hint(name) == 0 {
+            return None;
+        }
         if self.all.len() <= SCANNED_MAX {
             return self.all.iter().position(|(other, _)| other == name);
         }
@@ -48,6 +72,7 @@ impl Members {
         if let Some(index) = self.index.get_mut() {
             index.insert(name.clone(), self.all.len());
         }
+        self.hints |= hint(&name);
         self.all.push((name, value));
     }
 
@@ -61,36 +86,73 @@ impl Members {
 impl Map {
     #[must_use]
     pub const fn new() -> Self {
-        Map(None)
+        Map { members: None, unread: None }
     }
 
     #[must_use]
     pub fn with_capacity(members: usize) -> Self {
-        if members == 0 { Map(None) } else { Map(Some(Arc::new(Vec::with_capacity(members).into()))) }
+        Map { members: (members > 0).then(|| Arc::new(Vec::with_capacity(members).into())), unread: None }
     }
 
     /// Of members whose names are known to differ.
     #[must_use]
     pub fn of_distinct(members: Vec<(Text, Value)>) -> Self {
-        if members.is_empty() { Map(None) } else { Map(Some(Arc::new(members.into()))) }
+        Map { members: (!members.is_empty()).then(|| Arc::new(members.into())), unread: None }
+    }
+
+    pub(super) fn unread(unread: Unread) -> Self {
+        Map { members: None, unread: Some(Arc::new(unread)) }
+    }
+
+    /// The text it still is, if nobody has changed it since it was text.
+    pub(super) fn unread_text(&self) -> Option<&[u8]> {
+        self.unread.as_ref().map(|unread| &**unread.text())
     }
 
     /// Whether both are the same memory, and so equal.
     #[must_use]
     pub fn is_same(&self, other: &Map) -> bool {
-        match (&self.0, &other.0) {
+        match (&self.unread, &other.unread) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
+            (Some(unread), None) => other.is_read_of(unread),
+            (None, Some(unread)) => self.is_read_of(unread),
+            (None, None) => match (&self.members, &other.members) {
+                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                (None, None) => true,
+                _ => false,
+            },
+        }
+    }
+
+    fn is_read_of(&self, unread: &Unread) -> bool {
+        matches!((&self.members, unread.read_members()), (Some(a), Some(b)) if Arc::ptr_eq(a, b))
+    }
+
+    fn shared(&self) -> Option<&Arc<Members>> {
+        match &self.unread {
+            None => self.members.as_ref(),
+            Some(unread) => Some(unread.members()),
         }
     }
 
     fn members(&self) -> &[(Text, Value)] {
-        self.0.as_ref().map_or(&[], |members| &members.all)
+        self.shared().map_or(&[], |members| &members.all)
+    }
+
+    /// The members of this map alone, read if they were text.
+    fn take_members(&mut self) -> Option<Arc<Members>> {
+        let unread = self.unread.take().map(|unread| match Arc::try_unwrap(unread) {
+            Ok(unread) => unread.into_members(),
+            Err(shared) => Arc::clone(shared.members()),
+        });
+        unread.or_else(|| self.members.take())
     }
 
     fn own(&mut self) -> &mut Members {
-        Arc::make_mut(self.0.get_or_insert_default())
+        if self.unread.is_some() {
+            self.members = self.take_members();
+        }
+        Arc::make_mut(self.members.get_or_insert_default())
     }
 
     #[must_use]
@@ -104,12 +166,18 @@ impl Map {
     }
 
     fn position(&self, name: &str) -> Option<usize> {
-        self.0.as_ref().and_then(|members| members.position(name))
+        self.shared().and_then(|members| members.position(name))
     }
 
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.position(name).map(|at| &self.members()[at].1)
+    }
+
+    /// Whether there may be a member of the name that a path of names and dots begins with: a cheap question before a look.
+    #[must_use]
+    pub fn may_hold(&self, path: &str) -> bool {
+        self.shared().is_some_and(|members| members.hints & hint(path) != 0)
     }
 
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
@@ -142,7 +210,9 @@ impl Map {
     /// Sets a member and moves it to a place in the order.
     pub fn shift_insert(&mut self, place: usize, name: impl Into<Text> + AsRef<str>, value: Value) -> Option<Value> {
         let old = self.shift_remove(name.as_ref());
-        let members = self.own().moved();
+        let members = self.own();
+        members.hints |= hint(name.as_ref());
+        let members = members.moved();
         members.insert(place.min(members.len()), (name.into(), value));
         old
     }
@@ -169,10 +239,7 @@ impl Map {
     }
 
     pub fn iter_mut(&mut self) -> IterMut<'_> {
-        match &mut self.0 {
-            Some(members) => IterMut(Arc::make_mut(members).all.iter_mut()),
-            None => IterMut([].iter_mut()),
-        }
+        if self.is_empty() { IterMut([].iter_mut()) } else { IterMut(self.own().all.iter_mut()) }
     }
 
     #[must_use]
@@ -195,9 +262,16 @@ impl Map {
 
     /// Keeps the members for which the answer is yes.
     pub fn retain(&mut self, mut keep: impl FnMut(&Text, &mut Value) -> bool) {
-        if self.0.is_some() {
+        if !self.is_empty() {
             self.own().moved().retain_mut(|(name, value)| keep(name, value));
         }
+    }
+
+    /// Changes the members as a whole. Their names must differ afterwards too.
+    pub fn rework(&mut self, change: impl FnOnce(&mut Vec<(Text, Value)>)) {
+        let members = self.own();
+        change(members.moved());
+        members.hints = hints(&members.all);
     }
 
     pub fn sort_keys(&mut self) {
@@ -207,7 +281,7 @@ impl Map {
     }
 
     pub fn clear(&mut self) {
-        self.0 = None;
+        *self = Map::new();
     }
 }
 
@@ -278,8 +352,8 @@ impl IntoIterator for Map {
     type Item = (Text, Value);
     type IntoIter = std::vec::IntoIter<(Text, Value)>;
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.map_or_else(Vec::new, |members| Arc::unwrap_or_clone(members).all).into_iter()
+    fn into_iter(mut self) -> Self::IntoIter {
+        self.take_members().map_or_else(Vec::new, |members| Arc::unwrap_or_clone(members).all).into_iter()
     }
 }
 

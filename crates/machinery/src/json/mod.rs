@@ -9,6 +9,7 @@
 //!
 //! - `list`, `map`: the two containers
 //! - `read`, `write`: from and to text, through serde
+//! - `unread`: parts of a stored object that stay text until somebody looks
 //! - `convert`, `compare`: from Rust values, and against them
 //! - `place`: members by name and items by number
 
@@ -18,15 +19,17 @@ mod list;
 mod map;
 mod place;
 mod read;
+mod unread;
 mod write;
 
 pub use list::List;
 pub use map::Map;
 pub use place::Place;
-pub use read::{from_slice, from_slice_noting, from_stored, from_str};
+pub use read::{from_slice, from_slice_noting, from_str};
 pub use serde_json::Number;
 /// Text that is short (23 bytes) or shared: copying it allocates nothing.
 pub use smol_str::SmolStr as Text;
+pub use unread::from_stored;
 pub use write::{to_string, write, write_text};
 
 /// For the macro alone.
@@ -211,7 +214,8 @@ impl Value {
         match self {
             Value::Raw(_) => true,
             Value::Array(items) => items.iter().any(Value::has_raw),
-            Value::Object(members) => members.values().any(Value::has_raw),
+            // What is not read yet was never raw.
+            Value::Object(members) => members.unread_text().is_none() && members.values().any(Value::has_raw),
             _ => false,
         }
     }

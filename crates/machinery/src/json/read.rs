@@ -21,10 +21,14 @@ pub fn from_str(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// As [`from_slice`], of an object in the form of the store. `fieldsV1` of its managers, which is a third of a text and which
-/// few writes look into, stays text ([`Value::Raw`]).
-pub fn from_stored(text: &[u8]) -> Result<Value, serde_json::Error> {
+/// As [`super::from_stored`], with all of it read.
+pub(super) fn whole_object(text: &[u8]) -> Result<Value, serde_json::Error> {
     read(text, Place::Object).map(|(value, _)| value)
+}
+
+/// The metadata of an object in the form of the store.
+pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Reader { notes: &mut Notes::default(), place: Place::Metadata }.deserialize(deserializer)
 }
 
 /// As [`from_slice`], with whether some map had a member twice.
@@ -195,7 +199,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 }
 
 /// The name of a member: short ones need no memory of their own.
-struct Name;
+pub(super) struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {
     type Value = Text;

@@ -45,6 +45,32 @@ fn members_keep_their_order_and_are_found_among_many() {
 }
 
 #[test]
+fn every_way_to_change_a_map_keeps_its_names_findable() {
+    let names =
+        ["", ".", "a", "a.", "a.b", "ab.c/d", "abc", "name", "namespace", "na", "ünicode", "x", "é", "metadata"];
+    let mut map = Map::new();
+    for (at, name) in names.into_iter().enumerate() {
+        match at % 4 {
+            0 => drop(map.insert(name, at.into())),
+            1 => drop(map.shift_insert(0, name, at.into())),
+            2 => *map.entry(name).or_insert(Value::Null) = at.into(),
+            _ => map.rework(|members| members.push((name.into(), at.into()))),
+        }
+    }
+    let copies = [map.clone(), map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()];
+    let mut fewer = map.clone();
+    fewer.retain(|_, value| value.as_u64().is_some_and(|at| at.is_multiple_of(2)));
+    for (at, name) in names.into_iter().enumerate() {
+        assert!(copies.iter().all(|map| map.get(name) == Some(&at.into())), "{name}");
+        assert_eq!(fewer.get(name).is_some(), at % 2 == 0, "{name}");
+        if !name.contains('.') {
+            assert!(map.may_hold(name) && map.may_hold(&format!("{name}.below")), "{name}");
+        }
+    }
+    assert!(!Map::new().may_hold("a") && map.get("names").is_none());
+}
+
+#[test]
 fn hundreds_of_thousands_of_members_are_read_in_passing() {
     // Comparing each with each would take minutes.
     let text: String = (0..300_000).map(|number| format!("\"k{number}\":0,")).collect();
@@ -111,7 +137,7 @@ fn a_value_is_three_words() {
 #[test]
 fn fields_of_managers_stay_text() {
     let text = r#"{"metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]},"spec":{"fieldsV1":{}}}"#;
-    let (raw, mut told) = (from_stored(text.as_bytes()).unwrap(), from_str(text).unwrap());
+    let (raw, mut told) = (from_stored(&text.into()).unwrap(), from_str(text).unwrap());
     let fields = |value: &Value| value["metadata"]["managedFields"][0]["fieldsV1"].clone();
     assert!(matches!(fields(&raw), Value::Raw(_)));
     assert!(raw["spec"]["fieldsV1"].is_object());
@@ -125,6 +151,112 @@ fn fields_of_managers_stay_text() {
     let mut raw = raw;
     raw.tell();
     assert!(fields(&raw).is_object());
+}
+
+/// A stored object whose parts are large enough to stay text, some below others.
+fn large() -> String {
+    let word = "w".repeat(200);
+    let item = format!(
+        r#"{{"name":"c","a.b/c":"{word}","env":[{{"name":"x","value":"{word}\n"}},{{"value":1.5}}],"n":null}}"#
+    );
+    let spec = format!(
+        r#"{{"containers":[{item},{item},7],"deep":{{"er":{item},"word":"{word}"}},"replicas":3,"word":"{word}"}}"#
+    );
+    format!(r#"{{"kind":"K","metadata":{{"name":"a","labels":{{"l":"{word}"}}}},"spec":{spec},"status":{{}}}}"#)
+}
+
+fn is_unread(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.unread_text().is_some())
+}
+
+#[test]
+fn what_nobody_looks_into_stays_text() {
+    let text = large();
+    let (stored, read) = (from_stored(&text.clone().into()).unwrap(), from_str(&text).unwrap());
+    assert!(is_unread(&stored["spec"]) && !is_unread(&stored["metadata"]) && !is_unread(&stored["status"]));
+    assert_eq!(stored.to_string(), text);
+    assert_eq!(serde_json::to_string(&stored).unwrap(), text);
+    assert_eq!(stored["spec"]["replicas"], 3);
+    assert!(is_unread(&stored["spec"]["containers"][1]) && is_unread(&stored["spec"]["deep"]["er"]));
+    assert!(stored == read && stored.is_identical(&read) && read.is_identical(&stored));
+    assert_eq!(stored.to_string(), text);
+}
+
+#[test]
+fn what_was_text_changes_like_anything_else() {
+    let text = large();
+    let changes: [fn(&mut Value); 7] = [
+        |object| object["spec"]["replicas"] = json!(4),
+        |object| object["spec"]["containers"][1]["env"][0]["name"] = json!("y"),
+        |object| drop(object["spec"]["deep"]["er"].as_object_mut().unwrap().remove("a.b/c")),
+        |object| object["spec"]["containers"][0].as_object_mut().unwrap().sort_keys(),
+        |object| object["spec"].as_object_mut().unwrap().retain(|name, _| name != "word"),
+        |object| object["spec"].as_object_mut().unwrap().clear(),
+        |object| {
+            let members = std::mem::take(object["spec"].as_object_mut().unwrap()).into_iter().rev();
+            object["spec"] = Value::Object(members.collect());
+        },
+    ];
+    for change in changes {
+        let stored = from_stored(&text.clone().into()).unwrap();
+        let (mut changed, mut read) = (stored.clone(), from_str(&text).unwrap());
+        change(&mut changed);
+        change(&mut read);
+        assert!(changed.is_identical(&read), "{changed}");
+        assert_eq!(changed.to_string(), read.to_string());
+        assert_eq!(stored.to_string(), text, "a copy was changed with its original");
+        assert!(!changed["spec"].is_same(&stored["spec"]) && !changed.is_identical(&stored));
+        // One that nobody shares is changed in place.
+        let mut alone = from_stored(&text.clone().into()).unwrap();
+        change(&mut alone);
+        assert!(alone.is_identical(&read));
+    }
+}
+
+#[test]
+fn a_text_and_a_reader_of_it_are_the_same() {
+    let stored = from_stored(&large().into()).unwrap();
+    let mut copy = stored.clone();
+    assert!(copy["spec"].is_same(&stored["spec"]));
+    copy["metadata"]["name"] = json!("b");
+    assert!(copy["spec"].is_same(&stored["spec"]) && is_unread(&copy["spec"]));
+    // To change something below it is read; what is beside that stays the same memory.
+    copy["spec"]["replicas"] = json!(3);
+    assert!(!copy["spec"].is_same(&stored["spec"]) && copy["spec"] == stored["spec"]);
+    assert!(copy["spec"]["deep"].is_same(&stored["spec"]["deep"]));
+}
+
+#[test]
+fn stored_text_that_is_wrong_is_refused_wherever_it_is() {
+    let word = "w".repeat(500);
+    for part in [r#""x":tru"#, r#""x":1,"#, r#""x":"\ud800""#, r#""x""#, "\"x\":\"\u{1}\"", r#""x":"\q""#] {
+        let text = format!(r#"{{"kind":"K","metadata":{{}},"spec":{{"word":"{word}",{part}}}}}"#);
+        assert!(from_stored(&text.clone().into()).is_err(), "{part}");
+    }
+    for text in ["", "7", "[]", r#"{"kind":"K"}}"#, r#"{"kind":"K"#, r#"{"spec":{"a":[}"#] {
+        assert!(from_stored(&text.to_owned().into()).is_err(), "{text}");
+    }
+    assert!(from_stored(&bytes::Bytes::from_static(b"{\"kind\":\"\xff\"}")).is_err());
+}
+
+#[test]
+fn the_last_of_one_name_counts_in_stored_text_too() {
+    let word = "w".repeat(500);
+    let twice = format!(r#"{{"spec":{{"a":"{word}","a":1,"\"\\":2}},"kind":"K","kind":"L"}}"#);
+    let stored = from_stored(&twice.clone().into()).unwrap();
+    assert_eq!(stored, json!({"spec": {"a": 1, "\"\\": 2}, "kind": "L"}));
+    assert!(stored.is_identical(&from_str(&twice).unwrap()));
+}
+
+#[test]
+fn depth_has_an_end() {
+    let deep = |levels: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+    let text = |levels: usize| format!(r#"{{"spec":{},"word":"{}"}}"#, deep(levels), "w".repeat(500));
+    let shallow = from_stored(&text(100).into()).unwrap();
+    assert!(shallow.is_identical(&from_str(&text(100)).unwrap()));
+    // Far beyond what a body may hold it ends in nothing, and not in a full stack.
+    let spec = from_stored(&text(200_000).into()).map(|object| object["spec"]["a"].is_null());
+    assert!(spec.unwrap_or(true));
 }
 
 #[test]

@@ -51,6 +51,9 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
             }
             out.push(b']');
         }
+        Value::Object(members) if members.unread_text().is_some() => {
+            out.extend_from_slice(members.unread_text().unwrap_or_default());
+        }
         Value::Object(members) => {
             out.push(b'{');
             for (at, (name, value)) in members.iter().enumerate() {

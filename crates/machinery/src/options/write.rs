@@ -113,14 +113,14 @@ pub(super) fn dry_run_error(values: &[&str]) -> Option<FieldError> {
 
 /// What is wrong with the name of a field manager: its length, and every character that does not print.
 #[must_use]
-pub fn validate_field_manager(manager: &str, field: &str) -> Vec<FieldError> {
+pub fn validate_field_manager(manager: &str, field: &(impl std::fmt::Display + ?Sized)) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if manager.len() > FIELD_MANAGER_MAX {
-        errors.push(FieldError::too_long(field, FIELD_MANAGER_MAX));
+        errors.push(FieldError::too_long(field.to_string(), FIELD_MANAGER_MAX));
     }
     for (at, c) in manager.char_indices().filter(|(_, c)| !go_text::is_printable(*c)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
-        errors.push(FieldError::invalid(field, manager, detail));
+        errors.push(FieldError::invalid(field.to_string(), manager, detail));
     }
     errors
 }

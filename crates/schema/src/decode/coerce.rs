@@ -4,7 +4,10 @@
 //! always shown come, quantities and times take their one form. A value of the wrong type is refused with the words of
 //! Go's decoder. Documents that are normal already are only walked, not rebuilt.
 
+use std::borrow::Cow;
+
 use machinery::json::{Map, Number, Text, Value};
+use smallvec::SmallVec;
 
 use machinery::go_json::json_kind;
 use machinery::quantity::{Quantity, QuantityError};
@@ -57,17 +60,21 @@ pub(crate) fn coerce_beside(
     }
 }
 
-/// Makes lists and maps that are shown though empty null, as a round through the reference's storage does.
-pub(crate) fn forget_empty(ty: &Type, value: &mut Value) {
-    fn walk(shapes: &Shapes, id: NodeId, value: &mut Value) {
+/// Makes lists and maps that are shown though empty null, as a round through the reference's storage does. What is the same
+/// memory as in `known`, of which they were forgotten already, is not looked at.
+pub(crate) fn forget_empty(ty: &Type, value: &mut Value, known: Option<&Value>) {
+    fn is_known(key: &str, value: &Value, known: Option<&Value>) -> bool {
+        known.and_then(|known| known.get(key)).is_some_and(|known| value.is_same(known))
+    }
+    fn walk(shapes: &Shapes, id: NodeId, value: &mut Value, known: Option<&Value>) {
         match (&shapes.node(id).form, value) {
             (Form::Object(object), Value::Object(map)) => {
                 for (key, value) in map.iter_mut() {
-                    if !value.is_array() && !value.is_object() {
+                    if (!value.is_array() && !value.is_object()) || is_known(key, value, known) {
                         continue;
                     }
                     let Some(child) = object.child(key) else { continue };
-                    walk(shapes, child, value);
+                    walk(shapes, child, value, None);
                     let is_empty = value.as_array().is_some_and(Vec::is_empty)
                         || (value.as_object().is_some_and(Map::is_empty)
                             && matches!(&shapes.node(child).form, Form::Object(object) if object.rest.is_some()));
@@ -78,36 +85,44 @@ pub(crate) fn forget_empty(ty: &Type, value: &mut Value) {
             }
             (Form::List(list), Value::Array(items)) => {
                 for item in items.iter_mut().filter(|item| item.is_object()) {
-                    walk(shapes, list.item, item);
+                    walk(shapes, list.item, item, None);
                 }
             }
             _ => {}
         }
     }
+    /// Whether something that is empty is at or below a value. Most have nothing, and then no type has to be looked up.
+    fn has_empty(value: &Value) -> bool {
+        match value {
+            Value::Array(items) => items.is_empty() || items.iter().any(has_empty),
+            Value::Object(map) => map.is_empty() || map.values().any(has_empty),
+            _ => false,
+        }
+    }
     /// Whether there is anything to forget: mostly there is not, and then nothing is touched.
-    fn is_due(shapes: &Shapes, id: NodeId, value: &Value) -> bool {
+    fn is_due(shapes: &Shapes, id: NodeId, value: &Value, known: Option<&Value>) -> bool {
         match (&shapes.node(id).form, value) {
             (Form::Object(object), Value::Object(map)) => map.iter().any(|(key, value)| {
-                if !value.is_array() && !value.is_object() {
+                if is_known(key, value, known) || !has_empty(value) {
                     return false;
                 }
                 let Some(child) = object.child(key) else { return false };
                 match value {
-                    Value::Array(items) => items.is_empty() || is_due(shapes, child, value),
+                    Value::Array(items) => items.is_empty() || is_due(shapes, child, value, None),
                     Value::Object(map) if map.is_empty() => {
                         matches!(&shapes.node(child).form, Form::Object(object) if object.rest.is_some())
                     }
-                    value => is_due(shapes, child, value),
+                    value => is_due(shapes, child, value, None),
                 }
             }),
             (Form::List(list), Value::Array(items)) => {
-                items.iter().any(|item| item.is_object() && is_due(shapes, list.item, item))
+                items.iter().any(|item| item.is_object() && has_empty(item) && is_due(shapes, list.item, item, None))
             }
             _ => false,
         }
     }
-    if !ty.stored_as_json() && is_due(ty.shapes(), ty.root(), value) {
-        walk(ty.shapes(), ty.root(), value);
+    if !ty.stored_as_json() && is_due(ty.shapes(), ty.root(), value, known) {
+        walk(ty.shapes(), ty.root(), value, known);
     }
 }
 
@@ -244,26 +259,35 @@ impl<'a> Walk<'a> {
         if in_order && shown == object.always.len() {
             return Ok(());
         }
-        let mut slots: Vec<(usize, Text, Value)> = Vec::with_capacity(map.len() + object.always.len());
-        for (key, mut value) in std::mem::take(map) {
-            if let Some(at) = object.position(&key)
-                && self.settle(&object.fields[at], &mut value) == Fate::Stays
-            {
-                slots.push((at, key, value));
-            }
-        }
-        for at in &object.always {
-            let at = *at as usize;
-            if !slots.iter().any(|(taken, ..)| *taken == at) {
+        map.rework(|members| self.arrange(object, members));
+        Ok(())
+    }
+
+    /// Brings members that are coerced into the order of the wire, without what is left out and with what is always shown.
+    fn arrange(&self, object: &'a Object, members: &mut Vec<(Text, Value)>) {
+        let mut places: SmallVec<[usize; 32]> = SmallVec::new();
+        members.retain_mut(|(key, value)| {
+            let at = object.position(key).filter(|at| self.settle(&object.fields[*at], value) == Fate::Stays);
+            places.extend(at);
+            at.is_some()
+        });
+        for at in object.always.iter().map(|at| usize::from(*at)) {
+            if !places.contains(&at) {
                 let field = &object.fields[at];
                 let mut value = Value::Null;
                 self.settle(field, &mut value);
-                slots.push((at, Text::new(&field.name), value));
+                places.push(at);
+                members.push((Text::new(&field.name), value));
             }
         }
-        slots.sort_unstable_by_key(|(at, ..)| *at);
-        *map = Map::of_distinct(slots.into_iter().map(|(_, key, value)| (key, value)).collect());
-        Ok(())
+        // Mostly a few at the end, which defaults added, have to go where they belong.
+        for end in 1..places.len() {
+            if places[end] < places[end - 1] {
+                let to = places[..end].partition_point(|place| *place < places[end]);
+                places[to..=end].rotate_right(1);
+                members[to..=end].rotate_right(1);
+            }
+        }
     }
 
     /// A map, or an object of a custom kind: keys are sorted, values stay.
@@ -393,22 +417,20 @@ impl<'a> Walk<'a> {
             (Scalar::Time | Scalar::MicroTime, Value::String(text)) => {
                 let time = if scalar == Scalar::Time { time::seconds(text)? } else { time::micros(text)? };
                 match time {
-                    Some(time) if time == *text => {}
-                    Some(time) => *value = Value::String(time.into()),
+                    Some(Cow::Borrowed(_)) => {}
+                    Some(Cow::Owned(time)) => *value = Value::String(time.into()),
                     None => *value = Value::Null,
                 }
                 Ok(())
             }
             (Scalar::Quantity, Value::String(text)) => {
-                // Most quantities are short and canonical already; comparing is cheaper than replacing.
-                let canonical = canonical(text)?;
-                if canonical != *text {
+                if let Cow::Owned(canonical) = canonical(text)? {
                     *value = Value::String(canonical.into());
                 }
                 Ok(())
             }
             (Scalar::Quantity, Value::Number(number)) => {
-                *value = Value::String(canonical(&number.to_string())?.into());
+                *value = Value::String(canonical(&number.to_string())?.as_ref().into());
                 Ok(())
             }
             (Scalar::Quantity, _) => Err(QuantityError::Format.to_string()),
@@ -524,8 +546,28 @@ fn converter_sentence(name: &str, value: &Value) -> String {
 }
 
 /// The one text of an amount.
-fn canonical(text: &str) -> Result<String, String> {
-    text.trim().parse::<Quantity>().map(|quantity| quantity.to_string()).map_err(|error| error.to_string())
+fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
+    if is_plainly_canonical(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let quantity: Quantity = text.trim().parse().map_err(|error: QuantityError| error.to_string())?;
+    let canonical = quantity.to_string();
+    Ok(if canonical == text { Cow::Borrowed(text) } else { Cow::Owned(canonical) })
+}
+
+/// Whether an amount is one of those nearly all are: a few digits and a unit that no greater one can stand for.
+fn is_plainly_canonical(text: &str) -> bool {
+    const DIGITS_MAX: usize = 6;
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if !(1..=DIGITS_MAX).contains(&digits) || text.starts_with('0') {
+        return false;
+    }
+    let number = text.bytes().take(digits).fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+    match &text[digits..] {
+        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" => !number.is_multiple_of(1000),
+        "Ki" | "Mi" | "Gi" | "Ti" => !number.is_multiple_of(1024),
+        _ => false,
+    }
 }
 
 /// A float that Go would print without a point.
@@ -537,7 +579,24 @@ fn whole(number: &Number) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::canonical;
+    use machinery::quantity::Quantity;
+
+    use super::{canonical, is_plainly_canonical};
+
+    #[test]
+    fn what_looks_canonical_is() {
+        for number in (1..2200).chain([4096, 9999, 10_240, 99_999, 100_000, 102_400, 524_288, 999_000, 999_999]) {
+            for unit in ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"] {
+                let text = format!("{number}{unit}");
+                let quantity: Quantity = text.parse().unwrap();
+                if is_plainly_canonical(&text) {
+                    assert_eq!(quantity.to_string(), text);
+                }
+            }
+        }
+        assert!(["100m", "128Mi", "1", "8Gi", "999999Ti"].into_iter().all(is_plainly_canonical));
+        assert!(!["1000m", "1024Ki", "0", "01", "1e3", "", "m", "1 "].into_iter().any(is_plainly_canonical));
+    }
 
     #[test]
     fn one_form_for_each_amount() {
@@ -576,7 +635,7 @@ mod tests {
             ("5.", "5."),
             ("1000Ki", "1000Ki"),
         ] {
-            assert_eq!(canonical(text).as_deref(), Ok(wanted), "{text}");
+            assert_eq!(canonical(text).unwrap(), wanted, "{text}");
         }
     }
 

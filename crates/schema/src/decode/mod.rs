@@ -304,9 +304,10 @@ pub fn normalise_beside(ty: &Type, value: &mut Value, known: &Value) -> Result<V
 
 /// Makes empty lists and maps that are always shown null, where the reference's storage cannot tell them apart.
 ///
-/// Ownership still sees the difference, so [`crate::managed::track_update`] does this last.
-pub fn forget_empty(ty: &Type, value: &mut Value) {
-    coerce::forget_empty(ty, value);
+/// Ownership still sees the difference, so [`crate::managed::track_update`] does this last. What is the same memory as in
+/// `known`, a stored state, is not looked at.
+pub fn forget_empty(ty: &Type, value: &mut Value, known: Option<&Value>) {
+    coerce::forget_empty(ty, value, known);
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ fn nulls_and_empty_values_disappear_and_fixed_fields_appear() {
     let role = ok("rbac.authorization.k8s.io/v1", "Role", &json!({"metadata": {"name": "r"}, "rules": []}));
     assert_eq!(role["rules"], json!([]));
     let mut role = role;
-    forget_empty(&Types::get().kind(&gvk("rbac.authorization.k8s.io/v1", "Role")).unwrap(), &mut role);
+    forget_empty(&Types::get().kind(&gvk("rbac.authorization.k8s.io/v1", "Role")).unwrap(), &mut role, None);
     assert_eq!(role["rules"], Value::Null, "storage knows no empty list");
 }
 

@@ -1,5 +1,7 @@
 //! Times as Go's parser reads them, with its words when it cannot.
 
+use std::borrow::Cow;
+
 /// A moment in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
@@ -12,15 +14,41 @@ const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 const RFC3339_MICRO: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 /// Whole seconds in UTC; none is the zero time, which is written as null.
-pub(super) fn seconds(text: &str) -> Result<Option<String>, String> {
+pub(super) fn seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
+    if is_plainly_whole(text) {
+        return Ok(Some(Cow::Borrowed(text)));
+    }
     let moment = parse(text, RFC3339, false)?;
-    Ok(moment.map(|m| date(m.seconds)).map(|d| format!("{d}Z")))
+    Ok(moment.map(|m| date(m.seconds)).map(|d| kept(text, format!("{d}Z"))))
+}
+
+/// Whether a time is already as it would be written, as nearly all are. A day that not every month has is left to the parser.
+fn is_plainly_whole(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let two = |at: usize, range: std::ops::RangeInclusive<u8>| {
+        let (tens, ones) = (bytes[at].wrapping_sub(b'0'), bytes[at + 1].wrapping_sub(b'0'));
+        tens < 10 && ones < 10 && range.contains(&(tens * 10 + ones))
+    };
+    bytes.len() == "2006-01-02T15:04:05Z".len()
+        && [bytes[4], bytes[7], bytes[10], bytes[13], bytes[16], bytes[19]] == *b"--T::Z"
+        // The year 1 may be the zero time.
+        && two(0, 1..=99)
+        && two(2, 0..=99)
+        && two(5, 1..=12)
+        && two(8, 1..=28)
+        && two(11, 0..=23)
+        && two(14, 0..=59)
+        && two(17, 0..=59)
+}
+
+fn kept(text: &str, written: String) -> Cow<'_, str> {
+    if written == text { Cow::Borrowed(text) } else { Cow::Owned(written) }
 }
 
 /// Six digits of a second, which must have been given.
-pub(super) fn micros(text: &str) -> Result<Option<String>, String> {
+pub(super) fn micros(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     let moment = parse(text, RFC3339_MICRO, true)?;
-    Ok(moment.map(|m| format!("{}.{:06}Z", date(m.seconds), m.nanos / 1000)))
+    Ok(moment.map(|m| kept(text, format!("{}.{:06}Z", date(m.seconds), m.nanos / 1000))))
 }
 
 /// Seconds since 1970 and nanoseconds of a time in either form; none if it is no time, or the zero time.
@@ -212,6 +240,23 @@ mod tests {
         assert_eq!(seconds("2024-01-01T00:00:00.999Z").unwrap().unwrap(), "2024-01-01T00:00:00Z");
         assert_eq!(seconds("1969-12-31T23:59:59Z").unwrap().unwrap(), "1969-12-31T23:59:59Z");
         assert_eq!(seconds("0001-01-01T00:00:00Z").unwrap(), None);
+    }
+
+    #[test]
+    fn what_looks_whole_is() {
+        for year in ["0000", "0001", "0099", "0100", "1969", "2024", "9999"] {
+            for (month, day) in [("00", "01"), ("01", "00"), ("02", "28"), ("02", "29"), ("12", "31"), ("13", "01")] {
+                for clock in ["00:00:00", "23:59:59", "24:00:00", "12:60:00", "12:00:60", "1:00:000", "12-00-00"] {
+                    let text = format!("{year}-{month}-{day}T{clock}Z");
+                    if is_plainly_whole(&text) {
+                        let moment = parse(&text, RFC3339, false).unwrap().unwrap();
+                        assert_eq!(format!("{}Z", date(moment.seconds)), text);
+                    }
+                }
+            }
+        }
+        assert!(is_plainly_whole("2024-02-28T23:30:00Z"));
+        assert!(!is_plainly_whole("0001-01-01T00:00:00Z") && !is_plainly_whole("2024-02-28t23:30:00Z"));
     }
 
     #[test]

@@ -7,10 +7,14 @@ use super::volume;
 use crate::walk::{Fields, Fill as _, Walk as _};
 
 /// A pod itself: more is filled than in a template, so that templates stay as their owner wrote them.
-pub(super) fn pod(object: &mut Fields) {
+pub(super) fn status(object: &mut Fields) {
     if let Some(status) = object.child("status") {
         addresses(status);
     }
+}
+
+pub(super) fn pod(object: &mut Fields) {
+    status(object);
     let Some(spec) = object.child("spec") else { return };
     pod_spec(spec);
     for list in ["containers", "initContainers"] {

@@ -149,7 +149,7 @@ pub fn apply(
     }
     annotate(subject, &mut object);
     entries::put(&mut object, owners);
-    forget_empty(subject.ty, &mut object);
+    forget_empty(subject.ty, &mut object, None);
     Ok(object)
 }
 

@@ -93,7 +93,7 @@ pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, w
         let owners = update(kind, before, new, owners, writer);
         entries::put(new, cap(owners));
     }
-    forget_empty(kind.ty, new);
+    forget_empty(kind.ty, new, live);
 }
 
 /// A field that only an old version of the API has travels as an annotation, and so is owned as one.

@@ -31,6 +31,8 @@ pub fn admit_update(kind: &Kind, new: &mut Value, old: &Value) {
     if kind.gvk.group.is_empty()
         && kind.gvk.kind == "Pod"
         && let Some(spec) = fields.child("spec")
+        // What nobody touched was admitted before.
+        && !old.map("spec").is_some_and(|old| spec.is_same(old))
     {
         tolerate_lost_nodes(spec);
         for name in ["priority", "preemptionPolicy"] {

@@ -70,7 +70,7 @@ pub fn prepare_for_update(kind: &Kind, new: &mut Value, old: &Value) {
     }
     if !kind.custom {
         match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
-            ("", "Pod") => pod::update(fields),
+            ("", "Pod") => pod::update(fields, old),
             ("", "Service") => service::update(fields, old),
             ("apps", "DaemonSet") => workload::update_daemon_set(fields, old),
             ("batch", "Job") => workload::default_job_labels(fields),

@@ -18,9 +18,10 @@ pub(super) fn create(pod: &mut Fields) {
     pod.insert("status", status);
 }
 
-pub(super) fn update(pod: &mut Fields) {
+pub(super) fn update(pod: &mut Fields, old: &Value) {
     // A period below zero once meant "at once".
     if let Some(spec) = pod.child("spec")
+        && !old.map("spec").is_some_and(|old| spec.is_same(old))
         && spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0)
     {
         spec.insert("terminationGracePeriodSeconds", 1.into());
