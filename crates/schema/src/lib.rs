@@ -35,4 +35,5 @@ pub mod validation;
 pub mod warnings;
 
 mod pattern;
+mod unique;
 mod walk;

@@ -47,6 +47,14 @@ pub(super) struct Attribute {
     pub(super) qualifiers: Vec<Qualifier>,
 }
 
+impl Attribute {
+    fn select(&mut self, qualifier: Qualifier) {
+        // Plans are kept for long and chains are short: no room is left for more.
+        self.qualifiers.reserve_exact(1);
+        self.qualifiers.push(qualifier);
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Base {
     /// A variable, by its place.
@@ -128,7 +136,7 @@ impl Planner<'_> {
                     return Ok(Plan::Has(Box::new(attribute), field.clone()));
                 }
                 let key = Index::Const(text_of(field));
-                attribute.qualifiers.push(Qualifier { key, optional: false });
+                attribute.select(Qualifier { key, optional: false });
                 Ok(Plan::Attribute(attribute))
             }
             Expr::Call { target, args, .. } => self.call(id, *target, args),
@@ -194,7 +202,7 @@ impl Planner<'_> {
                     Plan::Const(value) => Index::Const(value),
                     other => Index::Attribute(attribute_of(other)),
                 };
-                attribute.qualifiers.push(Qualifier { key, optional: name != "_[_]" });
+                attribute.select(Qualifier { key, optional: name != "_[_]" });
                 return Ok(Plan::Attribute(attribute));
             }
             ("or", Some(target), [other]) => return Ok(Plan::OptionalOr(self.pair(target, *other)?)),

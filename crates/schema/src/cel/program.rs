@@ -52,7 +52,7 @@ pub enum Refusal {
 pub struct Program {
     plan: Plan,
     variables: Arc<[Variable]>,
-    mentioned: Vec<bool>,
+    mentioned: Box<[bool]>,
     max_cost: u64,
 }
 

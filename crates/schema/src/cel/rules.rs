@@ -1,6 +1,6 @@
 //! The rules of a schema, compiled, and what a definition is refused with for them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use machinery::field_error::{BadValue, FieldError, FieldErrorKind};
 use machinery::json::{Value, json};
@@ -18,20 +18,27 @@ const SCHEMA_LIMIT: u64 = 100_000_000;
 const NAMED_MAX: usize = 4;
 const DEPTH_MAX: usize = 100;
 
-/// One rule of a node.
+/// One rule of a node, compiled when it is first asked: a definition may have hundreds, and an object concerns few.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// None where it is empty; the complaint where it does not compile.
-    pub(super) program: Result<Option<Program>, String>,
-    pub(super) message_program: Option<Program>,
-    pub(super) text: Box<str>,
+    source: Box<str>,
+    message_source: Box<str>,
     pub(super) message: Box<str>,
     pub(super) reason: FieldErrorKind,
     /// Below the node: `spec.replicas`.
-    pub(super) field_path: Option<String>,
+    field_path: Option<Box<str>>,
     pub(super) optional_old: bool,
+    compiled: OnceLock<Box<Compiled>>,
+}
+
+/// The expressions of a rule, ready to be asked.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    /// None where it is empty; the complaint where it does not compile.
+    pub(super) program: Result<Option<Program>, String>,
+    /// What makes the message, if an expression does and compiles.
+    pub(super) message: Result<Option<Program>, String>,
     pub(super) uses_old: bool,
-    message_error: Option<String>,
 }
 
 /// The rules that stand in a schema, if they are a list.
@@ -54,44 +61,15 @@ fn detail(refusal: &Refusal, source: &str, message: bool) -> String {
     }
 }
 
-/// The environments of a node: one in which `oldSelf` is a value, one in which it is optional.
-pub(super) struct Environments {
-    plain: Environment,
-    optional: Environment,
-}
-
-impl Environments {
-    pub(super) fn of(shape: &Arc<Shape>) -> Environments {
-        let with_self = Environment::new().with_shape("self", shape, false);
-        Environments {
-            plain: with_self.clone().with_shape("oldSelf", shape, false),
-            optional: with_self.with_shape("oldSelf", shape, true),
-        }
-    }
-
-    pub(super) fn compile(&self, rule: &Value, schema: &Value) -> Rule {
-        let source = text(rule, "rule");
-        let optional_old = shape::is_set(rule, "optionalOldSelf");
-        let environment = if optional_old { &self.optional } else { &self.plain };
-        let mut compiled = Rule {
-            program: Ok(None),
-            message_program: None,
-            text: source.trim().into(),
-            message: text(rule, "message").trim().into(),
-            reason: match text(rule, "reason") {
-                "FieldValueForbidden" => FieldErrorKind::Forbidden,
-                "FieldValueRequired" => FieldErrorKind::Required,
-                "FieldValueDuplicate" => FieldErrorKind::Duplicate,
-                _ => FieldErrorKind::Invalid,
-            },
-            field_path: None,
-            optional_old,
-            uses_old: false,
-            message_error: None,
-        };
+impl Compiled {
+    /// The expressions of a rule of a node of this shape; in some rules `oldSelf` is optional.
+    fn of(source: &str, message: &str, shape: &Arc<Shape>, optional_old: bool) -> Compiled {
+        let mut compiled = Compiled { program: Ok(None), message: Ok(None), uses_old: false };
         if source.trim().is_empty() {
             return compiled;
         }
+        let environment =
+            Environment::new().with_shape("self", shape, false).with_shape("oldSelf", shape, optional_old);
         match environment.compile(source, Output::Bool) {
             Ok(program) => {
                 compiled.uses_old = program.mentions(1);
@@ -102,28 +80,52 @@ impl Environments {
                 return compiled;
             }
         }
-        let message = text(rule, "messageExpression");
         if !message.is_empty() {
-            match environment.compile(message, Output::String) {
-                Ok(program) => compiled.message_program = Some(program),
-                Err(refusal) => {
-                    compiled.message_error = Some(detail(&refusal, message, true));
-                    return compiled;
-                }
-            }
-        }
-        let path = text(rule, "fieldPath");
-        if !path.is_empty() {
-            compiled.field_path = field_path::normalize(path, schema).ok();
+            let program = environment.compile(message, Output::String);
+            compiled.message = program.map(Some).map_err(|refusal| detail(&refusal, message, true));
         }
         compiled
     }
 }
 
 impl Rule {
+    /// A rule that stands in a schema.
+    pub(super) fn new(rule: &Value, schema: &Value) -> Rule {
+        let path = text(rule, "fieldPath");
+        Rule {
+            source: text(rule, "rule").into(),
+            message_source: text(rule, "messageExpression").into(),
+            message: text(rule, "message").trim().into(),
+            reason: match text(rule, "reason") {
+                "FieldValueForbidden" => FieldErrorKind::Forbidden,
+                "FieldValueRequired" => FieldErrorKind::Required,
+                "FieldValueDuplicate" => FieldErrorKind::Duplicate,
+                _ => FieldErrorKind::Invalid,
+            },
+            field_path: if path.is_empty() { None } else { field_path::normalize(path, schema).ok().map(Into::into) },
+            optional_old: shape::is_set(rule, "optionalOldSelf"),
+            compiled: OnceLock::new(),
+        }
+    }
+
+    /// Its expressions; `shape` is that of its node.
+    pub(super) fn compiled(&self, shape: &Arc<Shape>) -> &Compiled {
+        let compile = || Box::new(Compiled::of(&self.source, &self.message_source, shape, self.optional_old));
+        self.compiled.get_or_init(compile)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        self.source.trim()
+    }
+
     /// What messages call it.
     pub(super) fn name(&self) -> &str {
-        if self.message.is_empty() { &self.text } else { &self.message }
+        if self.message.is_empty() { self.text() } else { &self.message }
+    }
+
+    /// The field below its node that it blames, if it names one.
+    pub(super) fn field_path(&self, compiled: &Compiled) -> Option<&str> {
+        self.field_path.as_deref().filter(|_| compiled.message.is_ok())
     }
 }
 
@@ -248,20 +250,24 @@ impl Examination {
                        to convert structural schema to CEL declarations";
             return self.errors.push(FieldError::internal(format!("{path}.{RULES}"), why));
         }
-        let environments = Environments::of(shape);
         let often = above.cardinality.unwrap_or((REQUEST_MAX / (shape.min_size + 1)) as u64);
         for (at, rule) in written(schema).iter().enumerate() {
             let path = |field: &str| format!("{path}.{RULES}[{at}].{field}");
-            let compiled = environments.compile(rule, schema);
+            let optional_old = shape::is_set(rule, "optionalOldSelf");
+            let compiled = Compiled::of(text(rule, "rule"), text(rule, "messageExpression"), shape, optional_old);
             let max_cost = compiled.program.as_ref().ok().and_then(Option::as_ref).map_or(0, Program::max_cost);
             self.charge(path("rule"), "estimated rule cost", max_cost.saturating_mul(often));
             if let Err(why) = &compiled.program {
                 self.errors.push(FieldError::invalid(path("rule"), shown(rule), why.clone()));
             }
-            if let Some(why) = &compiled.message_error {
-                self.errors.push(FieldError::invalid(path("messageExpression"), shown(rule), why.clone()));
-            } else if let Some(program) = &compiled.message_program {
-                self.charge(path("messageExpression"), "estimated messageExpression cost", program.max_cost());
+            match &compiled.message {
+                Err(why) => {
+                    self.errors.push(FieldError::invalid(path("messageExpression"), shown(rule), why.clone()));
+                }
+                Ok(Some(program)) => {
+                    self.charge(path("messageExpression"), "estimated messageExpression cost", program.max_cost());
+                }
+                Ok(None) => {}
             }
             if compiled.uses_old {
                 if let Some(within) = above.uncorrelated {

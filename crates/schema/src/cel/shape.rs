@@ -1,18 +1,19 @@
 //! A structural schema as rules see it: which fields there are, of which type, and how large each may grow.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use machinery::json::{Map, Value};
+use machinery::json::{Map, Text, Value};
 
 use super::escape::{escape, is_reserved};
 use super::types::Type;
+use crate::unique::Pool;
 
 /// The largest request that a server takes; what a schema does not bound, this does.
 pub(super) const REQUEST_MAX: i64 = 3 * 1024 * 1024;
 /// Deeper schemas are not seen.
 const DEPTH_MAX: usize = 100;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Object,
     Array,
@@ -26,7 +27,7 @@ pub(super) enum Kind {
     None,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Format {
     Plain,
     Byte,
@@ -36,22 +37,22 @@ pub(super) enum Format {
 }
 
 /// How the elements of a list are told apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Listing {
     Atomic,
     Set,
     Map(Box<[Box<str>]>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Property {
-    pub(super) name: Box<str>,
+    pub(super) name: Text,
     escaped: Escaped,
     pub(super) shape: Arc<Shape>,
 }
 
 /// How expressions say a name.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 enum Escaped {
     /// As it is.
     Same,
@@ -71,7 +72,7 @@ impl Property {
 }
 
 /// One node of a schema.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     pub(super) kind: Kind,
     pub(super) format: Format,
@@ -92,7 +93,33 @@ pub(super) struct Shape {
 impl Shape {
     /// `root` is set for a whole resource: those have `apiVersion`, `kind` and some metadata whatever the schema says.
     pub(super) fn of(schema: &Value, root: bool) -> Arc<Shape> {
-        Arc::new(build(schema, root, 0))
+        Arc::new(Builder::default().build(schema, root, 0))
+    }
+
+    /// The same with none but these parts, for those who only come by on their way down.
+    pub(super) fn outline(
+        &self,
+        properties: impl Iterator<Item = (Text, Arc<Shape>)>,
+        additional: Option<Arc<Shape>>,
+        items: Option<Arc<Shape>>,
+    ) -> Shape {
+        let property = |(name, shape)| Property { name, escaped: Escaped::Same, shape };
+        Shape {
+            properties: self.properties.is_some().then(|| properties.map(property).collect()),
+            additional,
+            items,
+            listing: self.listing.clone(),
+            ..*self
+        }
+    }
+
+    /// Whether there is no object in it. Types of objects are told apart by where they stand, others by what they are.
+    fn is_plain(&self) -> bool {
+        match self.kind {
+            Kind::Object => self.properties.is_none() && self.additional.as_ref().is_some_and(|value| value.is_plain()),
+            Kind::Array => self.items.as_ref().is_none_or(|item| item.is_plain()),
+            _ => true,
+        }
     }
 
     fn scalar(kind: Kind, min_size: i64, max_elements: i64) -> Shape {
@@ -120,7 +147,7 @@ impl Shape {
 
     pub(super) fn property(&self, name: &str) -> Option<&Property> {
         let properties = self.properties.as_deref()?;
-        let at = properties.binary_search_by(|property| (*property.name).cmp(name)).ok()?;
+        let at = properties.binary_search_by(|property| property.name.as_str().cmp(name)).ok()?;
         Some(&properties[at])
     }
 
@@ -130,7 +157,7 @@ impl Shape {
             return None;
         }
         // A word that CEL keeps for itself may also stand as it is after a dot.
-        let is_named = |p: &&Property| p.escaped() == Some(escaped) || (&*p.name == escaped && is_reserved(escaped));
+        let is_named = |p: &&Property| p.escaped() == Some(escaped) || (p.name == escaped && is_reserved(escaped));
         let found = self.properties.as_deref()?.iter().find(is_named)?;
         found.shape.declared.then_some(&found.shape)
     }
@@ -235,130 +262,133 @@ fn bound(schema: &Value, key: &str) -> Option<i64> {
     value.as_i64().or_else(|| value.as_f64().map(|value| value as i64)).map(|value| value.max(0))
 }
 
-fn build(schema: &Value, root: bool, depth: usize) -> Shape {
-    let mut shape = bare(schema, root || is_set(schema, "x-kubernetes-embedded-resource"), depth);
-    shape.nullable = is_set(schema, "nullable");
-    shape
+/// Builds the shape of a schema; plain parts of it that are equal are one.
+#[derive(Default)]
+struct Builder {
+    plain: Pool<Shape>,
 }
 
-fn bare(schema: &Value, resource: bool, depth: usize) -> Shape {
-    if depth > DEPTH_MAX {
-        return Shape::undeclared(Kind::None);
+impl Builder {
+    fn build(&mut self, schema: &Value, root: bool, depth: usize) -> Shape {
+        let mut shape = self.bare(schema, root || is_set(schema, "x-kubernetes-embedded-resource"), depth);
+        shape.nullable = is_set(schema, "nullable");
+        shape
     }
-    if is_set(schema, "x-kubernetes-int-or-string") {
-        let length = bound(schema, "maxLength").map_or(REQUEST_MAX - 2, |length| length.saturating_mul(4));
-        return Shape::scalar(Kind::IntOrString, 1, length);
-    }
-    match schema.get("type").and_then(Value::as_str).unwrap_or("") {
-        "array" => array(schema, depth),
-        "object" => object(schema, resource, depth),
-        "string" => string(schema),
-        "boolean" => Shape::scalar(Kind::Boolean, 4, 0),
-        "number" => Shape::scalar(Kind::Number, 1, 0),
-        "integer" => Shape::scalar(Kind::Integer, 1, 0),
-        _ if is_set(schema, "x-kubernetes-preserve-unknown-fields") => Shape::undeclared(Kind::Preserved),
-        _ => Shape::undeclared(Kind::None),
-    }
-}
 
-fn array(schema: &Value, depth: usize) -> Shape {
-    let items = schema.get("items").filter(|items| items.is_object()).map(|items| build(items, false, depth + 1));
-    let Some(items) = items else {
-        return Shape::undeclared(Kind::Array);
-    };
-    let count = bound(schema, "maxItems").unwrap_or((REQUEST_MAX - 2) / (items.min_size + 1));
-    let listing = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
-        Some("set") => Listing::Set,
-        Some("map") => {
-            let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
-            Listing::Map(keys.into_iter().flatten().filter_map(Value::as_str).map(Box::from).collect())
+    fn shared(&mut self, shape: Shape) -> Arc<Shape> {
+        if shape.is_plain() { self.plain.share(shape) } else { Arc::new(shape) }
+    }
+
+    fn bare(&mut self, schema: &Value, resource: bool, depth: usize) -> Shape {
+        if depth > DEPTH_MAX {
+            return Shape::undeclared(Kind::None);
         }
-        _ => Listing::Atomic,
-    };
-    Shape { declared: items.declared, items: Some(shared(items)), listing, ..Shape::scalar(Kind::Array, 2, count) }
-}
-
-fn object(schema: &Value, resource: bool, depth: usize) -> Shape {
-    let additional = additional_of(schema).map(|additional| build(additional, false, depth + 1));
-    let required: Vec<&str> =
-        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let mut min_size = 2;
-    let mut properties: Vec<Property> = Vec::new();
-    for (name, schema) in properties_of(schema).into_iter().flatten() {
-        let shape = build(schema, false, depth + 1);
-        let defaulted = schema.get("default").is_some_and(|default| !default.is_null());
-        if shape.declared && required.contains(&&**name) && !defaulted {
-            min_size += name.len() as i64 + shape.min_size + 4;
+        if is_set(schema, "x-kubernetes-int-or-string") {
+            let length = bound(schema, "maxLength").map_or(REQUEST_MAX - 2, |length| length.saturating_mul(4));
+            return Shape::scalar(Kind::IntOrString, 1, length);
         }
-        properties.push(property(name, shape));
-    }
-    if resource {
-        complete(&mut properties);
-    }
-    properties.sort_by(|a, b| a.name.cmp(&b.name));
-    let (count, declared) = match &additional {
-        None => (0, true),
-        Some(value) => {
-            min_size = 2;
-            let count = bound(schema, "maxProperties").unwrap_or((REQUEST_MAX - 2) / (value.min_size + 6));
-            (count, value.declared)
+        match schema.get("type").and_then(Value::as_str).unwrap_or("") {
+            "array" => self.array(schema, depth),
+            "object" => self.object(schema, resource, depth),
+            "string" => string(schema),
+            "boolean" => Shape::scalar(Kind::Boolean, 4, 0),
+            "number" => Shape::scalar(Kind::Number, 1, 0),
+            "integer" => Shape::scalar(Kind::Integer, 1, 0),
+            _ if is_set(schema, "x-kubernetes-preserve-unknown-fields") => Shape::undeclared(Kind::Preserved),
+            _ => Shape::undeclared(Kind::None),
         }
-    };
-    Shape {
-        properties: (!properties.is_empty()).then(|| properties.into()),
-        additional: additional.map(shared),
-        declared,
-        ..Shape::scalar(Kind::Object, min_size, count)
     }
-}
 
-fn property(name: &str, shape: Shape) -> Property {
-    let escaped = match escape(name) {
-        Some(same) if same == name => Escaped::Same,
-        Some(other) => Escaped::Other(other.into()),
-        None => Escaped::Never,
-    };
-    Property { name: name.into(), escaped, shape: shared(shape) }
-}
-
-/// The shapes that schemas are full of: one of each is enough.
-fn shared(shape: Shape) -> Arc<Shape> {
-    static COMMON: LazyLock<[Arc<Shape>; 4]> = LazyLock::new(|| {
-        let scalar = |kind, min_size| Shape::scalar(kind, min_size, 0);
-        [Shape::text(), scalar(Kind::Boolean, 4), scalar(Kind::Integer, 1), scalar(Kind::Number, 1)].map(Arc::new)
-    });
-    let same = |common: &&Arc<Shape>| {
-        // Only plain values have no parts to compare.
-        (common.kind, common.format, common.nullable) == (shape.kind, shape.format, shape.nullable)
-            && (common.max_elements, common.min_size) == (shape.max_elements, shape.min_size)
-            && shape.declared
-    };
-    COMMON.iter().find(same).map_or_else(|| Arc::new(shape), Arc::clone)
-}
-
-/// Adds what every resource has, unless the schema says all of it.
-fn complete(properties: &mut Vec<Property>) {
-    let is_text = |shape: &Shape, name: &str| shape.property(name).is_some_and(|p| p.shape.kind == Kind::String);
-    let complete = properties.iter().filter(|p| matches!(&*p.name, "kind" | "apiVersion")).count() == 2
-        && properties.iter().all(|p| match &*p.name {
-            "kind" | "apiVersion" => p.shape.kind == Kind::String,
-            _ => true,
-        })
-        && properties.iter().any(|p| {
-            &*p.name == "metadata"
-                && p.shape.kind == Kind::Object
-                && is_text(&p.shape, "name")
-                && is_text(&p.shape, "generateName")
-        });
-    if complete {
-        return;
+    fn array(&mut self, schema: &Value, depth: usize) -> Shape {
+        let items =
+            schema.get("items").filter(|items| items.is_object()).map(|items| self.build(items, false, depth + 1));
+        let Some(items) = items else {
+            return Shape::undeclared(Kind::Array);
+        };
+        let count = bound(schema, "maxItems").unwrap_or((REQUEST_MAX - 2) / (items.min_size + 1));
+        let listing = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+            Some("set") => Listing::Set,
+            Some("map") => {
+                let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+                Listing::Map(keys.into_iter().flatten().filter_map(Value::as_str).map(Box::from).collect())
+            }
+            _ => Listing::Atomic,
+        };
+        Shape {
+            declared: items.declared,
+            items: Some(self.shared(items)),
+            listing,
+            ..Shape::scalar(Kind::Array, 2, count)
+        }
     }
-    properties.retain(|p| !matches!(&*p.name, "kind" | "apiVersion" | "metadata"));
-    properties.push(property("kind", Shape::text()));
-    properties.push(property("apiVersion", Shape::text()));
-    let names = vec![property("generateName", Shape::text()), property("name", Shape::text())];
-    let metadata = Shape { properties: Some(names.into()), ..Shape::scalar(Kind::Object, 2, 0) };
-    properties.push(property("metadata", metadata));
+
+    fn object(&mut self, schema: &Value, resource: bool, depth: usize) -> Shape {
+        let additional = additional_of(schema).map(|additional| self.build(additional, false, depth + 1));
+        let required: Vec<&str> =
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut min_size = 2;
+        let mut properties: Vec<Property> = Vec::new();
+        for (name, schema) in properties_of(schema).into_iter().flatten() {
+            let shape = self.build(schema, false, depth + 1);
+            let defaulted = schema.get("default").is_some_and(|default| !default.is_null());
+            if shape.declared && required.contains(&&**name) && !defaulted {
+                min_size += name.len() as i64 + shape.min_size + 4;
+            }
+            properties.push(self.property(name.clone(), shape));
+        }
+        if resource {
+            self.complete(&mut properties);
+        }
+        properties.sort_by(|a, b| a.name.cmp(&b.name));
+        let (count, declared) = match &additional {
+            None => (0, true),
+            Some(value) => {
+                min_size = 2;
+                let count = bound(schema, "maxProperties").unwrap_or((REQUEST_MAX - 2) / (value.min_size + 6));
+                (count, value.declared)
+            }
+        };
+        Shape {
+            properties: (!properties.is_empty()).then(|| properties.into()),
+            additional: additional.map(|value| self.shared(value)),
+            declared,
+            ..Shape::scalar(Kind::Object, min_size, count)
+        }
+    }
+
+    fn property(&mut self, name: Text, shape: Shape) -> Property {
+        let escaped = match escape(&name) {
+            Some(same) if same == *name => Escaped::Same,
+            Some(other) => Escaped::Other(other.into()),
+            None => Escaped::Never,
+        };
+        Property { name, escaped, shape: self.shared(shape) }
+    }
+
+    /// Adds what every resource has, unless the schema says all of it.
+    fn complete(&mut self, properties: &mut Vec<Property>) {
+        let is_text = |shape: &Shape, name: &str| shape.property(name).is_some_and(|p| p.shape.kind == Kind::String);
+        let complete = properties.iter().filter(|p| matches!(&*p.name, "kind" | "apiVersion")).count() == 2
+            && properties.iter().all(|p| match &*p.name {
+                "kind" | "apiVersion" => p.shape.kind == Kind::String,
+                _ => true,
+            })
+            && properties.iter().any(|p| {
+                &*p.name == "metadata"
+                    && p.shape.kind == Kind::Object
+                    && is_text(&p.shape, "name")
+                    && is_text(&p.shape, "generateName")
+            });
+        if complete {
+            return;
+        }
+        properties.retain(|p| !matches!(&*p.name, "kind" | "apiVersion" | "metadata"));
+        properties.push(self.property("kind".into(), Shape::text()));
+        properties.push(self.property("apiVersion".into(), Shape::text()));
+        let names = ["generateName", "name"].map(|name| self.property(name.into(), Shape::text()));
+        let metadata = Shape { properties: Some(Box::new(names)), ..Shape::scalar(Kind::Object, 2, 0) };
+        properties.push(self.property("metadata".into(), metadata));
+    }
 }
 
 fn string(schema: &Value) -> Shape {

@@ -1,13 +1,12 @@
 //! The rules of one whole schema, node by node, and what they say of an object.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use machinery::field_error::{BadValue, FieldError, FieldErrorKind};
-use machinery::json::Value;
+use machinery::json::{Text, Value};
 
 use super::program::Answer;
-use super::rules::{self, Environments, Rule};
+use super::rules::{self, Compiled, Rule};
 use super::shape::{self, Kind, Listing, Shape};
 
 /// What the rules may cost together for one object.
@@ -35,11 +34,20 @@ pub struct Outcome {
 /// The rules of one node of the schema and below.
 #[derive(Debug)]
 struct Node {
+    /// Where there are rules, all of it; elsewhere no more than leads to them.
     shape: Arc<Shape>,
     rules: Box<[Rule]>,
     items: Option<Box<Node>>,
     additional: Option<Box<Node>>,
-    properties: HashMap<Box<str>, Node>,
+    /// Sorted by name.
+    properties: Box<[(Text, Node)]>,
+}
+
+impl Node {
+    fn property(&self, name: &str) -> Option<&Node> {
+        let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        Some(&self.properties[at].1)
+    }
 }
 
 impl Validator {
@@ -107,34 +115,30 @@ fn build(schema: &Value, shape: &Arc<Shape>, depth: usize) -> Option<Node> {
     if depth > DEPTH_MAX || !shape.declared {
         return None;
     }
-    let mut compiled = Vec::new();
-    if !rules::written(schema).is_empty() {
-        let environments = Environments::of(shape);
-        compiled.extend(rules::written(schema).iter().map(|rule| environments.compile(rule, schema)));
-    }
-    let mut node = Node {
-        shape: shape.clone(),
-        rules: compiled.into(),
-        items: None,
-        additional: None,
-        properties: HashMap::new(),
-    };
-    if let (Some(schema), Some(shape)) = (schema.get("items"), &shape.items) {
-        node.items = build(schema, shape, depth + 1).map(Box::new);
-    }
-    if let (Some(schema), Some(shape)) = (shape::additional_of(schema), &shape.additional) {
-        node.additional = build(schema, shape, depth + 1).map(Box::new);
-    }
+    let below = |schema: &Value, shape: &Arc<Shape>| build(schema, shape, depth + 1);
+    let rules: Box<[Rule]> = rules::written(schema).iter().map(|rule| Rule::new(rule, schema)).collect();
+    let items = schema.get("items").zip(shape.items.as_ref()).and_then(|(schema, shape)| below(schema, shape));
+    let additional = shape::additional_of(schema).zip(shape.additional.as_ref());
+    let additional = additional.and_then(|(schema, shape)| below(schema, shape));
+    let mut properties: Vec<(Text, Node)> = Vec::new();
     for (name, schema) in shape::properties_of(schema).into_iter().flatten() {
-        if let Some(property) = shape.property(name)
-            && let Some(child) = build(schema, &property.shape, depth + 1)
-        {
-            node.properties.insert(name.as_str().into(), child);
-        }
+        let property = shape.property(name).and_then(|property| below(schema, &property.shape));
+        properties.extend(property.map(|node| (name.clone(), node)));
     }
-    let empty =
-        node.rules.is_empty() && node.items.is_none() && node.additional.is_none() && node.properties.is_empty();
-    (!empty).then_some(node)
+    properties.sort_by(|(a, _), (b, _)| a.cmp(b));
+    if rules.is_empty() && items.is_none() && additional.is_none() && properties.is_empty() {
+        return None;
+    }
+    let shape = match rules.is_empty() {
+        true => {
+            let of = |node: &Node| node.shape.clone();
+            let named = properties.iter().map(|(name, node)| (name.clone(), of(node)));
+            Arc::new(shape.outline(named, additional.as_ref().map(of), items.as_ref().map(of)))
+        }
+        false => shape.clone(),
+    };
+    let (items, additional) = (items.map(Box::new), additional.map(Box::new));
+    Some(Node { shape, rules, items, additional, properties: properties.into() })
 }
 
 /// Where the walk is; it becomes text only when something is wrong.
@@ -309,7 +313,7 @@ impl Walk {
                     if let Some(child) = &node.additional {
                         self.node(child, &Path::Key(path, name), value, before, ratchet.key(name))?;
                     }
-                    if let Some(child) = node.properties.get(&**name) {
+                    if let Some(child) = node.property(name) {
                         self.node(child, &Path::Child(path, name), value, before, ratchet.key(name))?;
                     }
                 }
@@ -341,7 +345,8 @@ impl Walk {
             return Err(Spent);
         }
         for rule in &node.rules {
-            let program = match &rule.program {
+            let compiled = rule.compiled(&node.shape);
+            let program = match &compiled.program {
                 Ok(Some(program)) => program,
                 Ok(None) => continue,
                 Err(why) => {
@@ -349,7 +354,7 @@ impl Walk {
                     continue;
                 }
             };
-            if rule.uses_old && old.is_none() && !rule.optional_old {
+            if compiled.uses_old && old.is_none() && !rule.optional_old {
                 continue;
             }
             let values = [Some(new), old];
@@ -361,7 +366,7 @@ impl Walk {
             self.budget = left;
             match answer {
                 Answer::Bool(true) => {}
-                Answer::Bool(false) => self.refuse(node, rule, path, new, &values, ratchet)?,
+                Answer::Bool(false) => self.refuse(node, (rule, compiled), path, new, &values, ratchet)?,
                 Answer::Exceeded => {
                     let why = format!(
                         "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due \
@@ -390,25 +395,25 @@ impl Walk {
     fn refuse(
         &mut self,
         node: &Node,
-        rule: &Rule,
+        (rule, compiled): (&Rule, &Compiled),
         path: &Path<'_>,
         new: &Value,
         values: &[Option<&Value>],
         ratchet: Ratchet<'_>,
     ) -> Result<(), Spent> {
-        let field = match &rule.field_path {
+        let field = match rule.field_path(compiled) {
             Some(below) => Path::Child(path, below).show(),
             None => path.show(),
         };
         let mut passed = |error: FieldError| {
-            if !rule.uses_old && ratchet.lets_pass() {
+            if !compiled.uses_old && ratchet.lets_pass() {
                 self.outcome.warnings.push(error.to_string());
             } else {
                 self.outcome.errors.push(error);
             }
         };
         let mut detail = None;
-        if let Some(program) = &rule.message_program {
+        if let Ok(Some(program)) = &compiled.message {
             let (answer, cost) = program.evaluate(values);
             let Some(left) = self.budget.checked_sub(cost) else {
                 passed(FieldError::invalid(
@@ -439,7 +444,7 @@ impl Walk {
             }
         }
         let detail = detail.unwrap_or_else(|| match rule.message.is_empty() {
-            true => format!("failed rule: {}", rule.text),
+            true => format!("failed rule: {}", rule.text()),
             false => rule.message.to_string(),
         });
         let shown = matches!(rule.reason, FieldErrorKind::Invalid | FieldErrorKind::Duplicate)

@@ -1,19 +1,22 @@
 //! The value checks of one schema: bounds, patterns, enumerations and the junctors over other schemas.
 
+use std::hash::{Hash, Hasher};
+
 use machinery::json::{Map, Value};
 
 use super::formats::Format;
-use super::structural::Schema;
+use super::structural::{Compiler, Constant, Schema};
 use crate::pattern::Pattern;
+use crate::unique::Unique;
 
 /// What most schemas do not have stands apart: a definition has hundreds of these.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Checks {
     pub(crate) format: Option<Format>,
     pub(crate) range: Option<Box<Range>>,
     sizes: Box<[(Size, u64)]>,
     pub(crate) pattern: Option<Pattern>,
-    pub(crate) allowed: Box<[Value]>,
+    pub(crate) allowed: Box<[Constant]>,
     pub(crate) required: Box<[Box<str>]>,
     pub(crate) junctors: Option<Box<Junctors>>,
 }
@@ -28,8 +31,34 @@ pub(crate) struct Range {
     pub(crate) multiple_of: Option<f64>,
 }
 
+impl Range {
+    /// What tells one from another: numbers by their bits, so that equal ones are the same in every respect.
+    fn key(&self) -> [(Option<u64>, bool); 3] {
+        let bits = |number: Option<f64>| number.map(f64::to_bits);
+        [
+            (bits(self.maximum), self.exclusive_maximum),
+            (bits(self.minimum), self.exclusive_minimum),
+            (bits(self.multiple_of), false),
+        ]
+    }
+}
+
+impl PartialEq for Range {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Range {}
+
+impl Hash for Range {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
 /// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Size {
     MaxLength,
     MinLength,
@@ -51,23 +80,22 @@ impl Size {
 }
 
 /// Schemas of which all, some, one or none must fit.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Junctors {
-    pub(crate) all_of: Box<[Schema]>,
-    pub(crate) any_of: Box<[Schema]>,
-    pub(crate) one_of: Box<[Schema]>,
-    pub(crate) not: Option<Box<Schema>>,
+    pub(crate) all_of: Box<[Unique<Schema>]>,
+    pub(crate) any_of: Box<[Unique<Schema>]>,
+    pub(crate) one_of: Box<[Unique<Schema>]>,
+    pub(crate) not: Option<Unique<Schema>>,
 }
 
 impl Checks {
     /// The checks of a schema, if it has any.
-    pub(crate) fn compile(source: &Map) -> Option<Checks> {
+    pub(super) fn compile(source: &Map, compiler: &mut Compiler) -> Option<Checks> {
         let number = |name: &str| source.get(name).and_then(Value::as_f64);
         let count = |name: &str| source.get(name).and_then(Value::as_u64);
         let flag = |name: &str| source.get(name).and_then(Value::as_bool) == Some(true);
         let word = |name: &str| source.get(name).and_then(Value::as_str).filter(|word| !word.is_empty());
         let list = |name: &str| source.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let schemas = |name: &str| list(name).iter().map(Schema::compile).collect::<Box<[Schema]>>();
         const KEYWORDS: [&str; 17] = [
             "format",
             "maximum",
@@ -106,15 +134,15 @@ impl Checks {
             }),
             sizes: Size::ALL.into_iter().filter_map(|(name, size)| Some((size, count(name)?))).collect(),
             pattern: word("pattern").map(Pattern::of),
-            allowed: list("enum").into(),
+            allowed: list("enum").iter().cloned().map(Constant).collect(),
             required: list("required").iter().filter_map(Value::as_str).map(Into::into).collect(),
             junctors: has(&["allOf", "anyOf", "oneOf", "not"]).then(|| {
-                let not = source.get("not").filter(|not| not.is_object());
+                let mut schemas = |name: &str| list(name).iter().map(|source| compiler.part(source)).collect();
                 Box::new(Junctors {
                     all_of: schemas("allOf"),
                     any_of: schemas("anyOf"),
                     one_of: schemas("oneOf"),
-                    not: not.map(|not| Box::new(Schema::compile(not))),
+                    not: source.get("not").filter(|not| not.is_object()).map(|not| compiler.part(not)),
                 })
             }),
         })

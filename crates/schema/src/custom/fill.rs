@@ -2,7 +2,7 @@
 
 use machinery::json::Value;
 
-use super::structural::Schema;
+use super::structural::{Constant, Schema};
 
 pub(crate) fn fill(value: &mut Value, schema: &Schema) {
     if !schema.fills {
@@ -11,10 +11,10 @@ pub(crate) fn fill(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(map) => {
             for (name, property) in &schema.properties {
-                let Some(default) = property.default.as_deref() else { continue };
+                let Some(Constant(default)) = property.default.as_deref() else { continue };
                 match map.get_mut(name) {
                     None => {
-                        map.insert((**name).to_owned(), default.clone());
+                        map.insert(name.clone(), default.clone());
                     }
                     Some(value) if value.is_null() && !property.nullable => *value = default.clone(),
                     Some(_) => {}
@@ -42,7 +42,7 @@ pub(crate) fn fill(value: &mut Value, schema: &Schema) {
 }
 
 fn fill_null(value: &mut Value, schema: &Schema) {
-    if let (Value::Null, false, Some(default)) = (&*value, schema.nullable, schema.default.as_deref()) {
+    if let (Value::Null, false, Some(Constant(default))) = (&*value, schema.nullable, schema.default.as_deref()) {
         *value = default.clone();
     }
 }

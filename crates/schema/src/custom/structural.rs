@@ -2,12 +2,15 @@
 //!
 //! Descriptions, titles and examples are left out: they are read from the definition's text by whoever shows them.
 
-use machinery::json::{Map, Value};
+use std::hash::{Hash, Hasher};
+
+use machinery::json::{Map, Text, Value};
 
 use super::checks::Checks;
+use crate::unique::{Pool, Unique};
 
 /// What a schema says of one value.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schema {
     pub(crate) kind: Option<Sort>,
     pub(crate) nullable: bool,
@@ -16,13 +19,13 @@ pub struct Schema {
     /// The value is an object of the API itself, with apiVersion, kind and metadata.
     pub(crate) embedded: bool,
     pub(crate) int_or_string: bool,
-    pub(crate) default: Option<Box<Value>>,
+    pub(crate) default: Option<Box<Constant>>,
     /// Sorted by name.
-    pub(crate) properties: Box<[(Box<str>, Schema)]>,
+    pub(crate) properties: Box<[(Text, Unique<Schema>)]>,
     pub(crate) rest: Rest,
-    pub(crate) items: Option<Box<Schema>>,
+    pub(crate) items: Option<Unique<Schema>>,
     pub(crate) listing: Listing,
-    pub(crate) checks: Option<Box<Checks>>,
+    pub(crate) checks: Option<Unique<Checks>>,
     /// This or something below has a default.
     pub(crate) fills: bool,
     /// This or something below is embedded.
@@ -30,7 +33,7 @@ pub struct Schema {
 }
 
 /// `type`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sort {
     Object,
     Array,
@@ -69,17 +72,17 @@ impl Sort {
 }
 
 /// `additionalProperties`
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Rest {
     #[default]
     Unsaid,
     /// `true` or `false`
     Allowed(bool),
-    Of(Box<Schema>),
+    Of(Unique<Schema>),
 }
 
 /// `x-kubernetes-list-type`
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Listing {
     #[default]
     Atomic,
@@ -87,21 +90,50 @@ pub(crate) enum Listing {
     Map(Box<[Box<str>]>),
 }
 
-impl Schema {
-    /// Compiles a schema. What is not understood is left out: a definition is checked before it is stored.
-    #[must_use]
-    pub fn compile(source: &Value) -> Schema {
+/// A value that stands in a schema. Equal ones have the same text: the order of members is the one they are filled in.
+#[derive(Debug)]
+pub(crate) struct Constant(pub(crate) Value);
+
+impl PartialEq for Constant {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+
+impl Eq for Constant {}
+
+impl Hash for Constant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_string().hash(state);
+    }
+}
+
+/// Compiles a schema and those below it, of which equal ones become one.
+#[derive(Default)]
+pub(super) struct Compiler {
+    schemas: Pool<Schema>,
+    checks: Pool<Checks>,
+}
+
+impl Compiler {
+    pub(super) fn part(&mut self, source: &Value) -> Unique<Schema> {
+        let schema = self.schema(source);
+        self.schemas.unique(schema)
+    }
+
+    fn schema(&mut self, source: &Value) -> Schema {
         let Value::Object(source) = source else { return Schema::default() };
         let flag = |name: &str| source.get(name).and_then(Value::as_bool) == Some(true);
         let word = |name: &str| source.get(name).and_then(Value::as_str).filter(|word| !word.is_empty());
-        let properties = properties(source.get("properties"));
+        let properties = self.properties(source.get("properties"));
         let rest = match source.get("additionalProperties") {
             None | Some(Value::Null) => Rest::Unsaid,
             Some(Value::Bool(allowed)) => Rest::Allowed(*allowed),
-            Some(schema) => Rest::Of(Box::new(Schema::compile(schema))),
+            Some(schema) => Rest::Of(self.part(schema)),
         };
-        let items = source.get("items").filter(|items| items.is_object()).map(|items| Box::new(Schema::compile(items)));
-        let default = source.get("default").filter(|default| !default.is_null()).cloned().map(Box::new);
+        let items = source.get("items").filter(|items| items.is_object()).map(|items| self.part(items));
+        let default = source.get("default").filter(|default| !default.is_null()).cloned();
+        let checks = Checks::compile(source, self).map(|checks| self.checks.unique(checks));
         let embedded = flag("x-kubernetes-embedded-resource");
         let any = |of: fn(&Schema) -> bool| {
             properties.iter().any(|(_, schema)| of(schema))
@@ -116,17 +148,33 @@ impl Schema {
             int_or_string: flag("x-kubernetes-int-or-string"),
             fills: default.is_some() || any(|schema| schema.fills),
             embeds: embedded || any(|schema| schema.embeds),
-            default,
+            default: default.map(Constant).map(Box::new),
             listing: listing(source),
-            checks: Checks::compile(source).map(Box::new),
+            checks,
             properties,
             rest,
             items,
         }
     }
 
+    fn properties(&mut self, source: Option<&Value>) -> Box<[(Text, Unique<Schema>)]> {
+        let Some(Value::Object(source)) = source else { return Box::default() };
+        let mut properties: Vec<(Text, Unique<Schema>)> =
+            source.iter().map(|(name, schema)| (name.clone(), self.part(schema))).collect();
+        properties.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        properties.into()
+    }
+}
+
+impl Schema {
+    /// Compiles a schema. What is not understood is left out: a definition is checked before it is stored.
+    #[must_use]
+    pub fn compile(source: &Value) -> Schema {
+        Compiler::default().schema(source)
+    }
+
     pub(crate) fn property(&self, name: &str) -> Option<&Schema> {
-        let at = self.properties.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
         Some(&self.properties[at].1)
     }
 
@@ -137,14 +185,6 @@ impl Schema {
             _ => None,
         }
     }
-}
-
-fn properties(source: Option<&Value>) -> Box<[(Box<str>, Schema)]> {
-    let Some(Value::Object(source)) = source else { return Box::default() };
-    let mut properties: Vec<(Box<str>, Schema)> =
-        source.iter().map(|(name, schema)| (name.as_str().into(), Schema::compile(schema))).collect();
-    properties.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    properties.into()
 }
 
 fn listing(source: &Map) -> Listing {

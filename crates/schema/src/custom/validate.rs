@@ -11,7 +11,7 @@ use machinery::json::{Map, Number, Value};
 
 use super::checks::{Checks, Junctors, Size};
 use super::lists;
-use super::structural::{Listing, Rest, Schema, Sort};
+use super::structural::{Constant, Listing, Rest, Schema, Sort};
 
 /// Beyond this many the rest is not looked for.
 const ERRORS_MAX: usize = 200;
@@ -394,7 +394,7 @@ fn check_items(
 }
 
 fn check_enum(checks: &Checks, value: &Value, at: &At<'_>, found: &mut Found) {
-    let same = |allowed: &Value| match (allowed, value) {
+    let same = |Constant(allowed): &Constant| match (allowed, value) {
         (Value::Null, _) | (_, Value::Null) => false,
         (Value::Number(allowed), Value::Number(value)) => {
             allowed == value || allowed.as_f64().zip(value.as_f64()).is_some_and(|(a, b)| a == b)
@@ -404,7 +404,7 @@ fn check_enum(checks: &Checks, value: &Value, at: &At<'_>, found: &mut Found) {
     if checks.allowed.is_empty() || checks.allowed.iter().any(same) {
         return;
     }
-    let words = checks.allowed.iter().map(|allowed| match allowed {
+    let words = checks.allowed.iter().map(|Constant(allowed)| match allowed {
         Value::String(text) => text.to_string(),
         other => go_text::json(other),
     });

@@ -4,6 +4,7 @@
 //! kinds; a custom kind has a small graph of its own. Decoding, ownership and patches only ever see nodes.
 
 use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use machinery::json::Value;
@@ -31,7 +32,7 @@ pub struct Node {
 }
 
 /// What a value of the type looks like.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     Scalar(Scalar),
     List(List),
@@ -46,7 +47,7 @@ pub enum Form {
     Either(Either),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scalar {
     String,
     Bool,
@@ -68,7 +69,7 @@ pub enum Scalar {
     Untyped,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct List {
     pub item: NodeId,
     pub listing: Listing,
@@ -77,7 +78,7 @@ pub struct List {
 }
 
 /// How a list merges.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Listing {
     /// As one value.
     Atomic,
@@ -88,7 +89,7 @@ pub enum Listing {
 }
 
 /// A struct (fields only), a map (`rest` only), or both.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Object {
     /// In the order of the wire.
     pub fields: Vec<Field>,
@@ -103,7 +104,7 @@ pub struct Object {
     pub(crate) always: Vec<u16>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
     pub name: Cow<'static, str>,
     pub node: NodeId,
@@ -122,7 +123,7 @@ pub struct Field {
 }
 
 /// What few fields have.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Special {
     /// The embedded structs it stands in, which decoding errors name: `VolumeSource`.
     pub(crate) within: Cow<'static, str>,
@@ -135,6 +136,13 @@ impl Special {
     /// Kept only where it says something.
     pub(crate) fn kept(self) -> Option<Box<Special>> {
         (self != Special::default()).then(|| Box::new(self))
+    }
+}
+
+impl Hash for Special {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Presets need not be told apart here: few fields have one.
+        (&self.within, &self.strategy).hash(state);
     }
 }
 
@@ -159,7 +167,7 @@ impl Field {
 }
 
 /// What strategic merge does with a field.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Strategy {
     /// Lists merge item by item.
     pub merge: bool,
@@ -169,14 +177,14 @@ pub struct Strategy {
     pub merge_key: Option<Cow<'static, str>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Either {
     pub object: NodeId,
     pub other: Other,
 }
 
 /// The short form of an [`Either`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Other {
     Bool,
     Objects,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use machinery::json::Value;
@@ -16,11 +17,9 @@ impl Type {
     /// The type of a custom kind from its `openAPIV3Schema`; without one, everything is allowed and granular.
     #[must_use]
     pub fn of_schema(schema: Option<&Value>) -> Type {
-        let mut graph = Graph { shapes: Shapes::default(), meta: None, simple: Vec::new() };
-        let root = match schema {
-            Some(schema) => graph.object(schema, is_set(schema, "x-kubernetes-preserve-unknown-fields"), true, 0),
-            None => graph.object(&Value::Null, true, true, 0),
-        };
+        let mut graph = Graph { shapes: Shapes::default(), meta: None, known: HashMap::new() };
+        let preserve = schema.is_none_or(|schema| is_set(schema, "x-kubernetes-preserve-unknown-fields"));
+        let root = graph.object(schema.unwrap_or(&Value::Null), true, Above { preserve, keys: &[], depth: 0 });
         graph.shapes.nodes.shrink_to_fit();
         Type::new(Arc::new(graph.shapes), root, true)
     }
@@ -30,65 +29,78 @@ struct Graph {
     shapes: Shapes,
     /// `metadata`, once copied in.
     meta: Option<NodeId>,
-    /// Nodes with nothing below them, which one of each is enough of.
-    simple: Vec<(Simple, NodeId)>,
+    /// Nodes by the hash of their form: one of each is enough.
+    known: HashMap<u64, Vec<NodeId>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Simple {
-    Scalar(Scalar),
-    Any { atomic: bool },
+/// What is known of a place from what lies above it.
+#[derive(Clone, Copy)]
+struct Above<'s> {
+    /// Unknown fields stay.
+    preserve: bool,
+    /// By which of its fields the list it is an item of knows it.
+    keys: &'s [Value],
+    depth: usize,
+}
+
+impl Above<'_> {
+    fn below(self) -> Self {
+        Above { keys: &[], depth: self.depth + 1, ..self }
+    }
 }
 
 impl Graph {
     fn add(&mut self, form: Form) -> NodeId {
-        let simple = match form {
-            Form::Scalar(scalar) => Some(Simple::Scalar(scalar)),
-            Form::Any { atomic } => Some(Simple::Any { atomic }),
-            _ => None,
+        let hash = {
+            let mut hasher = std::hash::DefaultHasher::new();
+            form.hash(&mut hasher);
+            hasher.finish()
         };
-        let known = simple.and_then(|simple| self.simple.iter().find(|(known, _)| *known == simple));
-        if let Some((_, id)) = known {
-            return *id;
+        let alike = self.known.entry(hash).or_default();
+        if let Some(known) = alike.iter().find(|id| self.shapes.node(**id).form == form) {
+            return *known;
         }
         let id = self.shapes.add(Node { name: Cow::Borrowed(""), form });
-        self.simple.extend(simple.map(|simple| (simple, id)));
+        alike.push(id);
         id
     }
 
-    fn node(&mut self, schema: &Value, preserve: bool, depth: usize) -> NodeId {
-        if depth > DEPTH_MAX {
+    fn node(&mut self, schema: &Value, above: Above<'_>) -> NodeId {
+        if above.depth > DEPTH_MAX {
             return self.add(Form::Any { atomic: true });
         }
-        let preserve = preserve || is_set(schema, "x-kubernetes-preserve-unknown-fields");
+        let preserve = above.preserve || is_set(schema, "x-kubernetes-preserve-unknown-fields");
+        let above = Above { preserve, ..above };
         let scalar = match schema.get("type").and_then(Value::as_str) {
             Some("object") => {
                 let embedded = is_set(schema, "x-kubernetes-embedded-resource");
-                return self.object(schema, preserve, embedded, depth);
+                return self.object(schema, embedded, above);
             }
-            Some("array") => return self.list(schema, preserve, depth),
+            Some("array") => return self.list(schema, above),
             Some("integer" | "number") => Scalar::Number,
             Some("boolean") => Scalar::Bool,
             Some("string") => match schema.get("format").and_then(Value::as_str) {
                 None | Some("" | "byte") => Scalar::String,
                 Some(_) => Scalar::Untyped,
             },
-            _ if schema.get("properties").is_some() => return self.object(schema, preserve, false, depth),
+            _ if schema.get("properties").is_some() => return self.object(schema, false, above),
             _ if is_set(schema, "x-kubernetes-int-or-string") => Scalar::Untyped,
             _ => return self.add(Form::Any { atomic: false }),
         };
         self.add(Form::Scalar(scalar))
     }
 
-    fn object(&mut self, schema: &Value, preserve: bool, resource: bool, depth: usize) -> NodeId {
+    fn object(&mut self, schema: &Value, resource: bool, above: Above<'_>) -> NodeId {
         let mut fields = Vec::new();
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
             if resource && name == "metadata" {
                 continue;
             }
-            let node = self.node(property, preserve, depth + 1);
-            fields.push(field(name.to_string(), node, property.get("default").cloned()));
+            let node = self.node(property, above.below());
+            // Only keys are ever looked up for those who leave them out.
+            let is_key = above.keys.iter().any(|key| *key == name.as_str());
+            fields.push(field(name.to_string(), node, property.get("default").filter(|_| is_key).cloned()));
         }
         if resource {
             let meta = self.meta();
@@ -105,8 +117,8 @@ impl Graph {
         let rest = match schema.get("additionalProperties") {
             Some(Value::Bool(false)) => None,
             Some(Value::Bool(true)) => Some(self.add(Form::Any { atomic: false })),
-            Some(values) => Some(self.node(values, preserve, depth + 1)),
-            None if preserve || properties.is_none_or(machinery::json::Map::is_empty) => {
+            Some(values) => Some(self.node(values, above.below())),
+            None if above.preserve || properties.is_none_or(machinery::json::Map::is_empty) => {
                 Some(self.add(Form::Any { atomic: false }))
             }
             None => None,
@@ -117,19 +129,19 @@ impl Graph {
         self.add(Form::Object(object))
     }
 
-    fn list(&mut self, schema: &Value, preserve: bool, depth: usize) -> NodeId {
-        let item = match schema.get("items") {
-            Some(items) => self.node(items, preserve, depth + 1),
-            None => self.add(Form::Any { atomic: true }),
-        };
-        let listing = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
-            Some("set") => Listing::Set,
+    fn list(&mut self, schema: &Value, above: Above<'_>) -> NodeId {
+        let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let (listing, keys) = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+            Some("set") => (Listing::Set, &[][..]),
             Some("map") => {
-                let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
-                let keys = keys.into_iter().flatten().filter_map(Value::as_str);
-                Listing::Map(keys.map(|key| Cow::Owned(key.to_owned())).collect())
+                let names = keys.iter().filter_map(Value::as_str).map(|key| Cow::Owned(key.to_owned()));
+                (Listing::Map(names.collect()), keys)
             }
-            _ => Listing::Atomic,
+            _ => (Listing::Atomic, &[][..]),
+        };
+        let item = match schema.get("items") {
+            Some(items) => self.node(items, Above { keys, ..above.below() }),
+            None => self.add(Form::Any { atomic: true }),
         };
         self.add(Form::List(List { item, listing, wrapped: false }))
     }

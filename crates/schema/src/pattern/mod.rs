@@ -10,6 +10,7 @@ mod go;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -62,6 +63,20 @@ impl Pattern {
     /// Whether a text has the pattern somewhere in it; what is no pattern is in no text.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex().is_ok_and(|regex| regex.is_match(text))
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl Eq for Pattern {}
+
+impl Hash for Pattern {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.text.hash(state);
     }
 }
 
