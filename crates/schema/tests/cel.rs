@@ -183,3 +183,49 @@ fn a_reserved_word_may_be_a_field_as_it_is_or_escaped() {
         assert_eq!(errors.is_empty(), holds, "{rule}: {errors:?}");
     }
 }
+
+#[test]
+fn a_rule_below_what_has_none_lets_pass_what_did_not_change() {
+    let small = json!({"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": "self.v < 5", "message": "too large"}]});
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "free": {"type": "string"},
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": small},
+        "plain": {"type": "array", "items": small},
+        "named": {"type": "object", "additionalProperties": small}}}}});
+    let validator = Validator::compile(&schema, PATH).unwrap();
+    let old = json!({"spec": {"free": "a", "keyed": [{"k": "a", "v": 9}, {"k": "b", "v": 1}], "plain": [{"v": 9}],
+        "named": {"x": {"v": 9}}}});
+    let mut new = old.clone();
+    new["spec"]["free"] = "b".into();
+    new["spec"]["keyed"] = json!([{"k": "b", "v": 1}, {"k": "a", "v": 9}]);
+    let outcome = validator.check(&new, Some(&old));
+    assert_eq!(outcome.errors, []);
+    assert_eq!(
+        outcome.warnings,
+        [
+            "spec.keyed[1]: Invalid value: too large",
+            "spec.plain[0]: Invalid value: too large",
+            "spec.named[x]: Invalid value: too large"
+        ]
+    );
+    new["spec"]["keyed"] = json!([{"k": "a", "v": 8}, {"k": "b", "v": 1}]);
+    new["spec"]["plain"] = json!([{"v": 9}, {"v": 1}]);
+    new["spec"]["named"]["y"] = json!({"v": 9});
+    let outcome = validator.check(&new, Some(&old));
+    let fields: Vec<&str> = outcome.errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(fields, ["spec.keyed[0]", "spec.plain[0]", "spec.named[y]"]);
+    assert_eq!(outcome.warnings.len(), 1);
+}
+
+#[test]
+fn objects_that_look_alike_are_of_different_types_and_plain_values_are_not() {
+    let (object, list) = (
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+        json!({"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 3}}),
+    );
+    let schema = json!({"type": "object", "properties": {"a": object, "b": object, "c": list, "d": list}});
+    let errors = Validator::compile(&with_rule(&schema, "self.a == self.b"), PATH).unwrap_err();
+    assert!(errors[0].to_string().contains("applied to '(selfType.a, selfType.b)'"), "{}", errors[0]);
+    assert!(Validator::compile(&with_rule(&schema, "self.c == self.d"), PATH).is_ok());
+}

@@ -3,21 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::requests::measure;
 use crate::calls::Make;
 use crate::definition;
+use crate::frames::Lines;
 use crate::progress::Progress;
 use crate::report::Case;
 use crate::sample::Latencies;
 use crate::stage::{Meter, Stage};
 use crate::trouble::Trouble;
-use crate::wire::{Connection, Request};
+use crate::wire::{Connection, Request, Stream};
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// Between two looks at whether a definition is established; short beside what is measured.
-const LOOK: Duration = Duration::from_micros(500);
 /// A definition that takes longer than this will never be.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Patches go to so many objects in turn.
@@ -52,7 +51,8 @@ async fn install(stage: &mut Stage) -> Result<(), Trouble> {
     let (target, processes, namespace) = (server.target.clone(), server.processes.clone(), server.namespace.clone());
     let mut connection = Connection::open(&target, protocol).await?;
     // The first one makes what all share.
-    establish(&mut connection, &group(&namespace, count)).await?;
+    let mut definitions = Definitions::watch(Connection::open(&target, protocol).await?).await?;
+    establish(&mut connection, &mut definitions, &group(&namespace, count)).await?;
     create(&mut connection, &namespace, count, "first").await?;
 
     let size = definition::body(&group(&namespace, 0)).len();
@@ -62,7 +62,7 @@ async fn install(stage: &mut Stage) -> Result<(), Trouble> {
     let progress = Progress::new("definitions", 2 * count);
     let meter = Meter::start(&processes);
     for number in 0..count {
-        let took = establish(&mut connection, &group(&namespace, number)).await?;
+        let took = establish(&mut connection, &mut definitions, &group(&namespace, number)).await?;
         latencies.record(took);
         until.push(took);
         progress.add(1);
@@ -97,25 +97,79 @@ async fn install(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Creates a definition and looks until it is established; the time that took.
-async fn establish(connection: &mut Connection, group: &str) -> Result<Duration, Trouble> {
+/// Creates a definition and waits until a watcher is told that it is established; the time that took.
+async fn establish(
+    connection: &mut Connection,
+    definitions: &mut Definitions,
+    group: &str,
+) -> Result<Duration, Trouble> {
     let begin = Instant::now();
     connection.must("create a definition", &Request::post(CRDS, definition::body(group))).await?;
-    let look = Request::get(format!("{CRDS}/things.{group}/status"));
-    while begin.elapsed() < PATIENCE {
-        let answer = connection.must("read a definition", &look).await?;
-        if is_established(&answer.kept) {
-            return Ok(begin.elapsed());
-        }
-        tokio::time::sleep(LOOK).await;
+    let name = format!("things.{group}");
+    match tokio::time::timeout(PATIENCE, definitions.established(&name)).await {
+        Ok(told) => told.map(|()| begin.elapsed()),
+        Err(_) => Err(Trouble::impossible(format!("{name} was not established within {PATIENCE:?}"))),
     }
-    Err(Trouble::impossible(format!("things.{group} was not established within {PATIENCE:?}")))
 }
 
-fn is_established(definition: &[u8]) -> bool {
-    let read: Value = serde_json::from_slice(definition).unwrap_or_default();
-    let conditions = read["status"]["conditions"].as_array();
-    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established" && one["status"] == "True"))
+/// A watch of all definitions: looking again and again would measure the pauses too.
+struct Definitions {
+    stream: Stream,
+    lines: Lines,
+}
+
+impl Definitions {
+    async fn watch(connection: Connection) -> Result<Self, Trouble> {
+        let stream = connection.watch(&format!("{CRDS}?watch=true&timeoutSeconds=3000")).await?;
+        Ok(Definitions { stream, lines: Lines::default() })
+    }
+
+    async fn established(&mut self, name: &str) -> Result<(), Trouble> {
+        let mut told = false;
+        while !told {
+            let Definitions { stream, lines } = self;
+            if !stream.read(|piece| lines.feed(piece, |line| told |= is_established(line, name))).await? {
+                return Err(Trouble::gone("the watch of definitions ended"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of an event, what says that its definition is established; the rest is passed over.
+#[derive(Deserialize)]
+struct Event {
+    object: Told,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    metadata: Named,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+fn is_established(event: &[u8], name: &str) -> bool {
+    let Ok(Event { object }) = serde_json::from_slice(event) else { return false };
+    let conditions = object.status.conditions.unwrap_or_default();
+    object.metadata.name == name && conditions.iter().any(|one| one.kind == "Established" && one.status == "True")
 }
 
 async fn create(connection: &mut Connection, namespace: &str, number: u64, name: &str) -> Result<(), Trouble> {
@@ -161,6 +215,8 @@ async fn leave(stage: &mut Stage) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -179,8 +235,15 @@ mod tests {
 
     #[test]
     fn a_definition_says_when_it_is_established() {
-        assert!(!is_established(br#"{"status":{"conditions":null}}"#));
-        assert!(!is_established(br#"{"status":{"conditions":[{"type":"Established","status":"False"}]}}"#));
-        assert!(is_established(br#"{"status":{"conditions":[{"type":"Established","status":"True"}]}}"#));
+        let told = |name: &str, conditions: &str| {
+            let event = format!(
+                r#"{{"type":"MODIFIED","object":{{"metadata":{{"name":"{name}"}},"status":{{"conditions":{conditions}}}}}}}"#
+            );
+            is_established(event.as_bytes(), "a")
+        };
+        let established = r#"[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]"#;
+        assert!(told("a", established) && !told("b", established));
+        assert!(!told("a", "null") && !told("a", r#"[{"type":"Established","status":"False"}]"#));
+        assert!(!is_established(br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#, "a"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use machinery::field_error::{BadValue, FieldError, FieldErrorKind};
+use machinery::field_error::{BadValue, FieldError, FieldErrorKind, Path};
 use machinery::json::{Value, json};
 
 use super::field_path;
@@ -142,7 +142,7 @@ struct Above<'p> {
     /// How often it can occur; none where nothing bounds that.
     cardinality: Option<u64>,
     /// Where the old value was lost.
-    uncorrelated: Option<&'p str>,
+    uncorrelated: Option<&'p Path<'p>>,
     depth: usize,
 }
 
@@ -151,7 +151,7 @@ pub(super) fn examine(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut examination = Examination { errors: Vec::new(), total: 0, expensive: Vec::new() };
     let above = Above { cardinality: Some(1), uncorrelated: None, depth: 0 };
     let shape = Shape::of(schema, true);
-    examination.node(schema, &shape, path, above);
+    examination.node(schema, &shape, &Path::new(path), above);
     if examination.total > SCHEMA_LIMIT {
         for (path, _) in std::mem::take(&mut examination.expensive) {
             examination.errors.push(FieldError::forbidden(
@@ -167,7 +167,7 @@ pub(super) fn examine(schema: &Value, path: &str) -> Vec<FieldError> {
 
 impl Examination {
     /// Whether nothing at or below the node is wrong with how its rules are written.
-    fn node(&mut self, schema: &Value, shape: &Arc<Shape>, path: &str, above: Above<'_>) -> bool {
+    fn node(&mut self, schema: &Value, shape: &Arc<Shape>, path: &Path<'_>, above: Above<'_>) -> bool {
         if above.depth > DEPTH_MAX {
             return true;
         }
@@ -175,21 +175,22 @@ impl Examination {
         let inside = Above { cardinality: cardinality(schema, above.cardinality), depth: above.depth + 1, ..above };
         if let Some(additional) = shape::additional_of(schema) {
             let child = shape.additional.clone().unwrap_or_else(|| Shape::of(additional, false));
-            sound &= self.node(additional, &child, &format!("{path}.additionalProperties"), inside);
+            sound &= self.node(additional, &child, &path.child("additionalProperties"), inside);
         }
+        let list = path.child("properties");
         for (name, property) in shape::properties_of(schema).into_iter().flatten() {
             let child = match shape.property(name) {
                 // Of a resource, what the schema says of these is not what rules see.
                 Some(known) if !matches!(&**name, "metadata" | "kind" | "apiVersion") => known.shape.clone(),
                 _ => Shape::of(property, false),
             };
-            sound &= self.node(property, &child, &format!("{path}.properties[{name}]"), inside);
+            sound &= self.node(property, &child, &list.key(name), inside);
         }
         if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
             let keyed = schema.get("x-kubernetes-list-type").and_then(Value::as_str) == Some("map");
             let uncorrelated = if keyed { above.uncorrelated } else { above.uncorrelated.or(Some(path)) };
             let child = shape.items.clone().unwrap_or_else(|| Shape::of(items, false));
-            sound &= self.node(items, &child, &format!("{path}.items"), Above { uncorrelated, ..inside });
+            sound &= self.node(items, &child, &path.child("items"), Above { uncorrelated, ..inside });
         }
         sound &= self.written_well(schema, path);
         if sound && !written(schema).is_empty() {
@@ -199,7 +200,7 @@ impl Examination {
     }
 
     /// What can be said of rules before they are compiled.
-    fn written_well(&mut self, schema: &Value, path: &str) -> bool {
+    fn written_well(&mut self, schema: &Value, path: &Path<'_>) -> bool {
         let before = self.errors.len();
         let broken = |text: &str| text.contains(['\n', '\r']);
         for (at, rule) in written(schema).iter().enumerate() {
@@ -244,7 +245,7 @@ impl Examination {
         self.errors.len() == before
     }
 
-    fn rules(&mut self, schema: &Value, shape: &Arc<Shape>, path: &str, above: Above<'_>) {
+    fn rules(&mut self, schema: &Value, shape: &Arc<Shape>, path: &Path<'_>, above: Above<'_>) {
         if !shape.declared {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                        to convert structural schema to CEL declarations";

@@ -166,6 +166,25 @@ pub struct Installed {
     fingerprint: u64,
     source: Option<Arc<Source>>,
     since: Revision,
+    /// Its spec, until its kinds are served: the write that accepts its names comes right after the one that made it.
+    read: Option<Arc<Read>>,
+}
+
+/// A spec that has been read.
+#[derive(Debug)]
+struct Read {
+    text: Bytes,
+    hash: u64,
+    spec: Spec,
+}
+
+impl Read {
+    fn of(text: Bytes) -> Result<Read, serde_json::Error> {
+        let spec = serde_json::from_slice(&text)?;
+        let mut hasher = std::hash::DefaultHasher::new();
+        text.hash(&mut hasher);
+        Ok(Read { hash: hasher.finish(), spec, text })
+    }
 }
 
 impl Installed {
@@ -261,7 +280,7 @@ impl Names {
     }
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Spec {
     group: String,
@@ -271,7 +290,7 @@ struct Spec {
     conversion: Option<SpecConversion>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SpecVersion {
     name: String,
@@ -284,14 +303,14 @@ struct SpecVersion {
     selectable_fields: Vec<PathOnly>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Subresources {
     status: Option<Value>,
     scale: Option<SpecScale>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SpecScale {
     spec_replicas_path: String,
@@ -299,20 +318,20 @@ struct SpecScale {
     label_selector_path: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PathOnly {
     json_path: String,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct SpecConversion {
     strategy: String,
     webhook: Option<SpecWebhook>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SpecWebhook {
     client_config: Value,
@@ -322,13 +341,18 @@ struct SpecWebhook {
 /// Reads a stored definition at a revision. What `before` knew of the same definition is kept where it is still true.
 pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> Result<Installed, serde_json::Error> {
     let head: Head<'_> = serde_json::from_slice(json)?;
-    let spec: Spec = serde_json::from_str(head.spec.get())?;
+    let text = head.spec.get().as_bytes();
+    let read = match before.and_then(|before| before.read.as_ref()).filter(|read| read.text == text) {
+        Some(read) => Arc::clone(read),
+        None => Arc::new(Read::of(json.slice_ref(text))?),
+    };
+    let spec = &read.spec;
     let names = head.status.accepted_names.clone();
     let served = head.status.holds("NamesAccepted") || head.status.holds("Established");
     let terminating = head.status.holds("Terminating");
     let fingerprint = {
         let mut hasher = std::hash::DefaultHasher::new();
-        (head.spec.get(), &names, served).hash(&mut hasher);
+        (read.hash, &names, served).hash(&mut hasher);
         hasher.finish()
     };
     let before = before.filter(|before| before.uid == head.metadata.uid && before.fingerprint == fingerprint);
@@ -346,8 +370,10 @@ pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> 
         fingerprint,
         source: None,
         since: before.map_or(revision, |before| before.since),
+        read: None,
     };
     if !served || names.plural.is_empty() {
+        installed.read = Some(read);
         return Ok(installed);
     }
     let compiled = before.and_then(|before| before.source.as_ref()).map(|source| Arc::clone(&source.versions));
@@ -380,7 +406,7 @@ pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> 
             version: version.name.clone(),
             storage: storage.clone(),
         };
-        installed.kinds.push(Arc::new(kind(&spec, &names, version, gvk, &storage, definition)));
+        installed.kinds.push(Arc::new(kind(spec, &names, version, gvk, &storage, definition)));
     }
     installed.source = Some(source);
     Ok(installed)

@@ -222,14 +222,18 @@ pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>,
         Err(error) => errors.push(error),
         Ok(()) => embedded(&schema, &coerced, path, errors),
     }
-    let at = path.to_string();
+    let extend = |errors: &mut Vec<FieldError>, found: Vec<FieldError>| {
+        if !found.is_empty() {
+            errors.extend(within(&path.to_string(), found));
+        }
+    };
     if errors.len() == before {
-        errors.extend(within(&at, validate::validate(&schema, default, None)));
+        extend(errors, validate::validate(&schema, default, None));
     }
     if errors.len() == before
         && let Ok(rules) = crate::cel::Validator::compile(source, "")
     {
-        errors.extend(within(&at, rules.validate(default, None)));
+        extend(errors, rules.validate(default, None));
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use machinery::json::{Map, Text, Value};
+use machinery::json::{self, Map, Text, Value};
 
 use super::checks::Checks;
 use crate::unique::{Pool, Unique};
@@ -96,7 +96,7 @@ pub(crate) struct Constant(pub(crate) Value);
 
 impl PartialEq for Constant {
     fn eq(&self, other: &Self) -> bool {
-        self.0.to_string() == other.0.to_string()
+        json::to_string(&self.0) == json::to_string(&other.0)
     }
 }
 
@@ -104,7 +104,7 @@ impl Eq for Constant {}
 
 impl Hash for Constant {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.to_string().hash(state);
+        json::to_string(&self.0).hash(state);
     }
 }
 
@@ -195,5 +195,29 @@ fn listing(source: &Map) -> Listing {
             Listing::Map(keys.into_iter().flatten().filter_map(Value::as_str).map(Into::into).collect())
         }
         _ => Listing::Atomic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machinery::json::json;
+
+    use super::*;
+
+    #[test]
+    fn equal_parts_are_one() {
+        let field =
+            json!({"description": "one", "type": "string", "maxLength": 3, "pattern": "^a", "enum": ["a", "b"]});
+        let again =
+            json!({"description": "two", "type": "string", "maxLength": 3, "pattern": "^a", "enum": ["a", "b"]});
+        let block = |of: &Value| json!({"type": "array", "items": {"type": "object", "properties": {"x": of}}});
+        let schema = Schema::compile(&json!({"type": "object", "properties": {"a": block(&field), "b": block(&again),
+            "one": {"type": "integer", "minimum": 0, "default": 1}, "two": {"type": "integer", "minimum": 0, "default": 2},
+            "whole": {"type": "number", "minimum": 0, "maximum": 1}, "part": {"type": "number", "minimum": 0, "maximum": 0.5}}}));
+        let property = |name: &str| schema.property(name).unwrap();
+        assert!(std::ptr::eq(property("a"), property("b")));
+        assert!(!std::ptr::eq(property("one"), property("two")), "their defaults differ");
+        assert!(property("one").checks == property("two").checks && property("one").checks.is_some());
+        assert!(property("whole").checks != property("part").checks);
     }
 }

@@ -228,4 +228,20 @@ mod tests {
         assert!(matches!(spec.field("port").unwrap().node().form, Form::Scalar(Scalar::Untyped)));
         assert!(thing.field("metadata").unwrap().field("ownerReferences").is_some());
     }
+
+    #[test]
+    fn equal_parts_are_one_and_only_keys_have_presets() {
+        let block = json!({"type": "object", "properties": {"k": {"type": "string", "default": "d"}, "n": {"type": "integer"}}});
+        let list = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": block});
+        let properties = json!({"a": block, "b": block, "c": list, "d": list});
+        let thing = Type::of_schema(Some(&json!({"type": "object", "properties": properties})));
+        let node = |name: &str| thing.field(name).unwrap().root();
+        assert!(node("a") == node("b") && node("c") == node("d"));
+        let preset = |of: Type| match &of.node().form {
+            Form::Object(object) => object.field("k").unwrap().preset().cloned(),
+            other => panic!("an object, not {other:?}"),
+        };
+        assert_eq!(preset(thing.field("c").unwrap().item().unwrap()), Some(json!("d")));
+        assert_eq!(preset(thing.field("a").unwrap()), None);
+    }
 }

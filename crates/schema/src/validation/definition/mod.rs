@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions: names, versions, conversion, columns, and through `schema` what a schema may say.
 //!
 //! - this file: everything but schemas
+//! - `keywords`: reading a schema
 //! - `schema`: keywords of a schema, node by node
 //! - `structural`: whether it describes the whole structure of an object
 //! - `defaults`: whether its defaults are what it would accept
@@ -8,6 +9,7 @@
 //! What all versions share stands in errors where the reference keeps it: at the top of the spec.
 
 mod defaults;
+mod keywords;
 mod schema;
 mod structural;
 

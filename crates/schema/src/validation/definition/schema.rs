@@ -3,9 +3,9 @@
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::Value;
 
+use super::keywords::{Keywords as _, Rare, children};
 use super::{Errors, known_format};
 use crate::pattern::Pattern;
-use crate::walk::Walk as _;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -25,11 +25,13 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Whether a schema uses keywords that no structure can be read from.
 pub(super) fn is_unsupported(schema: &Value) -> bool {
-    let own = schema.at("items").is_array()
-        || ["id", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"]
-            .iter()
-            .any(|keyword| schema.get(*keyword).is_some_and(|value| !is_zero(value)))
-        || schema.get("$schema").is_some_and(|value| !is_zero(value));
+    let own = schema.as_object().into_iter().flatten().any(|(keyword, value)| match keyword.as_str() {
+        "items" => value.is_array(),
+        "id" | "$ref" | "$schema" | "patternProperties" | "dependencies" | "additionalItems" | "definitions" => {
+            !is_zero(value)
+        }
+        _ => false,
+    });
     own || children(schema).any(is_unsupported)
 }
 
@@ -41,15 +43,6 @@ fn is_zero(value: &Value) -> bool {
         Value::Array(items) => items.is_empty(),
         _ => false,
     }
-}
-
-/// Every schema right below a schema.
-fn children(schema: &Value) -> impl Iterator<Item = &Value> {
-    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|keyword| schema.list(keyword));
-    let maps = ["properties", "definitions", "patternProperties"];
-    let maps = maps.into_iter().filter_map(|keyword| schema.at(keyword).as_object()).flat_map(|map| map.values());
-    let single = ["not", "items", "additionalProperties"].into_iter().map(|keyword| schema.at(keyword));
-    lists.chain(maps).chain(single.filter(|child| child.is_object()))
 }
 
 /// Formats that nobody checks, anywhere in a schema.
@@ -74,7 +67,8 @@ fn walk(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Errors) 
     if !schema.is_object() {
         return;
     }
-    keywords(schema, path, place, errors);
+    let rare = Rare::of(schema);
+    keywords(schema, path, place, rare, errors);
     let below = Place { root: false, ..place };
     let rest = schema.at("additionalProperties");
     let properties = schema.at("properties").as_object().filter(|properties| !properties.is_empty());
@@ -88,40 +82,41 @@ fn walk(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Errors) 
         walk(rest, &path.child("additionalProperties"), below, errors);
     }
     let list = path.child("properties");
+    let resource = place.root || rare.extensions && schema.flag("x-kubernetes-embedded-resource") == Some(true);
     for (name, property) in properties.into_iter().flatten() {
-        let resource = place.root || schema.flag("x-kubernetes-embedded-resource") == Some(true);
         let meta = resource && matches!(name.as_str(), "metadata" | "kind" | "apiVersion");
-        let reason = format!("in top-level {name}");
-        let below = Place {
-            meta: meta || below.meta,
-            no_default: if meta && place.root { Some(&reason) } else { below.no_default },
-            ..below
-        };
+        let reason = (meta && place.root).then(|| format!("in top-level {name}"));
+        let below = Place { meta: meta || below.meta, no_default: reason.as_deref().or(below.no_default), ..below };
         walk(property, &list.key(name), below, errors);
     }
-    walk(schema.at("not"), &path.child("not"), below, errors);
-    for keyword in ["allOf", "oneOf", "anyOf"] {
-        let list = path.child(keyword);
-        for (i, part) in schema.list(keyword).iter().enumerate() {
-            walk(part, &list.index(i), below, errors);
+    if rare.alternatives {
+        walk(schema.at("not"), &path.child("not"), below, errors);
+        for keyword in ["allOf", "oneOf", "anyOf"] {
+            let list = path.child(keyword);
+            for (i, part) in schema.list(keyword).iter().enumerate() {
+                walk(part, &list.index(i), below, errors);
+            }
         }
     }
     walk(schema.at("items"), &path.child("items"), below, errors);
-    extensions(schema, path, errors);
+    if rare.extensions {
+        extensions(schema, path, errors);
+    }
 }
 
-fn keywords(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Errors) {
+fn keywords(schema: &Value, path: &Path<'_>, place: Place<'_>, rare: Rare, errors: &mut Errors) {
     let kind = schema.text("type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
         errors.push(FieldError::not_supported(path.child("type"), kind, TYPES));
     }
     let mut forbid = |keyword: &str, why: &str| errors.push(FieldError::forbidden(path.child(keyword), why));
-    if schema.has("default")
-        && let Some(reason) = place.no_default
+    if let Some(reason) = place.no_default
+        && schema.has("default")
     {
         forbid("default", &format!("must not be set {reason}"));
     }
-    for keyword in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
+    let unsupported = ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
+    for keyword in unsupported.into_iter().filter(|_| rare.unsupported) {
         if schema.get(keyword).is_some_and(|value| !is_zero(value)) {
             forbid(keyword, &format!("{keyword} is not supported"));
         }
@@ -132,7 +127,7 @@ fn keywords(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Erro
     if schema.at("items").as_array().is_some_and(|items| !items.is_empty()) {
         forbid("items", "items must be a schema object and not an array");
     }
-    if place.meta && schema.flag("x-kubernetes-embedded-resource") == Some(true) {
+    if place.meta && rare.extensions && schema.flag("x-kubernetes-embedded-resource") == Some(true) {
         forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta");
     }
     if schema.flag("uniqueItems") == Some(true) {

@@ -4,8 +4,8 @@ use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 
 use super::Errors;
+use super::keywords::{Keywords as _, Rare};
 use crate::pattern::Pattern;
-use crate::walk::Walk as _;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -23,11 +23,9 @@ pub(super) fn check(schema: &Value, path: &Path<'_>) -> Errors {
     errors
 }
 
-fn set(schema: &Value, keyword: &str) -> bool {
-    schema.flag(keyword) == Some(true)
-}
-
 fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
+    let rare = Rare::of(schema);
+    let set = |keyword: &str| rare.extensions && schema.flag(keyword) == Some(true);
     let kind = schema.text("type");
     let items = schema.at("items");
     if kind == "array" && !items.is_object() {
@@ -51,20 +49,21 @@ fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
             node(rest, Level::Field, &path, errors);
         }
     }
-    if set(schema, "x-kubernetes-int-or-string") {
+    if set("x-kubernetes-int-or-string") {
         let why = "must be false if x-kubernetes-int-or-string is true";
         for keyword in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
-            if set(schema, keyword) {
+            if set(keyword) {
                 errors.push(FieldError::invalid(path.child(keyword), true, why));
             }
         }
     }
-    let skip_any = is_int_or_string(schema.list("anyOf"));
-    let skip_first = schema.list("allOf").first().is_some_and(|first| is_int_or_string(first.list("anyOf")));
+    let alternatives = |keyword: &str| if rare.alternatives { schema.list(keyword) } else { &[] };
+    let skip_any = is_int_or_string(alternatives("anyOf"));
+    let skip_first = alternatives("allOf").first().is_some_and(|first| is_int_or_string(first.list("anyOf")));
     values(schema, skip_any, skip_first, path, errors);
 
-    let embedded = set(schema, "x-kubernetes-embedded-resource");
-    let preserves = set(schema, "x-kubernetes-preserve-unknown-fields");
+    let embedded = set("x-kubernetes-embedded-resource");
+    let preserves = set("x-kubernetes-preserve-unknown-fields");
     let kind_path = path.child("type");
     if embedded && kind != "object" {
         let why = "must be object if x-kubernetes-embedded-resource is true";
@@ -72,7 +71,7 @@ fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
             "" => FieldError::required(kind_path, why),
             kind => FieldError::invalid(kind_path, kind, why),
         });
-    } else if kind.is_empty() && !preserves && !set(schema, "x-kubernetes-int-or-string") {
+    } else if kind.is_empty() && !preserves && !set("x-kubernetes-int-or-string") {
         let why = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
@@ -88,16 +87,16 @@ fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
         errors.push(FieldError::invalid(kind_path, kind, "must be object at the root"));
     }
     let is_resource = level == Level::Root || embedded;
-    for name in ["kind", "apiVersion"] {
-        if let Some(property) = properties.and_then(|all| all.get(name)).filter(|_| is_resource)
+    for name in ["kind", "apiVersion"].into_iter().filter(|_| is_resource) {
+        if let Some(property) = properties.and_then(|all| all.get(name))
             && property.text("type") != "string"
         {
             errors.push(FieldError::invalid(list.key(name).child("type"), property.text("type"), "must be string"));
         }
     }
-    if let Some(metadata) = properties.and_then(|all| all.get("metadata")) {
+    if let Some(metadata) = properties.filter(|_| is_resource).and_then(|all| all.get("metadata")) {
         let path = list.key("metadata");
-        if is_resource && metadata.text("type") != "object" {
+        if metadata.text("type") != "object" {
             errors.push(FieldError::invalid(path.child("type"), metadata.text("type"), "must be object"));
         }
         if level == Level::Root && !only_names(metadata) {
@@ -134,18 +133,20 @@ fn is_int_or_string(alternatives: &[Value]) -> bool {
 }
 
 fn values(schema: &Value, skip_any: bool, skip_first: bool, path: &Path<'_>, errors: &mut Errors) {
-    for keyword in ["anyOf", "allOf", "oneOf"] {
-        if keyword == "anyOf" && skip_any {
-            continue;
+    if Rare::of(schema).alternatives {
+        for keyword in ["anyOf", "allOf", "oneOf"] {
+            if keyword == "anyOf" && skip_any {
+                continue;
+            }
+            let list = path.child(keyword);
+            for (i, part) in schema.list(keyword).iter().enumerate() {
+                nested(part, keyword == "allOf" && skip_first && i == 0, &list.index(i), errors);
+            }
         }
-        let list = path.child(keyword);
-        for (i, part) in schema.list(keyword).iter().enumerate() {
-            nested(part, keyword == "allOf" && skip_first && i == 0, &list.index(i), errors);
+        let not = schema.at("not");
+        if not.is_object() {
+            nested(not, false, &path.child("not"), errors);
         }
-    }
-    let not = schema.at("not");
-    if not.is_object() {
-        nested(not, false, &path.child("not"), errors);
     }
     let pattern = schema.text("pattern");
     if !pattern.is_empty()
