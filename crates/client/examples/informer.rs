@@ -1,7 +1,7 @@
 //! An informer on all pods of a server that tells what it costs when asked; `cargo xtask informers` compares it with others.
 //!
-//! `informer encoded|in-place|decoded`: the store keeps the bytes and decodes on access, the same with relists in place, or
-//! it keeps decoded objects.
+//! `informer encoded|in-place|decoded [one-thread]`: the store keeps the bytes and decodes on access, the same with relists
+//! in place, or it keeps decoded objects; on as many threads as there are processors, or on one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use client::list_watch::ApiListWatch;
 use client::reflector::ReflectorConfig;
 use client::{Encoded, Error, Object, connect};
 use k8s_openapi::api::core::v1::Pod;
-use testkit::gauge::{DUE, Gauge};
+use testkit::gauge::{DUE, Gauge, runtime};
 use tokio_util::sync::CancellationToken;
 
 /// The due time of a change, from its bytes: decoding a whole pod for it would be a cost of the measurement.
@@ -48,14 +48,19 @@ async fn follow<K: Object>(relist_in_place: bool, due: fn(&K) -> Option<&str>) -
     Ok(())
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Error> {
-    match std::env::args().nth(1).as_deref() {
+async fn follow_as(form: Option<&str>) -> Result<(), Error> {
+    match form {
         Some("encoded") => follow::<Encoded<Pod>>(false, |pod| due(pod.body())).await,
         Some("in-place") => follow::<Encoded<Pod>>(true, |pod| due(pod.body())).await,
         Some("decoded") => {
             follow::<Pod>(false, |pod| pod.metadata.annotations.as_ref()?.get(DUE).map(String::as_str)).await
         }
-        _ => Err(Error::Config("usage: informer encoded|in-place|decoded".into())),
+        _ => Err(Error::Config("usage: informer encoded|in-place|decoded [one-thread]".into())),
     }
+}
+
+fn main() -> Result<(), Error> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let arg = |at: usize| args.get(at).map(String::as_str);
+    runtime(arg(1)).block_on(follow_as(arg(0)))
 }

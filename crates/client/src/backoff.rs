@@ -73,9 +73,13 @@ impl Backoff {
     }
 }
 
-/// The instant that is `duration` from now; a duration that no clock can count to means "never", here in 30 years.
+/// The instant that is `duration` from now.
 pub(crate) fn from_now(duration: Duration) -> Instant {
-    let now = Instant::now();
+    after(Instant::now(), duration)
+}
+
+/// The instant `duration` after `now`; a duration that no clock can count to means "never", here in 30 years.
+pub(crate) fn after(now: Instant, duration: Duration) -> Instant {
     now.checked_add(duration).unwrap_or(now + Duration::from_secs(30 * 365 * 24 * 3600))
 }
 

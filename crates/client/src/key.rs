@@ -23,7 +23,7 @@ impl Key {
     /// The key of an object in a namespace; an empty or absent namespace means cluster-scoped.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         match namespace {
-            Some(ns) if !ns.is_empty() => Self(format!("{ns}/{name}").into()),
+            Some(ns) if !ns.is_empty() => Self([ns, "/", name].concat().into()),
             _ => Self(name.into()),
         }
     }

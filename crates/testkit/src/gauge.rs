@@ -78,6 +78,17 @@ impl Gauge {
     }
 }
 
+/// Where a compared program runs: on as many threads as the machine has, or on one if its argument says so. At a few
+/// hundred events a second a thread is enough, and a runtime of one has nobody to share work with.
+#[must_use]
+pub fn runtime(threads: Option<&str>) -> tokio::runtime::Runtime {
+    let mut builder = match threads {
+        Some("one-thread") => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.enable_all().build().expect("the system gives threads and an epoll")
+}
+
 /// A line of this process's status, in KiB: `VmRSS:`, `VmHWM:`.
 #[must_use]
 pub fn kib(field: &str) -> u64 {

@@ -1,9 +1,10 @@
 //! The same server, the same pods, the same changes; one client after the other: our informer (bytes kept, and decoded),
 //! kube-rs' reflector, client-go's shared informer.
 //!
-//! `informers [PODS [RATE [SECONDS]]]`, by way of `cargo xtask informers`, which builds what it starts. For each client:
-//! time to sync, memory at rest and at its highest, CPU and latency for each event, and the highest memory through a relist,
-//! which is forced by stopping the client until the server's history has left it behind.
+//! `informers [PODS [RATE [SECONDS [CLIENT]]]]`, by way of `cargo xtask informers`, which builds what it starts. CLIENT: only
+//! those whose name has this in it. For each client: time to sync, memory at rest and at its highest, CPU and latency for
+//! each event, and the highest memory through a relist, which is forced by stopping the client until the server's history
+//! has left it behind: once with a tenth of the pods changed, once with all of them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -31,9 +32,9 @@ struct Follower {
 }
 
 impl Follower {
-    fn start(server: &Server, program: &(PathBuf, &str)) -> Self {
+    fn start(server: &Server, program: &(PathBuf, &[&str])) -> Self {
         let mut command = Command::new(&program.0);
-        command.arg(program.1).env("KUBECONFIG", server.kubeconfig());
+        command.args(program.1).env("KUBECONFIG", server.kubeconfig());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.0.display()));
         let stdin = child.stdin.take().expect("stdin is piped");
@@ -99,10 +100,34 @@ async fn changes(api: &Api<Pod>, pods: usize, rate: usize, seconds: usize) {
     due.for_each_concurrent(WRITERS, |n| touch(api, n * 7919, pods)).await;
 }
 
+/// Leaves the client behind while the first `changed` pods change again and again, and has it list everything anew. Tells
+/// its memory at the highest.
+async fn relist(follower: &mut Follower, api: &Api<Pod>, changed: usize) -> Value {
+    follower.ask("mark");
+    let sets = follower.report()["sets"].as_u64();
+    follower.signal("STOP");
+    // Well beyond the history and every buffer between.
+    futures::stream::iter(0..12_000).for_each_concurrent(WRITERS, |n| touch(api, n, changed)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    futures::stream::iter(0..100).for_each_concurrent(WRITERS, |n| touch(api, n, changed)).await;
+    follower.signal("CONT");
+    let mut after = follower.report();
+    for _ in 0..600 {
+        if after["sets"].as_u64() > sets {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        after = follower.report();
+    }
+    assert!(after["sets"].as_u64() > sets, "it never listed again: {after}");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    follower.report()["peak_kib"].take()
+}
+
 async fn measure(
     server: &Server,
     api: &Api<Pod>,
-    program: &(PathBuf, &str),
+    program: &(PathBuf, &[&str]),
     [pods, rate, seconds]: [usize; 3],
 ) -> Value {
     let mut follower = Follower::start(server, program);
@@ -114,38 +139,22 @@ async fn measure(
     changes(api, pods, rate, seconds).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let events = follower.report();
-    let steady = events["rss_kib"].as_u64().unwrap_or_default();
-    follower.ask("mark");
-    let sets = follower.report()["sets"].as_u64();
-    follower.signal("STOP");
-    // Well beyond the history and every buffer between.
-    futures::stream::iter(0..12_000).for_each_concurrent(WRITERS, |n| touch(api, n, pods)).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    futures::stream::iter(0..100).for_each_concurrent(WRITERS, |n| touch(api, n, pods)).await;
-    follower.signal("CONT");
-    let mut relisted = follower.report();
-    for _ in 0..600 {
-        if relisted["sets"].as_u64() > sets {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        relisted = follower.report();
-    }
-    assert!(relisted["sets"].as_u64() > sets, "it never listed again: {relisted}");
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let relisted = follower.report();
+    let tenth = relist(&mut follower, api, (pods / 10).max(1)).await;
+    let whole = relist(&mut follower, api, pods).await;
     let count = events["events"].as_u64().unwrap_or_default().max(1);
-    json!({"sync_ms": synced, "rest_kib": rest["rss_kib"], "first_peak_kib": rest["peak_kib"], "steady_kib": steady,
-        "relist_peak_kib": relisted["peak_kib"], "events": count, "cpu_us_each": events["cpu_us"].as_u64().unwrap_or_default() / count,
+    json!({"sync_ms": synced, "rest_kib": rest["rss_kib"], "first_peak_kib": rest["peak_kib"], "steady_kib": events["rss_kib"],
+        "relist_tenth_kib": tenth, "relist_all_kib": whole, "events": count, "cpu_us_each": events["cpu_us"].as_u64().unwrap_or_default() / count,
         "p50_us": events["p50_us"], "p99_us": events["p99_us"]})
 }
 
 #[tokio::main]
 async fn main() {
     let mut numbers = [10_000, 200, 20];
-    for (number, said) in numbers.iter_mut().zip(std::env::args().skip(1)) {
-        *number = said.parse().expect("usage: informers [PODS [RATE [SECONDS]]]");
+    let mut said = std::env::args().skip(1);
+    for (number, said) in numbers.iter_mut().zip(said.by_ref()) {
+        *number = said.parse().expect("usage: informers [PODS [RATE [SECONDS [CLIENT]]]]");
     }
+    let only = said.next().unwrap_or_default();
     let flags: Vec<&str> = HISTORY.iter().copied().chain(["4000000"]).collect();
     let server = Server::start_with(&flags);
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).expect("the server wrote it");
@@ -164,30 +173,44 @@ async fn main() {
     assert_eq!(api.list_metadata(&ListParams::default()).await.expect("a list").items.len(), numbers[0]);
     let here = std::env::current_exe().expect("a running program has a file");
     let beside = |name: &str| here.with_file_name(name);
-    let programs = [
-        ("dogwatch, bytes kept", (beside("informer"), "encoded")),
-        ("dogwatch, in place", (beside("informer"), "in-place")),
-        ("dogwatch, decoded", (beside("informer"), "decoded")),
-        ("kube-rs reflector", (beside("kube_rs_informer"), "")),
-        ("client-go informer", (tools::installed("bin/go-clients"), "measure")),
+    let programs: [(&str, (PathBuf, &[&str])); 8] = [
+        ("dogwatch, bytes kept", (beside("informer"), &["encoded"])),
+        ("dogwatch, bytes kept, one thread", (beside("informer"), &["encoded", "one-thread"])),
+        ("dogwatch, in place", (beside("informer"), &["in-place"])),
+        ("dogwatch, decoded", (beside("informer"), &["decoded"])),
+        ("dogwatch, decoded, one thread", (beside("informer"), &["decoded", "one-thread"])),
+        ("kube-rs reflector", (beside("kube_rs_informer"), &[])),
+        ("kube-rs reflector, one thread", (beside("kube_rs_informer"), &["one-thread"])),
+        ("client-go informer", (tools::installed("bin/go-clients"), &["measure"])),
     ];
     println!(
-        "{:22} {:>8} {:>9} {:>9} {:>9} {:>11} {:>9} {:>8} {:>8}",
-        "client", "sync ms", "rest MB", "peak MB", "steady", "relist peak", "CPU µs", "p50 ms", "p99 ms"
+        "{:32} {:>8} {:>9} {:>9} {:>9} {:>17} {:>17} {:>9} {:>8} {:>8}",
+        "client",
+        "sync ms",
+        "rest MB",
+        "peak MB",
+        "steady",
+        "relist of a tenth",
+        "relist of all",
+        "CPU µs",
+        "p50 ms",
+        "p99 ms"
     );
     let mut results = Vec::new();
-    for (name, program) in &programs {
+    for (name, program) in programs.iter().filter(|(name, _)| name.contains(&only)) {
         let result = measure(&server, &api, program, numbers).await;
         let mb = |field: &str| result[field].as_f64().unwrap_or_default() / 1024.0;
         let ms = |field: &str| result[field].as_f64().unwrap_or_default() / 1000.0;
+        let relist = |field: &str| format!("{:.0}, {:.2} x", mb(field), mb(field) / mb("steady_kib"));
         println!(
-            "{name:22} {:>8} {:>9.0} {:>9.0} {:>9.0} {:>11.0} {:>9} {:>8.2} {:>8.2}",
-            result["sync_ms"],
+            "{name:32} {:>8} {:>9.0} {:>9.0} {:>9.0} {:>17} {:>17} {:>9} {:>8.2} {:>8.2}",
+            result["sync_ms"].to_string(),
             mb("rest_kib"),
             mb("first_peak_kib"),
             mb("steady_kib"),
-            mb("relist_peak_kib"),
-            result["cpu_us_each"],
+            relist("relist_tenth_kib"),
+            relist("relist_all_kib"),
+            result["cpu_us_each"].to_string(),
             ms("p50_us"),
             ms("p99_us")
         );

@@ -1,4 +1,6 @@
 //! kube-rs' reflector on all pods of a server, as its documentation shows it, that tells what it costs when asked.
+//!
+//! `kube_rs_informer [one-thread]`
 
 use std::sync::Arc;
 
@@ -7,10 +9,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, reflector};
 use kube::{Api, Client};
-use testkit::gauge::{DUE, Gauge};
+use testkit::gauge::{DUE, Gauge, runtime};
 
-#[tokio::main]
-async fn main() {
+async fn follow() {
     let gauge = Arc::new(Gauge::default());
     let client = Client::try_default().await.expect("KUBECONFIG names a server");
     let (store, writer) = reflector::store::<Pod>();
@@ -30,4 +31,8 @@ async fn main() {
     let serving = tokio::task::spawn_blocking(move || gauge.serve(|| store.len(), || None));
     let _ = serving.await;
     following.abort();
+}
+
+fn main() {
+    runtime(std::env::args().nth(1).as_deref()).block_on(follow());
 }

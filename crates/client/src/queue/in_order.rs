@@ -135,6 +135,10 @@ impl<K: Object> InOrderQueue<K> {
 impl<K: Object> State<K> {
     fn take_batch(&mut self) -> Option<Batch<K>> {
         let initial = !self.population.is_complete();
+        // The usual case: there is nothing to be distinct from.
+        if self.elements.len() == 1 {
+            return Some(Batch { deltas: self.elements.pop_front().into_iter().collect(), initial });
+        }
         let mut deltas = Vec::new();
         let mut keys: HashSet<Key> = HashSet::new();
         while deltas.len() < BATCH {

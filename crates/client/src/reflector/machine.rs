@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::staging::{Staging, is_state};
 use super::{Phase, Problem, ProblemHandler, ReflectorConfig, ReflectorMetrics, Target, Transform, log_problem};
-use crate::backoff::{Backoff, from_now};
+use crate::backoff::{Backoff, after, from_now};
 use crate::list_watch::{Bookmark, ExpectedKind, ListerWatcher, WatchItem, WatchStream};
 use crate::object::Undecodable;
 use crate::pager::{PAGE_LIMIT, list_all};
@@ -259,12 +259,13 @@ impl<K: Object> Machine<K> {
                     continue;
                 }
             };
-            self.metrics.heard();
+            let now = Instant::now();
+            self.metrics.heard(now);
             match item {
                 Some(Ok(WatchItem::Added(raw))) => {
                     open.events += 1;
                     staging.insert(raw).await;
-                    limit = longest.min(from_now(self.config.initial_events_limit));
+                    limit = longest.min(after(now, self.config.initial_events_limit));
                 }
                 Some(Ok(WatchItem::Modified(raw))) => {
                     open.events += 1;
@@ -370,7 +371,7 @@ impl<K: Object> Machine<K> {
         let listed = list_all(&*self.source, params, self.config.idle_limit, &mut staging).await;
         self.keep_ahead(&staging);
         let listed = listed?;
-        self.metrics.heard();
+        self.metrics.heard(Instant::now());
         if zero && listed.paginated {
             self.pages = true;
         }
@@ -448,8 +449,9 @@ impl<K: Object> Machine<K> {
                     return State::OpenWatch;
                 }
             };
-            idle_at = from_now(self.config.idle_limit);
-            self.metrics.heard();
+            let now = Instant::now();
+            idle_at = after(now, self.config.idle_limit);
+            self.metrics.heard(now);
             match item {
                 Some(Ok(WatchItem::Error(error))) => return self.stream_error(&open, error),
                 Some(Ok(item)) => {

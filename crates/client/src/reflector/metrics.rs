@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -40,14 +39,14 @@ pub struct ReflectorMetrics {
     pub history_resets: Counter,
     /// Objects of a relist that were unchanged and kept.
     pub kept: Counter,
-    last_version: ArcSwap<ResourceVersion>,
+    last_version: Mutex<ResourceVersion>,
     last_heard: Mutex<Option<Instant>>,
 }
 
 impl ReflectorMetrics {
     /// The version from which a watch would resume.
     pub fn last_version(&self) -> ResourceVersion {
-        (**self.last_version.load()).clone()
+        self.last_version.lock().clone()
     }
 
     /// How long ago the server was last heard of, if it ever was.
@@ -56,11 +55,11 @@ impl ReflectorMetrics {
     }
 
     pub(super) fn set_last_version(&self, version: &ResourceVersion) {
-        self.last_version.store(std::sync::Arc::new(version.clone()));
+        *self.last_version.lock() = version.clone();
     }
 
-    pub(super) fn heard(&self) {
-        *self.last_heard.lock() = Some(Instant::now());
+    pub(super) fn heard(&self, now: Instant) {
+        *self.last_heard.lock() = Some(now);
     }
 }
 
