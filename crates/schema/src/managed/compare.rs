@@ -293,7 +293,7 @@ impl Comparer<'_> {
 }
 
 /// Absent, null or empty.
-fn is_bare(value: Option<&Value>) -> bool {
+pub(super) fn is_bare(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,
         Some(Value::Array(items)) => items.is_empty(),
@@ -303,7 +303,7 @@ fn is_bare(value: Option<&Value>) -> bool {
 }
 
 /// The items of a list by element, sorted by that. Items that have no element (malformed) are left out.
-fn group<'v>(shapes: &Shapes, list: &List, items: &'v [Value]) -> Vec<(Element, Members<'v>)> {
+pub(super) fn group<'v>(shapes: &Shapes, list: &List, items: &'v [Value]) -> Vec<(Element, Members<'v>)> {
     let mut groups: Vec<(Element, Members<'v>)> = Vec::with_capacity(items.len());
     for item in items {
         if let Ok(element) = item_element(shapes, list, item) {
@@ -319,13 +319,13 @@ fn group<'v>(shapes: &Shapes, list: &List, items: &'v [Value]) -> Vec<(Element, 
 }
 
 /// The items of one element: nearly always one.
-enum Members<'v> {
+pub(super) enum Members<'v> {
     One(&'v Value),
     Several(Vec<&'v Value>),
 }
 
 impl<'v> Members<'v> {
-    fn as_slice(&self) -> &[&'v Value] {
+    pub(super) fn as_slice(&self) -> &[&'v Value] {
         match self {
             Members::One(item) => std::slice::from_ref(item),
             Members::Several(items) => items,

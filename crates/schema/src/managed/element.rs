@@ -61,11 +61,7 @@ impl Element {
     pub(super) fn write(&self, out: &mut String) {
         let is_plain = |text: &str| text.bytes().all(is_plain);
         match self {
-            Element::Field(name) if is_plain(name) => {
-                out.push_str("\"f:");
-                out.push_str(name);
-                out.push('"');
-            }
+            Element::Field(name) => write_field(name, out),
             Element::Key(keys)
                 if keys.iter().all(|(name, value)| is_plain(name) && value.as_str().is_some_and(is_plain)) =>
             {
@@ -79,11 +75,7 @@ impl Element {
                 }
                 out.push_str("}\"");
             }
-            other => {
-                let mut text = Vec::new();
-                json::write_text(&other.encode(), &mut text);
-                out.push_str(&String::from_utf8_lossy(&text));
-            }
+            other => write_escaped(&other.encode(), out),
         }
     }
 
@@ -115,6 +107,23 @@ impl Element {
             Element::Index(_) => 3,
         }
     }
+}
+
+/// Appends the key of a field as JSON.
+pub(super) fn write_field(name: &str, out: &mut String) {
+    if name.bytes().all(is_plain) {
+        out.push_str("\"f:");
+        out.push_str(name);
+        out.push('"');
+    } else {
+        write_escaped(&format!("f:{name}"), out);
+    }
+}
+
+fn write_escaped(key: &str, out: &mut String) {
+    let mut text = Vec::new();
+    json::write_text(key, &mut text);
+    out.push_str(&String::from_utf8_lossy(&text));
 }
 
 /// Stands for itself in JSON, also inside of JSON in a string, and in Go's JSON too.

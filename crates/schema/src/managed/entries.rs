@@ -83,7 +83,7 @@ impl Fields {
         }
     }
 
-    fn encode(self) -> Value {
+    pub(super) fn encode(self) -> Value {
         match self {
             Fields::Stored(fields) => fields,
             Fields::Read(set) => set.encode(),

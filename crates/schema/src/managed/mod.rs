@@ -2,6 +2,7 @@
 //!
 //! - [`set`], [`element`]: sets of paths and their form on the wire, `fieldsV1`
 //! - `compare`: what changed between two objects, as sets
+//! - `created`: what the maker of an object owns, without comparing
 //! - [`entries`]: the list in the metadata
 //! - `resets`: fields that a request cannot write
 //! - [`track_update`]: ownership after a create, an update or a patch
@@ -13,6 +14,7 @@
 pub mod apply;
 mod check;
 mod compare;
+mod created;
 pub mod element;
 pub mod entries;
 mod last_applied;

@@ -22,6 +22,15 @@ impl Filter {
         }
     }
 
+    /// The members of the object that it leaves nothing of, if that is all it does.
+    pub(super) fn whole_members(&self) -> Option<Vec<&str>> {
+        match self {
+            Filter::All => Some(Vec::new()),
+            Filter::Without(reset) => reset.whole_fields(),
+            Filter::Only(_) => None,
+        }
+    }
+
     /// For a request to a kind or to a subresource of it (empty: the object itself).
     ///
     /// `has_status` is asked for custom kinds only.

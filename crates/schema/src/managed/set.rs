@@ -86,6 +86,15 @@ impl Set {
         }
     }
 
+    /// The names of its paths, if all are fields of the object itself.
+    pub(super) fn whole_fields(&self) -> Option<Vec<&str>> {
+        let names = self.nodes.iter().map(|node| match &node.element {
+            Element::Field(name) if node.children.is_empty() => Some(name.as_str()),
+            _ => None,
+        });
+        names.collect()
+    }
+
     fn find(&self, element: &Element) -> Option<&Node> {
         let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
         Some(&self.nodes[at])

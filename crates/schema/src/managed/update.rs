@@ -5,6 +5,7 @@ use machinery::json::Value;
 
 use super::check::check;
 use super::compare::{Comparison, compare};
+use super::created::fields_of_new;
 use super::entries::{self, Entry, Fields, Operation};
 use super::resets::Filter;
 use super::set::Set;
@@ -90,8 +91,11 @@ pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, w
     annotate(kind, new);
     // Ownership that was lost or thrown away begins again only with an apply.
     if !owners.is_empty() || live.is_none_or(|live| uid(live).is_empty()) {
-        let owners = update(kind, before, new, owners, writer);
-        entries::put(new, cap(owners));
+        let owners = match made(kind, live.is_some(), before, new, &owners, writer) {
+            Some(made) => made,
+            None => cap(update(kind, before, new, owners, writer)),
+        };
+        entries::put(new, owners);
     }
     forget_empty(kind.ty, new, live);
 }
@@ -173,6 +177,37 @@ fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
         Ok(owners) if !owners.is_empty() => owners,
         _ => stored(),
     }
+}
+
+/// The one owner of an object that is being made and that nobody is said to own yet: none if that is not so.
+fn made(
+    kind: &Subject<'_>,
+    is_there: bool,
+    zero: &Value,
+    new: &Value,
+    owners: &[Entry],
+    writer: &Writer<'_>,
+) -> Option<Vec<Entry>> {
+    if is_there || !owners.is_empty() {
+        return None;
+    }
+    let filter = Filter::of(kind.gvk, writer.subresource, kind.custom, kind.has_status);
+    let fields = fields_of_new(kind.ty.shapes(), kind.ty.root(), zero, new, &filter.whole_members()?)?;
+    debug_assert_eq!(
+        Some(&*fields),
+        match update(kind, zero, new, Vec::new(), writer).pop().map(|entry| entry.fields.encode()) {
+            Some(Value::Raw(compared)) => Some(compared.to_string()),
+            _ => Some("{}".to_owned()),
+        }
+        .as_deref(),
+        "what is written straight from an object is what a comparison finds"
+    );
+    if fields == "{}" {
+        return Some(Vec::new());
+    }
+    let mut entry = writer.entry(kind, Operation::Update, Set::default());
+    entry.fields = Fields::Stored(Value::Raw(fields.into()));
+    Some(vec![entry])
 }
 
 /// The owners once `new` has taken the place of `live`.

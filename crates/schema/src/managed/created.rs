@@ -1,0 +1,147 @@
+//! What whoever makes an object owns of it, written as `fieldsV1` straight from the object.
+//!
+//! It is what a comparison with an object that has nothing in it finds ([`super::compare`]), without the sets of paths that
+//! other writes need to take from one manager and give to another: on a create there is one manager and one text.
+
+use machinery::json::{Map, Text, Value};
+use smallvec::SmallVec;
+
+use super::compare::{UNMANAGED, View, child_of, group, is_bare, view};
+use super::element::{equal, write_field};
+use crate::facts::{List, NodeId, Shapes};
+
+/// The `fieldsV1` of a new object; `{}` when nothing of it is owned. `zero` is an object of its type with nothing in it, and
+/// of the members called `reset` nothing is owned. None if that cannot be said without a comparison.
+pub(super) fn fields_of_new(
+    shapes: &Shapes,
+    root: NodeId,
+    zero: &Value,
+    new: &Value,
+    reset: &[&str],
+) -> Option<String> {
+    let (Value::Object(zero), Value::Object(members)) = (zero, new) else { return None };
+    let mut text = Writing { shapes, out: String::with_capacity(2048), is_clear: true };
+    let wanted = |name: &str| !matches!(name, "apiVersion" | "kind") && !reset.contains(&name);
+    text.out.push('{');
+    text.members(root, &view(shapes, root, new), Some(zero), members, 0, wanted, false);
+    text.out.push('}');
+    text.is_clear.then_some(text.out)
+}
+
+struct Writing<'a> {
+    shapes: &'a Shapes,
+    out: String,
+    /// Nothing stood in the way so far.
+    is_clear: bool,
+}
+
+impl Writing<'_> {
+    /// Writes what is below a place and says whether the place is owned or has something below it that is.
+    fn value(&mut self, id: NodeId, old: Option<&Value>, new: &Value, depth: usize) -> bool {
+        let view = view(self.shapes, id, new);
+        let Some(old) = old else { return self.added(id, &view, new, depth) };
+        if matches!(view, View::Leaf) || (is_bare(Some(old)) && is_bare(Some(new))) {
+            self.out.push_str("{}");
+            return !equal(old, new);
+        }
+        self.out.push('{');
+        let is_kept = match (&view, new) {
+            (View::List(list), Value::Array(items)) => {
+                self.is_clear &= is_bare(Some(old));
+                self.items(list, items, depth, false)
+            }
+            (View::Object(_), Value::Object(members)) => {
+                let wanted = self.wanted(id, depth);
+                self.members(id, &view, old.as_object(), members, depth, wanted, false)
+            }
+            _ => {
+                self.is_clear = false;
+                false
+            }
+        };
+        self.out.push('}');
+        is_kept
+    }
+
+    /// Writes all that is below a value that was not there before, and owned with it. Nobody owns the metadata as such.
+    fn added(&mut self, id: NodeId, view: &View<'_>, new: &Value, depth: usize) -> bool {
+        self.out.push('{');
+        let is_owned = depth != 1 || !self.is_metadata(id);
+        let has_children = match (view, new) {
+            (View::List(list), Value::Array(items)) => self.items(list, items, depth, is_owned),
+            (View::Object(_) | View::Free, Value::Object(members)) => {
+                let wanted = self.wanted(id, depth);
+                self.members(id, view, None, members, depth, wanted, is_owned)
+            }
+            _ => false,
+        };
+        self.out.push('}');
+        is_owned || has_children
+    }
+
+    fn is_metadata(&self, id: NodeId) -> bool {
+        &*self.shapes.node(id).name == "v1.ObjectMeta"
+    }
+
+    fn wanted(&self, id: NodeId, depth: usize) -> impl Fn(&str) -> bool + use<> {
+        let in_metadata = depth == 1 && self.is_metadata(id);
+        move |name| !(in_metadata && UNMANAGED.contains(&name))
+    }
+
+    /// Writes the members of an object in the order of their names. `is_owned` says so of the object itself, which is only
+    /// written when there are members.
+    #[expect(clippy::too_many_arguments, reason = "one place in two trees, and what is left out there")]
+    fn members(
+        &mut self,
+        id: NodeId,
+        view: &View<'_>,
+        old: Option<&Map>,
+        new: &Map,
+        depth: usize,
+        wanted: impl Fn(&str) -> bool,
+        is_owned: bool,
+    ) -> bool {
+        let mut members: SmallVec<[(&Text, &Value); 24]> = new.iter().filter(|(name, _)| wanted(name)).collect();
+        if !members.is_sorted_by(|a, b| a.0 <= b.0) {
+            members.sort_unstable_by(|a, b| a.0.cmp(b.0));
+        }
+        let mut is_first = true;
+        for (name, value) in members {
+            let Some(child) = child_of(view, id, name) else { continue };
+            let mark = self.out.len();
+            self.separate(is_first, is_owned);
+            write_field(name, &mut self.out);
+            self.out.push(':');
+            if self.value(child, old.and_then(|old| old.get(name)), value, depth + 1) {
+                is_first = false;
+            } else {
+                self.out.truncate(mark);
+            }
+        }
+        !is_first
+    }
+
+    fn items(&mut self, list: &List, items: &[Value], depth: usize, is_owned: bool) -> bool {
+        let mut is_first = true;
+        for (element, items) in group(self.shapes, list, items) {
+            self.separate(is_first, is_owned);
+            is_first = false;
+            element.write(&mut self.out);
+            self.out.push(':');
+            match items.as_slice() {
+                [item] => drop(self.value(list.item, None, item, depth + 1)),
+                // An item that stands twice is one value, owned or not.
+                _ => self.out.push_str("{}"),
+            }
+        }
+        !is_first
+    }
+
+    fn separate(&mut self, is_first: bool, is_owned: bool) {
+        match (is_first, is_owned) {
+            (true, true) => self.out.push_str("\".\":{},"),
+            (true, false) => {}
+            (false, _) => self.out.push(','),
+        }
+    }
+}
