@@ -91,10 +91,8 @@ pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, w
     annotate(kind, new);
     // Ownership that was lost or thrown away begins again only with an apply.
     if !owners.is_empty() || live.is_none_or(|live| uid(live).is_empty()) {
-        let owners = match made(kind, live.is_some(), before, new, &owners, writer) {
-            Some(made) => made,
-            None => cap(update(kind, before, new, owners, writer)),
-        };
+        let made = if live.is_none() && owners.is_empty() { made(kind, before, new, writer) } else { None };
+        let owners = made.unwrap_or_else(|| cap(update(kind, before, new, owners, writer)));
         entries::put(new, owners);
     }
     forget_empty(kind.ty, new, live);
@@ -179,35 +177,19 @@ fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
     }
 }
 
-/// The one owner of an object that is being made and that nobody is said to own yet: none if that is not so.
-fn made(
-    kind: &Subject<'_>,
-    is_there: bool,
-    zero: &Value,
-    new: &Value,
-    owners: &[Entry],
-    writer: &Writer<'_>,
-) -> Option<Vec<Entry>> {
-    if is_there || !owners.is_empty() {
-        return None;
-    }
+/// The one owner of an object that is being made and that nobody is said to own yet. None if it takes a comparison to know.
+fn made(kind: &Subject<'_>, zero: &Value, new: &Value, writer: &Writer<'_>) -> Option<Vec<Entry>> {
     let filter = Filter::of(kind.gvk, writer.subresource, kind.custom, kind.has_status);
     let fields = fields_of_new(kind.ty.shapes(), kind.ty.root(), zero, new, &filter.whole_members()?)?;
-    debug_assert_eq!(
-        Some(&*fields),
-        match update(kind, zero, new, Vec::new(), writer).pop().map(|entry| entry.fields.encode()) {
-            Some(Value::Raw(compared)) => Some(compared.to_string()),
-            _ => Some("{}".to_owned()),
-        }
-        .as_deref(),
-        "what is written straight from an object is what a comparison finds"
-    );
-    if fields == "{}" {
-        return Some(Vec::new());
-    }
     let mut entry = writer.entry(kind, Operation::Update, Set::default());
     entry.fields = Fields::Stored(Value::Raw(fields.into()));
-    Some(vec![entry])
+    let made = if entry.fields.is_empty() { Vec::new() } else { vec![entry] };
+    debug_assert_eq!(
+        made.iter().map(|entry| entry.fields.clone().encode()).collect::<Vec<_>>(),
+        update(kind, zero, new, Vec::new(), writer).into_iter().map(|entry| entry.fields.encode()).collect::<Vec<_>>(),
+        "what is written straight from an object is what a comparison finds"
+    );
+    Some(made)
 }
 
 /// The owners once `new` has taken the place of `live`.

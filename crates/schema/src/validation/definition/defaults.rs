@@ -4,8 +4,8 @@ use machinery::field_error::{FieldError, Path};
 use machinery::json::{Value, json};
 
 use super::Errors;
-use super::keywords::Keywords as _;
 use crate::custom;
+use crate::walk::Walk as _;
 
 pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     walk(schema, path, true, None, errors);

@@ -1,39 +1,7 @@
-//! Reading the keywords of a schema. A definition has hundreds of schemas, each is asked for dozens of keywords, and most have
+//! Which keywords a schema has. A definition has hundreds of schemas, each is asked for dozens of keywords, and most have
 //! three: so what is rare is looked for once.
 
 use machinery::json::Value;
-
-static NULL: Value = Value::Null;
-
-/// Keywords by name. They are no paths: a dot means nothing.
-pub(super) trait Keywords {
-    /// What a keyword says; null when it is not there.
-    fn at(&self, keyword: &str) -> &Value;
-
-    /// A string; empty when it is not there.
-    fn text(&self, keyword: &str) -> &str {
-        self.at(keyword).as_str().unwrap_or_default()
-    }
-
-    fn flag(&self, keyword: &str) -> Option<bool> {
-        self.at(keyword).as_bool()
-    }
-
-    fn list(&self, keyword: &str) -> &[Value] {
-        self.at(keyword).as_array().map(Vec::as_slice).unwrap_or_default()
-    }
-
-    /// Something other than null stands there.
-    fn has(&self, keyword: &str) -> bool {
-        !self.at(keyword).is_null()
-    }
-}
-
-impl Keywords for Value {
-    fn at(&self, keyword: &str) -> &Value {
-        self.as_object().and_then(|members| members.get(keyword)).unwrap_or(&NULL)
-    }
-}
 
 /// Which rare keywords a schema may have: where one of these is not set, none of its keywords is there.
 #[derive(Clone, Copy, Default)]

@@ -3,9 +3,10 @@
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::Value;
 
-use super::keywords::{Keywords as _, Rare, children};
+use super::keywords::{Rare, children};
 use super::{Errors, known_format};
 use crate::pattern::Pattern;
+use crate::walk::Walk as _;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 

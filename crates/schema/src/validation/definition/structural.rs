@@ -4,8 +4,9 @@ use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 
 use super::Errors;
-use super::keywords::{Keywords as _, Rare};
+use super::keywords::Rare;
 use crate::pattern::Pattern;
+use crate::walk::Walk as _;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
