@@ -2,6 +2,8 @@
 //!
 //! For text that this project wrote: what is stepped over is not checked, only that it ends.
 
+use std::ops::Range;
+
 use crate::encoded::Malformed;
 
 /// A place in a text.
@@ -160,9 +162,37 @@ pub fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+/// Where the value of a member stands in the text of an object; none if there is no such member, or several. What follows the
+/// object is not looked at.
+#[must_use]
+pub fn place_of(text: &[u8], name: &str) -> Option<Range<usize>> {
+    let mut scan = Scan::new(text);
+    scan.expect(b'{').ok()?;
+    let mut found = None;
+    let mut first = true;
+    while let Some(member) = scan.member(std::mem::take(&mut first)).ok()? {
+        let length = scan.value().ok()?.len();
+        if member == name.as_bytes() && found.replace(scan.at - length..scan.at).is_some() {
+            return None;
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_is_found_where_it_stands_if_it_stands_once() {
+        let text = br#" {"a":{"b":1}, "b" : {"a":"}"} ,"c":2}"#;
+        assert_eq!(place_of(text, "b").map(|at| &text[at]), Some(&br#"{"a":"}"}"#[..]));
+        assert_eq!(place_of(text, "d"), None);
+        assert_eq!(place_of(br#"{"a":1,"b":2,"a":3}"#, "a"), None);
+        for odd in ["", "[]", "{", r#"{"a":1"#, r#"{"a":1 "b":2}"#, r#"{"a"}"#] {
+            assert_eq!(place_of(odd.as_bytes(), "a"), None, "{odd}");
+        }
+    }
 
     #[test]
     fn members_are_found_as_texts() {

@@ -16,7 +16,8 @@ use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, Watch
 use store::Retention;
 use store::memory::MemoryStore;
 
-const PATHS: [&str; 6] = ["get", "list-1000", "create", "merge-patch", "strategic-patch", "fan-out-100"];
+const PATHS: [&str; 7] =
+    ["get", "list-1000", "create", "create-again", "merge-patch", "strategic-patch", "fan-out-100"];
 
 struct World {
     registry: Arc<Registry>,
@@ -64,8 +65,8 @@ impl World {
     }
 }
 
-/// A pod of 3.5 KB, most of it environment.
-fn pod(number: usize) -> Bytes {
+/// A pod of 3.5 KB, most of it environment. Pods on one node have the same spec.
+fn pod(number: usize, node: usize) -> Bytes {
     let variable = |at: usize| {
         format!(r#"{{"name":"VARIABLE_{at:02}","value":"some value of the variable {at:02}, padded out"}}"#)
     };
@@ -77,7 +78,7 @@ fn pod(number: usize) -> Bytes {
     let labels = r#"{"app":"web","tier":"front"}"#;
     let metadata = format!(r#"{{"name":"pod-{number:06}","namespace":"default","labels":{labels}}}"#);
     Bytes::from(format!(
-        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{{"nodeName":"node-1","containers":[{container}]}}}}"#
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{{"nodeName":"node-{node:06}","containers":[{container}]}}}}"#
     ))
 }
 
@@ -92,7 +93,7 @@ fn run(runtime: &tokio::runtime::Runtime, path: &str, times: usize) {
     let prepare = |count: usize| {
         runtime.block_on(async {
             for number in 0..count {
-                world.create(pod(number)).await;
+                world.create(pod(number, 1)).await;
             }
         });
     };
@@ -118,9 +119,10 @@ fn run(runtime: &tokio::runtime::Runtime, path: &str, times: usize) {
                 }
             });
         }
-        "create" => {
+        "create" | "create-again" => {
             prepare(100);
-            let pods: Vec<Bytes> = (0..times).map(|turn| pod(100 + turn)).collect();
+            let node = |turn| if path == "create" { 100 + turn } else { 1 };
+            let pods: Vec<Bytes> = (0..times).map(|turn| pod(100 + turn, node(turn))).collect();
             measured(runtime, async {
                 for pod in pods {
                     world.create(pod).await;

@@ -8,7 +8,7 @@ use schema::managed::{Subject, Writer};
 
 use crate::body;
 use crate::conversion;
-use crate::create::Tracking;
+use crate::create::{Sent, Tracking};
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Context, PatchBody, Target};
@@ -79,7 +79,7 @@ impl Registry {
         body::agree_on_name(target, &object)?;
         meta::of_mut(&mut object).shift_remove("resourceVersion");
         warn(configuration, options, ctx)?;
-        self.create_object(target, object, None, Tracking::Done, options.dry_run, ctx).await
+        self.create_object(target, object, Sent::default(), Tracking::Done, options.dry_run, ctx).await
     }
 
     fn applied(

@@ -5,7 +5,7 @@ use machinery::media::MediaType;
 use machinery::options::FieldValidation;
 use machinery::{FieldError, Status};
 use schema::custom::Definition;
-use schema::decode::Media;
+use schema::decode::{KnownMember, Media};
 use schema::facts::{Type, Types};
 use schema::kind::Kind;
 
@@ -61,6 +61,17 @@ pub(crate) fn of_kind(
     validation: FieldValidation,
     ctx: &Context,
 ) -> Result<Value, Status> {
+    beside(gvk, body, validation, None, ctx).map(|(object, _)| object)
+}
+
+/// As [`of_kind`], of a body that has a member in common with another object; and how much in it was complained of.
+pub(crate) fn beside(
+    gvk: &machinery::GroupVersionKind,
+    body: &Body,
+    validation: FieldValidation,
+    known: Option<KnownMember<'_>>,
+    ctx: &Context,
+) -> Result<(Value, usize), Status> {
     let media = match body.media {
         MediaType::Json => Media::Json,
         MediaType::Yaml => Media::Yaml,
@@ -71,12 +82,13 @@ pub(crate) fn of_kind(
         MediaType::Protobuf => Media::Protobuf,
     };
     let ty = type_of(gvk)?;
-    let decoded = schema::decode::decode(&ty, gvk, &body.bytes, media, strictness(validation))
+    let decoded = schema::decode::decode_beside(&ty, gvk, &body.bytes, media, strictness(validation), known)
         .map_err(|error| error.to_status(&gvk.kind, &body.bytes))?;
+    let complaints = decoded.warnings.len();
     for warning in decoded.warnings {
         ctx.warnings.push(warning);
     }
-    Ok(decoded.value)
+    Ok((decoded.value, complaints))
 }
 
 /// The kind that refusals of an object name: that of the version it is stored in.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use machinery::json::{Value, json};
-use machinery::options::CreateOptions;
-use machinery::{Status, random_name};
-use schema::managed::{Subject, Writer, track_update};
+use machinery::media::MediaType;
+use machinery::options::{CreateOptions, FieldValidation};
+use machinery::{FieldError, Status, random_name};
+use schema::kind::Kind;
+use schema::managed::{Subject, Writer, track_create};
 use store::{Entry, WriteError};
 
 use crate::body;
@@ -14,6 +16,7 @@ use crate::failure;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
+use crate::templates::Origin;
 use crate::view::{Outcome, View};
 
 /// How often a generated name is tried before the client is asked to come again.
@@ -38,19 +41,38 @@ impl Registry {
         if target.subresource.is_some() || !target.kind.stored() {
             return self.create_subresource(target, body, options, ctx).await;
         }
-        let object = body::object(&target.kind, &body, options.field_validation, ctx)?;
+        let (object, origin) = self.sent(target, &body, options.field_validation, ctx)?;
         let manager = ctx.manager(&options.field_manager);
-        let decoded = object.clone();
-        self.create_object(target, object, Some(&decoded), Tracking::By(&manager), options.dry_run, ctx).await
+        let sent = Sent { decoded: Some(object.clone()), origin };
+        self.create_object(target, object, sent, Tracking::By(&manager), options.dry_run, ctx).await
     }
 
-    /// Creates an object that is decoded already, in the version of the endpoint. `known` is a state of it in the form of the
-    /// wire, if there was one.
+    /// The object in a body, and what is known of it.
+    fn sent(
+        &self,
+        target: &Target,
+        body: &Body,
+        validation: FieldValidation,
+        ctx: &Context,
+    ) -> Result<(Value, Origin), Status> {
+        let kind = &target.kind;
+        if kind.collection != "core/pods" || body.media != MediaType::Json {
+            return Ok((body::object(kind, body, validation, ctx)?, Origin::New));
+        }
+        let (origin, place) = self.templates.recall(&body.bytes);
+        let known = origin.template().map(|template| template.in_body(place));
+        let (object, complaints) = body::beside(&kind.gvk, body, validation, known, ctx)?;
+        // A text with something in it that no pod has is complained of each time it comes.
+        let may_be_kept = complaints == 0 && validation != FieldValidation::Ignore;
+        Ok((object, if may_be_kept || known.is_some() { origin } else { Origin::New }))
+    }
+
+    /// Creates an object that is decoded already, in the version of the endpoint.
     pub(crate) async fn create_object(
         &self,
         target: &Target,
         mut object: Value,
-        known: Option<&Value>,
+        sent: Sent,
         tracking: Tracking<'_>,
         dry_run: bool,
         ctx: &Context,
@@ -91,7 +113,7 @@ impl Registry {
                 meta::of_mut(&mut object).insert("name", json!(name));
             }
             attempts -= 1;
-            match self.create_once(target, object, known, tracking, dry_run, ctx).await {
+            match self.create_once(target, object, &sent, tracking, dry_run, ctx).await {
                 Err(Refused::Taken(name)) if generated && attempts == 0 => {
                     return Err(Status::generate_name_conflict(&target.gr(), &name));
                 }
@@ -116,22 +138,30 @@ impl Registry {
         &self,
         target: &Target,
         mut object: Value,
-        known: Option<&Value>,
+        sent: &Sent,
         tracking: Tracking<'_>,
         dry_run: bool,
         ctx: &Context,
     ) -> Result<Created, Refused> {
         let kind = &target.kind;
-        schema::defaults::apply(kind, &mut object);
+        let template = sent.origin.template();
+        match template {
+            Some(template) => schema::defaults::apply_beside(kind, &mut object, template.wire()),
+            None => schema::defaults::apply(kind, &mut object),
+        }
         // A client owns what it sent and what followed from that, not what admission added.
         if let Tracking::By(manager) = tracking {
             let now = meta::timestamp(self.now());
             let ty = body::type_of_kind(kind)?;
             let writer = Writer { manager, subresource: "", time: &now };
             let lent = schema::strategy::lend_labels(kind, &mut object);
-            track_update(&Subject::new(kind, &ty), None, &mut object, &writer);
+            let known = template.map(|template| template.owned());
+            track_create(&Subject::new(kind, &ty), &mut object, &writer, known);
             if lent {
                 meta::of_mut(&mut object).remove("labels");
+            }
+            if let Origin::Again { text, hash } = &sent.origin {
+                self.templates.remember(text.clone(), *hash, &ty, &object);
             }
         }
         schema::strategy::admit_create(kind, &mut object);
@@ -139,15 +169,24 @@ impl Registry {
         schema::strategy::prepare_for_create(kind, &mut object);
         self.prepare_addresses(target, &mut object, None);
         let name = meta::name(&object).to_owned();
-        let errors = schema::validation::validate_create(kind, &object);
+        let mut spec = match template {
+            Some(template) if template.put_settled(&mut object) => Spec::Settled,
+            Some(template) => template.unsettled(&object).map_or(Spec::Unknown, Spec::Admitted),
+            None => Spec::Unknown,
+        };
+        let errors = validate(kind, &object, &spec);
         if !errors.is_empty() {
             self.release(target, &object);
             return Err(Status::invalid(&body::blamed(kind), &name, &errors).into());
         }
-        schema::warnings::on_write(kind, &object, None).into_iter().for_each(|text| ctx.warnings.push(text));
+        let warnings = warnings(kind, &object, &spec);
+        if !warnings.is_empty() && matches!(spec, Spec::Admitted(_)) {
+            spec = Spec::Unknown;
+        }
+        warnings.into_iter().for_each(|text| ctx.warnings.push(text));
         self.approve_create(target, &object, ctx)?;
         let share = self.take_share(target, None, None, &object, dry_run).await?;
-        let created = self.commit_create(target, object, known, name, dry_run).await;
+        let created = self.commit_create(target, object, sent, spec, name, dry_run).await;
         if let Err(refused) = &created
             && !refused.may_have_happened()
         {
@@ -161,13 +200,21 @@ impl Registry {
         &self,
         target: &Target,
         mut object: Value,
-        known: Option<&Value>,
+        sent: &Sent,
+        spec: Spec,
         name: String,
         dry_run: bool,
     ) -> Result<Created, Refused> {
         let kind = &target.kind;
         self.allocate(target, &mut object, None)?;
-        body::in_order(kind, &mut object, known)?;
+        match (spec, sent.origin.template()) {
+            (Spec::Settled, _) => in_order_but_for_spec(kind, &mut object, sent.decoded.as_ref())?,
+            (Spec::Admitted(admitted), Some(template)) => {
+                body::in_order(kind, &mut object, sent.decoded.as_ref())?;
+                template.settle(admitted, &object);
+            }
+            _ => body::in_order(kind, &mut object, sent.decoded.as_ref())?,
+        }
         conversion::to_storage(kind, &mut object)?;
         let Some(key) = self.collection(kind).key(target.namespace.as_deref().filter(|_| kind.namespaced), &name)
         else {
@@ -207,6 +254,58 @@ impl Registry {
             Status::already_exists(&target.gr(), name)
         }
     }
+}
+
+/// What is known of an object from its body.
+#[derive(Default)]
+pub(crate) struct Sent {
+    /// The object as it was decoded, in the form of the wire.
+    decoded: Option<Value>,
+    origin: Origin,
+}
+
+/// What is known of a new object's spec once it is admitted.
+enum Spec {
+    /// Nothing that would spare a look at it.
+    Unknown,
+    /// It is a template's, in this state; what becomes of it shall be noted.
+    Admitted(Value),
+    /// It is valid, there is nothing to warn about, and it is in the form of the store.
+    Settled,
+}
+
+fn validate(kind: &Kind, object: &Value, spec: &Spec) -> Vec<FieldError> {
+    if !matches!(spec, Spec::Settled) {
+        return schema::validation::validate_create(kind, object);
+    }
+    let errors = schema::validation::validate_create_of_known_spec(kind, object);
+    debug_assert_eq!(errors, schema::validation::validate_create(kind, object), "the spec was valid before");
+    errors
+}
+
+fn warnings(kind: &Kind, object: &Value, spec: &Spec) -> Vec<String> {
+    if !matches!(spec, Spec::Settled) {
+        return schema::warnings::on_write(kind, object, None);
+    }
+    let warnings = schema::warnings::of_known_spec(object);
+    debug_assert_eq!(warnings, schema::warnings::on_write(kind, object, None), "nothing was said of the spec before");
+    warnings
+}
+
+/// Brings an object whose spec is in the form of the wire into that form.
+fn in_order_but_for_spec(kind: &Kind, object: &mut Value, decoded: Option<&Value>) -> Result<(), Status> {
+    let mut known = decoded.cloned().unwrap_or_default();
+    known["spec"] = object["spec"].clone();
+    body::in_order(kind, object, Some(&known))?;
+    debug_assert!(
+        {
+            let mut whole: Value = machinery::json::from_str(&object.to_string()).unwrap_or_default();
+            let made = body::in_order(kind, &mut whole, None);
+            made.is_ok() && whole.to_string() == object.to_string()
+        },
+        "a settled spec is in the form of the wire: {object}"
+    );
+    Ok(())
 }
 
 enum Created {

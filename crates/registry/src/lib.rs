@@ -8,7 +8,7 @@
 //! - reading: `get`, `list`, `watch`; answers are a [`view`] (or a [`watch_view`]) shown in a [`form`] as [`segments`];
 //!   `protobuf` is how they look in that form
 //! - writing: `create`, `update`, `patch`, `apply`, `delete`, `delete_collection`; `body` reads what was sent, `write` commits
-//!   a change if nothing came in between, `failure` says why the store refused
+//!   a change if nothing came in between, `failure` says why the store refused; `templates` are specs that were sent before
 //! - [`admission`]: what other objects say about a write (namespaces, limits, quotas, classes, …)
 //! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
 //! - `definitions/`: kinds that CustomResourceDefinitions add
@@ -42,6 +42,7 @@ pub mod request;
 mod seed;
 pub mod segments;
 mod subresources;
+mod templates;
 pub mod unstored;
 mod update;
 pub mod view;

@@ -17,6 +17,7 @@ use crate::converter::Webhooks;
 use crate::definitions::Definitions;
 use crate::failure;
 use crate::request::Target;
+use crate::templates::Templates;
 
 /// How a registry behaves where the design leaves a choice.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ pub struct Registry {
     pub(crate) quota_turns: Turns,
     pub(crate) definitions: Definitions,
     pub(crate) webhooks: OnceLock<Arc<dyn Webhooks>>,
+    pub(crate) templates: Templates,
     pub(crate) settings: Settings,
 }
 
@@ -74,6 +76,7 @@ impl Registry {
             quota_turns: Turns::default(),
             definitions: Definitions::default(),
             webhooks: OnceLock::new(),
+            templates: Templates::default(),
             settings,
         });
         registry.follow_definitions();

@@ -3,7 +3,7 @@
 use machinery::Status;
 use machinery::json::{Value, json};
 
-use crate::create::Tracking;
+use crate::create::{Sent, Tracking};
 use crate::registry::Registry;
 use crate::request::{Context, Target};
 
@@ -62,7 +62,10 @@ impl Registry {
         }
         object["kind"] = json!(kind.gvk.kind);
         object["apiVersion"] = json!(kind.group_version().to_string());
-        match self.create_object(&target, object, None, Tracking::By(MANAGER), false, &Context::default()).await {
+        match self
+            .create_object(&target, object, Sent::default(), Tracking::By(MANAGER), false, &Context::default())
+            .await
+        {
             // Another server on the same store was quicker.
             Err(status) if status.code == 409 => Ok(()),
             Err(status) => Err(status),

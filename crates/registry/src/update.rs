@@ -8,7 +8,7 @@ use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 
 use crate::body;
 use crate::conversion;
-use crate::create::Tracking;
+use crate::create::{Sent, Tracking};
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
@@ -53,7 +53,9 @@ impl Registry {
         let key = self.key(target)?;
         let creates = kind.rules.create_on_update && target.subresource.is_none();
         if creates && self.current(kind, &key).await?.is_none() {
-            return self.create_object(target, object, None, Tracking::By(&manager), options.dry_run, ctx).await;
+            return self
+                .create_object(target, object, Sent::default(), Tracking::By(&manager), options.dry_run, ctx)
+                .await;
         }
         let author = Author { replaces: true, ..Author::through(&manager, target.subresource.as_deref()) };
         let written =

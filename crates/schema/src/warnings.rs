@@ -26,8 +26,7 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         ("apiextensions.k8s.io", _) => out.extend(crate::validation::unknown_formats(new, old)),
         // Pods change often, and mostly nobody is there to read: the reference says nothing of them after their creation.
         ("", "Pod") if old.is_none() => {
-            let name = "this is used in the Pod's hostname, which can result in surprising behavior";
-            host_name(new, old, name, out);
+            host_name(new, None, POD_HOST, out);
             pod(new, &Path::root(), out);
         }
         ("", "PodTemplate") if changed => pod(new.at("template"), &Path::new("template"), out),
@@ -70,6 +69,17 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
         }
         _ => {}
     }
+    warnings
+}
+
+const POD_HOST: &str = "this is used in the Pod's hostname, which can result in surprising behavior";
+
+/// As [`on_write`], of a new pod whose spec is that of another one, about which there was nothing to say.
+#[must_use]
+pub fn of_known_spec(pod: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    host_name(pod, None, POD_HOST, &mut warnings);
+    dead_annotations(pod, &Path::root(), &mut warnings);
     warnings
 }
 
@@ -155,19 +165,7 @@ fn pod(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
     let spec = pod.at("spec");
     let spec_path = path.child("spec");
     placement(spec, &spec_path, out);
-    let annotations = path.child("metadata.annotations");
-    for (name, why) in [
-        (
-            "scheduler.alpha.kubernetes.io/critical-pod",
-            r#"non-functional in v1.16+; use the "priorityClassName" field instead"#,
-        ),
-        ("security.alpha.kubernetes.io/sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
-        ("security.alpha.kubernetes.io/unsafe-sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
-    ] {
-        if has_annotation(pod, name) {
-            out.push(format!("{}: {why}", annotations.key(name)));
-        }
-    }
+    dead_annotations(pod, path, out);
     let list = spec_path.child("volumes");
     for (i, volume) in spec.list("volumes").iter().enumerate() {
         let path = list.index(i);
@@ -233,6 +231,22 @@ fn pod(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
         out.push(format!("{}: {why}", spec_path.child("terminationGracePeriodSeconds")));
     }
     affinity(spec, &spec_path.child("affinity"), out);
+}
+
+fn dead_annotations(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
+    let annotations = path.child("metadata.annotations");
+    for (name, why) in [
+        (
+            "scheduler.alpha.kubernetes.io/critical-pod",
+            r#"non-functional in v1.16+; use the "priorityClassName" field instead"#,
+        ),
+        ("security.alpha.kubernetes.io/sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
+        ("security.alpha.kubernetes.io/unsafe-sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
+    ] {
+        if has_annotation(pod, name) {
+            out.push(format!("{}: {why}", annotations.key(name)));
+        }
+    }
 }
 
 /// How two definitions of one port get in each other's way.

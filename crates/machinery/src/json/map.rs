@@ -148,6 +148,10 @@ impl Map {
         unread.or_else(|| self.members.take())
     }
 
+    pub(super) fn into_shared_members(mut self) -> Arc<Members> {
+        self.take_members().unwrap_or_default()
+    }
+
     fn own(&mut self) -> &mut Members {
         if self.unread.is_some() {
             self.members = self.take_members();

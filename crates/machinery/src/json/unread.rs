@@ -69,6 +69,18 @@ pub fn from_stored(text: &Bytes) -> Result<Value, serde_json::Error> {
     Ok(Value::Object(Map::of_distinct(members)))
 }
 
+impl Value {
+    /// The same value. A map keeps the text that is made of it here, and is written as that for as long as nobody changes it.
+    #[must_use]
+    pub fn keeping_text(self) -> Value {
+        let Value::Object(map) = self else { return self };
+        let mut text = Vec::with_capacity(1024);
+        super::write(&Value::Object(map.clone()), &mut text);
+        let members = OnceLock::from(map.into_shared_members());
+        Value::Object(Map::unread(Unread { text: text.into(), depth: 0, members }))
+    }
+}
+
 struct Whole<'a>(Part<'a>);
 
 impl<'de> Visitor<'de> for Whole<'_> {

@@ -118,11 +118,46 @@ pub(crate) struct Parsed {
     pub(crate) yaml: bool,
 }
 
+/// A member of a body that stands in another object already, in its normal form.
+#[derive(Clone, Copy)]
+pub struct KnownMember<'a> {
+    pub name: &'a str,
+    /// Where its value stands in the body: a text that was decoded before without a complaint.
+    pub from: usize,
+    pub to: usize,
+    /// The object that has the member.
+    pub of: &'a Value,
+}
+
+impl KnownMember<'_> {
+    /// The document with the known member put in its place, unread. None where only the whole text can tell what is in it.
+    fn put_into(&self, body: &[u8]) -> Option<json::Document> {
+        let known = self.of.get(self.name)?;
+        let rest = [body.get(..self.from)?, b"null", body.get(self.to..)?].concat();
+        let mut document = json::parse(&rest).ok()?;
+        let place = document.value.get_mut(self.name).filter(|value| value.is_null())?;
+        *place = known.clone();
+        Some(document)
+    }
+}
+
 pub(crate) fn parse(body: &[u8], media: Media, wants_duplicates: bool) -> Result<Parsed, String> {
+    parse_beside(body, media, wants_duplicates, None)
+}
+
+fn parse_beside(
+    body: &[u8],
+    media: Media,
+    wants_duplicates: bool,
+    known: Option<KnownMember<'_>>,
+) -> Result<Parsed, String> {
     match media {
         Media::Json => {
-            let document =
-                json::parse(body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+            let document = match known.and_then(|known| known.put_into(body)) {
+                Some(document) => document,
+                None => json::parse(body)
+                    .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?,
+            };
             let duplicates =
                 if document.has_duplicates && wants_duplicates { json::duplicates(body) } else { Vec::new() };
             let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
@@ -148,17 +183,29 @@ pub fn decode(
     media: Media,
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
+    decode_beside(ty, gvk, body, media, validation, None)
+}
+
+/// As [`decode`], of a body that has a member in common with another object.
+pub fn decode_beside(
+    ty: &Type,
+    gvk: &GroupVersionKind,
+    body: &[u8],
+    media: Media,
+    validation: FieldValidation,
+    known: Option<KnownMember<'_>>,
+) -> Result<Decoded, DecodeError> {
     if media == Media::Protobuf {
         return from_protobuf(ty, gvk, body);
     }
     let strict = validation != FieldValidation::Ignore;
-    let parsed = parse(body, media, strict).map_err(|message| DecodeError::Unrecognized { message })?;
+    let parsed = parse_beside(body, media, strict, known).map_err(|message| DecodeError::Unrecognized { message })?;
     let mut value = parsed.value;
     let found = kind_of(&value, gvk)?;
     if found != *gvk {
         return Err(other_kind(found, gvk));
     }
-    let findings = coerce::coerce(ty, &mut value, Words::Json)
+    let findings = coerce::coerce_beside(ty, &mut value, known.map(|known| known.of), Words::Json)
         .map_err(|message| DecodeError::Malformed { found: found.clone(), message })?;
     name(&mut value, gvk);
     let mut warnings = Vec::new();

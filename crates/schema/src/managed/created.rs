@@ -10,6 +10,16 @@ use super::compare::{UNMANAGED, View, child_of, group, is_bare, view};
 use super::element::{equal, write_field};
 use crate::facts::{List, NodeId, Shapes};
 
+/// What the maker of an object owns of one of its members, as it was written down for another object that shares it.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    pub member: &'a str,
+    /// An object that has the member.
+    pub of: &'a Value,
+    /// What stands behind the member's name in `fieldsV1`.
+    pub fields: &'a str,
+}
+
 /// The `fieldsV1` of a new object; `{}` when nothing of it is owned. `zero` is an object of its type with nothing in it, and
 /// of the members called `reset` nothing is owned. None if that cannot be said without a comparison.
 pub(super) fn fields_of_new(
@@ -18,9 +28,11 @@ pub(super) fn fields_of_new(
     zero: &Value,
     new: &Value,
     reset: &[&str],
+    known: Option<Known<'_>>,
 ) -> Option<String> {
     let (Value::Object(zero), Value::Object(members)) = (zero, new) else { return None };
-    let mut text = Writing { shapes, out: String::with_capacity(2048), is_clear: true };
+    let known = known.and_then(|known| Some((known.of.get(known.member)?, known.fields)));
+    let mut text = Writing { shapes, known, out: String::with_capacity(2048), is_clear: true };
     let wanted = |name: &str| !matches!(name, "apiVersion" | "kind") && !reset.contains(&name);
     text.out.push('{');
     text.members(root, &view(shapes, root, new), Some(zero), members, 0, wanted, false);
@@ -30,6 +42,8 @@ pub(super) fn fields_of_new(
 
 struct Writing<'a> {
     shapes: &'a Shapes,
+    /// A member of the object, and what is owned of it.
+    known: Option<(&'a Value, &'a str)>,
     out: String,
     /// Nothing stood in the way so far.
     is_clear: bool,
@@ -38,6 +52,13 @@ struct Writing<'a> {
 impl Writing<'_> {
     /// Writes what is below a place and says whether the place is owned or has something below it that is.
     fn value(&mut self, id: NodeId, old: Option<&Value>, new: &Value, depth: usize) -> bool {
+        if depth == 1
+            && let Some((member, fields)) = self.known
+            && new.is_same(member)
+        {
+            self.out.push_str(fields);
+            return true;
+        }
         let view = view(self.shapes, id, new);
         let Some(old) = old else { return self.added(id, &view, new, depth) };
         if matches!(view, View::Leaf) || (is_bare(Some(old)) && is_bare(Some(new))) {

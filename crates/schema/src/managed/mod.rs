@@ -25,7 +25,8 @@ pub mod set;
 mod update;
 
 pub use apply::{ApplyError, Configuration, Conflict, apply, read};
-pub use update::{Convert, Subject, Writer, keep_times_if_unchanged, manager, track_update};
+pub use created::Known;
+pub use update::{Convert, Subject, Writer, keep_times_if_unchanged, manager, track_create, track_update};
 
 #[cfg(test)]
 mod apply_tests;

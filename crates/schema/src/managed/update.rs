@@ -5,7 +5,7 @@ use machinery::json::Value;
 
 use super::check::check;
 use super::compare::{Comparison, compare};
-use super::created::fields_of_new;
+use super::created::{Known, fields_of_new};
 use super::entries::{self, Entry, Fields, Operation};
 use super::resets::Filter;
 use super::set::Set;
@@ -73,6 +73,15 @@ impl Writer<'_> {
 /// `live` is the stored object, none for a create. What `new` says of managedFields itself is honoured as the reference
 /// does: entries replace the stored ones, an empty list or one empty entry forgets all, malformed ones are ignored.
 pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, writer: &Writer<'_>) {
+    track(kind, live, new, writer, None);
+}
+
+/// As [`track_update`], of a new object that may share a member with another one.
+pub fn track_create(kind: &Subject<'_>, new: &mut Value, writer: &Writer<'_>, known: Option<Known<'_>>) {
+    track(kind, None, new, writer, known);
+}
+
+fn track(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, known: Option<Known<'_>>) {
     let zero;
     let before = match live {
         Some(live) => live,
@@ -91,11 +100,11 @@ pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, w
     annotate(kind, new);
     // Ownership that was lost or thrown away begins again only with an apply.
     if !owners.is_empty() || live.is_none_or(|live| uid(live).is_empty()) {
-        let made = if live.is_none() && owners.is_empty() { made(kind, before, new, writer) } else { None };
+        let made = if live.is_none() && owners.is_empty() { made(kind, before, new, writer, known) } else { None };
         let owners = made.unwrap_or_else(|| cap(update(kind, before, new, owners, writer)));
         entries::put(new, owners);
     }
-    forget_empty(kind.ty, new, live);
+    forget_empty(kind.ty, new, live.or(known.map(|known| known.of)));
 }
 
 /// A field that only an old version of the API has travels as an annotation, and so is owned as one.
@@ -178,9 +187,15 @@ fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
 }
 
 /// The one owner of an object that is being made and that nobody is said to own yet. None if it takes a comparison to know.
-fn made(kind: &Subject<'_>, zero: &Value, new: &Value, writer: &Writer<'_>) -> Option<Vec<Entry>> {
+fn made(
+    kind: &Subject<'_>,
+    zero: &Value,
+    new: &Value,
+    writer: &Writer<'_>,
+    known: Option<Known<'_>>,
+) -> Option<Vec<Entry>> {
     let filter = Filter::of(kind.gvk, writer.subresource, kind.custom, kind.has_status);
-    let fields = fields_of_new(kind.ty.shapes(), kind.ty.root(), zero, new, &filter.whole_members()?)?;
+    let fields = fields_of_new(kind.ty.shapes(), kind.ty.root(), zero, new, &filter.whole_members()?, known)?;
     let mut entry = writer.entry(kind, Operation::Update, Set::default());
     entry.fields = Fields::Stored(Value::Raw(fields.into()));
     let made = if entry.fields.is_empty() { Vec::new() } else { vec![entry] };

@@ -64,6 +64,21 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// As [`validate_create`], of a pod whose spec is that of another pod, which was valid; see [`spec_stands_alone`].
+#[must_use]
+pub fn validate_create_of_known_spec(kind: &Kind, pod: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata(kind, pod, &mut errors);
+    pod::of_known_spec(pod, &mut errors);
+    errors
+}
+
+/// Whether a pod's spec is valid or not whatever the pod is called: then it is in every pod if it is in one.
+#[must_use]
+pub fn spec_stands_alone(spec: &Value) -> bool {
+    !spec.list("volumes").iter().any(|volume| volume.has("ephemeral"))
+}
+
 /// Not so events of the core group and custom resources.
 fn checks_metadata(kind: &Kind) -> bool {
     !(kind.custom || kind.gvk.group.is_empty() && kind.gvk.kind == "Event")

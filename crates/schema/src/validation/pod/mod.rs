@@ -52,6 +52,11 @@ pub(super) fn create(pod: &Value, errors: &mut Errors) {
     }
 }
 
+/// What is left to be said of a new pod whose spec is known to be fine.
+pub(super) fn of_known_spec(pod: &Value, errors: &mut Errors) {
+    annotations(pod, &Path::new("metadata.annotations"), errors);
+}
+
 /// What holds for a pod at any time.
 fn metadata_and_spec(pod: &Value, errors: &mut Errors) {
     annotations(pod, &Path::new("metadata.annotations"), errors);
