@@ -56,6 +56,16 @@ impl Event {
         }
     }
 
+    /// What this change is to someone who sees the object whatever becomes of it.
+    pub(crate) fn to_anyone(&self) -> Option<EventKind> {
+        match (&self.previous, &self.current) {
+            (None, None) => None,
+            (None, Some(_)) => Some(EventKind::Added),
+            (Some(_), Some(_)) => Some(EventKind::Modified),
+            (Some(_), None) => Some(EventKind::Deleted),
+        }
+    }
+
     /// The object to show with an event of this kind.
     pub(crate) fn item(&self, kind: EventKind) -> Option<&Arc<Item>> {
         match kind {

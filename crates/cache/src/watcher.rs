@@ -61,8 +61,21 @@ pub enum Output {
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub kind: EventKind,
+    /// Held as a whole and not its object alone: a thousand watchers that count references to both wait for each other.
+    event: Arc<Event>,
+}
+
+impl Delivery {
+    fn new(event: Arc<Event>, kind: EventKind) -> Option<Self> {
+        event.item(kind)?;
+        Some(Delivery { kind, event })
+    }
+
     /// The object to show: the new one, or for a deletion the last one at the revision of the change.
-    pub item: Arc<Item>,
+    #[must_use]
+    pub fn item(&self) -> &Arc<Item> {
+        self.event.item(self.kind).expect("a delivery is made of an event that has its object")
+    }
 }
 
 /// Why a watch is over.
@@ -80,6 +93,8 @@ pub enum WatchEnd {
 #[derive(Debug)]
 pub struct Mailbox {
     filter: Filter,
+    /// Everything is wanted that the routes bring here.
+    is_open: bool,
     slot: Mutex<Slot>,
 }
 
@@ -99,7 +114,9 @@ impl Mailbox {
 
     /// Leaves a reference if the event concerns the owner, and gives back whom to wake, if anybody sleeps.
     pub(crate) fn offer(&self, event: &Arc<Event>) -> Option<Option<Waker>> {
-        let kind = event.seen_through(&self.filter)?;
+        // What a filter has in memory of its own is out of the caches when a thousand watchers are told: it is left alone
+        // where the routes, which know of namespaces, have said everything.
+        let kind = if self.is_open { event.to_anyone()? } else { event.seen_through(&self.filter)? };
         let mut slot = self.slot.lock();
         if slot.behind {
             return Some(None);
@@ -159,7 +176,8 @@ impl Watcher {
         reached: Revision,
     ) -> Self {
         let slot = Slot { behind: matches!(start, Start::After(_)), ..Slot::default() };
-        let mailbox = Arc::new(Mailbox { filter, slot: Mutex::new(slot) });
+        let is_open = filter.is_open();
+        let mailbox = Arc::new(Mailbox { filter, is_open, slot: Mutex::new(slot) });
         let mut state = collection.state.lock();
         let now = reached.max(state.changed);
         let (cursor, phase) = match start {
@@ -252,11 +270,11 @@ impl Watcher {
             let pending = std::mem::take(&mut slot.pending);
             drop(slot);
             let cursor = self.cursor;
-            let deliveries: Few<_> =
-                pending.iter().filter(|(event, _)| event.revision() > cursor).filter_map(deliver).collect();
             if let Some((last, _)) = pending.last() {
                 self.cursor = cursor.max(last.revision());
             }
+            let new = pending.into_iter().filter(|(event, _)| event.revision() > cursor);
+            let deliveries: Few<_> = new.filter_map(|(event, kind)| Delivery::new(event, kind)).collect();
             return Poll::Ready((!deliveries.is_empty()).then_some(Output::Live(deliveries)));
         }
         if slot.behind {
@@ -321,11 +339,8 @@ impl Watcher {
             self.cursor = self.cursor.max(last.revision());
         }
         let filter = &self.mailbox.filter;
-        let deliveries: Few<_> = events
-            .iter()
-            .filter_map(|event| Some((Arc::clone(event), event.seen_through(filter)?)))
-            .filter_map(|seen| deliver(&seen))
-            .collect();
+        let deliveries: Few<_> =
+            events.iter().filter_map(|event| Delivery::new(Arc::clone(event), event.seen_through(filter)?)).collect();
         (!deliveries.is_empty()).then_some(Output::Live(deliveries))
     }
 
@@ -344,10 +359,6 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.collection.leave(&self.mailbox);
     }
-}
-
-fn deliver((event, kind): &(Arc<Event>, EventKind)) -> Option<Delivery> {
-    Some(Delivery { kind: *kind, item: Arc::clone(event.item(*kind)?) })
 }
 
 enum Initial {

@@ -84,7 +84,7 @@ async fn told(watcher: &mut Watcher, n: usize) -> Vec<String> {
                     EventKind::Modified => '~',
                     EventKind::Deleted => '-',
                 };
-                format!("{kind} {}@{}", d.item.name(), d.item.revision())
+                format!("{kind} {}@{}", d.item().name(), d.item().revision())
             })),
         }
     }
@@ -126,7 +126,7 @@ async fn leaving_a_selection_is_a_deletion_with_the_old_content() {
 
     let mut again = world.watch(None, "app=x", "", Start::After(Revision(2)));
     let Output::Live(deliveries) = again.next().await.unwrap() else { panic!("history is live events") };
-    let gone = std::str::from_utf8(deliveries.iter().next().unwrap().item.encoded().whole()).unwrap();
+    let gone = std::str::from_utf8(deliveries.iter().next().unwrap().item().encoded().whole()).unwrap();
     assert!(gone.contains(r#""app":"x""#) && gone.contains(r#""resourceVersion":"3""#), "{gone}");
 }
 

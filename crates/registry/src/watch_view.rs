@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,10 +44,11 @@ pub struct WatchView {
     source: Source,
     form: Form,
     terms: WatchTerms,
-    /// Ends the watch.
-    deadline: Pin<Box<Sleep>>,
+    /// When the watch ends.
+    deadline: Instant,
     /// When the next bookmark is due; none once the deadline is too near.
-    bookmark_due: Option<Pin<Box<Sleep>>>,
+    bookmark_due: Option<Instant>,
+    alarm: Alarm,
     /// Tables show their columns once.
     columns_sent: bool,
     /// Whether events in protobuf say their length; a WebSocket does that itself.
@@ -107,17 +108,16 @@ impl WatchView {
     fn with(kind: Arc<Kind>, cache: Arc<Cache>, source: Source, terms: WatchTerms) -> Self {
         let now = Instant::now();
         let last_bookmark = terms.timeout.checked_sub(BOOKMARK_BEFORE_END).filter(|left| !left.is_zero());
-        let bookmark_due = last_bookmark
-            .filter(|_| terms.bookmarks)
-            .map(|left| Box::pin(tokio::time::sleep_until(now + left.min(BOOKMARK_INTERVAL))));
+        let bookmark_due = last_bookmark.filter(|_| terms.bookmarks).map(|left| now + left.min(BOOKMARK_INTERVAL));
         WatchView {
             kind,
             cache,
             source,
             form: Form::default(),
             terms,
-            deadline: Box::pin(tokio::time::sleep_until(now + terms.timeout)),
+            deadline: now + terms.timeout,
             bookmark_due,
+            alarm: Alarm::default(),
             columns_sent: false,
             lengths: true,
             converter: None,
@@ -137,7 +137,7 @@ impl WatchView {
         };
         let items: Vec<Arc<Item>> = match &output {
             Output::Initial(items) => items.iter().map(Arc::clone).collect(),
-            Output::Live(deliveries) => deliveries.iter().map(|delivery| Arc::clone(&delivery.item)).collect(),
+            Output::Live(deliveries) => deliveries.iter().map(|delivery| Arc::clone(delivery.item())).collect(),
             Output::InitialEnd(_) => Vec::new(),
         };
         let kind = Arc::clone(&self.kind);
@@ -181,7 +181,8 @@ impl WatchView {
     pub fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
         // First, so that a watch that is never idle ends in time too; what it has not been told it resumes with.
         let refused = matches!(self.source, Source::Refused(_));
-        if !refused && Instant::now() >= self.deadline.deadline() {
+        let now = Instant::now();
+        if !refused && now >= self.deadline {
             self.source = Source::Over;
         }
         let mut frames = Frames::default();
@@ -212,17 +213,19 @@ impl WatchView {
         if !frames.is_empty() {
             return Poll::Ready(Some(frames));
         }
-        if matches!(self.source, Source::Over) || self.deadline.as_mut().poll(cx).is_ready() {
-            self.source = Source::Over;
+        if matches!(self.source, Source::Over) {
             return Poll::Ready(None);
         }
-        match self.poll_bookmark(cx) {
-            Some(bookmark) => {
-                frames.push([bookmark]);
-                Poll::Ready(Some(frames))
-            }
-            None => Poll::Pending,
+        if let Some(bookmark) = self.due_bookmark(now) {
+            frames.push([bookmark]);
+            return Poll::Ready(Some(frames));
         }
+        let next = self.bookmark_due.map_or(self.deadline, |due| due.min(self.deadline));
+        if self.alarm.poll(next, now, cx).is_ready() {
+            // It is later than when this began: look again.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 
     /// The next frames, for callers that await.
@@ -239,7 +242,7 @@ impl WatchView {
             }
             Output::Live(deliveries) => {
                 for delivery in deliveries {
-                    self.show_object(delivery.kind, &delivery.item, frames);
+                    self.show_object(delivery.kind, delivery.item(), frames);
                 }
             }
             Output::InitialEnd(revision) => {
@@ -312,20 +315,10 @@ impl WatchView {
         self.fail(&status, frames);
     }
 
-    fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
-        let due = self.bookmark_due.as_mut()?;
-        if due.as_mut().poll(cx).is_pending() {
-            return None;
-        }
-        let now = Instant::now();
-        let last = self.deadline.deadline().checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
-        if now >= last {
-            self.bookmark_due = None;
-        } else {
-            due.as_mut().reset((now + BOOKMARK_INTERVAL).min(last));
-            // Registers the waker for the next one; it cannot be due already.
-            let _ = due.as_mut().poll(cx);
-        }
+    fn due_bookmark(&mut self, now: Instant) -> Option<Bytes> {
+        self.bookmark_due.filter(|due| now >= *due)?;
+        let last = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
+        self.bookmark_due = (now < last).then(|| (now + BOOKMARK_INTERVAL).min(last));
         // What is being converted has been handed out and not been sent: a bookmark would promise too much.
         if self.converting.is_some() {
             return None;
@@ -360,6 +353,43 @@ impl WatchView {
             }
         };
         self.event("BOOKMARK", &object)
+    }
+}
+
+/// Wakes a watch when it is time for something. Once set it is not looked at again before that: its memory is out of the
+/// processor's caches each time an event comes, and every event to every watcher passes here.
+#[derive(Default)]
+struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// For when it is set, and whom it wakes.
+    set: Option<(Instant, Waker)>,
+}
+
+/// A timer rings on the millisecond: that near to it, it is asked.
+const RINGING: Duration = Duration::from_millis(5);
+
+impl Alarm {
+    /// Ready when the time has come; else the task is woken then.
+    fn poll(&mut self, at: Instant, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some((set, waker)) = &self.set
+            && *set == at
+            && now + RINGING < at
+            && waker.will_wake(cx.waker())
+        {
+            return Poll::Pending;
+        }
+        let sleep = match &mut self.sleep {
+            Some(sleep) => {
+                if sleep.deadline() != at {
+                    sleep.as_mut().reset(at);
+                }
+                sleep
+            }
+            None => self.sleep.insert(Box::pin(tokio::time::sleep_until(at))),
+        };
+        let rung = sleep.as_mut().poll(cx);
+        self.set = rung.is_pending().then(|| (at, cx.waker().clone()));
+        rung
     }
 }
 

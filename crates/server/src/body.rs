@@ -43,8 +43,10 @@ pub trait Observer: Send + 'static {
 pub struct ResponseBody {
     content: Content,
     /// Dropped with the body: places taken, requests counted.
-    held: Option<Box<dyn std::any::Any + Send>>,
+    held: Held,
 }
+
+pub(crate) type Held = Option<Box<dyn std::any::Any + Send>>;
 
 #[derive(Default)]
 enum Content {
@@ -139,9 +141,9 @@ impl ResponseBody {
     }
 
     /// A watch, and what is to be kept as long as it lives; any other body comes back as it is.
-    pub(crate) fn into_watch(self) -> Result<(Box<WatchBody>, impl Sized), Self> {
+    pub(crate) fn into_watch(self) -> Result<(WatchBody, Held), Self> {
         match self.content {
-            Content::Watch(watch) => Ok((watch, self.held)),
+            Content::Watch(watch) => Ok((*watch, self.held)),
             _ => Err(self),
         }
     }

@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,14 +17,15 @@ use hyper::server::conn;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use crate::body::{RequestBody, ResponseBody};
-use crate::drain::Drain;
+use crate::body::{Held, RequestBody, ResponseBody};
+use crate::drain::{Drain, Ticket};
 use crate::limits::Limits;
 use crate::multiplex::{self, Multiplexed};
 use crate::peer::Peer;
+use crate::streaming::Stream;
 
 /// An answer on its way.
 pub type Answer = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
@@ -56,70 +57,152 @@ pub enum Protocol {
 }
 
 /// Serves a connection until either side ends it.
-pub async fn serve<IO, H>(io: IO, protocol: Protocol, handler: H, peer: Peer, limits: &Limits, lease: Lease)
+pub fn serve<IO, H>(
+    io: IO,
+    protocol: Protocol,
+    handler: H,
+    peer: Peer,
+    limits: Arc<Limits>,
+    lease: Lease,
+) -> Connection<IO, H>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
     let activity = Arc::new(Activity::new(protocol));
     let ticket = handler.drain().ticket();
-    let peer = Arc::new(peer);
-    let requests = Requests { handler, peer, activity: Arc::clone(&activity), lease };
-    // Boxed, so that the task of an idle connection is as large as its protocol needs and no larger.
-    let ended = match protocol {
-        Protocol::Http1 => Box::pin(serve_http1(io, requests, &activity, ticket, limits)).await,
-        Protocol::Http2 => {
-            let mut connection = Box::pin(Multiplexed::new(io, requests, &activity, limits));
-            let mut ticket = ticket;
-            Box::pin(drive(&mut connection, &activity, &mut ticket, limits)).await.map(|_| ())
-        }
-    };
-    if let Err(error) = ended {
-        tracing::trace!(%error, "connection ended");
-    }
+    let requests = Requests { handler, peer: Arc::new(peer), activity, lease };
+    let line = Box::new(Line { requests, ticket, limits, keep_alive: true, held: None });
+    Connection(match protocol {
+        Protocol::Http1 => Stage::Serving(Box::pin(serve_http1(io, Bytes::new(), line))),
+        Protocol::Http2 => Stage::Serving(Box::pin(serve_http2(io, line))),
+    })
 }
 
+/// A connection that is being served.
+///
 /// hyper reads requests and writes answers, except for watches: for those it hands the socket over to
-/// [`streaming`](crate::streaming), and takes it back when the watch has ended.
-async fn serve_http1<IO, H>(
-    mut io: IO,
-    mut requests: Requests<H>,
-    activity: &Arc<Activity>,
-    mut ticket: crate::drain::Ticket,
-    limits: &Limits,
-) -> hyper::Result<()>
+/// [`streaming`](crate::streaming), and takes it back when the watch has ended. While it serves it is in a box, so that an
+/// idle connection is as large as its protocol needs. A watch is in place: an event wakes a thousand of them, each of which
+/// is out of the processor's caches, and every box on the way to its socket would be another wait for memory.
+pub struct Connection<IO, H: Handler>(Stage<IO, H>);
+
+enum Stage<IO, H: Handler> {
+    Serving(Pin<Box<dyn Future<Output = Option<Handover<IO, H>>> + Send>>),
+    Streaming(Handover<IO, H>),
+    Over,
+}
+
+/// The socket, and the watch that has it.
+struct Handover<IO, H: Handler> {
+    stream: Stream<IO>,
+    line: Box<Line<H>>,
+}
+
+/// What a connection has beside its socket.
+struct Line<H: Handler> {
+    requests: Requests<H>,
+    ticket: Ticket,
+    limits: Arc<Limits>,
+    /// Whether another request may follow the watch.
+    keep_alive: bool,
+    /// What goes when the watch does.
+    held: Held,
+}
+
+impl<IO, H> Future for Connection<IO, H>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    let mut unread = Bytes::new();
-    loop {
-        let mut builder = conn::http1::Builder::new();
-        builder
-            .half_close(false)
-            .max_buf_size(limits.header_bytes_max.max(HTTP1_BUFFER_MIN))
-            // The watchdog knows a silent connection from a slow request; hyper's timer does not.
-            .header_read_timeout(None);
-        let heard = Heard::new(io, unread, activity);
-        let mut connection = Box::pin(builder.serve_connection(heard, requests).with_upgrades());
-        if drive(&mut connection, activity, &mut ticket, limits).await? == Driven::Ended {
-            return Ok(());
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Connection(stage) = self.get_mut();
+        loop {
+            match stage {
+                Stage::Streaming(Handover { stream, .. }) => {
+                    let ended = ready!(stream.poll(cx));
+                    if let Stage::Streaming(handover) = std::mem::replace(stage, Stage::Over) {
+                        *stage = Stage::Serving(Box::pin(after_watch(handover, ended)));
+                    }
+                }
+                Stage::Serving(serving) => {
+                    let handover = ready!(serving.as_mut().poll(cx));
+                    *stage = handover.map_or(Stage::Over, Stage::Streaming);
+                }
+                Stage::Over => return Poll::Ready(()),
+            }
         }
-        let Some(watch) = activity.taken.lock().take() else { return Ok(()) };
-        // Unpinned, so that the connection can be taken apart: hyper's buffers go, the socket stays.
-        let Some(parts) = unpin(connection).into_parts() else { return Ok(()) };
-        // What hyper has read comes before what it was still to be given.
-        let early = match parts.io.prefix.is_empty() {
-            true => parts.read_buf,
-            false => [parts.read_buf, parts.io.prefix].concat().into(),
-        };
-        let streaming = Box::pin(crate::streaming::stream(parts.io.io.into_inner(), watch, early));
-        match streaming.await {
-            Some(next) => (io, unread) = next,
-            None => return Ok(()),
-        }
-        requests = parts.service;
     }
+}
+
+async fn serve_http2<IO, H>(io: IO, line: Box<Line<H>>) -> Option<Handover<IO, H>>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
+{
+    let Line { requests, mut ticket, limits, .. } = *line;
+    let activity = Arc::clone(&requests.activity);
+    let mut connection = Box::pin(Multiplexed::new(io, requests, &activity, &limits));
+    if let Err(error) = drive(&mut connection, &activity, &mut ticket, &limits).await {
+        tracing::trace!(%error, "connection ended");
+    }
+    None
+}
+
+/// Serves until a watch wants the socket for itself.
+async fn serve_http1<IO, H>(io: IO, unread: Bytes, line: Box<Line<H>>) -> Option<Handover<IO, H>>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
+{
+    let Line { requests, mut ticket, limits, .. } = *line;
+    let activity = Arc::clone(&requests.activity);
+    let mut builder = conn::http1::Builder::new();
+    builder
+        .half_close(false)
+        .max_buf_size(limits.header_bytes_max.max(HTTP1_BUFFER_MIN))
+        // The watchdog knows a silent connection from a slow request; hyper's timer does not.
+        .header_read_timeout(None);
+    let heard = Heard::new(io, unread, &activity);
+    let mut connection = Box::pin(builder.serve_connection(heard, requests).with_upgrades());
+    match drive(&mut connection, &activity, &mut ticket, &limits).await {
+        Ok(Driven::Taken) => {}
+        Ok(Driven::Ended) => return None,
+        Err(error) => {
+            tracing::trace!(%error, "connection ended");
+            return None;
+        }
+    }
+    let taken = activity.taken.lock().take()?;
+    // Unpinned, so that the connection can be taken apart: hyper's buffers go, the socket stays.
+    let parts = unpin(connection).into_parts()?;
+    // What hyper has read comes before what it was still to be given.
+    let early = match parts.io.prefix.is_empty() {
+        true => parts.read_buf,
+        false => [parts.read_buf, parts.io.prefix].concat().into(),
+    };
+    let keep_alive = taken.keep_alive;
+    let (stream, held) = Stream::new(parts.io.io.into_inner(), taken, early)?;
+    Some(Handover { stream, line: Box::new(Line { requests: parts.service, ticket, limits, keep_alive, held }) })
+}
+
+/// Goes on after a watch, if the client is still there and may ask for something else.
+async fn after_watch<IO, H>(handover: Handover<IO, H>, ended: std::io::Result<()>) -> Option<Handover<IO, H>>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
+{
+    let Handover { stream, mut line } = handover;
+    line.held = None;
+    ended.ok()?;
+    let (mut io, early) = stream.into_parts();
+    if line.keep_alive {
+        return serve_http1(io, early, line).await;
+    }
+    let _ = io.shutdown().await;
+    None
 }
 
 fn unpin<T: Unpin>(pinned: Pin<Box<T>>) -> T {
@@ -157,7 +240,7 @@ enum Driven {
 async fn drive<C: Gentle>(
     connection: &mut Pin<Box<C>>,
     activity: &Activity,
-    drain: &mut crate::drain::Ticket,
+    drain: &mut Ticket,
     limits: &Limits,
 ) -> hyper::Result<Driven> {
     let mut ending = false;

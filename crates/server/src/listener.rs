@@ -68,7 +68,10 @@ pub async fn run<H: Handler>(
         connections.spawn(async move {
             // In a box of its own that is gone after the handshake: its state is larger than that of serving.
             match tls {
-                None => serve_plain(stream, address, handler, limits, lease).await,
+                None => {
+                    let peer = peer(&stream, address);
+                    connection::serve(stream, Protocol::Http1, handler, peer, limits, lease).await;
+                }
                 Some(tls) => {
                     let Some((stream, peer, protocol)) =
                         Box::pin(handshake(stream, address, &tls, &limits, &metrics)).await
@@ -76,8 +79,7 @@ pub async fn run<H: Handler>(
                         return;
                     };
                     drop(tls);
-                    Box::pin(async move { connection::serve(stream, protocol, handler, peer, &limits, lease).await })
-                        .await;
+                    connection::serve(stream, protocol, handler, peer, limits, lease).await;
                 }
             }
         });
@@ -120,17 +122,6 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, metrics: &Metri
 
 fn peer(stream: &TcpStream, address: SocketAddr) -> Peer {
     Peer { address: Some(address), local: stream.local_addr().ok(), certificate: None }
-}
-
-async fn serve_plain<H: Handler>(
-    stream: TcpStream,
-    address: SocketAddr,
-    handler: H,
-    limits: Arc<Limits>,
-    lease: Lease,
-) {
-    let peer = peer(&stream, address);
-    Box::pin(connection::serve(stream, Protocol::Http1, handler, peer, &limits, lease)).await;
 }
 
 type Secured = (tokio_rustls::server::TlsStream<TcpStream>, Peer, Protocol);

@@ -76,7 +76,7 @@ pub struct RequestSeries {
 pub struct WatchSeries {
     labels: Labels,
     open: AtomicI64,
-    events: AtomicU64,
+    /// Of the events that were sent.
     sizes: Histogram,
 }
 
@@ -141,7 +141,6 @@ pub struct OpenWatch(Arc<WatchSeries>);
 
 impl OpenWatch {
     pub fn sent(&self, event_bytes: usize) {
-        self.0.events.fetch_add(1, Ordering::Relaxed);
         self.0.sizes.observe(event_bytes as u64);
     }
 }
@@ -213,12 +212,8 @@ impl Metrics {
         if let Some(series) = self.watches.read().get(&key) {
             return Arc::clone(series);
         }
-        let series = WatchSeries {
-            labels: about.labels(),
-            open: AtomicI64::new(0),
-            events: AtomicU64::new(0),
-            sizes: Histogram::new(EVENT_SIZES, 1.0),
-        };
+        let series =
+            WatchSeries { labels: about.labels(), open: AtomicI64::new(0), sizes: Histogram::spread(EVENT_SIZES, 1.0) };
         Arc::clone(self.watches.write().entry(key).or_insert_with(|| Arc::new(series)))
     }
 
@@ -307,7 +302,7 @@ impl Metrics {
             MetricType::Counter,
         )?;
         for (kind, all) in &kinds {
-            let events: u64 = all.iter().map(|series| series.events.load(Ordering::Relaxed)).sum();
+            let events: u64 = all.iter().map(|series| series.sizes.count()).sum();
             family.encode_family(&labels(kind))?.encode_counter::<NoLabelSet, _, u64>(&events, None)?;
         }
         let mut family = encoder.encode_descriptor(

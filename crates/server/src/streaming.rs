@@ -14,16 +14,15 @@
 //! 0\r\n\r\n
 //! ```
 
-use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
 use http::header;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::body::{Events, WatchBody};
+use crate::body::{Events, Held, WatchBody};
 use crate::chunk::Chunk;
 use crate::connection::Taken;
 
@@ -34,30 +33,11 @@ const SLICES: usize = 64;
 const LINE_END: Bytes = Bytes::from_static(b"\r\n");
 const LAST_CHUNK: Bytes = Bytes::from_static(b"0\r\n\r\n");
 
-/// Sends the watch to its end. Gives the socket back, with what was read from it, if it may be used again.
-pub(crate) async fn stream<IO>(io: IO, taken: Taken, early: Bytes) -> Option<(IO, Bytes)>
-where
-    IO: AsyncRead + AsyncWrite + Unpin,
-{
-    let Taken { response, keep_alive } = taken;
-    let head = head(&response, keep_alive);
-    let (watch, held) = response.into_body().into_watch().ok()?;
-    let mut stream = Stream { io, watch: Some(watch), out: Chunk::from(head), unflushed: false, early: early.to_vec() };
-    let ended = poll_fn(|cx| stream.poll(cx)).await;
-    drop(held);
-    if ended.is_ok() && keep_alive {
-        return Some((stream.io, stream.early.into()));
-    }
-    if ended.is_ok() {
-        let _ = stream.io.shutdown().await;
-    }
-    None
-}
-
-struct Stream<IO> {
+/// A watch on its way to its end.
+pub(crate) struct Stream<IO> {
     io: IO,
     /// None once its end is on the way out.
-    watch: Option<Box<WatchBody>>,
+    watch: Option<WatchBody>,
     /// What is being written.
     out: Chunk,
     /// Written, but maybe still inside the TLS session.
@@ -66,9 +46,24 @@ struct Stream<IO> {
     early: Vec<u8>,
 }
 
+impl<IO> Stream<IO> {
+    /// Begins with the head of the answer. Gives what is to be kept for as long as the watch lives. `early` was read from the
+    /// socket behind the request.
+    pub(crate) fn new(io: IO, taken: Taken, early: Bytes) -> Option<(Self, Held)> {
+        let out = head(&taken.response, taken.keep_alive).into();
+        let (watch, held) = taken.response.into_body().into_watch().ok()?;
+        Some((Stream { io, watch: Some(watch), out, unflushed: false, early: early.to_vec() }, held))
+    }
+
+    /// The socket, and what was read from it.
+    pub(crate) fn into_parts(self) -> (IO, Bytes) {
+        (self.io, self.early.into())
+    }
+}
+
 impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
     /// Ready when the last byte is flushed; an error when the client is gone.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         loop {
             if self.poll_write_out(cx)?.is_pending() {
                 return self.poll_gone(cx);

@@ -33,7 +33,7 @@ pub async fn keep_counts(registry: Arc<Registry>) {
                         Ok(Output::InitialEnd(_)) => Vec::new(),
                         Ok(Output::Live(changes)) => {
                             let there = changes.into_iter().filter(|change| change.kind != EventKind::Deleted);
-                            there.map(|change| change.item).collect()
+                            there.map(|change| Arc::clone(change.item())).collect()
                         }
                         Err(_) => break,
                     };
