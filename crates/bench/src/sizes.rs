@@ -13,6 +13,8 @@ pub struct Sizes {
     pub callers: usize,
     /// Bytes of an object as the server gives it.
     pub size: usize,
+    /// Different specs among the pods, which are sent in turns.
+    pub specs: u64,
     /// Requests a second for latencies; half of what the server managed when none is said.
     pub rate: Option<f64>,
     pub lists: u64,
@@ -62,6 +64,7 @@ impl Default for Sizes {
             requests: 20_000,
             callers: 8,
             size: 3_500,
+            specs: crate::pod::NODES,
             rate: None,
             lists: 20,
             fanouts: vec![

@@ -64,6 +64,8 @@ pub(crate) struct Server {
     pub(crate) namespace: String,
     /// Pods 0 to this are there.
     made: u64,
+    /// How many different specs the pods have.
+    specs: u64,
     filler: usize,
 }
 
@@ -192,7 +194,7 @@ impl Server {
         };
         let pids = own.as_ref().and_then(Own::pid).into_iter().chain(options.pids.iter().copied()).collect();
         let namespace = format!("bench-{:x}-{:x}", std::process::id(), clock(Instant::now()) % 0xfff_ffff);
-        Ok(Server { own, target, processes: Processes::new(pids)?, namespace, made: 0, filler: 0 })
+        Ok(Server { own, target, processes: Processes::new(pids)?, namespace, made: 0, specs: options.sizes.specs, filler: 0 })
     }
 
     /// A namespace, an account for its pods, and the measure of a pod.
@@ -207,7 +209,7 @@ impl Server {
         if !answer.succeeded() && answer.status != 409 {
             return Err(Trouble::refused("create a service account", answer.status, &answer.kept));
         }
-        let created = connection.must("create a pod", &Request::post(self.pods(), pod::body(0, 0))).await?;
+        let created = connection.must("create a pod", &Request::post(self.pods(), pod::body(0, self.specs, 0))).await?;
         let path = format!("{}/{}?gracePeriodSeconds=0", self.pods(), pod::name(0));
         connection.must("delete a pod", &Request::delete(path)).await?;
         self.filler = size.saturating_sub(usize::try_from(created.bytes).unwrap_or(usize::MAX));
@@ -230,8 +232,8 @@ impl Server {
     }
 
     pub(crate) fn create(&self) -> Arc<dyn Fn(u64, Instant) -> Request + Send + Sync> {
-        let (pods, filler) = (self.pods(), self.filler);
-        Arc::new(move |number, _| Request::post(pods.clone(), pod::body(number, filler)))
+        let (pods, specs, filler) = (self.pods(), self.specs, self.filler);
+        Arc::new(move |number, _| Request::post(pods.clone(), pod::body(number, specs, filler)))
     }
 
     /// Patches that say when they were due.

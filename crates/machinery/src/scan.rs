@@ -44,15 +44,8 @@ impl<'a> Scan<'a> {
     pub(crate) fn string(&mut self) -> Result<&'a [u8], Malformed> {
         self.expect(b'"')?;
         let from = self.at;
-        loop {
-            let rest = self.text.get(self.at..).ok_or(Malformed)?;
-            self.at += quote_or_backslash(rest).ok_or(Malformed)?;
-            if self.text[self.at] == b'"' {
-                self.at += 1;
-                return Ok(&self.text[from..self.at - 1]);
-            }
-            self.at += 2;
-        }
+        self.at = string_end(self.text, from)?;
+        Ok(&self.text[from..self.at - 1])
     }
 
     /// The text of the value that comes next.
@@ -78,19 +71,18 @@ impl<'a> Scan<'a> {
     }
 
     fn balanced(&mut self, open: u8, close: u8) -> Result<(), Malformed> {
-        let mut depth = 0_usize;
+        let (mut at, mut depth) = (self.at, 0_usize);
         loop {
-            let byte = *self.text.get(self.at).ok_or(Malformed)?;
+            let byte = *self.text.get(at).ok_or(Malformed)?;
+            at += 1;
             if byte == b'"' {
-                self.string()?;
-                continue;
-            }
-            self.at += 1;
-            if byte == open {
+                at = string_end(self.text, at)?;
+            } else if byte == open {
                 depth += 1;
             } else if byte == close {
                 depth -= 1;
                 if depth == 0 {
+                    self.at = at;
                     return Ok(());
                 }
             }
@@ -119,6 +111,17 @@ impl<'a> Scan<'a> {
             self.expect(b',')?;
         }
         Ok(true)
+    }
+}
+
+/// The place behind the string whose inside begins at `at`.
+fn string_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
+    loop {
+        at += text.get(at..).and_then(quote_or_backslash).ok_or(Malformed)?;
+        if text[at] == b'"' {
+            return Ok(at + 1);
+        }
+        at += 2;
     }
 }
 

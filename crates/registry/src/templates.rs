@@ -12,9 +12,10 @@
 //! here is ever decided by a hash: texts are compared.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::quality::RandomState;
 use machinery::json::{Map, Value};
 use machinery::scan;
 use parking_lot::Mutex;
@@ -97,7 +98,7 @@ impl Origin {
 impl Default for Templates {
     fn default() -> Self {
         let memory = Memory { once: [0; ONCE].into(), young: HashMap::new(), old: HashMap::new(), held: 0 };
-        Templates { hasher: RandomState::new(), memory: Mutex::new(memory) }
+        Templates { hasher: RandomState::default(), memory: Mutex::new(memory) }
     }
 }
 

@@ -89,6 +89,9 @@ pub struct BenchLoad {
     /// Bytes of a pod as the server gives it.
     #[arg(long, value_name = "BYTES")]
     pub size: Option<usize>,
+    /// Different specs among the pods, sent in turns [default: 100]. With as many as pods, each has its own.
+    #[arg(long, value_name = "N")]
+    pub specs: Option<u64>,
     #[arg(long, value_name = "N")]
     pub watchers: Option<usize>,
     /// Connections of those watchers; fewer than watchers only with --http2.

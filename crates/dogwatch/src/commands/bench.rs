@@ -87,6 +87,7 @@ fn sizes(args: &BenchRun, protocol: Protocol) -> Sizes {
     set(&mut sizes.callers, load.callers);
     set(&mut sizes.lists, load.lists.map(|lists| lists.max(1)));
     set(&mut sizes.size, load.size);
+    set(&mut sizes.specs, load.specs.map(|specs| specs.max(1)));
     set(&mut sizes.watchers, load.watchers.map(|watchers| watchers.max(1)));
     set(&mut sizes.seconds, load.seconds.map(|seconds| seconds.clamp(0.1, 3600.0)));
     set(&mut sizes.slow, load.slow);
