@@ -194,7 +194,15 @@ impl Server {
         };
         let pids = own.as_ref().and_then(Own::pid).into_iter().chain(options.pids.iter().copied()).collect();
         let namespace = format!("bench-{:x}-{:x}", std::process::id(), clock(Instant::now()) % 0xfff_ffff);
-        Ok(Server { own, target, processes: Processes::new(pids)?, namespace, made: 0, specs: options.sizes.specs, filler: 0 })
+        Ok(Server {
+            own,
+            target,
+            processes: Processes::new(pids)?,
+            namespace,
+            made: 0,
+            specs: options.sizes.specs,
+            filler: 0,
+        })
     }
 
     /// A namespace, an account for its pods, and the measure of a pod.

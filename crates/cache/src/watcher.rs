@@ -150,6 +150,8 @@ pub struct Watcher {
     /// Everything up to here that concerns this watch has been handed out.
     cursor: Revision,
     phase: Phase,
+    /// Whoever took what was in the mailbox is woken for what comes next.
+    listens: bool,
 }
 
 enum Phase {
@@ -187,7 +189,7 @@ impl Watcher {
         };
         state.routes.insert(Arc::clone(&mailbox));
         drop(state);
-        Watcher { collection, store, mailbox, cursor, phase }
+        Watcher { collection, store, mailbox, cursor, phase, listens: false }
     }
 
     #[must_use]
@@ -201,6 +203,12 @@ impl Watcher {
         matches!(self.phase, Phase::Live)
     }
 
+    /// Whether the task that was handed something last is woken for what comes next, without asking for it before.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.listens && self.is_live()
+    }
+
     /// If nothing is waiting for this watch, everything up to `reached` has been handed out: a bookmark may say so.
     /// `reached` must have been read from the cache before the call.
     #[must_use]
@@ -212,6 +220,7 @@ impl Watcher {
 
     /// What comes next; pending until there is something.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Output, WatchEnd>> {
+        self.listens = false;
         loop {
             let step = match &mut self.phase {
                 Phase::Initial { snapshot, from } => {
@@ -268,7 +277,9 @@ impl Watcher {
         if !slot.pending.is_empty() {
             // An idle watch holds no buffer: take it away instead of draining it.
             let pending = std::mem::take(&mut slot.pending);
+            slot.waker = Some(cx.waker().clone());
             drop(slot);
+            self.listens = true;
             let cursor = self.cursor;
             if let Some((last, _)) = pending.last() {
                 self.cursor = cursor.max(last.revision());

@@ -76,6 +76,8 @@ pub struct Frames {
     pub ends: Vec<usize>,
     /// The stream ends after this.
     pub last: bool,
+    /// The task is woken when there is more: it need not ask again before that.
+    pub settled: bool,
     /// Bytes in all.
     pub bytes: usize,
 }
@@ -199,8 +201,11 @@ impl WatchView {
                 Source::Watching(watcher) => match watcher.poll_next(cx) {
                     Poll::Pending => break,
                     Poll::Ready(Ok(output)) => {
-                        let caught_up = watcher.is_live();
+                        let (caught_up, listens) = (watcher.is_live(), watcher.listens());
                         self.take_in(output, &mut frames);
+                        let due = self.next_due();
+                        frames.settled =
+                            listens && self.converting.is_none() && now + RINGING < due && self.alarm.is_set(due, cx);
                         // That was all; whoever asked comes back when it is sent, and is waited for then.
                         if caught_up && !frames.is_empty() {
                             break;
@@ -220,12 +225,16 @@ impl WatchView {
             frames.push([bookmark]);
             return Poll::Ready(Some(frames));
         }
-        let next = self.bookmark_due.map_or(self.deadline, |due| due.min(self.deadline));
-        if self.alarm.poll(next, now, cx).is_ready() {
+        if self.alarm.poll(self.next_due(), now, cx).is_ready() {
             // It is later than when this began: look again.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// When there is something to do though nothing happens.
+    fn next_due(&self) -> Instant {
+        self.bookmark_due.map_or(self.deadline, |due| due.min(self.deadline))
     }
 
     /// The next frames, for callers that await.
@@ -369,13 +378,14 @@ struct Alarm {
 const RINGING: Duration = Duration::from_millis(5);
 
 impl Alarm {
+    /// Whether the task is woken then; it may have been already.
+    fn is_set(&self, at: Instant, cx: &Context<'_>) -> bool {
+        self.set.as_ref().is_some_and(|(set, waker)| *set == at && waker.will_wake(cx.waker()))
+    }
+
     /// Ready when the time has come; else the task is woken then.
     fn poll(&mut self, at: Instant, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some((set, waker)) = &self.set
-            && *set == at
-            && now + RINGING < at
-            && waker.will_wake(cx.waker())
-        {
+        if now + RINGING < at && self.is_set(at, cx) {
             return Poll::Pending;
         }
         let sleep = match &mut self.sleep {

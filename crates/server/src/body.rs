@@ -25,6 +25,8 @@ pub struct Events {
     pub ends: Vec<usize>,
     /// Nothing comes after these.
     pub last: bool,
+    /// The task is woken when there is more: it need not ask again before that.
+    pub settled: bool,
 }
 
 /// Where a watch's events come from.
@@ -77,8 +79,9 @@ impl WatchBody {
             return Poll::Ready(None);
         }
         match self.source.poll_events(cx, self.bytes_max) {
-            Poll::Ready(Some(events)) => {
+            Poll::Ready(Some(mut events)) => {
                 self.ended = events.last;
+                events.settled &= !events.last && self.drain.is_waiting(cx);
                 self.observer.sent(&events);
                 Poll::Ready(Some(events))
             }
@@ -357,7 +360,7 @@ mod tests {
 
     fn events(parts: &[&'static str], last: bool) -> Events {
         let segments: Vec<Bytes> = parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect();
-        Events { ends: vec![segments.len()], segments, last }
+        Events { ends: vec![segments.len()], segments, last, settled: false }
     }
 
     fn watch(script: Vec<Events>, drain: &Arc<Drain>) -> BytesBody {

@@ -47,6 +47,12 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// Whether the task is woken when draining begins; it may have been already.
+    #[must_use]
+    pub fn is_waiting(&self, cx: &Context<'_>) -> bool {
+        self.registered.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()))
+    }
+
     /// Whether draining has begun; if not, the task is woken when it does.
     pub fn poll_begun(&mut self, cx: &Context<'_>) -> bool {
         if self.drain.has_begun() {

@@ -223,9 +223,10 @@ mod tests {
     #[test]
     fn each_event_is_a_message_of_its_own() {
         let segments = ["{\"a\":", "1}\n", "{\"b\":2}\n"].map(|part| Bytes::from_static(part.as_bytes())).to_vec();
-        let sent: Vec<Message> = messages(Events { segments, ends: vec![2, 3], last: false }, Frames::Text).collect();
+        let sent: Vec<Message> =
+            messages(Events { segments, ends: vec![2, 3], ..Events::default() }, Frames::Text).collect();
         assert_eq!(sent, [Message::text("{\"a\":1}\n"), Message::text("{\"b\":2}\n")]);
-        let events = Events { segments: vec![Bytes::from_static(b"ab")], ends: vec![1], last: false };
+        let events = Events { segments: vec![Bytes::from_static(b"ab")], ends: vec![1], ..Events::default() };
         let sent: Vec<Message> = messages(events, Frames::Binary).collect();
         assert_eq!(sent, [Message::binary(&b"ab"[..])], "binary though it could be text");
     }

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use http::{Extensions, Method};
 use machinery::options::ListOptions;
 use machinery::{Status, fields};
+use registry::watch_view::Frames;
 use registry::{Encoding, Target, WatchView};
 
 use crate::body::{EventSource, Events, Observer, ResponseBody, WatchBody};
@@ -75,7 +76,10 @@ struct Watching(WatchView);
 impl EventSource for Watching {
     fn poll_events(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Events>> {
         self.0.poll_frames(cx, bytes_max).map(|frames| {
-            frames.map(|frames| Events { segments: frames.segments, ends: frames.ends, last: frames.last })
+            frames.map(|frames| {
+                let Frames { segments, ends, last, settled, .. } = frames;
+                Events { segments, ends, last, settled }
+            })
         })
     }
 }

@@ -149,7 +149,7 @@ impl World {
     /// Sends one batch of events to a watch.
     pub(crate) async fn send(&self, watch: &str, events: &[&str]) {
         let segments: Vec<Bytes> = events.iter().map(|event| Bytes::from(event.as_bytes().to_vec())).collect();
-        let events = Events { ends: (1..=segments.len()).collect(), segments, last: false };
+        let events = Events { ends: (1..=segments.len()).collect(), segments, ..Events::default() };
         let feed = self.script.feeds.lock().get(watch).cloned().expect("the watch is open");
         feed.send(events).await.expect("the watch is still open");
     }
