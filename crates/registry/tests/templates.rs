@@ -145,6 +145,10 @@ async fn warnings_are_given_each_time() {
     let unknown = r#"{"colour":"red","containers":[{"name":"main","image":"registry.example/team/service:1.4.2"}]}"#;
     let twice = r#"{"nodeName":"a","nodeName":"b","containers":[{"name":"main","image":"registry.example/team/a:1"}]}"#;
     let plain = r#"{"nodeName":"b","containers":[{"name":"main","image":"registry.example/team/service:1.4.2"}]}"#;
+    // Nothing is to be said about this one, until it is in a pod about which there is.
+    for number in 1000..1000 + TIMES {
+        assert_eq!(world.pod(number, "", plain).await.warnings, Vec::<String>::new());
+    }
     let dead = r#","annotations":{"security.alpha.kubernetes.io/sysctls":"x"}"#;
     for (which, (metadata, spec, about)) in [
         ("", negative, "spec.terminationGracePeriodSeconds"),
