@@ -1,4 +1,4 @@
-//! `cargo xtask informers`: our informer beside kube-rs' reflector and client-go's, on one server and the same changes.
+//! `cargo xtask informers`: our informer beside kube-rs' reflector, client-go's and the floor, on one server and the same changes.
 
 use crate::progress::{Outcome, Step};
 use crate::tools::{self, Tool};
@@ -10,7 +10,7 @@ pub(crate) fn informers(workspace: &Workspace, args: &[&str]) -> Outcome {
     build.args(["--package", "dogwatch", "--package", "dogwatch-client", "--package", "blackbox"]);
     // By name: each one more is linked with optimisation across crates, which takes minutes.
     build.args(["--bin", "dogwatch", "--example", "informer", "--example", "kube_rs_informer"]);
-    Step::new("build").run(build.args(["--example", "informers"]))?;
+    Step::new("build").run(build.args(["--example", "informers", "--example", "watch_floor"]))?;
     let mut run = workspace.cargo(&["run", "--release", "--package", "blackbox", "--example", "informers", "--"]);
     Step::new("informers").run(run.args(args))
 }

@@ -10,17 +10,10 @@ use client::list_watch::ApiListWatch;
 use client::reflector::ReflectorConfig;
 use client::{Encoded, Error, Object, connect};
 use k8s_openapi::api::core::v1::Pod;
-use testkit::gauge::{DUE, Gauge, runtime};
+use testkit::gauge::{DUE, Gauge, due, runtime};
 use tokio_util::sync::CancellationToken;
 
-/// The due time of a change, from its bytes: decoding a whole pod for it would be a cost of the measurement.
-fn due(body: &[u8]) -> Option<&str> {
-    let at = memchr::memmem::find(body, DUE.as_bytes())? + DUE.len() + 3;
-    let end = at + memchr::memchr(b'"', body.get(at..)?)?;
-    std::str::from_utf8(&body[at..end]).ok()
-}
-
-async fn follow<K: Object>(relist_in_place: bool, due: fn(&K) -> Option<&str>) -> Result<(), Error> {
+async fn follow<K: Object>(relist_in_place: bool, due_of: fn(&K) -> Option<&str>) -> Result<(), Error> {
     let gauge = Arc::new(Gauge::default());
     let source = ApiListWatch::all::<Pod>(connect::from_environment().await?);
     let reflector = ReflectorConfig { relist_in_place, ..ReflectorConfig::default() };
@@ -29,7 +22,7 @@ async fn follow<K: Object>(relist_in_place: bool, due: fn(&K) -> Option<&str>) -
     let seen = gauge.clone();
     let handler = informer.add_handler(SubscriptionOptions::default(), move |event| {
         if let Event::Added { object: state, initial: false } | Event::Updated { new: state, .. } = &event {
-            seen.event(due(state));
+            seen.event(due_of(state));
         }
         std::future::ready(())
     });

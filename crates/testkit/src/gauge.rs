@@ -13,6 +13,14 @@ use serde_json::json;
 /// The annotation by which a writer says when a change was due, in nanoseconds since 1970.
 pub const DUE: &str = "gauge/due";
 
+/// The due time of a change, from its bytes: decoding a whole object for it would be a cost of the measurement.
+#[must_use]
+pub fn due(body: &[u8]) -> Option<&str> {
+    let at = memchr::memmem::find(body, DUE.as_bytes())? + DUE.len() + 3;
+    let end = at + memchr::memchr(b'"', body.get(at..)?)?;
+    std::str::from_utf8(&body[at..end]).ok()
+}
+
 /// Counts what a handler sees.
 pub struct Gauge {
     started: Instant,

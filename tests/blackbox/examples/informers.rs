@@ -1,10 +1,11 @@
 //! The same server, the same pods, the same changes; one client after the other: our informer (bytes kept, and decoded),
-//! kube-rs' reflector, client-go's shared informer.
+//! kube-rs' reflector, client-go's shared informer; before and after them the floor, which throws the same watch away.
 //!
-//! `informers [PODS [RATE [SECONDS [CLIENT]]]]`, by way of `cargo xtask informers`, which builds what it starts. CLIENT: only
-//! those whose name has this in it. For each client: time to sync, memory at rest and at its highest, CPU and latency for
-//! each event, and the highest memory through a relist, which is forced by stopping the client until the server's history
-//! has left it behind: once with a tenth of the pods changed, once with all of them.
+//! `informers [PODS [RATE [SECONDS [CLIENT]]]]`, by way of `cargo xtask informers`, which builds what it starts. CLIENT: the
+//! floor and only those whose name has this in it. For each client: time to sync, memory at rest and at its highest, CPU and
+//! latency for each event, and the highest memory through a relist, which is forced by stopping the client until the
+//! server's history has left it behind: once with a tenth of the pods changed, once with all of them. CPU also in multiples
+//! of the floor, the mean of its two runs: machines differ, and one machine differs from hour to hour.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -28,6 +29,25 @@ const MISSED: usize = 24_000;
 /// The server keeps no more than this, so that a client that was stopped is left behind.
 const HISTORY: [&str; 5] = ["--history-age", "1", "--history-changes", "50", "--history-bytes"];
 
+/// What is measured.
+struct Contender {
+    name: &'static str,
+    program: PathBuf,
+    args: &'static [&'static str],
+    /// Keeps nothing, and so has nothing to list again.
+    floor: bool,
+}
+
+impl Contender {
+    fn new(name: &'static str, program: PathBuf, args: &'static [&'static str]) -> Self {
+        Self { name, program, args, floor: false }
+    }
+
+    fn floor(name: &'static str, program: PathBuf) -> Self {
+        Self { name, program, args: &[], floor: true }
+    }
+}
+
 struct Follower {
     child: Child,
     stdin: ChildStdin,
@@ -35,11 +55,11 @@ struct Follower {
 }
 
 impl Follower {
-    fn start(server: &Server, program: &(PathBuf, &[&str])) -> Self {
-        let mut command = Command::new(&program.0);
-        command.args(program.1).env("KUBECONFIG", server.kubeconfig());
+    fn start(server: &Server, contender: &Contender) -> Self {
+        let mut command = Command::new(&contender.program);
+        command.args(contender.args).env("KUBECONFIG", server.kubeconfig());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.0.display()));
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", contender.program.display()));
         let stdin = child.stdin.take().expect("stdin is piped");
         let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         Self { child, stdin, stdout }
@@ -126,13 +146,8 @@ async fn relist(follower: &mut Follower, api: &Api<Pod>, changed: usize) -> Valu
     follower.report()["peak_kib"].take()
 }
 
-async fn measure(
-    server: &Server,
-    api: &Api<Pod>,
-    program: &(PathBuf, &[&str]),
-    [pods, rate, seconds]: [usize; 3],
-) -> Value {
-    let mut follower = Follower::start(server, program);
+async fn measure(server: &Server, api: &Api<Pod>, contender: &Contender, [pods, rate, seconds]: [usize; 3]) -> Value {
+    let mut follower = Follower::start(server, contender);
     let synced: u64 = follower.line().trim_start_matches("synced ").parse().expect("a number of milliseconds");
     tokio::time::sleep(Duration::from_secs(2)).await;
     let rest = follower.report();
@@ -141,8 +156,11 @@ async fn measure(
     changes(api, pods, rate, seconds).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let events = follower.report();
-    let tenth = relist(&mut follower, api, (pods / 10).max(1)).await;
-    let whole = relist(&mut follower, api, pods).await;
+    let (mut tenth, mut whole) = (Value::Null, Value::Null);
+    if !contender.floor {
+        tenth = relist(&mut follower, api, (pods / 10).max(1)).await;
+        whole = relist(&mut follower, api, pods).await;
+    }
     let count = events["events"].as_u64().unwrap_or_default().max(1);
     json!({"sync_ms": synced, "rest_kib": rest["rss_kib"], "first_peak_kib": rest["peak_kib"], "steady_kib": events["rss_kib"],
         "relist_tenth_kib": tenth, "relist_all_kib": whole, "events": count, "cpu_us_each": events["cpu_us"].as_u64().unwrap_or_default() / count,
@@ -175,18 +193,29 @@ async fn main() {
     assert_eq!(api.list_metadata(&ListParams::default()).await.expect("a list").items.len(), numbers[0]);
     let here = std::env::current_exe().expect("a running program has a file");
     let beside = |name: &str| here.with_file_name(name);
-    let programs: [(&str, (PathBuf, &[&str])); 8] = [
-        ("dogwatch, bytes kept", (beside("informer"), &["encoded"])),
-        ("dogwatch, bytes kept, one thread", (beside("informer"), &["encoded", "one-thread"])),
-        ("dogwatch, in place", (beside("informer"), &["in-place"])),
-        ("dogwatch, decoded", (beside("informer"), &["decoded"])),
-        ("dogwatch, decoded, one thread", (beside("informer"), &["decoded", "one-thread"])),
-        ("kube-rs reflector", (beside("kube_rs_informer"), &[])),
-        ("kube-rs reflector, one thread", (beside("kube_rs_informer"), &["one-thread"])),
-        ("client-go informer", (tools::installed("bin/go-clients"), &["measure"])),
+    let contenders = [
+        Contender::floor("floor, before", beside("watch_floor")),
+        Contender::new("dogwatch, bytes kept", beside("informer"), &["encoded"]),
+        Contender::new("dogwatch, bytes kept, one thread", beside("informer"), &["encoded", "one-thread"]),
+        Contender::new("dogwatch, in place", beside("informer"), &["in-place"]),
+        Contender::new("dogwatch, decoded", beside("informer"), &["decoded"]),
+        Contender::new("dogwatch, decoded, one thread", beside("informer"), &["decoded", "one-thread"]),
+        Contender::new("kube-rs reflector", beside("kube_rs_informer"), &[]),
+        Contender::new("kube-rs reflector, one thread", beside("kube_rs_informer"), &["one-thread"]),
+        Contender::new("client-go informer", tools::installed("bin/go-clients"), &["measure"]),
+        Contender::floor("floor, after", beside("watch_floor")),
     ];
+    let mut results = Vec::new();
+    for contender in contenders.iter().filter(|contender| contender.floor || contender.name.contains(&only)) {
+        eprintln!("{} ...", contender.name);
+        results.push((contender, measure(&server, &api, contender, numbers).await));
+    }
+    print(&results);
+}
+
+fn print(results: &[(&Contender, Value)]) {
     println!(
-        "{:32} {:>8} {:>9} {:>9} {:>9} {:>17} {:>17} {:>9} {:>8} {:>8}",
+        "{:32} {:>8} {:>9} {:>9} {:>9} {:>17} {:>17} {:>9} {:>8} {:>8} {:>8}",
         "client",
         "sync ms",
         "rest MB",
@@ -195,17 +224,23 @@ async fn main() {
         "relist of a tenth",
         "relist of all",
         "CPU µs",
+        "x floor",
         "p50 ms",
         "p99 ms"
     );
-    let mut results = Vec::new();
-    for (name, program) in programs.iter().filter(|(name, _)| name.contains(&only)) {
-        let result = measure(&server, &api, program, numbers).await;
+    let cpu = |result: &Value| result["cpu_us_each"].as_f64().unwrap_or_default();
+    let floors: Vec<f64> = results.iter().filter(|(contender, _)| contender.floor).map(|(_, of)| cpu(of)).collect();
+    let floor = floors.iter().sum::<f64>() / floors.len() as f64;
+    for (contender, result) in results {
         let mb = |field: &str| result[field].as_f64().unwrap_or_default() / 1024.0;
         let ms = |field: &str| result[field].as_f64().unwrap_or_default() / 1000.0;
-        let relist = |field: &str| format!("{:.0}, {:.2} x", mb(field), mb(field) / mb("steady_kib"));
+        let relist = |field: &str| match result[field].is_null() {
+            true => "-".to_owned(),
+            false => format!("{:.0}, {:.2} x", mb(field), mb(field) / mb("steady_kib")),
+        };
         println!(
-            "{name:32} {:>8} {:>9.0} {:>9.0} {:>9.0} {:>17} {:>17} {:>9} {:>8.2} {:>8.2}",
+            "{:32} {:>8} {:>9.0} {:>9.0} {:>9.0} {:>17} {:>17} {:>9} {:>8.2} {:>8.2} {:>8.2}",
+            contender.name,
             result["sync_ms"].to_string(),
             mb("rest_kib"),
             mb("first_peak_kib"),
@@ -213,10 +248,12 @@ async fn main() {
             relist("relist_tenth_kib"),
             relist("relist_all_kib"),
             result["cpu_us_each"].to_string(),
+            cpu(result) / floor,
             ms("p50_us"),
             ms("p99_us")
         );
-        results.push(json!({"client": name, "result": result}));
     }
-    println!("{}", json!(results));
+    let all: Vec<Value> =
+        results.iter().map(|(contender, result)| json!({"client": contender.name, "result": result})).collect();
+    println!("{}", json!(all));
 }

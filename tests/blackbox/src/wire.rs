@@ -3,6 +3,7 @@
 //! What other clients do for their users (retries, decoding, reconnecting) is not done here, so that a test can hold
 //! each byte against the specification.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,25 +38,9 @@ pub struct Wire {
 
 impl Wire {
     pub fn to(server: &Server) -> Self {
-        let kubeconfig = std::fs::read_to_string(server.kubeconfig()).expect("the kubeconfig can be read");
-        let ca = embedded(&kubeconfig, "certificate-authority-data:");
-        let mut roots = RootCertStore::empty();
-        for authority in CertificateDer::pem_slice_iter(&ca) {
-            roots.add(authority.expect("the authority is PEM")).expect("the authority is a certificate");
-        }
-        let chain = CertificateDer::pem_slice_iter(&embedded(&kubeconfig, "client-certificate-data:"))
-            .collect::<Result<Vec<_>, _>>()
-            .expect("the client certificate is PEM");
-        let key = PrivateKeyDer::from_pem_slice(&embedded(&kubeconfig, "client-key-data:")).expect("the key is PEM");
-        let builder = || {
-            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-                .with_safe_default_protocol_versions()
-                .expect("the provider knows current versions")
-                .with_root_certificates(roots.clone())
-        };
-        let administrator = builder().with_client_auth_cert(chain, key).expect("key and certificate belong together");
+        let (administrator, stranger) = tls_of(server.kubeconfig());
         let address = server.url().strip_prefix("https://").expect("it serves TLS").to_owned();
-        Self { address, administrator: Arc::new(administrator), stranger: Arc::new(builder().with_no_client_auth()) }
+        Self { address, administrator: Arc::new(administrator), stranger: Arc::new(stranger) }
     }
 
     /// A fresh connection, with nothing said on it yet.
@@ -113,11 +98,38 @@ impl Wire {
     }
 }
 
+/// TLS as a kubeconfig says, with its client certificate and without one.
+pub fn tls_of(kubeconfig: &Path) -> (ClientConfig, ClientConfig) {
+    let kubeconfig = std::fs::read_to_string(kubeconfig).expect("the kubeconfig can be read");
+    let ca = embedded(&kubeconfig, "certificate-authority-data:");
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(&ca) {
+        roots.add(authority.expect("the authority is PEM")).expect("the authority is a certificate");
+    }
+    let chain = CertificateDer::pem_slice_iter(&embedded(&kubeconfig, "client-certificate-data:"))
+        .collect::<Result<Vec<_>, _>>()
+        .expect("the client certificate is PEM");
+    let key = PrivateKeyDer::from_pem_slice(&embedded(&kubeconfig, "client-key-data:")).expect("the key is PEM");
+    let builder = || {
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider knows current versions")
+            .with_root_certificates(roots.clone())
+    };
+    let administrator = builder().with_client_auth_cert(chain, key).expect("key and certificate belong together");
+    (administrator, builder().with_no_client_auth())
+}
+
 /// What the kubeconfig holds under `key`, decoded.
 fn embedded(kubeconfig: &str, key: &str) -> Vec<u8> {
+    STANDARD.decode(value_of(kubeconfig, key)).expect("embedded data is base64")
+}
+
+/// The first value under `key`, such as `server:`.
+pub fn value_of<'a>(kubeconfig: &'a str, key: &str) -> &'a str {
     let mut words = kubeconfig.split_whitespace();
     words.find(|word| *word == key).unwrap_or_else(|| panic!("no {key} in the kubeconfig"));
-    STANDARD.decode(words.next().expect("a key has a value")).expect("embedded data is base64")
+    words.next().expect("a key has a value").trim_matches('"')
 }
 
 async fn handshake(socket: Socket) -> SendRequest<Full<Bytes>> {
