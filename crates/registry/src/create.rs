@@ -301,7 +301,7 @@ fn in_order_but_for_spec(kind: &Kind, object: &mut Value, decoded: Option<&Value
         {
             let mut whole: Value = machinery::json::from_str(&object.to_string()).unwrap_or_default();
             let made = body::in_order(kind, &mut whole, None);
-            made.is_ok() && whole.to_string() == object.to_string()
+            made.is_ok() && whole.is_identical(object)
         },
         "a settled spec is in the form of the wire: {object}"
     );

@@ -87,8 +87,11 @@ where
 /// is out of the processor's caches, and every box on the way to its socket would be another wait for memory.
 pub struct Connection<IO, H: Handler>(Stage<IO, H>);
 
+/// Ends with a watch that is to have the socket, or with the connection.
+type Serving<IO, H> = Pin<Box<dyn Future<Output = Option<Handover<IO, H>>> + Send>>;
+
 enum Stage<IO, H: Handler> {
-    Serving(Pin<Box<dyn Future<Output = Option<Handover<IO, H>>> + Send>>),
+    Serving(Serving<IO, H>),
     Streaming(Handover<IO, H>),
     Over,
 }
