@@ -82,9 +82,9 @@ where
 /// A connection that is being served.
 ///
 /// hyper reads requests and writes answers, except for watches: for those it hands the socket over to
-/// [`streaming`](crate::streaming), and takes it back when the watch has ended. While it serves it is in a box, so that an
-/// idle connection is as large as its protocol needs. A watch is in place: an event wakes a thousand of them, each of which
-/// is out of the processor's caches, and every box on the way to its socket would be another wait for memory.
+/// [`streaming`](crate::streaming), and takes it back when the watch has ended. Each is in a box, so that an idle connection is
+/// as large as its protocol needs, and in one only: an event wakes a thousand watches, each of which is out of the processor's
+/// caches, and every box more on the way to its socket would be another wait for memory.
 pub struct Connection<IO, H: Handler>(Stage<IO, H>);
 
 /// Ends with a watch that is to have the socket, or with the connection.
@@ -92,7 +92,7 @@ type Serving<IO, H> = Pin<Box<dyn Future<Output = Option<Handover<IO, H>>> + Sen
 
 enum Stage<IO, H: Handler> {
     Serving(Serving<IO, H>),
-    Streaming(Handover<IO, H>),
+    Streaming(Box<Handover<IO, H>>),
     Over,
 }
 
@@ -124,15 +124,15 @@ where
         let Connection(stage) = self.get_mut();
         loop {
             match stage {
-                Stage::Streaming(Handover { stream, .. }) => {
-                    let ended = ready!(stream.poll(cx));
+                Stage::Streaming(handover) => {
+                    let ended = ready!(handover.stream.poll(cx));
                     if let Stage::Streaming(handover) = std::mem::replace(stage, Stage::Over) {
-                        *stage = Stage::Serving(Box::pin(after_watch(handover, ended)));
+                        *stage = Stage::Serving(Box::pin(after_watch(*handover, ended)));
                     }
                 }
                 Stage::Serving(serving) => {
                     let handover = ready!(serving.as_mut().poll(cx));
-                    *stage = handover.map_or(Stage::Over, Stage::Streaming);
+                    *stage = handover.map_or(Stage::Over, |handover| Stage::Streaming(Box::new(handover)));
                 }
                 Stage::Over => return Poll::Ready(()),
             }
