@@ -215,7 +215,7 @@ pub(crate) async fn soak(client: Client, load: Load, loaded: impl FnOnce(), weig
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     drop((watched, list, truth));
-    // Idle connections of the client end in their own time: its pool keeps them for a minute and a half.
+    // Idle connections of the client end in their own time: its pool may keep them for a minute and a half.
     for _ in 0..1000 {
         (toll.tasks.1, toll.memory.1) = (tasks_alive(), weigh());
         if toll.tasks.1 <= toll.tasks.0 {
