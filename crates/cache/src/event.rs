@@ -15,6 +15,18 @@ pub enum EventKind {
     Deleted,
 }
 
+impl EventKind {
+    /// To someone who saw the object before, or not, and sees it now, or not.
+    fn of(was: bool, is: bool) -> Option<Self> {
+        match (was, is) {
+            (false, false) => None,
+            (false, true) => Some(EventKind::Added),
+            (true, true) => Some(EventKind::Modified),
+            (true, false) => Some(EventKind::Deleted),
+        }
+    }
+}
+
 /// One change: what the object was and what it is.
 #[derive(Debug)]
 pub struct Event {
@@ -48,22 +60,12 @@ impl Event {
     pub(crate) fn seen_through(&self, filter: &Filter) -> Option<EventKind> {
         let was = self.previous.as_ref().is_some_and(|item| filter.admits(item));
         let is = self.current.as_ref().is_some_and(|item| filter.admits(item));
-        match (was, is) {
-            (false, false) => None,
-            (false, true) => Some(EventKind::Added),
-            (true, true) => Some(EventKind::Modified),
-            (true, false) => Some(EventKind::Deleted),
-        }
+        EventKind::of(was, is)
     }
 
     /// What this change is to someone who sees the object whatever becomes of it.
     pub(crate) fn to_anyone(&self) -> Option<EventKind> {
-        match (&self.previous, &self.current) {
-            (None, None) => None,
-            (None, Some(_)) => Some(EventKind::Added),
-            (Some(_), Some(_)) => Some(EventKind::Modified),
-            (Some(_), None) => Some(EventKind::Deleted),
-        }
+        EventKind::of(self.previous.is_some(), self.current.is_some())
     }
 
     /// The object to show with an event of this kind.

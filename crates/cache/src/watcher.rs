@@ -93,8 +93,6 @@ pub enum WatchEnd {
 #[derive(Debug)]
 pub struct Mailbox {
     filter: Filter,
-    /// Everything is wanted that the routes bring here.
-    is_open: bool,
     slot: Mutex<Slot>,
 }
 
@@ -116,7 +114,7 @@ impl Mailbox {
     pub(crate) fn offer(&self, event: &Arc<Event>) -> Option<Option<Waker>> {
         // What a filter has in memory of its own is out of the caches when a thousand watchers are told: it is left alone
         // where the routes, which know of namespaces, have said everything.
-        let kind = if self.is_open { event.to_anyone()? } else { event.seen_through(&self.filter)? };
+        let kind = if self.filter.is_open() { event.to_anyone()? } else { event.seen_through(&self.filter)? };
         let mut slot = self.slot.lock();
         if slot.behind {
             return Some(None);
@@ -178,8 +176,7 @@ impl Watcher {
         reached: Revision,
     ) -> Self {
         let slot = Slot { behind: matches!(start, Start::After(_)), ..Slot::default() };
-        let is_open = filter.is_open();
-        let mailbox = Arc::new(Mailbox { filter, is_open, slot: Mutex::new(slot) });
+        let mailbox = Arc::new(Mailbox { filter, slot: Mutex::new(slot) });
         let mut state = collection.state.lock();
         let now = reached.max(state.changed);
         let (cursor, phase) = match start {

@@ -1,6 +1,6 @@
 //! Steps over JSON text without reading it: where a value ends, which members an object has.
 //!
-//! For text that this project wrote: what is stepped over is not checked, only that it ends.
+//! For text that this project wrote, or that is read afterwards: what is stepped over is not checked, only that it ends.
 
 use std::ops::Range;
 

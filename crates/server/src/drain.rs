@@ -58,7 +58,7 @@ impl Ticket {
         if self.drain.has_begun() {
             return true;
         }
-        if self.registered.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+        if !self.is_waiting(cx) {
             self.drain.waiting.lock().insert(self.id, cx.waker().clone());
             self.registered = Some(cx.waker().clone());
             // Begun between the look and the registration: nobody would wake us.
