@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use kube::client::{ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::ServiceBuilder;
 
 use crate::Error;
+use crate::watch_connection::{ByVerb, OwnConnection};
 
 /// A client from the environment: the kubeconfig that `KUBECONFIG` or the home directory names, or the service account
 /// of the pod this runs in.
@@ -34,13 +37,33 @@ pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Clien
 }
 
 /// A client from a configuration, with `kube`'s own retries switched off: below a reflector they would be minutes of
-/// silence that nobody can interrupt or see (K-6).
+/// silence that nobody can interrupt or see (K-6). Each watch has a connection of its own, which is read where the watch is
+/// read.
 pub fn from_config(mut config: Config) -> Result<Client, Error> {
     config.default_retry = false;
     let url = config.cluster_url.clone();
-    Client::try_from(config).map_err(|error| {
+    build(config).map_err(|error| {
         Error::Config(format!("cannot build a client for {url}: {error}. Check the certificates in the kubeconfig"))
     })
+}
+
+fn build(config: Config) -> Result<Client, kube::Error> {
+    let usual = ClientBuilder::try_from(config.clone())?;
+    if config.proxy_url.is_some() || runs_a_program(&config) {
+        return Ok(usual.build());
+    }
+    let own = OwnConnection { connector: config.rustls_https_connector()?, connect_timeout: config.connect_timeout };
+    let watches = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .service(own);
+    Ok(usual.with_layer(&ByVerb { watches }).build())
+}
+
+/// Credentials that a program gives, which may ask its user: it must not be run a second time for watches.
+fn runs_a_program(config: &Config) -> bool {
+    config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some()
 }
 
 #[cfg(test)]
@@ -51,5 +74,26 @@ mod tests {
     async fn a_missing_kubeconfig_is_named() {
         let error = from_kubeconfig(Path::new("/nowhere/kubeconfig"), None).await.err().unwrap().to_string();
         assert!(error.contains("/nowhere/kubeconfig") && error.contains("Check the path"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_gives_credentials_is_run_no_more_often_for_watches() {
+        let ran = std::env::temp_dir().join(format!("dogwatch-credentials-{}", std::process::id()));
+        let credentials =
+            r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}"#;
+        let script = format!("echo ran >> '{}'; echo '{credentials}'", ran.display());
+        let exec = serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+            "args": ["-c", script], "interactiveMode": "Never"});
+        let mut config = Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        let times = |built: bool| {
+            let times = std::fs::read_to_string(&ran).unwrap_or_default().lines().count();
+            let _ = std::fs::remove_file(&ran);
+            built.then_some(times)
+        };
+        let ours = times(from_config(config.clone()).is_ok());
+        let kubes = times(Client::try_from(config).is_ok());
+        assert!(kubes.is_some_and(|times| times > 0));
+        assert_eq!(ours, kubes);
     }
 }

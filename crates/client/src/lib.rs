@@ -56,6 +56,7 @@ pub mod connect;
 pub mod consistency;
 pub mod controller;
 
+mod envelope;
 mod error;
 pub mod events;
 pub mod expectations;
@@ -74,6 +75,7 @@ mod revision;
 #[cfg(test)]
 mod scripted;
 pub mod store;
+mod watch_connection;
 pub mod wire;
 pub mod workqueue;
 

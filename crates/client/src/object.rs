@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::envelope::Envelope;
 use crate::{Key, ResourceVersion};
 
 /// An object as the server sent it: its bytes, and the few fields that list-watch itself needs.
@@ -35,7 +36,7 @@ pub struct RawObject {
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct WholeEnvelope<'a> {
     #[serde(rename = "apiVersion")]
     api_version: Option<String>,
     kind: Option<String>,
@@ -55,9 +56,23 @@ struct EnvelopeMeta<'a> {
 }
 
 impl RawObject {
-    /// Reads the envelope of an object's JSON.
+    /// The same for text that is known to be one object, from a server that wrote the same way before: no more of it is read
+    /// than its envelope. If the rest is damaged, whoever decodes it will see.
+    pub(crate) fn from_known_json(body: Bytes) -> Result<Self, serde_json::Error> {
+        let Some(found) = Envelope::peek(&body) else { return Self::from_json(body) };
+        Ok(Self {
+            api_version: found.api_version.map(str::to_owned),
+            kind: found.kind.map(str::to_owned),
+            key: Key::new(found.namespace, found.name.unwrap_or_default()),
+            uid: found.uid.unwrap_or_default().to_owned(),
+            version: found.version.unwrap_or_default().into(),
+            body,
+        })
+    }
+
+    /// Reads the envelope of an object's JSON, and makes sure that it is JSON.
     pub fn from_json(body: Bytes) -> Result<Self, serde_json::Error> {
-        let Envelope { api_version, kind, metadata: meta } = serde_json::from_slice(&body)?;
+        let WholeEnvelope { api_version, kind, metadata: meta } = serde_json::from_slice(&body)?;
         let key = Key::new(meta.namespace.as_deref(), &meta.name);
         let version = ResourceVersion::from(&*meta.resource_version);
         let uid = meta.uid;

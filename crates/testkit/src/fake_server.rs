@@ -45,6 +45,8 @@ pub struct Request {
     pub body: Vec<u8>,
     /// When it arrived.
     pub at: Instant,
+    /// The other end of its connection, which no two connections share at a time.
+    pub peer: SocketAddr,
 }
 
 impl Request {
@@ -379,7 +381,15 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .map(|(name, value)| (decode(name), decode(value)))
         .collect();
-    Ok(Some(Request { method, path: path.to_owned(), params, headers, body, at: Instant::now() }))
+    Ok(Some(Request {
+        method,
+        path: path.to_owned(),
+        params,
+        headers,
+        body,
+        at: Instant::now(),
+        peer: stream.peer_addr()?,
+    }))
 }
 
 fn decode(text: &str) -> String {

@@ -215,6 +215,25 @@ fn dq_05_another_uid_is_an_inferred_deletion_and_an_addition() {
 }
 
 #[test]
+fn a_change_that_is_stored_already_is_told_as_such_and_a_snapshot_keeps_what_it_saw() {
+    let (store, writer) = Store::new();
+    let first = map("a@1");
+    let second = map("a@2");
+    writer.apply(&Scope::All, vec![Delta::Added(first.clone())]);
+    let before = store.snapshot();
+    for (delta, unchanged) in [
+        (Delta::Updated(first.clone()), true),
+        (Delta::Added(second.clone()), false),
+        (Delta::Updated(map("a@2")), true),
+    ] {
+        let applied = writer.apply(&Scope::All, vec![delta]);
+        assert_eq!(matches!(&applied[..], [Applied::Unchanged(_)]), unchanged, "{:?}", told(&applied));
+    }
+    assert!(Arc::ptr_eq(before.get(&key("a")).unwrap(), &first), "the walk that changed the set copied its way");
+    assert!(Arc::ptr_eq(&store.get(&key("a")).unwrap(), &second), "the one that was there stays");
+}
+
+#[test]
 fn a_relist_tells_deletions_first_and_then_the_set_in_order() {
     let (store, writer) = Store::new();
     writer.apply(&Scope::All, vec![set(&["a@1", "b@2", "c@3"], "5")]);

@@ -142,7 +142,12 @@ impl<K: Object> WriterState<K> {
 
     fn apply(&mut self, scope: &Scope, delta: Delta<K>, applied: &mut Vec<Applied<K>>) {
         match delta {
-            Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => {
+            Delta::Added(object) | Delta::Updated(object) => {
+                let version = object.state_version();
+                self.put_change(object, applied);
+                self.advance(scope, version);
+            }
+            Delta::Replaced(object) => {
                 let version = object.state_version();
                 self.put(object, true, applied);
                 self.advance(scope, version);
@@ -225,24 +230,46 @@ impl<K: Object> WriterState<K> {
         }
     }
 
+    /// Stores an object that probably changed: found and replaced in one walk through the set. What the walk touches is
+    /// copied, which would be too much for each of the many objects that a relist shows as they were.
+    fn put_change(&mut self, new: Arc<K>, applied: &mut Vec<Applied<K>>) {
+        let key = new.object_key();
+        let Some(stored) = self.items.get_mut(&key) else {
+            self.insert(key, None, new.clone());
+            return applied.push(Applied::Added(new));
+        };
+        if Arc::ptr_eq(stored, &new) || same_state(&**stored, &*new) {
+            return applied.push(Applied::Unchanged(stored.clone()));
+        }
+        let old = std::mem::replace(stored, new.clone());
+        self.refile(&key, Some(&*old), Some(&*new));
+        if same_incarnation(&*old, &*new) {
+            return applied.push(Applied::Updated { old, new });
+        }
+        applied.push(Applied::Deleted { object: old, certainty: Certainty::Inferred });
+        applied.push(Applied::Added(new));
+    }
+
     fn mark_undecodable(&mut self, item: Box<Undecodable>, applied: &mut Vec<Applied<K>>) {
         let previous = self.remove(&item.raw.key);
         applied.push(Applied::Undecodable { item, previous });
     }
 
     fn insert(&mut self, key: Key, old: Option<&Arc<K>>, new: Arc<K>) {
-        for (_, index) in &mut self.indices {
-            index.refile(&key, old.map(|o| &**o), Some(&*new));
-        }
+        self.refile(&key, old.map(|old| &**old), Some(&*new));
         self.items.insert(key, new);
     }
 
     fn remove(&mut self, key: &Key) -> Option<Arc<K>> {
         let old = self.items.remove(key)?;
-        for (_, index) in &mut self.indices {
-            index.refile(key, Some(&*old), None);
-        }
+        self.refile(key, Some(&*old), None);
         Some(old)
+    }
+
+    fn refile(&mut self, key: &Key, old: Option<&K>, new: Option<&K>) {
+        for (_, index) in &mut self.indices {
+            index.refile(key, old, new);
+        }
     }
 
     /// Moves a source forward. A version that cannot be compared changes nothing.

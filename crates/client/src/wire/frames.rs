@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{BoxStream, Stream, StreamExt};
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,32 +28,51 @@ struct Lines {
     partial: BytesMut,
     /// Whole lines of the last read.
     ready: VecDeque<Bytes>,
+    /// A change was written the usual way, and was JSON to its end.
+    usual: bool,
 }
 
 /// The items of a watch body. A last line without its newline is dropped: the connection was cut inside it, and the
 /// watch resumes before it (K-5).
 pub(crate) fn watch_items(body: BoxStream<'static, Result<Bytes, Error>>) -> WatchStream {
-    let lines = Lines { body, partial: BytesMut::new(), ready: VecDeque::new() };
-    stream::unfold(lines, |mut lines| async move {
+    Lines { body, partial: BytesMut::new(), ready: VecDeque::new(), usual: false }.boxed()
+}
+
+impl Stream for Lines {
+    type Item = Result<WatchItem, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Some(line) = lines.ready.pop_front() {
-                return Some((read_frame(&line), lines));
+            if let Some(line) = self.ready.pop_front() {
+                return Poll::Ready(Some(self.read(&line)));
             }
-            match lines.body.next().await? {
-                Ok(bytes) => {
-                    if let Err(error) = lines.take(&bytes) {
-                        return Some((Err(error), lines));
+            match ready!(self.body.poll_next_unpin(cx)) {
+                Some(Ok(bytes)) => {
+                    if let Err(error) = self.cut(&bytes) {
+                        return Poll::Ready(Some(Err(error)));
                     }
                 }
-                Err(error) => return Some((Err(error), lines)),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
             }
         }
-    })
-    .boxed()
+    }
 }
 
 impl Lines {
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+    fn read(&mut self, line: &Bytes) -> Result<WatchItem, Error> {
+        // Once read to its end: what a server has written after the object it will write again.
+        let read = if self.usual { RawObject::from_known_json } else { RawObject::from_json };
+        match read_plain_change(line, read) {
+            Some(item) => {
+                self.usual = true;
+                Ok(item)
+            }
+            None => read_frame(line),
+        }
+    }
+
+    fn cut(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let line = if self.partial.is_empty() {
                 Bytes::copy_from_slice(&bytes[..end])
@@ -99,9 +120,6 @@ struct BookmarkMeta {
 }
 
 fn read_frame(line: &Bytes) -> Result<WatchItem, Error> {
-    if let Some(item) = read_plain_change(line) {
-        return Ok(item);
-    }
     let frame: Frame<'_> = serde_json::from_slice(line).map_err(|e| event_error(&e))?;
     let object = frame.object.get();
     match &*frame.kind {
@@ -131,8 +149,8 @@ fn read_frame(line: &Bytes) -> Result<WatchItem, Error> {
 }
 
 /// A change as every server writes it, `{"type":"MODIFIED","object":{…}}`: what is between the known ends is the object,
-/// if it is a whole JSON value. Reading that once proves the line; the general way reads the object twice.
-fn read_plain_change(line: &Bytes) -> Option<WatchItem> {
+/// if `read` takes it for one. The general way reads the object twice.
+fn read_plain_change(line: &Bytes, read: fn(Bytes) -> serde_json::Result<RawObject>) -> Option<WatchItem> {
     type Change = fn(RawObject) -> WatchItem;
     const MODIFIED: &[u8] = br#"{"type":"MODIFIED","object":"#;
     const ADDED: &[u8] = br#"{"type":"ADDED","object":"#;
@@ -145,7 +163,7 @@ fn read_plain_change(line: &Bytes) -> Option<WatchItem> {
     };
     let object = line.get(head.len()..line.len().checked_sub(1)?)?;
     (line.ends_with(b"}") && object.starts_with(b"{")).then_some(())?;
-    RawObject::from_json(line.slice(head.len()..line.len() - 1)).ok().map(change)
+    read(line.slice(head.len()..line.len() - 1)).ok().map(change)
 }
 
 fn event_error(error: &serde_json::Error) -> Error {
@@ -157,7 +175,8 @@ mod tests {
     use super::*;
 
     async fn read(chunks: &[&'static str]) -> Vec<Result<WatchItem, Error>> {
-        let body = stream::iter(chunks.iter().map(|c| Ok(Bytes::from_static(c.as_bytes()))).collect::<Vec<_>>());
+        let body =
+            futures::stream::iter(chunks.iter().map(|c| Ok(Bytes::from_static(c.as_bytes()))).collect::<Vec<_>>());
         watch_items(body.boxed()).collect().await
     }
 
@@ -178,16 +197,39 @@ mod tests {
         let usual = r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}"#;
         let spaced = r#" { "object" : {"metadata":{"name":"a","resourceVersion":"7"}}, "type": "MODIFIED" } "#;
         let ending = r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"7"}},"more":{}}"#;
-        for line in [usual, spaced, ending] {
-            let item = read_frame(&Bytes::from_static(line.as_bytes()));
-            let Ok(WatchItem::Modified(object)) = item else { panic!("{line}: {item:?}") };
-            assert_eq!(&object.body[..], br#"{"metadata":{"name":"a","resourceVersion":"7"}}"#, "{line}");
+        // Each as the first of a watch, and after one that was written the usual way.
+        for before in ["", usual] {
+            for line in [usual, spaced, ending] {
+                let items = read(&[before, "\n", line, "\n"]).await;
+                let Some(Ok(WatchItem::Modified(object))) = items.last() else { panic!("{line}: {items:?}") };
+                assert_eq!(&object.body[..], br#"{"metadata":{"name":"a","resourceVersion":"7"}}"#, "{line}");
+            }
+            for line in [
+                r#"{"type":"MODIFIED","object":{"metadata":{}}"#,
+                r#"{"type":"ADDED","object":}"#,
+                r#"{"type":"ADDED""#,
+            ] {
+                let items = read(&[before, "\n", line, "\n"]).await;
+                assert!(matches!(items.last(), Some(Err(Error::Decode { .. }))), "{line}: {items:?}");
+            }
         }
-        for line in
-            [r#"{"type":"MODIFIED","object":{"metadata":{}}"#, r#"{"type":"ADDED","object":}"#, r#"{"type":"ADDED""#]
-        {
-            assert!(read_frame(&Bytes::from_static(line.as_bytes())).is_err(), "{line}");
-        }
+    }
+
+    #[tokio::test]
+    async fn of_later_events_no_more_is_read_than_the_envelope() {
+        let event = |version: u32, rest: &str| {
+            let names = format!(r#""name":"a","namespace":"n","uid":"u","resourceVersion":"{version}""#);
+            let object = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{{names}}},{rest}}}"#);
+            &*format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n").leak()
+        };
+        let damaged = r#""spec":!"#;
+        let items = read(&[event(1, damaged), event(2, r#""spec":{}"#), event(3, damaged)]).await;
+        assert!(matches!(&items[0], Err(Error::Decode { .. })), "the first is read whole: {items:?}");
+        let later: Vec<_> = items[1..].iter().map(|item| format!("{item:?}")).collect();
+        assert!(later[0].contains("n/a@2") && later[1].contains("n/a@3"), "{later:?}");
+        let Ok(WatchItem::Modified(object)) = &items[2] else { panic!("{items:?}") };
+        let pod: Result<k8s_openapi::api::core::v1::Pod, _> = crate::Object::from_raw(object);
+        assert!(pod.is_err(), "whoever decodes it sees the damage");
     }
 
     #[tokio::test]

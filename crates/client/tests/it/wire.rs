@@ -123,6 +123,42 @@ async fn rc_04_a_server_that_never_shakes_hands_is_left() {
     let source = ApiListWatch::all::<Pod>(connect::from_config(config).unwrap());
     let answer = tokio::time::timeout(PATIENCE, source.list(Params::default())).await.expect("it is left");
     assert!(answer.is_err());
+    let answer = tokio::time::timeout(PATIENCE, source.watch(Params::default())).await.expect("it is left");
+    assert!(answer.err().is_some_and(|error| error.is_unreachable() && error.to_string().contains("timed out")));
+}
+
+#[tokio::test]
+async fn a_watch_has_a_connection_of_its_own_and_takes_it_along() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::list(10, vec![]));
+    server.answer(Answer::watch().line(added(&pod("a", 11))).hold());
+    server.answer(Answer::list(11, vec![]));
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let list = async || source.list(Params::default()).await.expect("a list").count().await;
+    assert_eq!(list().await, 1, "its end");
+    let mut watch = source.watch(Params::default()).await.expect("a watch");
+    assert!(matches!(watch.next().await, Some(Ok(WatchItem::Added(_)))));
+    assert_eq!(list().await, 1);
+    let requests = server.requests();
+    assert_eq!(requests[0].peer, requests[2].peer, "lists share a connection");
+    assert_ne!(requests[0].peer, requests[1].peer);
+    for request in &requests {
+        let host = server.url().trim_start_matches("http://").to_owned();
+        assert_eq!((request.path.as_str(), request.header("host")), ("/api/v1/pods", Some(host.as_str())));
+    }
+    drop(source);
+    drop(watch);
+    server.all_closed().await;
+}
+
+#[tokio::test]
+async fn a_refused_watch_tells_its_reason_over_its_own_connection_too() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::status(403, "Forbidden"));
+    let source = ApiListWatch::all::<Pod>(client_of(&server));
+    let error = source.watch(Params::default()).await.err().expect("it is refused");
+    assert!(error.is_denied(), "{error}");
+    server.all_closed().await;
 }
 
 #[tokio::test]
