@@ -72,7 +72,7 @@ where
     let activity = Arc::new(Activity::new(protocol));
     let ticket = handler.drain().ticket();
     let requests = Requests { handler, peer: Arc::new(peer), activity, lease };
-    let line = Box::new(Line { requests, ticket, limits, keep_alive: true, held: None });
+    let line = Line { requests, ticket, limits, keep_alive: true, held: None };
     Connection(match protocol {
         Protocol::Http1 => Stage::Serving(Box::pin(serve_http1(io, Bytes::new(), line))),
         Protocol::Http2 => Stage::Serving(Box::pin(serve_http2(io, line))),
@@ -140,27 +140,32 @@ where
     }
 }
 
-async fn serve_http2<IO, H>(io: IO, line: Box<Line<H>>) -> Option<Handover<IO, H>>
+// What both protocols begin with is done before their futures are made: an async function keeps room for its arguments as
+// long as it lives, and a TLS session is a kilobyte and more.
+
+fn serve_http2<IO, H>(io: IO, line: Line<H>) -> impl Future<Output = Option<Handover<IO, H>>> + Send
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    let Line { requests, mut ticket, limits, .. } = *line;
+    let Line { requests, mut ticket, limits, .. } = line;
     let activity = Arc::clone(&requests.activity);
     let mut connection = Box::pin(Multiplexed::new(io, requests, &activity, &limits));
-    if let Err(error) = drive(&mut connection, &activity, &mut ticket, &limits).await {
-        tracing::trace!(%error, "connection ended");
+    async move {
+        if let Err(error) = drive(&mut connection, &activity, &mut ticket, &limits).await {
+            tracing::trace!(%error, "connection ended");
+        }
+        None
     }
-    None
 }
 
 /// Serves until a watch wants the socket for itself.
-async fn serve_http1<IO, H>(io: IO, unread: Bytes, line: Box<Line<H>>) -> Option<Handover<IO, H>>
+fn serve_http1<IO, H>(io: IO, unread: Bytes, line: Line<H>) -> impl Future<Output = Option<Handover<IO, H>>> + Send
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    let Line { requests, mut ticket, limits, .. } = *line;
+    let Line { requests, mut ticket, limits, .. } = line;
     let activity = Arc::clone(&requests.activity);
     let mut builder = conn::http1::Builder::new();
     builder
@@ -170,25 +175,27 @@ where
         .header_read_timeout(None);
     let heard = Heard::new(io, unread, &activity);
     let mut connection = Box::pin(builder.serve_connection(heard, requests).with_upgrades());
-    match drive(&mut connection, &activity, &mut ticket, &limits).await {
-        Ok(Driven::Taken) => {}
-        Ok(Driven::Ended) => return None,
-        Err(error) => {
-            tracing::trace!(%error, "connection ended");
-            return None;
+    async move {
+        match drive(&mut connection, &activity, &mut ticket, &limits).await {
+            Ok(Driven::Taken) => {}
+            Ok(Driven::Ended) => return None,
+            Err(error) => {
+                tracing::trace!(%error, "connection ended");
+                return None;
+            }
         }
+        let taken = activity.taken.lock().take()?;
+        // Unpinned, so that the connection can be taken apart: hyper's buffers go, the socket stays.
+        let parts = unpin(connection).into_parts()?;
+        // What hyper has read comes before what it was still to be given.
+        let early = match parts.io.prefix.is_empty() {
+            true => parts.read_buf,
+            false => [parts.read_buf, parts.io.prefix].concat().into(),
+        };
+        let keep_alive = taken.keep_alive;
+        let (stream, held) = Stream::new(parts.io.io.into_inner(), taken, early)?;
+        Some(Handover { stream, line: Box::new(Line { requests: parts.service, ticket, limits, keep_alive, held }) })
     }
-    let taken = activity.taken.lock().take()?;
-    // Unpinned, so that the connection can be taken apart: hyper's buffers go, the socket stays.
-    let parts = unpin(connection).into_parts()?;
-    // What hyper has read comes before what it was still to be given.
-    let early = match parts.io.prefix.is_empty() {
-        true => parts.read_buf,
-        false => [parts.read_buf, parts.io.prefix].concat().into(),
-    };
-    let keep_alive = taken.keep_alive;
-    let (stream, held) = Stream::new(parts.io.io.into_inner(), taken, early)?;
-    Some(Handover { stream, line: Box::new(Line { requests: parts.service, ticket, limits, keep_alive, held }) })
 }
 
 /// Goes on after a watch, if the client is still there and may ask for something else.
@@ -202,7 +209,7 @@ where
     ended.ok()?;
     let (mut io, early) = stream.into_parts();
     if line.keep_alive {
-        return serve_http1(io, early, line).await;
+        return serve_http1(io, early, *line).await;
     }
     let _ = io.shutdown().await;
     None
