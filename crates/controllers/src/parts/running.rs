@@ -16,6 +16,8 @@ where
     let config = ControllerConfig { workers, ..ControllerConfig::default() };
     let warm = match controller.config(config).warm_up() {
         Ok(warm) => warm,
+        // Its informers have stopped because everything stops.
+        Err(_) if context.stop.is_cancelled() => return,
         Err(error) => return tracing::error!(%error, "a controller cannot start"),
     };
     context.informers.start(&context.stop);
