@@ -18,6 +18,11 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![dense(), any::<String>()]
 }
 
+/// Any but the one that YAML has another use for, see `a_merge_key_is_written_as_the_reference_writes_it`.
+fn key() -> impl Strategy<Value = String> {
+    text().prop_filter("a merge key", |key| key != "<<")
+}
+
 fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -28,7 +33,7 @@ fn json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 40, 6, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            proptest::collection::hash_map(text(), inner, 0..5)
+            proptest::collection::hash_map(key(), inner, 0..5)
                 .prop_map(|members| Value::Object(members.into_iter().collect())),
         ]
     })
@@ -132,4 +137,19 @@ proptest! {
         let read = yaml::read(written.as_bytes()).map(|document| document.value);
         prop_assert_eq!(read.as_ref(), Ok(&value), "{}", written);
     }
+}
+
+/// The reference writes this key without quotes, and then takes it for a merge: what it wrote it cannot read, or reads as
+/// something else. With quotes it is a key like any other.
+#[test]
+fn a_merge_key_is_written_as_the_reference_writes_it() {
+    let object = |value: Value| Value::Object([("<<".to_owned(), value)].into_iter().collect());
+    let read =
+        |text: &str| yaml::read(text.as_bytes()).map(|document| document.value).map_err(|error| error.to_string());
+    let inner = Value::Object([("x".to_owned(), Value::from(1))].into_iter().collect());
+    assert_eq!(yaml::to_yaml(&object(Value::Null)), "<<: null\n");
+    assert_eq!(read("<<: null\n"), Err("yaml: map merge requires map or sequence of maps as the value".to_owned()));
+    assert_eq!(yaml::to_yaml(&object(inner.clone())), "<<:\n  x: 1\n");
+    assert_eq!(read("<<:\n  x: 1\n"), Ok(inner));
+    assert_eq!(read("\"<<\": null\n"), Ok(object(Value::Null)));
 }
