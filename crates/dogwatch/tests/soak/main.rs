@@ -12,8 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use peak_alloc::PeakAlloc;
 use soak::Load;
 
@@ -56,10 +55,9 @@ fn load() -> Load {
     Load { informers: usize::try_from(informers).expect("a small number"), objects, rate, seconds }
 }
 
+/// As users of the runtime connect: each watch with a connection of its own.
 async fn connect(kubeconfig: &Path) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the server wrote it");
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    Client::try_from(config.expect("it can be used")).expect("a client")
+    client::connect::from_kubeconfig(kubeconfig, None).await.expect("the server wrote it")
 }
 
 #[tokio::test(flavor = "multi_thread")]
