@@ -23,13 +23,13 @@ impl<'a> Envelope<'a> {
     pub(crate) fn peek(text: &'a [u8]) -> Option<Self> {
         let mut found = Self::default();
         let mut cursor = Cursor { text, at: 0 };
-        let mut within_metadata = false;
+        let mut metadata_seen = false;
         let ended = cursor.members(|cursor, member| {
             match member {
                 "apiVersion" => found.api_version = Some(cursor.plain()?),
                 "kind" => found.kind = Some(cursor.plain()?),
                 "metadata" => {
-                    within_metadata = true;
+                    metadata_seen = true;
                     cursor.members(|cursor, member| {
                         match member {
                             "name" => found.name = Some(cursor.plain()?),
@@ -44,7 +44,7 @@ impl<'a> Envelope<'a> {
                 _ => cursor.skip()?,
             }
             let has_kind = found.api_version.is_some() && found.kind.is_some();
-            Some(if has_kind && within_metadata { Next::Stop } else { Next::Go })
+            Some(if has_kind && metadata_seen { Next::Stop } else { Next::Go })
         })?;
         match ended {
             Next::Stop => Some(found),
@@ -239,11 +239,11 @@ mod tests {
             2 => random.random_range(-9.5..9.5).into(),
             3 => TEXTS[random.random_range(0..TEXTS.len())].into(),
             4 => (0..random.random_range(0..3)).map(|_| any(random, depth - 1)).collect(),
-            _ => object(random, depth, &["name", "kind", "metadata", "x"], |random| any(random, depth - 1)),
+            _ => object(random, &["name", "kind", "metadata", "x"], |random| any(random, depth - 1)),
         }
     }
 
-    fn object(random: &mut StdRng, _: u32, names: &[&str], mut value: impl FnMut(&mut StdRng) -> Value) -> Value {
+    fn object(random: &mut StdRng, names: &[&str], mut value: impl FnMut(&mut StdRng) -> Value) -> Value {
         let mut names = names.to_vec();
         names.shuffle(random);
         names.truncate(random.random_range(0..=names.len()));
@@ -256,7 +256,7 @@ mod tests {
         for seed in 0..20_000 {
             let random = &mut StdRng::seed_from_u64(seed);
             let text = |random: &mut StdRng| format!("v{}", random.random_range(0..100)).into();
-            let mut metadata = object(random, 0, &["name", "namespace", "uid", "resourceVersion"], text);
+            let mut metadata = object(random, &["name", "namespace", "uid", "resourceVersion"], text);
             metadata["labels"] = any(random, 3);
             let mut members: Vec<(&str, Value)> = vec![
                 ("metadata", metadata),

@@ -206,8 +206,7 @@ impl<K: Object> WriterState<K> {
         self.versions.insert(scope.clone(), set.version);
     }
 
-    /// Stores an object. One of another incarnation is a deletion that nobody saw and an addition (DQ-5). After the
-    /// history went back a version may stand for two states, so equal versions prove nothing.
+    /// Stores an object. After the history went back a version may stand for two states, so equal versions prove nothing.
     fn put(&mut self, new: Arc<K>, versions_prove: bool, applied: &mut Vec<Applied<K>>) {
         let key = new.object_key();
         match self.items.get(&key).cloned() {
@@ -218,14 +217,9 @@ impl<K: Object> WriterState<K> {
             Some(old) if Arc::ptr_eq(&old, &new) || (versions_prove && same_state(&*old, &*new)) => {
                 applied.push(Applied::Unchanged(old))
             }
-            Some(old) if same_incarnation(&*old, &*new) => {
-                self.insert(key, Some(&old), new.clone());
-                applied.push(Applied::Updated { old, new });
-            }
             Some(old) => {
                 self.insert(key, Some(&old), new.clone());
-                applied.push(Applied::Deleted { object: old, certainty: Certainty::Inferred });
-                applied.push(Applied::Added(new));
+                tell_replaced(old, new, applied);
             }
         }
     }
@@ -243,11 +237,7 @@ impl<K: Object> WriterState<K> {
         }
         let old = std::mem::replace(stored, new.clone());
         self.refile(&key, Some(&*old), Some(&*new));
-        if same_incarnation(&*old, &*new) {
-            return applied.push(Applied::Updated { old, new });
-        }
-        applied.push(Applied::Deleted { object: old, certainty: Certainty::Inferred });
-        applied.push(Applied::Added(new));
+        tell_replaced(old, new, applied);
     }
 
     fn mark_undecodable(&mut self, item: Box<Undecodable>, applied: &mut Vec<Applied<K>>) {
@@ -279,6 +269,15 @@ impl<K: Object> WriterState<K> {
             *current = version;
         }
     }
+}
+
+/// One of another incarnation is a deletion that nobody saw and an addition (DQ-5).
+fn tell_replaced<K: Object>(old: Arc<K>, new: Arc<K>, applied: &mut Vec<Applied<K>>) {
+    if same_incarnation(&*old, &*new) {
+        return applied.push(Applied::Updated { old, new });
+    }
+    applied.push(Applied::Deleted { object: old, certainty: Certainty::Inferred });
+    applied.push(Applied::Added(new));
 }
 
 /// A reflector can write straight into a store when nobody needs to be told.

@@ -152,6 +152,24 @@ async fn a_watch_has_a_connection_of_its_own_and_takes_it_along() {
 }
 
 #[tokio::test]
+async fn a_watch_says_who_asks_as_a_list_does() {
+    let server = FakeServer::start().await;
+    server.answer(Answer::list(10, vec![]));
+    server.answer(Answer::watch().hold());
+    let mut config = kube::Config::new(server.url().parse().unwrap());
+    config.auth_info = serde_json::from_value(serde_json::json!({"token": "t", "as": "someone"})).unwrap();
+    let source = ApiListWatch::all::<Pod>(connect::from_config(config).unwrap());
+    let _list = source.list(Params::default()).await.expect("a list");
+    let _watch = source.watch(Params::default()).await.expect("a watch");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    for request in requests {
+        assert_eq!(request.header("authorization"), Some("Bearer t"), "{}", request.summary());
+        assert_eq!(request.header("impersonate-user"), Some("someone"), "{}", request.summary());
+    }
+}
+
+#[tokio::test]
 async fn a_refused_watch_tells_its_reason_over_its_own_connection_too() {
     let server = FakeServer::start().await;
     server.answer(Answer::status(403, "Forbidden"));
