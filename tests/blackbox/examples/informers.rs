@@ -5,7 +5,8 @@
 //! floor and only those whose name has this in it. For each client: time to sync, memory at rest and at its highest, CPU and
 //! latency for each event, and the highest memory through a relist, which is forced by stopping the client until the
 //! server's history has left it behind: once with a tenth of the pods changed, once with all of them. CPU also in multiples
-//! of the floor, the mean of its two runs: machines differ, and one machine differs from hour to hour.
+//! of the floor, the mean of its two runs: machines differ, and one machine differs from hour to hour. And from minute to
+//! minute: so at the end all clients follow the same changes at the same time, for CPU alone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -211,6 +212,68 @@ async fn main() {
         results.push((contender, measure(&server, &api, contender, numbers).await));
     }
     print(&results);
+    let chosen: Vec<&Contender> = results.iter().map(|(contender, _)| *contender).skip(1).collect();
+    eprintln!("all at once ...");
+    print_together(&together(&server, &api, &chosen, numbers).await);
+}
+
+/// Rounds of all clients at once.
+const ROUNDS: usize = 5;
+
+/// The CPU of each client for an event, in µs, round by round: whatever else the machine does, it does to all of them.
+async fn together<'a>(
+    server: &Server,
+    api: &Api<Pod>,
+    contenders: &[&'a Contender],
+    [pods, rate, seconds]: [usize; 3],
+) -> Vec<(&'a Contender, Vec<f64>)> {
+    let mut followers = Vec::new();
+    for contender in contenders {
+        let mut follower = Follower::start(server, contender);
+        follower.line();
+        followers.push((*contender, follower, Vec::new()));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for _ in 0..ROUNDS {
+        for (_, follower, _) in &mut followers {
+            follower.ask("mark");
+        }
+        changes(api, pods, rate, seconds).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for (_, follower, costs) in &mut followers {
+            let report = follower.report();
+            let count = report["events"].as_f64().unwrap_or_default().max(1.0);
+            costs.push(report["cpu_us"].as_f64().unwrap_or_default() / count);
+        }
+    }
+    followers.into_iter().map(|(contender, _, costs)| (contender, costs)).collect()
+}
+
+/// Medians, of CPU and of its ratios in each round.
+fn print_together(results: &[(&Contender, Vec<f64>)]) {
+    let costs_of = |wanted: fn(&Contender) -> bool| results.iter().find(|(of, _)| wanted(of)).map(|(_, costs)| costs);
+    let (floor, peer) = (costs_of(|of| of.floor), costs_of(|of| of.name.starts_with("client-go")));
+    println!("{:32} {:>9} {:>8} {:>11}  rounds", "all at once", "CPU µs", "x floor", "x client-go");
+    for (contender, costs) in results {
+        let ratio = |to: Option<&Vec<f64>>| match to {
+            Some(to) => format!("{:.2}", median(costs.iter().zip(to).map(|(cost, of)| cost / of.max(1.0)).collect())),
+            None => "-".to_owned(),
+        };
+        let rounds: Vec<String> = costs.iter().map(|cost| format!("{cost:.0}")).collect();
+        println!(
+            "{:32} {:>9.0} {:>8} {:>11}  {}",
+            contender.name,
+            median(costs.clone()),
+            ratio(floor),
+            ratio(peer),
+            rounds.join(" ")
+        );
+    }
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or_default()
 }
 
 fn print(results: &[(&Contender, Value)]) {

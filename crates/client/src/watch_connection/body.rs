@@ -151,3 +151,65 @@ impl<I: AsyncRead + Unpin> Body for AnswerBody<I> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    /// What is read of text that arrives in pieces of any sizes, until its end or a fault; and whether it came to its end.
+    fn read_in_pieces(random: &mut StdRng, text: &[u8]) -> (Vec<u8>, Result<bool, ()>) {
+        let (mut framing, mut read, mut body) = (Framing::chunks(), BytesMut::new(), Vec::new());
+        let mut left = text;
+        loop {
+            match framing.take(&mut read) {
+                Ok(Part::Data(bytes)) => {
+                    assert!(!bytes.is_empty(), "an empty part would be taken for progress");
+                    body.extend_from_slice(&bytes);
+                }
+                Ok(Part::End) => return (body, Ok(true)),
+                Ok(Part::NeedsMore) if left.is_empty() => return (body, Ok(false)),
+                Ok(Part::NeedsMore) => {
+                    let (piece, rest) = left.split_at(random.random_range(1..=left.len().min(9)));
+                    read.extend_from_slice(piece);
+                    left = rest;
+                }
+                Err(_) => return (body, Err(())),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_of_any_sizes_that_arrive_in_any_pieces_are_the_body_and_nothing_else() {
+        for seed in 0..3_000 {
+            let random = &mut StdRng::seed_from_u64(seed);
+            let (mut body, mut text) = (Vec::new(), Vec::new());
+            for _ in 0..random.random_range(0..5) {
+                // With the bytes in it that mean something between chunks.
+                let chunk: Vec<u8> =
+                    (0..random.random_range(1..40)).map(|_| b"\r\n0;a{"[random.random_range(0..6)]).collect();
+                let extension = ["", ";a", "; a=\"b\"", " "][random.random_range(0..4)];
+                text.extend_from_slice(format!("{:x}{extension}\r\n", chunk.len()).as_bytes());
+                text.extend_from_slice(&chunk);
+                text.extend_from_slice(b"\r\n");
+                body.extend_from_slice(&chunk);
+            }
+            text.extend_from_slice(["0\r\n\r\n", "0\r\nx: y\r\n\r\n"][random.random_range(0..2)].as_bytes());
+            assert_eq!(read_in_pieces(random, &text), (body.clone(), Ok(true)), "seed {seed}");
+            // Cut anywhere: a beginning of the body, and no end.
+            let cut = random.random_range(0..text.len());
+            let (begun, ended) = read_in_pieces(random, &text[..cut]);
+            assert!(ended == Ok(false) && body.starts_with(&begun), "seed {seed} cut at {cut}");
+            // Damaged anywhere: whatever comes of it, it does not depend on the pieces.
+            let mut damaged = text.clone();
+            let at = random.random_range(0..damaged.len());
+            damaged[at] = random.random();
+            assert_eq!(
+                read_in_pieces(random, &damaged),
+                read_in_pieces(random, &damaged),
+                "seed {seed} damaged at {at}"
+            );
+        }
+    }
+}
