@@ -14,18 +14,18 @@
 mod body;
 mod exchange;
 
-use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::TryFutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, Uri};
 use http_body::Body as HttpBody;
 use hyper::rt;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use tower::{Layer, Service};
+use tower::{Layer, Service, ServiceExt};
 
 use exchange::exchange;
 
@@ -71,11 +71,7 @@ where
         if !is_watch(&request) {
             return Box::pin(self.others.call(request));
         }
-        let mut watches = self.watches.clone();
-        Box::pin(async move {
-            poll_fn(|cx| watches.poll_ready(cx)).await?;
-            watches.call(request).await
-        })
+        Box::pin(self.watches.clone().oneshot(request))
     }
 }
 
@@ -109,13 +105,9 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { mut connector, connect_timeout } = self.clone();
+        let Self { connector, connect_timeout } = self.clone();
         Box::pin(async move {
-            let address = request.uri().clone();
-            let connect = async {
-                poll_fn(|cx| connector.poll_ready(cx)).await.map_err(Into::into)?;
-                connector.call(address).await.map_err(Into::into)
-            };
+            let connect = connector.oneshot(request.uri().clone()).map_err(Into::into);
             let io = match connect_timeout {
                 Some(limit) => tokio::time::timeout(limit, connect).await.map_err(|_| Box::new(TooSlow))??,
                 None => connect.await?,
@@ -133,6 +125,17 @@ struct TooSlow;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_a_handshake_is_given_up_in_time() {
+        let silent =
+            tower::service_fn(|_: Uri| std::future::pending::<Result<TokioIo<tokio::io::DuplexStream>, BoxError>>());
+        let own = OwnConnection { connector: silent, connect_timeout: Some(Duration::from_secs(30)) };
+        let request = Request::get("https://h/api/v1/pods?watch=1").body(Body::empty()).unwrap();
+        let error = own.oneshot(request).await.err().map(|error| crate::Error::from_transport(&*error));
+        let kind = crate::error::TransportKind::Timeout;
+        assert!(matches!(error, Some(crate::Error::Transport { kind: found, .. }) if found == kind), "{error:?}");
+    }
 
     #[test]
     fn watches_are_told_from_everything_else() {
