@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod age;
+pub mod clock;
 pub mod continue_token;
 pub mod encoded;
 pub mod field_error;
@@ -30,6 +31,7 @@ pub mod status;
 pub mod timestamp;
 pub mod yaml;
 
+pub use clock::Clock;
 pub use field_error::{FieldError, Path};
 pub use gvk::{GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use revision::Revision;
