@@ -1,50 +1,30 @@
-//! The HTTP side of list-watch: listeners, TLS, who asks, what for, in which form; and bodies that stream.
+//! The HTTP side of list-watch: listeners, TLS, authentication, routing, response encodings and streaming bodies.
 //!
-//! A request's way through the files:
+//! The path of a request through the modules:
 //!
-//! - [`listener`] accepts it, [`tls`] and [`certs`] secure it, [`connection`] reads it, over HTTP/2 with `multiplex`;
-//!   [`service`] is the whole server as one function, which a caller in the same process uses without any of these
-//! - [`authentication`] and [`identity`] say who asks, [`request_info`] what for, [`authorization`] whether
-//! - [`routing`] finds the handler, `handlers` has one file a verb; [`negotiation`] chooses the form of the answer
-//! - `webhooks` calls those who convert custom resources
-//! - [`body`] and [`chunk`] carry the answer out, `streaming` a watch over HTTP/1.1, [`websocket`] in messages; [`reply`], [`warnings`] and [`compression`]
-//!   dress it
-//! - [`discovery`], [`openapi`], [`health`], [`version`]: paths that are no resource
-//! - [`limits`] bounds all of it, [`metrics`] counts it, [`deadline`], [`shutdown`] and [`drain`] end it
-//! - [`kubeconfig`]: the file that tells clients where the server is
+//! - `wire/` accepts a connection, secures it, reads requests from it and writes responses to it
+//! - `request/` authenticates, authorizes and routes a request, and has a handler for each verb
+//! - [`service`] joins the two: the whole server as one function from request to response, which a caller in the same
+//!   process uses without `wire/`
+//! - [`certs`] is the certificate authority, [`identity`] the user type, [`kubeconfig`] the file that clients connect with
+//! - `webhooks` calls the webhooks that convert custom resources
+//! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
-pub mod authentication;
-pub mod authorization;
-pub mod body;
 pub mod certs;
-pub mod chunk;
-pub mod compression;
-pub mod connection;
-pub mod deadline;
-pub mod discovery;
-pub mod drain;
 pub mod error;
-mod handlers;
-pub mod health;
 pub mod identity;
 pub mod kubeconfig;
 pub mod limits;
-pub mod listener;
 pub mod metrics;
-mod multiplex;
-pub mod negotiation;
-pub mod openapi;
-pub mod peer;
-pub mod reply;
-pub mod request_info;
-pub mod routing;
+mod request;
 pub mod service;
 pub mod shutdown;
-mod streaming;
-pub mod tls;
-pub mod version;
-pub mod warnings;
 mod webhooks;
-pub mod websocket;
+mod wire;
 
+pub use request::{
+    authentication, authorization, deadline, discovery, health, negotiation, openapi, reply, request_info, routing,
+    version, warnings,
+};
 pub use service::{Config, InProcess, Server};
+pub use wire::{body, chunk, compression, connection, drain, listener, peer, tls, websocket};

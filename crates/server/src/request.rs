@@ -1,0 +1,21 @@
+//! Requests: who sends one, what it asks for, and the response to it.
+//!
+//! - [`request_info`] reads verb and resource from the path, [`deadline`] the time limit from the query
+//! - [`authentication`] finds the user, [`authorization`] decides what the user may do
+//! - [`routing`] chooses the handler, [`handlers`] has one module for each verb
+//! - [`negotiation`] chooses the encoding of the response; [`reply`] builds it, [`warnings`] adds its `Warning` headers
+//! - [`discovery`], [`openapi`], [`health`] and [`version`] serve the paths that are not resources
+
+pub mod authentication;
+pub mod authorization;
+pub mod deadline;
+pub mod discovery;
+pub(crate) mod handlers;
+pub mod health;
+pub mod negotiation;
+pub mod openapi;
+pub mod reply;
+pub mod request_info;
+pub mod routing;
+pub mod version;
+pub mod warnings;

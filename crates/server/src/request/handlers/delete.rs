@@ -1,0 +1,39 @@
+//! DELETE of one object.
+
+use machinery::media::MediaType;
+use machinery::options::DeleteOptions;
+use machinery::{Status, media};
+
+use crate::request::handlers::Call;
+use crate::request::reply::Reply;
+use crate::request::routing::ResourceRoute;
+use crate::wire::body::RequestBody;
+
+pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: RequestBody) -> Result<Reply, Status> {
+    let asked = call.negotiate(route)?;
+    let options = options(call, route, body).await?;
+    let context = call.context();
+    let write = call.server.registry.delete(&route.target, options, &context);
+    let outcome = call.within_write_limit(write).await?;
+    call.show_outcome(&outcome, &route.target, &asked)
+}
+
+/// From the body if there is one; the query does not count then.
+pub(super) async fn options(
+    call: &Call<'_>,
+    route: &ResourceRoute,
+    body: RequestBody,
+) -> Result<DeleteOptions, Status> {
+    let bytes = call.read(body).await?;
+    if bytes.is_empty() {
+        return DeleteOptions::from_query(call.query);
+    }
+    let media = media::body_type(call.content_type())?;
+    let group_version = route.target.kind.group_version().to_string();
+    let value = match media {
+        MediaType::Json => return DeleteOptions::from_json(&bytes, &group_version),
+        MediaType::Yaml => registry::unstored::yaml(&bytes)?,
+        MediaType::Protobuf => registry::unstored::protobuf_options(&bytes)?,
+    };
+    DeleteOptions::from_value(&value, &group_version)
+}

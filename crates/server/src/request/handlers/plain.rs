@@ -1,0 +1,71 @@
+//! Paths that are no resource: health, version, metrics, discovery, OpenAPI, the index.
+
+use http::HeaderValue;
+use machinery::Status;
+use machinery::json::json;
+use machinery::media::MediaType;
+use registry::discovery;
+
+use crate::request::discovery::{plain, shown};
+use crate::request::handlers::Call;
+use crate::request::health::{self, Check};
+use crate::request::reply::{self, Reply};
+use crate::request::routing::{Route, index};
+use crate::request::version;
+
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Status> {
+    let server = call.server;
+    let kinds = server.registry.kinds();
+    let (headers, query) = (call.headers, call.query);
+    match route {
+        Route::Index => shown(&json!({"paths": index(&kinds)}), MediaType::Json, headers, query),
+        Route::Version => {
+            let mut text = serde_json::to_vec_pretty(&version::body()).map_err(Status::internal)?;
+            text.push(b'\n');
+            Ok(reply::whole(200, reply::JSON, text))
+        }
+        Route::Metrics => {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &server.shown).map_err(Status::internal)?;
+            Ok(reply::whole(200, OPEN_METRICS, text.into_bytes()))
+        }
+        Route::Health(endpoint, check) => {
+            let checks = checks(call, endpoint).await;
+            let report = match check {
+                None => health::report(endpoint, &checks, query),
+                Some(name) => match health::single(&name, &checks) {
+                    Some(report) => report,
+                    None => return Ok(reply::page_not_found()),
+                },
+            };
+            Ok(reply::text(report.code, report.text))
+        }
+        Route::CoreVersions => {
+            let address = call.peer.local.map(|address| address.to_string()).unwrap_or_default();
+            server.discovery.core_versions(&kinds, &address, headers, query)
+        }
+        Route::Groups => server.discovery.groups(&kinds, headers, query),
+        Route::Group(name) => plain(discovery::group(&kinds, &name), headers, query),
+        Route::Resources(group, version) => plain(discovery::resources(&kinds, &group, &version), headers, query),
+        Route::OpenApiV2 => Ok(server.openapi.v2(&kinds, headers).await),
+        Route::OpenApiV3(path) => Ok(server.openapi.v3(&kinds, path, headers, query).await),
+        Route::PageNotFound | Route::Resource(_) => Ok(reply::page_not_found()),
+        Route::Refused(status) => Err(status),
+    }
+}
+
+/// Alive needs nothing but itself; ready needs what is below, and that the server is not stopping.
+async fn checks(call: &Call<'_>, endpoint: &str) -> Vec<Check> {
+    if endpoint == "livez" {
+        return vec![("ping".to_owned(), Ok(()))];
+    }
+    let mut checks = call.server.registry.ready().await;
+    if endpoint == "readyz" {
+        let stopping = call.server.drain.has_begun();
+        checks.push(("shutdown".to_owned(), if stopping { Err("the server is stopping".to_owned()) } else { Ok(()) }));
+    }
+    checks
+}

@@ -1,0 +1,94 @@
+//! Answers: bodies with their headers, and `Status` errors in the form the client can read.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use machinery::Status;
+use machinery::accept::error_media;
+use machinery::media::MediaType;
+use registry::{Encoding, Form, Segments, Shape, View};
+
+use crate::wire::body::ResponseBody;
+use crate::wire::chunk::Chunk;
+
+pub type Reply = Response<ResponseBody>;
+
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+pub const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+pub const PROTOBUF_WATCH: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+/// A body that is all there.
+pub fn whole(code: u16, content_type: HeaderValue, body: impl Into<Chunk>) -> Reply {
+    with_body(code, content_type, ResponseBody::whole(body))
+}
+
+/// Any body.
+#[must_use]
+pub fn with_body(code: u16, content_type: HeaderValue, body: ResponseBody) -> Reply {
+    let mut reply = Response::new(body);
+    *reply.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // Room for what every answer gets beside it, so that the map is allocated once.
+    let mut headers = HeaderMap::with_capacity(6);
+    headers.insert(header::CONTENT_TYPE, content_type);
+    *reply.headers_mut() = headers;
+    reply
+}
+
+/// Rendered slices.
+#[must_use]
+pub fn rendered(code: u16, encoding: Encoding, segments: Segments) -> Reply {
+    let content_type = match encoding {
+        Encoding::Json { .. } => JSON,
+        Encoding::Yaml => YAML,
+        Encoding::Protobuf => PROTOBUF,
+    };
+    whole(code, content_type, Chunk::from(segments.0))
+}
+
+/// Plain text, as health checks and overload answers are.
+pub fn text(code: u16, text: impl Into<Bytes>) -> Reply {
+    let mut reply = whole(code, TEXT, text.into());
+    reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    reply
+}
+
+/// What a web server without such a page says.
+#[must_use]
+pub fn page_not_found() -> Reply {
+    text(404, "404 page not found\n")
+}
+
+/// Too much at once.
+#[must_use]
+pub fn overloaded() -> Reply {
+    let mut reply = text(429, "Too many requests, please try again later.");
+    reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    reply
+}
+
+/// A `Status`, in the form that the client reads.
+#[must_use]
+pub fn status(status: &Status, accept: Option<&str>, pretty: bool) -> Reply {
+    let encoding = match error_media(accept) {
+        MediaType::Yaml => Encoding::Yaml,
+        MediaType::Protobuf => Encoding::Protobuf,
+        MediaType::Json => Encoding::Json { pretty },
+    };
+    let form = Form { encoding, shape: Shape::Plain };
+    let segments = View::Status(status.clone()).render(&form, Timestamp::UNIX_EPOCH);
+    let mut reply = match segments {
+        Ok(segments) => rendered(status.http_code(), encoding, segments),
+        Err(_) => whole(status.http_code(), JSON, status.to_json()),
+    };
+    let headers = reply.headers_mut();
+    if let Some(seconds) = status.retry_after_seconds() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if status.code == 403 {
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    }
+    reply
+}

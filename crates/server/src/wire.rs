@@ -1,0 +1,19 @@
+//! Connections: from an accepted socket to the bytes of a response.
+//!
+//! - [`listener`] accepts connections, [`tls`] secures them, [`peer`] describes the other end
+//! - [`connection`] serves one connection: HTTP/1.1, or HTTP/2 with [`multiplex`]
+//! - [`body`] holds request and response bodies, [`chunk`] the pieces of a response, [`compression`] its gzip form
+//! - [`streaming`] sends a watch over HTTP/1.1, [`websocket`] in WebSocket messages
+//! - [`drain`] ends open watches when the server stops
+
+pub mod body;
+pub mod chunk;
+pub mod compression;
+pub mod connection;
+pub mod drain;
+pub mod listener;
+pub(crate) mod multiplex;
+pub mod peer;
+pub(crate) mod streaming;
+pub mod tls;
+pub mod websocket;

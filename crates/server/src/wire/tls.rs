@@ -1,0 +1,111 @@
+//! TLS of the listener: our serving certificate, ALPN, and client certificates that are asked for but not required.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
+};
+use rustls_pki_types::pem::PemObject as _;
+use tokio_rustls::TlsAcceptor;
+
+use crate::certs::Pki;
+use crate::error::CertError;
+use crate::request::authentication::certificate;
+use crate::wire::peer::ClientCertificate;
+
+/// What a listener needs to speak TLS.
+#[derive(Clone)]
+pub struct Tls {
+    pub acceptor: TlsAcceptor,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Tls {
+    pub fn new(pki: &Pki) -> Result<Self, CertError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        for ca in CertificateDer::pem_slice_iter(pki.ca_pem.as_bytes()) {
+            roots.add(ca.map_err(|e| CertError::Unreadable(e.to_string()))?)?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()
+            .map_err(|e| CertError::Unreadable(e.to_string()))?;
+        let mut config = Self::builder(provider)?
+            .with_client_cert_verifier(Arc::new(Asking { inner: Arc::clone(&verifier) }))
+            .with_single_cert(pki.serving.chain()?, pki.serving.key()?)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // One ticket is enough for a client that comes back; two are what browsers use up at once.
+        config.send_tls13_tickets = 1;
+        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), verifier })
+    }
+
+    fn builder(
+        provider: Arc<CryptoProvider>,
+    ) -> Result<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>, CertError> {
+        Ok(ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?)
+    }
+
+    /// Who the other end's certificate says it is; none without one.
+    #[must_use]
+    pub fn client(&self, session: &ServerConnection) -> Option<ClientCertificate> {
+        let (first, others) = session.peer_certificates()?.split_first()?;
+        let verified = self.verifier.verify_client_cert(first, others, UnixTime::now()).is_ok();
+        let user = verified.then(|| certificate::user(first)).flatten();
+        Some(user.map_or(ClientCertificate::Refused, |user| ClientCertificate::Verified(Arc::new(user))))
+    }
+}
+
+/// Asks for a certificate and checks that the client holds its key, but lets a certificate of a stranger pass: the
+/// request then gets a 401 that says so, where a broken handshake says nothing to most users.
+/// [`Tls::client`] does the real check.
+#[derive(Debug)]
+struct Asking {
+    inner: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientCertVerifier for Asking {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
