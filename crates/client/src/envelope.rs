@@ -1,12 +1,12 @@
-//! The envelope of an object: what list-watch itself needs of it, found without reading the rest.
+//! The fields of an object that list-watch itself needs, found without reading the rest.
 //!
-//! Servers write `kind`, `apiVersion` and the names first and the large parts after them, so that a few hundred bytes of many
-//! thousand are looked at. Whatever is written in another way (members in another order, escapes, text where none is expected)
-//! is either found all the same or left to a reader of the whole.
+//! Servers write `kind`, `apiVersion` and the names first and the large parts after them, so only a few hundred bytes of many
+//! thousand are read. Text that is written in another way (members in another order, escapes, values of another type) either
+//! gives the same result or is left to a reader of the whole object.
 
-use memchr::memchr2;
+use machinery::scan::Scan;
 
-/// What was found, as it stands in the text.
+/// The fields as they are written in the text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Envelope<'a> {
     pub(crate) api_version: Option<&'a str>,
@@ -18,157 +18,71 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads as far as it has to. `None`: this needs a reader of the whole. What comes after the envelope is not looked at, and
-    /// may be anything.
+    /// Reads as far as it has to; the text after that is not checked. `None` if the whole object has to be read instead.
     pub(crate) fn peek(text: &'a [u8]) -> Option<Self> {
         let mut found = Self::default();
-        let mut cursor = Cursor { text, at: 0 };
-        let mut metadata_seen = false;
-        let ended = cursor.members(|cursor, member| {
+        let mut has_metadata = false;
+        let mut scan = Scan::new(text);
+        scan.expect(b'{').ok()?;
+        let mut first = true;
+        while let Some(member) = scan.member(std::mem::take(&mut first)).ok()? {
             match member {
-                "apiVersion" => found.api_version = Some(cursor.plain()?),
-                "kind" => found.kind = Some(cursor.plain()?),
-                "metadata" => {
-                    metadata_seen = true;
-                    cursor.members(|cursor, member| {
-                        match member {
-                            "name" => found.name = Some(cursor.plain()?),
-                            "namespace" => found.namespace = Some(cursor.plain()?),
-                            "uid" => found.uid = Some(cursor.plain()?),
-                            "resourceVersion" => found.version = Some(cursor.plain()?),
-                            _ => cursor.skip()?,
-                        }
-                        Some(if found.is_complete() { Next::Stop } else { Next::Go })
-                    })?;
+                b"apiVersion" => found.api_version = Some(plain_string(&mut scan)?),
+                b"kind" => found.kind = Some(plain_string(&mut scan)?),
+                b"metadata" => {
+                    has_metadata = true;
+                    found.read_metadata(&mut scan)?;
                 }
-                _ => cursor.skip()?,
+                other => skip(&mut scan, other)?,
             }
-            let has_kind = found.api_version.is_some() && found.kind.is_some();
-            Some(if has_kind && metadata_seen { Next::Stop } else { Next::Go })
-        })?;
-        match ended {
-            Next::Stop => Some(found),
-            Next::Go => {
-                cursor.blank();
-                (cursor.at == text.len()).then_some(found)
+            if has_metadata && found.api_version.is_some() && found.kind.is_some() {
+                return Some(found);
             }
         }
+        scan.peek().is_none().then_some(found)
     }
 
-    /// Nothing that may still come would be part of it. An object without a namespace never gets here.
+    /// Reads `metadata` to its end, or until nothing is missing: then `peek` returns and the rest is not read either.
+    fn read_metadata(&mut self, scan: &mut Scan<'a>) -> Option<()> {
+        scan.expect(b'{').ok()?;
+        let mut first = true;
+        while let Some(member) = scan.member(std::mem::take(&mut first)).ok()? {
+            match member {
+                b"name" => self.name = Some(plain_string(scan)?),
+                b"namespace" => self.namespace = Some(plain_string(scan)?),
+                b"uid" => self.uid = Some(plain_string(scan)?),
+                b"resourceVersion" => self.version = Some(plain_string(scan)?),
+                other => skip(scan, other)?,
+            }
+            if self.is_complete() {
+                break;
+            }
+        }
+        Some(())
+    }
+
+    /// True if every field was found. Never true of an object without a namespace.
     fn is_complete(&self) -> bool {
         let Self { api_version, kind, name, namespace, uid, version } = self;
         [api_version, kind, name, namespace, uid, version].into_iter().all(Option::is_some)
     }
 }
 
-enum Next {
-    Go,
-    Stop,
+/// The next value, if it is a string without escapes.
+fn plain_string<'a>(scan: &mut Scan<'a>) -> Option<&'a str> {
+    let inside = scan.string().ok()?;
+    if inside.contains(&b'\\') {
+        return None;
+    }
+    std::str::from_utf8(inside).ok()
 }
 
-/// A place in JSON text. Every step is `None` where the text is not what it looks like.
-struct Cursor<'a> {
-    text: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn byte(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+/// Steps over the value of `member`. A name with escapes may be one of ours: `None`.
+fn skip(scan: &mut Scan<'_>, member: &[u8]) -> Option<()> {
+    if member.contains(&b'\\') {
+        return None;
     }
-
-    fn blank(&mut self) {
-        while self.byte().is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    fn eat(&mut self, byte: u8) -> Option<()> {
-        (self.byte()? == byte).then(|| self.at += 1)
-    }
-
-    /// The members of an object, until `each` has enough.
-    fn members(&mut self, mut each: impl FnMut(&mut Self, &'a str) -> Option<Next>) -> Option<Next> {
-        self.blank();
-        self.eat(b'{')?;
-        self.blank();
-        if self.eat(b'}').is_some() {
-            return Some(Next::Go);
-        }
-        loop {
-            let name = self.plain()?;
-            self.blank();
-            self.eat(b':')?;
-            self.blank();
-            if let Next::Stop = each(self, name)? {
-                return Some(Next::Stop);
-            }
-            self.blank();
-            if self.eat(b'}').is_some() {
-                return Some(Next::Go);
-            }
-            self.eat(b',')?;
-            self.blank();
-        }
-    }
-
-    /// A string without escapes.
-    fn plain(&mut self) -> Option<&'a str> {
-        self.eat(b'"')?;
-        let rest = &self.text[self.at..];
-        let end = memchr2(b'"', b'\\', rest)?;
-        (rest[end] == b'"').then_some(())?;
-        self.at += end + 1;
-        std::str::from_utf8(&rest[..end]).ok()
-    }
-
-    /// Steps over any value.
-    fn skip(&mut self) -> Option<()> {
-        let mut open = 0_usize;
-        loop {
-            match self.byte()? {
-                b'"' => {
-                    self.at += 1;
-                    self.skip_string()?;
-                }
-                b'{' | b'[' => {
-                    open += 1;
-                    self.at += 1;
-                }
-                b'}' | b']' => {
-                    // The end of what this value is in.
-                    if open == 0 {
-                        return Some(());
-                    }
-                    open -= 1;
-                    self.at += 1;
-                }
-                b',' if open == 0 => return Some(()),
-                _ => {
-                    self.at += 1;
-                    continue;
-                }
-            }
-            if open == 0 {
-                return Some(());
-            }
-        }
-    }
-
-    /// The rest of a string.
-    fn skip_string(&mut self) -> Option<()> {
-        loop {
-            let rest = &self.text[self.at..];
-            let end = memchr2(b'"', b'\\', rest)?;
-            if rest[end] == b'"' {
-                self.at += end + 1;
-                return Some(());
-            }
-            self.at += end + 2;
-            (self.at <= self.text.len()).then_some(())?;
-        }
-    }
+    scan.value().ok().map(drop)
 }
 
 #[cfg(test)]
@@ -183,7 +97,7 @@ mod tests {
         Envelope::peek(text.as_bytes())
     }
 
-    /// What a reader of the whole finds.
+    /// The fields by a full parse.
     fn whole(value: &Value) -> Envelope<'_> {
         let meta = |name: &str| value["metadata"][name].as_str();
         Envelope {
@@ -225,6 +139,7 @@ mod tests {
             r#"{"metadata":{"name":"a"}},"more":{}"#,
             r#"{"metadata":{"name":"a\"#,
             r#"{"x":"\"#,
+            r#"{"met\u0061data":{"name":"a"}}"#,
         ] {
             assert_eq!(peek(text), None, "{text}");
         }

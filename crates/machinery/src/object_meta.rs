@@ -9,6 +9,8 @@ use crate::label_selector::validate_labels;
 use crate::names::{self, NameRule};
 use crate::options::validate_field_manager;
 
+/// The annotation of the bookmark that ends the initial state of a streaming list; its value is `true`.
+pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// All annotations of an object together, keys and values.
 pub const ANNOTATIONS_MAX: usize = 256 * 1024;
 const SUBRESOURCE_MAX: usize = 256;

@@ -6,20 +6,22 @@ use std::ops::Range;
 
 use crate::encoded::Malformed;
 
-/// A place in a text.
+/// A position in JSON text. Each step returns what it stepped over, or [`Malformed`] where the text does not continue so.
 #[derive(Clone, Debug)]
-pub(crate) struct Scan<'a> {
+pub struct Scan<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(text: &'a [u8]) -> Self {
+    /// The beginning of `text`.
+    #[must_use]
+    pub fn new(text: &'a [u8]) -> Self {
         Scan { text, at: 0 }
     }
 
     /// The next byte that is no space.
-    pub(crate) fn peek(&mut self) -> Option<u8> {
+    pub fn peek(&mut self) -> Option<u8> {
         while let Some(byte) = self.text.get(self.at) {
             if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
                 return Some(*byte);
@@ -30,18 +32,19 @@ impl<'a> Scan<'a> {
     }
 
     /// Steps over a byte if it comes next.
-    pub(crate) fn take(&mut self, byte: u8) -> bool {
+    pub fn take(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.at += usize::from(is_next);
         is_next
     }
 
-    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
+    /// Steps over a byte that has to be next.
+    pub fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
         if self.take(byte) { Ok(()) } else { Err(Malformed) }
     }
 
     /// The inside of a string, escapes and all.
-    pub(crate) fn string(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn string(&mut self) -> Result<&'a [u8], Malformed> {
         self.expect(b'"')?;
         let from = self.at;
         self.at = string_end(self.text, from)?;
@@ -49,7 +52,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The text of the value that comes next.
-    pub(crate) fn value(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn value(&mut self) -> Result<&'a [u8], Malformed> {
         let byte = self.peek().ok_or(Malformed)?;
         let from = self.at;
         match byte {
@@ -90,7 +93,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The name of the next member, behind `{` (`first`) or behind another member; none at the end of the object.
-    pub(crate) fn member(&mut self, first: bool) -> Result<Option<&'a [u8]>, Malformed> {
+    pub fn member(&mut self, first: bool) -> Result<Option<&'a [u8]>, Malformed> {
         if self.take(b'}') {
             return Ok(None);
         }
@@ -103,7 +106,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Whether an item comes next, behind `[` (`first`) or behind another item.
-    pub(crate) fn item(&mut self, first: bool) -> Result<bool, Malformed> {
+    pub fn item(&mut self, first: bool) -> Result<bool, Malformed> {
         if self.take(b']') {
             return Ok(false);
         }

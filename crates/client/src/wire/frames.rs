@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{BoxStream, Stream, StreamExt};
 use kube::core::Status;
+use machinery::object_meta::INITIAL_EVENTS_END;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -18,9 +19,6 @@ use crate::{Error, RawObject};
 /// The longest line that is read. A server refuses objects far smaller than this; without a bound a peer that never
 /// sends a newline would take all memory.
 const LINE_BYTES_MAX: usize = 64 << 20;
-
-/// The annotation that ends the initial state of a streaming list.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 struct Lines {
     body: BoxStream<'static, Result<Bytes, Error>>,
