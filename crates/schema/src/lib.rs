@@ -1,6 +1,5 @@
 //! What the kinds look like, as data: names, scope, verbs, fields, defaults, columns; and what follows from it.
 //!
-//! - [`cel`]: rules that a schema carries
 //! - [`decode`]: a request's body to an object
 //! - [`facts`]: the fields of the kinds: order, types, how they merge
 //! - [`kind`]: one served kind
@@ -17,7 +16,6 @@
 //! - [`validation`]: what is wrong with one
 //! - [`warnings`]: what is doubtful about one
 
-pub mod cel;
 pub mod columns;
 pub mod custom;
 pub mod decode;
@@ -34,6 +32,4 @@ pub mod strategy;
 pub mod validation;
 pub mod warnings;
 
-mod pattern;
-mod unique;
 mod walk;

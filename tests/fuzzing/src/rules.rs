@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
+use cel::{Answer, Environment, Output, Refusal, Validator};
 use machinery::json::{Value, json};
-use schema::cel::{Answer, Environment, Output, Refusal, Validator};
 
 /// What one call may cost.
 const CALL_LIMIT: u64 = 1_000_000;

@@ -7,9 +7,10 @@ use crate::workspace::Workspace;
 /// A crate, by its folder, and the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may start more of the loop than the code below test knows.
-const ORDER: [(&str, &[&str]); 15] = [
+const ORDER: [(&str, &[&str]); 16] = [
     ("machinery", &[]),
-    ("schema", &["machinery"]),
+    ("cel", &["machinery"]),
+    ("schema", &["machinery", "cel"]),
     ("store", &["machinery"]),
     ("cache", &["machinery", "store"]),
     ("registry", &["machinery", "schema", "store", "cache"]),
@@ -27,7 +28,7 @@ const ORDER: [(&str, &[&str]); 15] = [
     ),
     // Black box: it knows the binary, not the crates.
     ("blackbox", &[]),
-    ("fuzzing", &["machinery", "schema", "server"]),
+    ("fuzzing", &["machinery", "cel", "schema", "server"]),
     ("xtask", &[]),
 ];
 

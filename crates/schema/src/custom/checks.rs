@@ -2,12 +2,12 @@
 
 use std::hash::{Hash, Hasher};
 
+use cel::interner::Interned;
+use cel::pattern::Pattern;
 use machinery::json::{Map, Value};
 
 use super::formats::Format;
 use super::structural::{Compiler, Constant, Schema};
-use crate::pattern::Pattern;
-use crate::unique::Unique;
 
 /// What most schemas do not have stands apart: a definition has hundreds of these.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
@@ -82,10 +82,10 @@ impl Size {
 /// Schemas of which all, some, one or none must fit.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Junctors {
-    pub(crate) all_of: Box<[Unique<Schema>]>,
-    pub(crate) any_of: Box<[Unique<Schema>]>,
-    pub(crate) one_of: Box<[Unique<Schema>]>,
-    pub(crate) not: Option<Unique<Schema>>,
+    pub(crate) all_of: Box<[Interned<Schema>]>,
+    pub(crate) any_of: Box<[Interned<Schema>]>,
+    pub(crate) one_of: Box<[Interned<Schema>]>,
+    pub(crate) not: Option<Interned<Schema>>,
 }
 
 impl Checks {

@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 
 use super::columns::Column;
 use super::structural::Schema;
-use crate::cel;
 use crate::facts::Type;
 use crate::kind::{Kind, NameRule, Propagation, Rules, SelectableField, Subresource, UnknownField};
+use cel;
 
 /// In the order discovery shows them.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

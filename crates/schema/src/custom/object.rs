@@ -231,7 +231,7 @@ pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>,
         extend(errors, validate::validate(&schema, default, None));
     }
     if errors.len() == before
-        && let Ok(rules) = crate::cel::Validator::compile(source, "")
+        && let Ok(rules) = cel::Validator::compile(source, "")
     {
         extend(errors, rules.validate(default, None));
     }

@@ -4,10 +4,10 @@
 
 use std::hash::{Hash, Hasher};
 
+use cel::interner::{Interned, Interner};
 use machinery::json::{self, Map, Text, Value};
 
 use super::checks::Checks;
-use crate::unique::{Pool, Unique};
 
 /// What a schema says of one value.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
@@ -21,11 +21,11 @@ pub struct Schema {
     pub(crate) int_or_string: bool,
     pub(crate) default: Option<Box<Constant>>,
     /// Sorted by name.
-    pub(crate) properties: Box<[(Text, Unique<Schema>)]>,
+    pub(crate) properties: Box<[(Text, Interned<Schema>)]>,
     pub(crate) rest: Rest,
-    pub(crate) items: Option<Unique<Schema>>,
+    pub(crate) items: Option<Interned<Schema>>,
     pub(crate) listing: Listing,
-    pub(crate) checks: Option<Unique<Checks>>,
+    pub(crate) checks: Option<Interned<Checks>>,
     /// This or something below has a default.
     pub(crate) fills: bool,
     /// This or something below is embedded.
@@ -78,7 +78,7 @@ pub(crate) enum Rest {
     Unsaid,
     /// `true` or `false`
     Allowed(bool),
-    Of(Unique<Schema>),
+    Of(Interned<Schema>),
 }
 
 /// `x-kubernetes-list-type`
@@ -111,14 +111,14 @@ impl Hash for Constant {
 /// Compiles a schema and those below it, of which equal ones become one.
 #[derive(Default)]
 pub(super) struct Compiler {
-    schemas: Pool<Schema>,
-    checks: Pool<Checks>,
+    schemas: Interner<Schema>,
+    checks: Interner<Checks>,
 }
 
 impl Compiler {
-    pub(super) fn part(&mut self, source: &Value) -> Unique<Schema> {
+    pub(super) fn part(&mut self, source: &Value) -> Interned<Schema> {
         let schema = self.schema(source);
-        self.schemas.unique(schema)
+        self.schemas.intern(schema)
     }
 
     fn schema(&mut self, source: &Value) -> Schema {
@@ -133,7 +133,7 @@ impl Compiler {
         };
         let items = source.get("items").filter(|items| items.is_object()).map(|items| self.part(items));
         let default = source.get("default").filter(|default| !default.is_null()).cloned();
-        let checks = Checks::compile(source, self).map(|checks| self.checks.unique(checks));
+        let checks = Checks::compile(source, self).map(|checks| self.checks.intern(checks));
         let embedded = flag("x-kubernetes-embedded-resource");
         let any = |of: fn(&Schema) -> bool| {
             properties.iter().any(|(_, schema)| of(schema))
@@ -157,9 +157,9 @@ impl Compiler {
         }
     }
 
-    fn properties(&mut self, source: Option<&Value>) -> Box<[(Text, Unique<Schema>)]> {
+    fn properties(&mut self, source: Option<&Value>) -> Box<[(Text, Interned<Schema>)]> {
         let Some(Value::Object(source)) = source else { return Box::default() };
-        let mut properties: Vec<(Text, Unique<Schema>)> =
+        let mut properties: Vec<(Text, Interned<Schema>)> =
             source.iter().map(|(name, schema)| (name.clone(), self.part(schema))).collect();
         properties.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         properties.into()

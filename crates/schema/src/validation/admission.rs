@@ -3,13 +3,13 @@
 
 use std::collections::HashSet;
 
+use cel::policy::{Composed, Declarations, Wanted};
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 use machinery::{GroupVersion, names};
 
 use super::Errors;
 use super::rules::{objections, one_of, optional_word, required, selector, word};
-use crate::cel::policy::{Composed, Declarations, Wanted};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");

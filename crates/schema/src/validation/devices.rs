@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
+use cel::policy::{Declarations, Wanted};
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 use machinery::names;
 
 use super::rules::{immutable, named, objections, required, word};
 use super::{Errors, storage};
-use crate::cel::policy::{Declarations, Wanted};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");

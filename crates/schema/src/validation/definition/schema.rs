@@ -1,11 +1,11 @@
 //! The keywords of a definition's schema: which may stand where, and what they may say.
 
+use cel::pattern::Pattern;
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::Value;
 
 use super::keywords::{Rare, children};
 use super::{Errors, known_format};
-use crate::pattern::Pattern;
 use crate::walk::Walk as _;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];

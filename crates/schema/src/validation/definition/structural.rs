@@ -1,11 +1,11 @@
 //! Whether a schema is structural: every field has a type outside of alternatives, and alternatives only narrow values.
 
+use cel::pattern::Pattern;
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 
 use super::Errors;
 use super::keywords::Rare;
-use crate::pattern::Pattern;
 use crate::walk::Walk as _;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,484 @@
+//! Which type each part of an expression has, and what each name in it means.
+
+use std::sync::Arc;
+
+use crate::ast::{Ast, Comprehension, Entry, Expr, Id, Literal};
+use crate::functions::{self, Overload};
+use crate::shape::Shape;
+use crate::source::Issues;
+use crate::types::{Extra, Mapping, Param, Type, most_general};
+
+/// A larger type is not followed further.
+const TYPE_MAX: usize = 1_000;
+
+/// What a node of the tree refers to.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Reference {
+    #[default]
+    None,
+    Variable,
+    /// The name of a type is a value.
+    TypeName(&'static str),
+    /// A function, and the overloads that fit.
+    Function {
+        name: &'static str,
+        overloads: Vec<&'static str>,
+        /// The target was part of the name: `sets.contains(…)`.
+        qualified: bool,
+    },
+}
+
+/// An expression whose types are known.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) ast: Ast,
+    types: Vec<Type>,
+    references: Vec<Reference>,
+    /// The schemas of the variables, from which objects have their names.
+    roots: Vec<Arc<Shape>>,
+}
+
+/// A type in a message, unless it would fill pages.
+fn show(of: &Type, roots: &[Arc<Shape>]) -> String {
+    if of.is_larger_than(TYPE_MAX) {
+        return "dyn".to_owned();
+    }
+    of.show(&|wanted| roots.iter().find_map(|root| root.name_of(wanted)).unwrap_or_else(|| "object".to_owned()))
+}
+
+impl Checked {
+    /// A type as messages have it.
+    pub(crate) fn show(&self, of: &Type) -> String {
+        show(of, &self.roots)
+    }
+
+    pub(crate) fn type_of(&self, id: Id) -> &Type {
+        &self.types[id as usize]
+    }
+
+    pub(crate) fn reference(&self, id: Id) -> &Reference {
+        &self.references[id as usize]
+    }
+
+    pub(crate) fn output(&self) -> &Type {
+        self.type_of(self.ast.root)
+    }
+
+    /// Whether a variable occurs in it.
+    pub(crate) fn mentions(&self, name: &str) -> bool {
+        (0..self.ast.len()).any(|id| {
+            matches!(self.references[id], Reference::Variable)
+                && matches!(self.ast.expr(id as Id), Expr::Ident(found) if found.trim_start_matches('.') == name)
+        })
+    }
+}
+
+/// Types by name. Those of the second list can be named but have no value.
+const TYPES: [(&str, Type); 15] = [
+    ("bool", Type::Bool),
+    ("bytes", Type::Bytes),
+    ("double", Type::Double),
+    ("google.protobuf.Duration", Type::Duration),
+    ("int", Type::Int),
+    ("null_type", Type::Null),
+    ("string", Type::String),
+    ("google.protobuf.Timestamp", Type::Timestamp),
+    ("type", Type::Kind(None)),
+    ("uint", Type::Uint),
+    ("net.IP", Type::Extra(Extra::Ip)),
+    ("net.CIDR", Type::Extra(Extra::Cidr)),
+    ("list", Type::Dyn),
+    ("map", Type::Dyn),
+    ("optional_type", Type::Dyn),
+];
+
+/// Names that Kubernetes lets pass here and refuses later.
+pub(crate) const TYPES_WITHOUT_VALUE: [&str; 2] = ["timestamp", "duration"];
+
+fn named_type(name: &str) -> Option<(&'static str, Type)> {
+    if let Some(name) = TYPES_WITHOUT_VALUE.into_iter().find(|known| *known == name) {
+        let of = if name == "timestamp" { Type::Timestamp } else { Type::Duration };
+        return Some((name, Type::type_of(of)));
+    }
+    let (name, of) = TYPES.iter().find(|(known, _)| *known == name)?;
+    let of = match *name {
+        "list" => Type::list(Type::Dyn),
+        "map" => Type::map(Type::Dyn, Type::Dyn),
+        "optional_type" => Type::optional(Type::Dyn),
+        _ => of.clone(),
+    };
+    Some((*name, Type::type_of(of)))
+}
+
+/// Finds the types of an expression with these variables, or what is wrong with it.
+pub(crate) fn check(ast: Ast, variables: &[(Box<str>, Type)]) -> Result<Checked, Issues> {
+    let size = ast.len();
+    let roots: Vec<Arc<Shape>> = variables
+        .iter()
+        .filter_map(|(_, of)| match of.unwrap_optional().0 {
+            Type::Object(root) => Some(root.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut checker = Checker {
+        ast: &ast,
+        types: vec![Type::Error; size],
+        references: vec![Reference::None; size],
+        mapping: Mapping::default(),
+        scopes: variables.to_vec(),
+        roots: roots.clone(),
+        issues: Issues::default(),
+    };
+    checker.check(ast.root);
+    let Checker { mut types, references, mapping, mut issues, .. } = checker;
+    for (id, of) in types.iter_mut().enumerate() {
+        if mapping.is_exhausted() {
+            break;
+        }
+        *of = mapping.substitute(of, true);
+        if of.is_larger_than(TYPE_MAX) {
+            issues.report(ast.offset(id as Id), "type of expression is too large");
+            break;
+        }
+    }
+    if mapping.is_exhausted() {
+        issues.report_whole("types of expression are too large");
+    }
+    if issues.is_empty() { Ok(Checked { ast, types, references, roots }) } else { Err(issues) }
+}
+
+struct Checker<'a> {
+    ast: &'a Ast,
+    types: Vec<Type>,
+    references: Vec<Reference>,
+    mapping: Mapping,
+    /// The innermost last.
+    scopes: Vec<(Box<str>, Type)>,
+    roots: Vec<Arc<Shape>>,
+    issues: Issues,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, id: Id, message: String) {
+        self.issues.report(self.ast.offset(id), message);
+    }
+
+    fn set(&mut self, id: Id, of: Type) {
+        let of = if of.is_larger_than(TYPE_MAX) {
+            self.report(id, "type of expression is too large".to_owned());
+            Type::Error
+        } else {
+            of
+        };
+        self.types[id as usize] = of;
+    }
+
+    fn type_of(&self, id: Id) -> Type {
+        self.types[id as usize].clone()
+    }
+
+    /// With what is known filled in.
+    fn known(&mut self, id: Id) -> Type {
+        let of = self.mapping.substitute(&self.types[id as usize], false);
+        if of.is_larger_than(TYPE_MAX) {
+            self.report(id, "type of expression is too large".to_owned());
+            return Type::Error;
+        }
+        of
+    }
+
+    fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
+        let (expected, found) = (self.show(expected), self.show(found));
+        self.report(id, format!("expected type '{expected}' but found '{found}'"));
+    }
+
+    fn show(&self, of: &Type) -> String {
+        show(of, &self.roots)
+    }
+
+    fn check(&mut self, id: Id) {
+        let ast = self.ast;
+        match ast.expr(id) {
+            Expr::Literal(literal) => {
+                let of = match literal {
+                    Literal::Null => Type::Null,
+                    Literal::Bool(_) => Type::Bool,
+                    Literal::Int(_) => Type::Int,
+                    Literal::Uint(_) => Type::Uint,
+                    Literal::Double(_) => Type::Double,
+                    Literal::String(_) => Type::String,
+                    Literal::Bytes(_) => Type::Bytes,
+                };
+                self.set(id, of);
+            }
+            Expr::Ident(name) => self.ident(id, name),
+            Expr::Select { operand, field, test } => self.select(id, *operand, field, *test),
+            Expr::Call { function, target, args } => self.call(id, function, *target, args),
+            Expr::List { elements, optional } => self.list(id, elements, optional),
+            Expr::Map(entries) => self.map(id, entries),
+            Expr::Struct { name, .. } => {
+                self.report(id, format!("undeclared reference to '{name}' (in container '')"));
+            }
+            Expr::Comprehension(inner) => self.comprehension(id, inner),
+            Expr::Error => {}
+        }
+    }
+
+    fn ident(&mut self, id: Id, name: &str) {
+        let plain = name.strip_prefix('.').unwrap_or(name);
+        if let Some((_, of)) = self.scopes.iter().rev().find(|(known, _)| &**known == plain) {
+            let of = of.clone();
+            self.set(id, of);
+            self.references[id as usize] = Reference::Variable;
+        } else if let Some((name, of)) = named_type(plain) {
+            self.set(id, of);
+            self.references[id as usize] = Reference::TypeName(name);
+        } else {
+            self.report(id, format!("undeclared reference to '{name}' (in container '')"));
+        }
+    }
+
+    fn select(&mut self, id: Id, operand: Id, field: &str, test: bool) {
+        if !test
+            && matches!(field, "IP" | "CIDR" | "Timestamp" | "Duration")
+            && let Some((name, of)) = self.ast.qualified_name(id).and_then(|name| named_type(&name))
+        {
+            self.set(id, of);
+            self.references[id as usize] = Reference::TypeName(name);
+            return;
+        }
+        let of = self.select_field(id, operand, field, false);
+        self.set(id, if test { Type::Bool } else { of });
+    }
+
+    fn select_field(&mut self, id: Id, operand: Id, field: &str, optional: bool) -> Type {
+        self.check(operand);
+        if let Some(of) = self.dotted(operand, field) {
+            return if optional { Type::optional(of) } else { of };
+        }
+        let operand_type = self.known(operand);
+        let (target, was_optional) = operand_type.unwrap_optional();
+        let of = match target {
+            Type::Map(inner) => inner.1.clone(),
+            Type::Object(shape) => match shape.field(field) {
+                Some(shape) => shape.declared_type(),
+                None => {
+                    self.report(id, format!("undefined field '{field}'"));
+                    Type::Error
+                }
+            },
+            Type::Extra(extra) if extra.is_struct() => {
+                self.report(id, format!("undefined field '{field}'"));
+                Type::Error
+            }
+            Type::Param(_) => {
+                self.mapping.assign(&Type::Dyn, target);
+                Type::Dyn
+            }
+            Type::Dyn | Type::Error => Type::Dyn,
+            other => {
+                let shown = self.show(other);
+                self.report(id, format!("type '{shown}' does not support field selection"));
+                Type::Dyn
+            }
+        };
+        if was_optional || optional { Type::optional(of) } else { of }
+    }
+
+    /// The type of a variable whose name has a dot in it: it goes before the field of what stands before the dot.
+    fn dotted(&self, operand: Id, field: &str) -> Option<Type> {
+        let mut named = self.scopes.iter().rev().filter(|(name, _)| name.contains('.')).peekable();
+        named.peek()?;
+        let prefix = self.ast.qualified_name(operand)?;
+        let found = named.find(|(name, _)| name.rsplit_once('.') == Some((&*prefix, field)));
+        found.map(|(_, of)| of.clone())
+    }
+
+    fn call(&mut self, id: Id, function: &str, target: Option<Id>, args: &[Id]) {
+        if function == "_?._" {
+            let of = match (args, args.get(1).map(|field| self.ast.expr(*field))) {
+                ([operand, _], Some(Expr::Literal(Literal::String(field)))) => {
+                    self.select_field(id, *operand, field, true)
+                }
+                _ => Type::Error,
+            };
+            self.references[id as usize] =
+                Reference::Function { name: "_?._", overloads: vec!["select_optional_field"], qualified: false };
+            return self.set(id, of);
+        }
+        for arg in args {
+            self.check(*arg);
+        }
+        if matches!(function, "_&&_" | "_||_") {
+            return self.logic(id, function, args);
+        }
+        let Some(target) = target else {
+            return match functions::overloads(function) {
+                Some((name, overloads)) => self.resolve(id, name, overloads, None, args, false),
+                None => self.report(id, format!("undeclared reference to '{function}' (in container '')")),
+            };
+        };
+        if let Some(prefix) = self.ast.qualified_name(target)
+            && let Some((name, overloads)) = functions::overloads(&format!("{prefix}.{function}"))
+        {
+            return self.resolve(id, name, overloads, None, args, true);
+        }
+        self.check(target);
+        match functions::overloads(function) {
+            Some((name, overloads)) => self.resolve(id, name, overloads, Some(target), args, false),
+            None => self.report(id, format!("undeclared reference to '{function}' (in container '')")),
+        }
+    }
+
+    fn logic(&mut self, id: Id, function: &str, args: &[Id]) {
+        let mut fits = true;
+        for arg in args {
+            let found = self.type_of(*arg);
+            if !self.mapping.assign(&found, &Type::Bool) {
+                self.mismatch(*arg, &Type::Bool, &found);
+                fits = false;
+            }
+        }
+        let (name, overload) = if function == "_&&_" { ("_&&_", "logical_and") } else { ("_||_", "logical_or") };
+        self.references[id as usize] = Reference::Function { name, overloads: vec![overload], qualified: false };
+        if fits {
+            self.set(id, Type::Bool);
+        }
+    }
+
+    fn resolve(
+        &mut self,
+        id: Id,
+        name: &'static str,
+        overloads: &'static [Overload],
+        target: Option<Id>,
+        args: &[Id],
+        qualified: bool,
+    ) {
+        let given: Vec<Type> = target.iter().chain(args).map(|arg| self.type_of(*arg)).collect();
+        let mut found: Vec<&'static str> = Vec::new();
+        let mut result: Option<Type> = None;
+        for overload in overloads {
+            if overload.member != target.is_some() || overload.arity() != given.len() {
+                continue;
+            }
+            let (wanted, of) = overload.instance(&mut self.mapping);
+            if !self.mapping.assign_all(given.iter().zip(&wanted)) {
+                continue;
+            }
+            found.push(overload.id);
+            let of = self.mapping.substitute(&of, false);
+            match &result {
+                None => result = Some(of),
+                Some(earlier) if !earlier.is_dyn() && *earlier != of => result = Some(Type::Dyn),
+                Some(_) => {}
+            }
+        }
+        let Some(result) = result else {
+            let mut given: Vec<String> = given.iter().map(|of| self.show(&self.mapping.substitute(of, true))).collect();
+            let on = if target.is_some() { given.remove(0) + "." } else { String::new() };
+            let given = given.join(", ");
+            return self.report(id, format!("found no matching overload for '{name}' applied to '{on}({given})'"));
+        };
+        self.references[id as usize] = Reference::Function { name, overloads: found, qualified };
+        self.set(id, result);
+    }
+
+    /// The type of an element that is written as optional, without that.
+    fn element(&mut self, id: Id, optional: bool) -> Type {
+        let of = self.type_of(id);
+        if !optional {
+            return of;
+        }
+        let (inner, was_optional) = of.unwrap_optional();
+        if !was_optional && !inner.is_dyn() {
+            let inner = inner.clone();
+            self.mismatch(id, &Type::optional(inner.clone()), &inner);
+        }
+        inner.clone()
+    }
+
+    /// The type of elements of both types.
+    fn join(&mut self, earlier: Option<Type>, now: Type) -> Type {
+        match earlier {
+            None => now,
+            Some(earlier) if self.mapping.assign(&earlier, &now) => most_general(&earlier, &now),
+            Some(_) => Type::Dyn,
+        }
+    }
+
+    fn list(&mut self, id: Id, elements: &[Id], optional: &[bool]) {
+        let mut joined = None;
+        for (at, element) in elements.iter().enumerate() {
+            self.check(*element);
+            let of = self.element(*element, optional.get(at).copied().unwrap_or(false));
+            joined = Some(self.join(joined, of));
+        }
+        let joined = joined.unwrap_or_else(|| self.mapping.fresh());
+        self.set(id, Type::list(joined));
+    }
+
+    fn map(&mut self, id: Id, entries: &[Entry]) {
+        let mut joined: Option<(Type, Type)> = None;
+        for entry in entries {
+            self.check(entry.key);
+            self.check(entry.value);
+            let key = self.type_of(entry.key);
+            let value = self.element(entry.value, entry.optional);
+            joined = Some(match joined {
+                None => (key, value),
+                Some((keys, values)) => (self.join(Some(keys), key), self.join(Some(values), value)),
+            });
+        }
+        let (key, value) = joined.unwrap_or_else(|| (self.mapping.fresh(), self.mapping.fresh()));
+        self.set(id, Type::map(key, value));
+    }
+
+    fn comprehension(&mut self, id: Id, inner: &Comprehension) {
+        self.check(inner.range);
+        self.check(inner.init);
+        let range = self.known(inner.range);
+        let accumulated = self.type_of(inner.init);
+        let depth = self.scopes.len();
+        self.scopes.push((inner.accumulator.clone(), accumulated.clone()));
+        let (first, second) = match &range {
+            Type::List(element) if inner.second.is_some() => (Type::Int, (**element).clone()),
+            Type::List(element) => ((**element).clone(), Type::Dyn),
+            Type::Map(entry) => (entry.0.clone(), entry.1.clone()),
+            Type::Dyn | Type::Error | Type::Param(Param::Free(_) | Param::Named(_)) => {
+                self.mapping.assign(&Type::Dyn, &range);
+                (Type::Dyn, Type::Dyn)
+            }
+            other => {
+                let shown = self.show(other);
+                self.report(
+                    inner.range,
+                    format!(
+                        "expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                    ),
+                );
+                (Type::Error, Type::Error)
+            }
+        };
+        self.scopes.push((inner.variable.clone(), first));
+        if let Some(name) = &inner.second {
+            self.scopes.push((name.clone(), second));
+        }
+        self.check(inner.condition);
+        self.assert_type(inner.condition, &Type::Bool);
+        self.check(inner.step);
+        self.assert_type(inner.step, &accumulated);
+        self.scopes.truncate(depth + 1);
+        self.check(inner.result);
+        self.scopes.truncate(depth);
+        let of = self.known(inner.result);
+        self.set(id, of);
+    }
+
+    fn assert_type(&mut self, id: Id, wanted: &Type) {
+        let found = self.type_of(id);
+        if !self.mapping.assign(wanted, &found) {
+            self.mismatch(id, wanted, &found);
+        }
+    }
+}
