@@ -118,7 +118,7 @@ impl Cache {
 
     #[must_use]
     pub fn collections(&self) -> Vec<Arc<Collection>> {
-        self.shared.collections.read().values().cloned().collect()
+        self.shared.all_collections()
     }
 
     /// Says what can be selected on in a collection. Watches of it end if that changes.
@@ -214,12 +214,17 @@ impl Drop for Cache {
 }
 
 impl Shared {
+    pub(crate) fn all_collections(&self) -> Vec<Arc<Collection>> {
+        self.collections.read().values().cloned().collect()
+    }
+
     pub(crate) fn collection(&self, name: &str) -> Arc<Collection> {
         if let Some(collection) = self.collections.read().get(name) {
             return Arc::clone(collection);
         }
-        let floor = *self.reached.borrow();
         let mut collections = self.collections.write();
+        // Read under the lock, so that a reload finds every collection that has an earlier floor.
+        let floor = *self.reached.borrow();
         let fresh = || Arc::new(Collection::new(name, Spec::default(), floor, self.config.history));
         Arc::clone(collections.entry(name.into()).or_insert_with(fresh))
     }

@@ -9,6 +9,7 @@ use machinery::Revision;
 use store::{Batch, Entry, ListQuery, Prefix, WatchError};
 
 use crate::cache::{CacheError, Shared};
+use crate::collection::Collection;
 
 /// Objects read from the store in one piece.
 const PAGE: usize = 5000;
@@ -101,14 +102,21 @@ async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
     for name in found.keys() {
         shared.collection(name);
     }
-    let collections: Vec<_> = shared.collections.read().values().cloned().collect();
-    for collection in collections {
+    let reload = |collection: &Collection| {
         let entries = found.get(collection.name()).copied().unwrap_or_default();
-        collection.reset(entries, listed.revision, shared.config.history);
-    }
+        collection.reload(entries, listed.revision, shared.config.history);
+    };
+    let reloaded = shared.all_collections();
+    reloaded.iter().for_each(|collection| reload(collection));
     if let Some(observer) = shared.observer.get() {
         (observer.tell)();
     }
     shared.reached.send_replace(listed.revision);
+    // A collection that a reader named in the meantime has a history from the old revision on.
+    for collection in shared.all_collections() {
+        if !reloaded.iter().any(|done| Arc::ptr_eq(done, &collection)) {
+            reload(&collection);
+        }
+    }
     Ok(listed.revision)
 }
