@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         }
         ["test", rest @ ..] => suites::test(&workspace, rest),
         ["ci"] => ci::ci(&workspace),
-        ["tidy"] => tidy::tidy(&workspace),
+        ["tidy", rest @ ..] => tidy::tidy(&workspace, rest),
         ["counts", rest @ ..] => counts::counts(&workspace, rest),
         ["facts"] => facts(&workspace),
         ["torture", rest @ ..] => torture::torture(&workspace, rest),
