@@ -37,7 +37,7 @@ impl Registry {
             .rewrite(target, options.dry_run, |old| {
                 let mut shown = old.clone();
                 if mentions_managers {
-                    shown.tell();
+                    shown.parse_raw();
                 }
                 conversion::show(kind, &mut shown)?;
                 let mut new = patched(&kind.gvk, Some(kind), &shown, &body, options, ctx)?;

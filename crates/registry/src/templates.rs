@@ -105,7 +105,7 @@ impl Default for Templates {
 impl Templates {
     /// Looks for the spec of a body, and says where in the body it stands.
     pub(crate) fn recall(&self, body: &[u8]) -> (Origin, std::ops::Range<usize>) {
-        let Some(place) = scan::place_of(body, MEMBER).filter(|place| (TEXT_MIN..=TEXT_MAX).contains(&place.len()))
+        let Some(place) = scan::member_range(body, MEMBER).filter(|place| (TEXT_MIN..=TEXT_MAX).contains(&place.len()))
         else {
             return (Origin::New, 0..0);
         };
@@ -160,7 +160,7 @@ impl Template {
     fn of(text: Box<[u8]>, ty: &Type, pod: &Value) -> Option<Self> {
         let [manager] = pod["metadata"]["managedFields"].as_array()?.as_slice() else { return None };
         let Value::Raw(fields) = &manager["fieldsV1"] else { return None };
-        let owned = scan::place_of(fields.as_bytes(), "f:spec").map(|place| &fields[place])?.into();
+        let owned = scan::member_range(fields.as_bytes(), "f:spec").map(|place| &fields[place])?.into();
         let mut wire = Value::Object([(MEMBER, pod[MEMBER].clone())].into_iter().collect::<Map>());
         schema::decode::normalise(ty, &mut wire).ok()?;
         wire.as_object_mut()?.retain(|name, _| name == MEMBER);

@@ -16,7 +16,7 @@ const SIMPLE_KEY_MAX: usize = 128;
 #[must_use]
 pub fn to_yaml(value: &Value) -> String {
     let mut value = value.clone();
-    value.tell();
+    value.parse_raw();
     let value = &value;
     let mut writer = Writer { out: String::new(), column: 0 };
     match value {
