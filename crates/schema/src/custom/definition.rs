@@ -86,7 +86,7 @@ impl Version {
             schema: schema.map(Schema::compile).unwrap_or_default(),
             ty: Type::of_schema(schema),
             // A definition whose rules do not compile was refused when it came.
-            rules: schema.map(cel::Validator::trusted).unwrap_or_default(),
+            rules: schema.map(cel::Validator::lazy).unwrap_or_default(),
         }
     }
 }
