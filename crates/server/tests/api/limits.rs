@@ -69,7 +69,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     assert!(answer.contains("Timeout: request did not complete within the allotted timeout"), "{answer}");
 }
 
-/// Panics for one path, never decides for another, and allows the rest.
+/// Panics for one path, denies another after a while, and allows the rest.
 struct Unreliable;
 
 impl Authorizer for Unreliable {
@@ -88,7 +88,7 @@ impl Authorizer for Unreliable {
 #[tokio::test]
 async fn a_panic_is_an_answer_and_the_connection_lives_on() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let world = World::judged_by(Limits::default(), Arc::new(Unreliable)).await;
+    let world = World::with_authorizer(Limits::default(), Arc::new(Unreliable)).await;
     let mut stream = world.connect(true).await;
     let mut ask = async |path: &str| {
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_panic_is_an_answer_and_the_connection_lives_on() {
 
 #[tokio::test]
 async fn an_authorizer_may_take_its_time_and_give_a_reason() {
-    let world = World::judged_by(Limits::default(), Arc::new(Unreliable)).await;
+    let world = World::with_authorizer(Limits::default(), Arc::new(Unreliable)).await;
     assert_eq!(
         world.get("/later").await.refusal(),
         (403, "forbidden: User \"kubernetes-admin\" cannot get path \"/later\": on a bad day".to_owned())
