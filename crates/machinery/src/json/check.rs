@@ -39,7 +39,7 @@ pub(super) fn check_parses(json: &str) -> Result<(), serde_json::Error> {
 }
 
 /// Returns whether some number has an exponent and may be out of range, and the number of brackets that open a list or map
-/// that is not empty. Strings are not told apart from the rest, so both may be too much.
+/// that is not empty. Strings are not excluded, so both may be too much.
 fn first_pass(json: &[u8]) -> (bool, usize) {
     let (mut is_suspicious, mut brackets) = (false, 0);
     let following = json.get(1..).unwrap_or_default();

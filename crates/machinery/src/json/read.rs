@@ -24,7 +24,7 @@ pub fn from_str(text: &str) -> Result<Value, serde_json::Error> {
 
 /// Parses all of an object in the form of the store, but for `fieldsV1` of its managers.
 pub(super) fn stored_object(text: &[u8]) -> Result<Value, serde_json::Error> {
-    read(text, Position::Object).map(|(value, _)| value)
+    parse(text, Position::Object).map(|(value, _)| value)
 }
 
 /// Parses the metadata of an object in the form of the store.
@@ -34,21 +34,21 @@ pub(super) fn stored_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Res
 
 /// As [`from_slice`]; also returns whether some map has two members of one name.
 pub fn from_slice_noting_duplicates(text: &[u8]) -> Result<(Value, bool), serde_json::Error> {
-    read(text, Position::Elsewhere)
+    parse(text, Position::Elsewhere)
 }
 
-fn read(text: &[u8], position: Position) -> Result<(Value, bool), serde_json::Error> {
+fn parse(text: &[u8], position: Position) -> Result<(Value, bool), serde_json::Error> {
     let mut state = ReadState::default();
     let reader = Reader { state: &mut state, position };
     // Checking the whole text at once is cheaper than each string in it.
     let value = match std::str::from_utf8(text) {
-        Ok(text) => whole(serde_json::Deserializer::from_str(text), reader),
-        Err(_) => whole(serde_json::Deserializer::from_slice(text), reader),
+        Ok(text) => parse_whole(serde_json::Deserializer::from_str(text), reader),
+        Err(_) => parse_whole(serde_json::Deserializer::from_slice(text), reader),
     }?;
     Ok((value, state.duplicates))
 }
 
-fn whole<'de, R: serde_json::de::Read<'de>>(
+fn parse_whole<'de, R: serde_json::de::Read<'de>>(
     mut deserializer: serde_json::Deserializer<R>,
     reader: Reader<'_>,
 ) -> Result<Value, serde_json::Error> {
