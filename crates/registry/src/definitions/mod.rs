@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use cache::{FieldSpec, Item, Spec};
 use machinery::Status;
 use parking_lot::Mutex;
-use schema::custom::{Installed, definition};
+use schema::custom::{Installed, installed};
 use schema::kind::Kind;
 use tokio::sync::watch;
 
@@ -96,7 +96,7 @@ impl Registry {
                 continue;
             }
             let before = before.map(|(_, installed)| Arc::clone(installed));
-            let installed = match definition::install(item.encoded().whole(), item.revision(), before.as_deref()) {
+            let installed = match installed::install(item.encoded().whole(), item.revision(), before.as_deref()) {
                 Ok(installed) => installed,
                 Err(error) => {
                     tracing::error!(name = item.name(), %error, "a definition cannot be read and is not served");
