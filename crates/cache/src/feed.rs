@@ -1,4 +1,4 @@
-//! Follows the store's log and makes each change visible, in order. The one writer of the cache.
+//! The feed: follows the store's log and applies each change, in order. The only writer of the cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use store::{Batch, Entry, ListQuery, Prefix, WatchError};
 use crate::cache::{CacheError, Shared};
 use crate::collection::Collection;
 
-/// Objects read from the store in one piece.
+/// Objects read from the store at once.
 const PAGE: usize = 5000;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Reads everything there is, page by page at one revision.
+/// Loads all objects, page by page at one revision.
 pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
     let mut revision = None;
     let mut start_after = None;
@@ -39,7 +39,7 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
     Ok(revision)
 }
 
-/// Follows the log from `revision` on, for as long as the store is open.
+/// Follows the log after `revision` until the store closes.
 pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
     let mut pause = RETRY_MIN;
     loop {
@@ -75,14 +75,14 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
 fn apply(shared: &Shared, batch: &Batch) {
     let mut wakers: Vec<Waker> = Vec::new();
     for change in &batch.changes {
-        shared.collection(change.key.collection()).apply(change, &shared.foretold, &mut wakers);
+        shared.collection(change.key.collection()).apply(change, &shared.pending_writes, &mut wakers);
     }
     let observer = shared.observer.get();
     if let Some(observer) = observer.filter(|o| batch.changes.iter().any(|c| c.key.collection() == &*o.collection)) {
         (observer.tell)();
     }
-    // Readers that wait for a revision may only see it once everything up to it is visible; watchers are woken last so
-    // that a bookmark they compute says as much as possible.
+    // Announced only when everything up to it is visible. Watchers are woken afterwards, so that their bookmarks are as new as
+    // possible.
     shared.reached.send_if_modified(|reached| {
         let newer = batch.revision > *reached;
         *reached = batch.revision.max(*reached);
@@ -91,7 +91,7 @@ fn apply(shared: &Shared, batch: &Batch) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// The log no longer reaches back to where we were: take what is there now.
+/// Replaces all objects with the current ones, after the log was compacted beyond the cache's position.
 async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
     let everything = ListQuery::prefix(Prefix::everything());
     let listed = shared.store.list(everything).await.map_err(|error| CacheError(error.to_string()))?;

@@ -229,7 +229,7 @@ impl Registry {
         }
         let object = self.to_be_stored(kind, object).await?;
         let value = self.stored(&object)?;
-        let _foretold = self.cache.foretell(key.collection(), &value, &object, None);
+        let _pending = self.cache.register_write(key.collection(), &value, &object, None);
         match self.store.create(key.clone(), value.clone()).await {
             Ok(revision) => Ok(Created::Stored(self.committed(Entry { key, revision, value }).await?)),
             Err(error) => {

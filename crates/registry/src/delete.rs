@@ -103,7 +103,7 @@ impl Registry {
         }
         let key = item.key().clone();
         let value = self.stored(&marked)?;
-        let _foretold = self.cache.foretell(key.collection(), &value, &marked, None);
+        let _pending = self.cache.register_write(key.collection(), &value, &marked, None);
         let revision = match self.store.update(key.clone(), value.clone(), item.revision()).await {
             Ok(revision) => revision,
             Err(WriteError::Conflict { current, .. }) => return Ok((Some(current), None)),

@@ -54,7 +54,7 @@ impl Registry {
         let from = from.map(|start| format!("{prefix}{start}"));
         // What there is before the page, where that is known without a walk.
         let left = match from {
-            None => Some(snapshot.len_of(filter.namespace()) as u64),
+            None => Some(snapshot.len_in(filter.namespace()) as u64),
             Some(_) => left,
         };
         let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit, left);

@@ -80,7 +80,7 @@ impl Registry {
             } else {
                 let value = self.stored(&new)?;
                 let before = (!target.kind.custom).then_some((&old, &*item));
-                let _foretold = self.cache.foretell(key.collection(), &value, &new, before);
+                let _pending = self.cache.register_write(key.collection(), &value, &new, before);
                 match self.store.update(key.clone(), value.clone(), item.revision()).await {
                     Ok(revision) => {
                         self.settle(target, &old, Some(&new)).await;
