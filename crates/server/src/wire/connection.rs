@@ -510,7 +510,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn silence_and_slow_headers_are_told_apart() {
+    async fn idle_connections_and_slow_headers_are_distinguished() {
         let limits = Limits::default();
         let after = |seconds| tokio::time::advance(Duration::from_secs(seconds));
         let activity = Arc::new(Activity::new(Protocol::Http1));

@@ -26,7 +26,7 @@ async fn s02_14_30_a_body_of_3_mib_and_one_is_too_large() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limit_are_told_to_come_back() {
+async fn requests_beyond_the_limit_get_429() {
     let world = World::with(Limits { inflight_reads_max: 0, inflight_writes_max: 0, ..Limits::default() }).await;
     let alice = [("authorization", "Bearer sesame"), ("content-type", "application/json")];
     for (method, path) in [("GET", "/api/v1/nodes"), ("POST", MAPS)] {
@@ -38,7 +38,7 @@ async fn requests_beyond_the_limit_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn watches_beyond_the_limit_are_told_to_come_back() {
+async fn watches_beyond_the_limit_get_429() {
     let world = World::with(Limits { watches_max: 1, ..Limits::default() }).await;
     let path = "/api/v1/namespaces/default/configmaps?watch=1";
     let first = world.open(true, "GET", path, &[], "").await;
@@ -50,12 +50,12 @@ async fn watches_beyond_the_limit_are_told_to_come_back() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(1), freed).await.expect("the place is free within a second");
+    tokio::time::timeout(Duration::from_secs(1), freed).await.expect("the slot is free within a second");
     assert_eq!(world.open(true, "GET", path, &[], "").await.status(), 200);
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_body_that_does_not_arrive_times_out() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let world = World::with(Limits { request_timeout: Duration::from_millis(200), ..Limits::default() }).await;
     let mut stream = world.connect(true).await;

@@ -62,7 +62,7 @@ async fn alpn_chooses_the_protocol() {
 }
 
 #[tokio::test]
-async fn plain_http_on_the_tls_port_is_told_so() {
+async fn plain_http_on_the_tls_port_gets_a_400() {
     let world = World::start().await;
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
