@@ -1,10 +1,10 @@
-//! What the server fills in when a client leaves it out. Runs on a decoded object, before and after admission.
+//! Defaults of fields that a client omits. They are set on a decoded object, before and after admission.
 //!
 //! - `pod.rs`: pods and pod templates; `volume.rs`: the sources of volumes
 //! - `workload.rs`, `core.rs`, `policy.rs`: the other kinds
 //!
-//! What depends on the state of the server is not here: the addresses, families and node ports of a service, the class of a
-//! claim, priorities by name.
+//! Defaults that depend on the state of the server are not here: the addresses, families and node ports of a service, the class
+//! of a claim, priorities by name.
 
 use machinery::json::Value;
 use machinery::quantity::Quantity;
@@ -19,7 +19,7 @@ mod policy;
 mod volume;
 mod workload;
 
-/// Fills the defaults of a kind. Custom resources get theirs from their schema.
+/// Sets the defaults of a kind. Custom resources get theirs from their schema.
 pub fn apply(kind: &Kind, object: &mut Value) {
     if let Some(definition) = &kind.definition {
         return custom::decode::fill_defaults(definition.version(), object);
@@ -31,10 +31,10 @@ pub fn apply(kind: &Kind, object: &mut Value) {
     apply_to(&kind.gvk.group, &kind.gvk.version, &kind.gvk.kind, fields);
 }
 
-/// As [`apply`], to a state that follows `old`, which has its defaults. What is the same memory in both is left alone.
+/// As [`apply`], for a new state of `old`, which has its defaults. Parts that are the same memory in both are skipped.
 pub fn apply_beside(kind: &Kind, object: &mut Value, old: &Value) {
     let is_pod = kind.gvk.group.is_empty() && kind.gvk.kind == "Pod";
-    // Pods are by far the most frequent, and nothing outside of their spec decides about what is in it.
+    // Pods are by far the most frequent kind, and no default in their spec depends on anything outside of it.
     match object.as_object_mut() {
         Some(fields)
             if is_pod && fields.get("spec").zip(old.get("spec")).is_some_and(|(new, old)| new.is_same(old)) =>
@@ -54,12 +54,12 @@ fn apply_to(group: &str, version: &str, kind: &str, object: &mut Fields) {
     }
 }
 
-/// Amounts of resources are never finer than a thousandth; what is finer is rounded up.
+/// Rounds amounts of resources up to a thousandth.
 fn round_up(holder: &mut Fields, maps: &[&str]) {
     for name in maps {
         let Some(amounts) = holder.child(name) else { continue };
         for amount in amounts.values_mut() {
-            // The canonical text of a finer amount ends in one of these.
+            // The canonical text of a finer amount ends in one of these letters.
             if let Value::String(text) = amount
                 && text.ends_with(['n', 'u'])
                 && let Ok(exact) = text.parse::<Quantity>()
@@ -70,7 +70,6 @@ fn round_up(holder: &mut Fields, maps: &[&str]) {
     }
 }
 
-/// The spec of an object, if it has one.
 fn spec(object: &mut Fields) -> Option<&mut Fields> {
     object.child("spec")
 }
@@ -172,6 +171,16 @@ mod tests {
         );
     }
 
+    /// Returns whether a value has all members of another one, unchanged.
+    fn contains(value: &Value, part: &Value) -> bool {
+        match (value, part) {
+            (Value::Object(value), Value::Object(part)) => {
+                part.iter().all(|(name, part)| value.get(name).is_some_and(|value| contains(value, part)))
+            }
+            _ => value == part,
+        }
+    }
+
     #[test]
     fn odd_objects_are_left_alone() {
         for kind in builtin().iter() {
@@ -181,7 +190,9 @@ mod tests {
                 json!({"spec": 3}),
                 json!({"spec": {"template": [], "ports": {}, "containers": "x"}}),
             ] {
+                let original = object.clone();
                 apply(kind, &mut object);
+                assert!(contains(&object, &original), "{}: {original} became {object}", kind.gvk);
             }
         }
     }
