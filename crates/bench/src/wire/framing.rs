@@ -1,6 +1,6 @@
-//! Where the body of an HTTP/1.1 answer ends: a length, chunks, or the end of the connection.
+//! The framing of an HTTP/1.1 body: a length, chunks, or the end of the connection.
 
-/// What an answer's head says.
+/// The head of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
@@ -20,7 +20,7 @@ pub(super) enum Framing {
 pub(super) enum Chunked {
     /// Hexadecimal digits, until the end of their line.
     Size(u64),
-    /// What follows a semicolon after the digits.
+    /// The extension after the digits.
     Extension(u64),
     Data(u64),
     /// The line end after data.
