@@ -107,7 +107,7 @@ async fn establish(
     connection.must("create a definition", &Request::post(CRDS, definition::body(group))).await?;
     let name = format!("things.{group}");
     match tokio::time::timeout(PATIENCE, definitions.established(&name)).await {
-        Ok(told) => told.map(|()| begin.elapsed()),
+        Ok(seen) => seen.map(|()| begin.elapsed()),
         Err(_) => Err(Trouble::impossible(format!("{name} was not established within {PATIENCE:?}"))),
     }
 }
@@ -125,10 +125,10 @@ impl Definitions {
     }
 
     async fn established(&mut self, name: &str) -> Result<(), Trouble> {
-        let mut told = false;
-        while !told {
+        let mut seen = false;
+        while !seen {
             let Definitions { stream, lines } = self;
-            if !stream.read(|piece| lines.feed(piece, |line| told |= is_established(line, name))).await? {
+            if !stream.read(|piece| lines.feed(piece, |line| seen |= is_established(line, name))).await? {
                 return Err(Trouble::gone("the watch of definitions ended"));
             }
         }
@@ -234,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_says_when_it_is_established() {
-        let told = |name: &str, conditions: &str| {
+    fn an_established_definition_is_recognised() {
+        let seen = |name: &str, conditions: &str| {
             let event = format!(
                 r#"{{"type":"MODIFIED","object":{{"metadata":{{"name":"{name}"}},"status":{{"conditions":{conditions}}}}}}}"#
             );
             is_established(event.as_bytes(), "a")
         };
         let established = r#"[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]"#;
-        assert!(told("a", established) && !told("b", established));
-        assert!(!told("a", "null") && !told("a", r#"[{"type":"Established","status":"False"}]"#));
+        assert!(seen("a", established) && !seen("b", established));
+        assert!(!seen("a", "null") && !seen("a", r#"[{"type":"Established","status":"False"}]"#));
         assert!(!is_established(br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#, "a"));
     }
 }
