@@ -6,7 +6,7 @@ use k8s_openapi::api::batch::v1::JobCondition;
 use k8s_openapi::api::core::v1::{NamespaceCondition, NodeCondition, PodCondition, ReplicationControllerCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as MetaCondition, Time};
 
-/// What all kinds of conditions have.
+/// The fields that all types of conditions have.
 pub(crate) trait Condition {
     fn kind(&self) -> &str;
     fn status(&self) -> &str;
@@ -79,13 +79,13 @@ pub(crate) fn find<'a, C: Condition>(conditions: Option<&'a Vec<C>>, kind: &str)
     conditions?.iter().find(|condition| condition.kind() == kind)
 }
 
-/// Whether there is a condition of this type with status `True`.
+/// True if there is a condition of this type with status `True`.
 pub(crate) fn is_true<C: Condition>(conditions: Option<&Vec<C>>, kind: &str) -> bool {
     find(conditions, kind).is_some_and(|condition| condition.status() == "True")
 }
 
 /// Sets a condition; false if one with the same status and reason is there already, which then stays as it is. While the
-/// status stays, so does the time of the last transition. What is replaced moves to the end (DP-35).
+/// status stays, so does the time of the last transition. A replaced condition moves to the end (DP-35).
 pub(crate) fn set<C: Condition>(conditions: &mut Option<Vec<C>>, mut new: C) -> bool {
     let list = conditions.get_or_insert_default();
     if let Some(at) = list.iter().position(|old| old.kind() == new.kind()) {

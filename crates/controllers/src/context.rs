@@ -1,4 +1,4 @@
-//! What each controller receives when it starts.
+//! The context that each controller receives when it starts.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Context {
     }
 }
 
-/// What a controller that writes objects and records events works with.
+/// The tools of a controller that writes objects and records events.
 #[derive(Clone)]
 pub(crate) struct Tools {
     pub(crate) client: Client,

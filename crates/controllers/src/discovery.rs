@@ -1,4 +1,4 @@
-//! What the server serves, as it says itself: every resource with its verbs, and which resource a kind belongs to.
+//! Discovery: every resource of the server with its verbs, and the resource of each kind.
 
 use std::collections::HashMap;
 
@@ -35,12 +35,12 @@ impl Served {
     }
 }
 
-/// All of them at one instant.
+/// All resources at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     /// Each resource once, in the version the server prefers.
     preferred: Vec<Served>,
-    /// By `apiVersion` and kind, in every version: references name whichever they were written with.
+    /// By `apiVersion` and kind, in every version: references name the version that they were written with.
     by_kind: HashMap<(String, String), Served>,
 }
 
@@ -65,7 +65,7 @@ impl Resources {
         self.by_kind.get(&(api_version.to_owned(), kind.to_owned()))
     }
 
-    /// What can be listed, watched and deleted, less events: nothing depends on them and they depend on nothing (GC-1).
+    /// The resources that can be listed, watched and deleted, without events, which have no owners or dependents (GC-1).
     pub(crate) fn collectable(&self) -> impl Iterator<Item = &Served> {
         let wanted = [verbs::DELETE, verbs::LIST, verbs::WATCH];
         self.preferred
@@ -74,7 +74,7 @@ impl Resources {
             .filter(|served| served.resource.plural != "events" || !is_event_group(&served.resource.group))
     }
 
-    /// What can be deleted and is in namespaces (NS-5).
+    /// The namespaced resources that can be deleted (NS-5).
     pub(crate) fn deletable_in_namespaces(&self) -> impl Iterator<Item = &Served> {
         self.preferred.iter().filter(|served| served.namespaced && served.can(verbs::DELETE))
     }

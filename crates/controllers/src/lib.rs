@@ -6,13 +6,13 @@
 //! ```
 //!
 //! Nothing here knows the server: every controller is a program on crate `client` and would run against any Kubernetes
-//! API server. [`manager::run`] starts those that [`Settings`] asks for.
+//! API server. [`manager::run`] starts those that [`Settings`] selects.
 //!
 //! - [`manager`]: the table of controllers, their start and the election
 //! - [`settings`]: choices and intervals
 //! - `context`: what each controller receives
 //! - `reconciling`: running a controller; `writer`, `requests`: writing to the API server
-//! - `conditions`, `discovery`, `owners`, `placement`, `pods`: rules that several controllers share
+//! - `conditions`, `discovery`, `json`, `owners`, `placement`, `pods`, `selectors`: rules that several controllers share
 //! - `workloads`: deployment, replicaset, replicationcontroller, statefulset, daemonset, job, cronjob, ttl-after-finished
 //! - `scheduler`: from a pod to a binding
 //! - [`nodes`]: simulated nodes, their leases and the stages of their pods; node lifecycle, taint eviction, pod GC
@@ -26,6 +26,7 @@ mod cleanup;
 mod conditions;
 mod context;
 mod discovery;
+mod json;
 pub mod manager;
 pub mod nodes;
 mod owners;
@@ -35,6 +36,7 @@ mod policies;
 mod reconciling;
 mod requests;
 mod scheduler;
+mod selectors;
 mod services;
 pub mod settings;
 mod workloads;

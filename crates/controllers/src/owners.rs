@@ -1,4 +1,4 @@
-//! Controller references: who controls an object, and what somebody controls.
+//! Controller references, and the objects of a controller.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.as_deref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
-/// Whether the object with this UID controls the other.
+/// True if the object with this UID controls the other.
 pub(crate) fn is_controlled_by(meta: &ObjectMeta, uid: &str) -> bool {
     controller_of(meta).is_some_and(|owner| owner.uid == uid)
 }
@@ -24,13 +24,13 @@ pub(crate) fn controller_key<O: Resource<DynamicType = ()>>(meta: &ObjectMeta) -
     Some(Key::new(meta.namespace.as_deref(), &owner.name))
 }
 
-/// Whether a reference is to this group and kind.
+/// True if a reference is to this group and kind.
 pub(crate) fn is_of_kind<O: Resource<DynamicType = ()>>(owner: &OwnerReference) -> bool {
     let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
     owner.kind == O::kind(&()) && group == O::group(&())
 }
 
-/// A reference that makes this object the controller, and keeps it until what it controls is gone.
+/// A reference that makes this object the controller, and blocks its deletion in the foreground.
 pub(crate) fn reference<O: Resource<DynamicType = ()>>(owner: &O) -> OwnerReference {
     let meta = owner.meta();
     OwnerReference {
@@ -58,7 +58,7 @@ pub(crate) fn name<O: Resource>(object: &O) -> &str {
     object.meta().name.as_deref().unwrap_or_default()
 }
 
-/// The objects of a kind, filed by who controls them. Clones share the set.
+/// The objects of a kind, indexed by their controller. Clones share the set.
 pub(crate) struct Controlled<K> {
     store: Store<K>,
 }
@@ -73,7 +73,7 @@ impl<K> Clone for Controlled<K> {
 const INDEX: &str = "controller";
 
 impl<K: Object> Controlled<K> {
-    /// Files the objects of this informer. If another controller did already, nothing is done twice.
+    /// Adds the index to this informer, unless another controller did.
     pub(crate) fn of(informer: &SharedInformer<K>) -> Self {
         let filed = informer.add_index(INDEX, |object: &K| {
             let meta = object.meta();
@@ -83,22 +83,22 @@ impl<K: Object> Controlled<K> {
             }]
         });
         if let Err(error) = filed {
-            tracing::trace!(%error, "objects are filed by their controllers already");
+            tracing::trace!(%error, "the index of controllers exists");
         }
         Self { store: informer.store() }
     }
 
-    /// What the object with this UID controls.
+    /// The objects that the object of this UID controls.
     pub(crate) fn by(&self, uid: &str) -> Vec<Arc<K>> {
         self.get(&PodController::Uid(uid.to_owned()))
     }
 
-    /// What nobody controls in this namespace.
+    /// The objects of this namespace without a controller.
     pub(crate) fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
         self.get(&PodController::Orphan { namespace: namespace.to_owned() })
     }
 
-    /// What this owner controls, and what it might adopt.
+    /// The objects that this owner controls, and those it might adopt.
     pub(crate) fn candidates<O: Resource>(&self, owner: &O) -> Vec<Arc<K>> {
         let mut found = self.by(uid(owner));
         found.extend(self.orphans(namespace(owner)));

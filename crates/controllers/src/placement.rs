@@ -1,10 +1,10 @@
-//! Where a pod may be: taints and tolerations, node selectors and required node affinity.
+//! Placement rules: taints and tolerations, node selectors and required node affinity.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration};
 
-/// Whether a toleration is for this taint.
+/// True if a toleration is for this taint.
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let same = |wanted: &Option<String>, actual: &str| wanted.as_deref().is_none_or(|w| w.is_empty() || w == actual);
     if !same(&toleration.effect, &taint.effect) || !same(&toleration.key, &taint.key) {
@@ -19,7 +19,7 @@ pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     }
 }
 
-/// Whether one of the tolerations is for this taint.
+/// True if one of the tolerations is for this taint.
 pub(crate) fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
@@ -30,7 +30,7 @@ pub(crate) fn untolerated<'a>(node: &'a Node, tolerations: &[Toleration], effect
     taints.iter().find(|taint| effects.contains(&taint.effect.as_str()) && !is_tolerated(taint, tolerations))
 }
 
-/// Whether the node has the labels and the affinity that the pod requires.
+/// True if the node has the labels and the affinity that the pod requires.
 pub(crate) fn affinity_allows(spec: &PodSpec, node: &Node) -> bool {
     let empty = BTreeMap::new();
     let labels = node.metadata.labels.as_ref().unwrap_or(&empty);
@@ -42,7 +42,7 @@ pub(crate) fn affinity_allows(spec: &PodSpec, node: &Node) -> bool {
         && required.is_none_or(|terms| terms.node_selector_terms.iter().any(|term| term_allows(term, labels, name)))
 }
 
-/// Whether a term of a node selector holds. One without requirements never does.
+/// True if a term of a node selector holds. One without requirements never does.
 pub(crate) fn term_allows(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>, name: &str) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a pod's status means to its owners, and pods made from templates.
+//! The state of a pod as its owners see it, and pods made from templates.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
-/// Whether all its containers have ended for good.
+/// True if all its containers have ended for good.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether it is asked to end and has not.
+/// True if it has a deletion timestamp and has not ended.
 pub(crate) fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some() && !is_terminal(pod)
 }
 
-/// Whether it counts as a replica: neither ended nor asked to (RS-1).
+/// True if it counts as a replica: neither ended nor being deleted (RS-1).
 pub(crate) fn is_active(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod)
 }
@@ -33,7 +33,7 @@ pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition
     conditions::find(pod.status.as_ref()?.conditions.as_ref(), kind)
 }
 
-/// Whether it is ready to serve.
+/// True if it is ready to serve.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|ready| ready.status == "True")
 }
@@ -44,7 +44,7 @@ pub(crate) fn ready_since(pod: &Pod) -> Option<Timestamp> {
     ready.last_transition_time.as_ref().map(|time| time.0)
 }
 
-/// How long until a ready pod has been so for `min_ready` seconds: zero if it has, none if it is not ready.
+/// Time until a ready pod has been ready for `min_ready` seconds: zero if it has, none if it is not ready.
 pub(crate) fn available_in(pod: &Pod, min_ready: i32, now: Timestamp) -> Option<Duration> {
     if !is_ready(pod) {
         return None;
@@ -57,7 +57,7 @@ pub(crate) fn available_in(pod: &Pod, min_ready: i32, now: Timestamp) -> Option<
     Some(Duration::try_from(missing).unwrap_or_default())
 }
 
-/// Whether it has been ready for `min_ready` seconds.
+/// True if it has been ready for `min_ready` seconds.
 pub(crate) fn is_available(pod: &Pod, min_ready: i32, now: Timestamp) -> bool {
     available_in(pod, min_ready, now) == Some(Duration::ZERO)
 }

@@ -47,7 +47,7 @@ fn run_boxed(context: Context, controller: Controller, workers: usize, reconcile
     run.boxed()
 }
 
-/// Stops retrying a key after so many failures in a row, until something changes.
+/// Stops retrying a key after this number of failures in a row, until something changes.
 pub(crate) fn give_up_after(tries: u32, run: &Run, result: Result<Action, RunError>) -> Result<Action, RunError> {
     match result {
         Err(RunError::Retry(error)) if run.failures >= tries => Err(RunError::Terminal(error)),

@@ -1,4 +1,4 @@
-//! What the person who starts the controllers can choose, and every interval they go by.
+//! The settings of the controllers, and their intervals.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use machinery::clock::Clock;
 use crate::manager;
 use crate::nodes::stages::Stages;
 
-/// Which controllers run, and how.
+/// The settings of all controllers.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Which controllers run.
+    /// The controllers that run.
     pub selection: Selection,
-    /// How many nodes are simulated.
+    /// Number of simulated nodes.
     pub nodes: usize,
-    /// Who this process is, for the lease and for events.
+    /// The identity of this process, for the lease and for events.
     pub identity: String,
-    /// Whether another process may run the same controllers on the same data, so that a lease must decide.
+    /// True if another process may run the same controllers on the same data, so that a lease is needed.
     pub elect: bool,
     /// The certificate authority of the server, for `kube-root-ca.crt` and token secrets.
     pub ca_pem: String,
     /// The intervals of the specification; tests make them shorter.
     pub timing: Timing,
-    /// How simulated nodes behave.
+    /// The behaviour of simulated nodes.
     pub stages: Stages,
-    /// PG-1: how many finished pods are kept.
+    /// PG-1: number of finished pods that are kept.
     pub terminated_pods_max: usize,
     /// The wall clock of all controllers.
     pub clock: Clock,
@@ -48,7 +48,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether every namespace gets a service account, so that pods can be asked to have one.
+    /// True if every namespace gets a service account, so that pods can be required to have one.
     #[must_use]
     pub fn keeps_service_accounts(&self) -> bool {
         manager::names().contains(&manager::SERVICE_ACCOUNTS) && self.selection.includes(manager::SERVICE_ACCOUNTS)
@@ -58,27 +58,27 @@ impl Settings {
 /// Intervals that a client can observe.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// NS-3: how long after an event the namespace controller starts.
+    /// NS-3: delay of the namespace controller after an event.
     pub namespace_start: Duration,
-    /// GC-1: how often the garbage collector reads discovery.
+    /// GC-1: interval at which the garbage collector reads discovery.
     pub gc_discovery: Duration,
-    /// PG-1: how often pods without a node are looked for.
+    /// PG-1: interval of the pod garbage collector.
     pub pod_gc: Duration,
-    /// PG-1: how long a node may be missing before its pods go.
+    /// PG-1: time for which a node must be missing before its pods are deleted.
     pub pod_gc_quarantine: Duration,
-    /// NL-1: how often the health of nodes is looked at.
+    /// NL-1: interval of the health checks of nodes.
     pub node_check: Duration,
-    /// NL-1: how long a node may be silent.
+    /// NL-1: time after which a silent node is Unknown.
     pub node_grace: Duration,
-    /// NL-1: how long a node may take until it says something for the first time.
+    /// NL-1: the same for a node that has not reported yet.
     pub node_startup_grace: Duration,
-    /// NL-3: how often one node of a zone may be emptied.
+    /// NL-3: interval between evictions of nodes in a zone.
     pub node_eviction_every: Duration,
-    /// NA-4: how often a node renews its lease.
+    /// NA-4: interval at which a node renews its lease.
     pub node_lease_renew: Duration,
-    /// NA-5: how often a node writes its status though nothing changed.
+    /// NA-5: interval at which a node writes an unchanged status.
     pub node_status_every: Duration,
-    /// JB-4: syncs of a job are batched to this.
+    /// JB-4: delay that gathers the syncs of a job.
     pub job_batch: Duration,
 }
 
@@ -100,15 +100,15 @@ impl Default for Timing {
     }
 }
 
-/// Which controllers run: all, less the ones that were named.
+/// The controllers that run: all but the named ones, or only these.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Whether the ones that are not named run.
+    /// True if only the named ones run; false if all others do.
     only_named: bool,
     named: BTreeSet<String>,
 }
 
-/// A name that no controller has.
+/// A name that is not a controller's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no controller {0:?}; there are: {known}", known = manager::names().join(", "))]
 pub struct UnknownController(String);
@@ -120,7 +120,7 @@ impl Selection {
         Self { only_named: true, named: BTreeSet::new() }
     }
 
-    /// Reads `-garbagecollector,-job` (all but these), `deployment,replicaset` (only these), `*,-job` (all but one).
+    /// Parses `-garbagecollector,-job` (all but these), `deployment,replicaset` (only these), `*,-job` (all but one).
     pub fn parse(text: &str) -> Result<Self, UnknownController> {
         let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         let chosen = |word: &&&str| !word.starts_with('-') && **word != "*";
@@ -135,7 +135,7 @@ impl Selection {
         Ok(Self { only_named, named })
     }
 
-    /// Whether this controller runs.
+    /// True if this controller runs.
     #[must_use]
     pub fn includes(&self, name: &str) -> bool {
         self.named.contains(name) == self.only_named

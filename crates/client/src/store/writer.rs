@@ -128,7 +128,7 @@ impl Applied<dyn Stored> {
 
 impl<K: Object> WriterState<K> {
     pub(super) fn new(scopes: impl IntoIterator<Item = Scope>) -> Self {
-        let versions = scopes.into_iter().map(|scope| (scope, ResourceVersion::unset())).collect();
+        let versions = unset_versions(scopes.into_iter().collect());
         Self { items: OrdMap::new(), indices: Vec::new(), versions }
     }
 
@@ -303,6 +303,11 @@ impl<K: Object> WriterState<K> {
             *current = version;
         }
     }
+}
+
+/// Not generic: the map is compiled once.
+fn unset_versions(scopes: Vec<Scope>) -> BTreeMap<Scope, ResourceVersion> {
+    scopes.into_iter().map(|scope| (scope, ResourceVersion::unset())).collect()
 }
 
 /// An object of another incarnation is an inferred deletion and an addition (DQ-5).

@@ -1,7 +1,7 @@
-//! What every namespace has so that its pods can talk to the server: an account, its tokens, the root certificate.
+//! The objects with which pods of a namespace reach the server: an account, its tokens, the root certificate.
 //!
 //! - `default_account`: the service account `default`
-//! - `token_secrets`: secrets that ask for a token
+//! - `token_secrets`: secrets with a token
 //! - `root_certificate`: the config map `kube-root-ca.crt`
 
 pub(crate) mod default_account;
@@ -11,13 +11,13 @@ pub(crate) mod token_secrets;
 use client::Key;
 use k8s_openapi::api::core::v1::Namespace;
 
-/// Whether new objects are welcome in a namespace.
+/// True if objects can be created in a namespace.
 fn is_active(namespace: &Namespace) -> bool {
     namespace.metadata.deletion_timestamp.is_none()
         && namespace.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Terminating")
 }
 
-/// The namespace of an object, as what is to be reconciled.
+/// The key of an object's namespace.
 fn namespace_key(namespace: Option<&str>) -> Vec<Key> {
     namespace.map(|name| Key::new(None, name)).into_iter().collect()
 }

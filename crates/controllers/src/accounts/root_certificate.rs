@@ -1,4 +1,4 @@
-//! The config map `kube-root-ca.crt`, by which pods know the server (CA-1).
+//! The config map `kube-root-ca.crt`, with which pods verify the server (CA-1).
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const DESCRIPTION: (&str, &str) = (
 /// Runs until the context's stop.
 pub(crate) async fn run(context: Context) {
     let namespaces = context.informers.informer::<Namespace>();
-    // Only those of this name: a cluster may have many large config maps that are none of our business.
+    // Only those of this name: a cluster may have many large config maps.
     let source = ApiListWatch::all::<ConfigMap>(context.client.clone()).fields(format!("metadata.name={NAME}"));
     let maps = SharedInformer::<ConfigMap>::new(source, InformerConfig::default());
     let controller = Controller::new("root-ca-cert-publisher")
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: Context) {
         );
     match maps.start(context.stop.clone()) {
         Ok(run) => context.tasks.spawn(run),
-        Err(error) => return tracing::error!(%error, "a new informer did not start"),
+        Err(error) => return tracing::error!(%error, "cannot start an informer"),
     };
     let publisher =
         Arc::new(Publisher { client: context.client.clone(), certificate: context.settings.ca_pem.clone() });
@@ -81,7 +81,7 @@ impl Publisher {
         }
     }
 
-    /// The map as it should be; what others added beside stays, other data does not.
+    /// The wanted map: labels and annotations of others stay, other data does not.
     fn restored(&self, mut map: ConfigMap) -> ConfigMap {
         map.metadata.name = Some(NAME.to_owned());
         let (name, text) = DESCRIPTION;

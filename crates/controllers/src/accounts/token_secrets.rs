@@ -1,6 +1,6 @@
-//! Secrets that ask for the token of a service account, and get one (SA-2).
+//! Secrets of type service-account-token, which receive the token of a service account (SA-2).
 //!
-//! The token is one that the server signs and believes, bound to the secret: it dies with it.
+//! The server signs the token and binds it to the secret: it is invalid without the secret.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::requests::{Api, Form, request};
 const TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-/// As long as a token may be asked for: these are not meant to expire.
+/// The longest lifetime that can be requested: these tokens are not meant to expire.
 const LIFETIME_SECONDS: i64 = 1 << 32;
 const WORKERS: usize = 5;
 
@@ -35,10 +35,10 @@ pub(crate) async fn run(context: Context) {
     let asking = secrets.store();
     let controller = Controller::new("serviceaccount-token")
         .on(&secrets, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))
-        .mapped(&accounts, move |account: &ServiceAccount| asking_for(&asking, account), Predicate::any());
+        .mapped(&accounts, move |account: &ServiceAccount| secrets_of(&asking, account), Predicate::any());
     match secrets.start(context.stop.clone()) {
         Ok(run) => context.tasks.spawn(run),
-        Err(error) => return tracing::error!(%error, "a new informer did not start"),
+        Err(error) => return tracing::error!(%error, "cannot start an informer"),
     };
     let issuer = Arc::new(Issuer { client: context.client.clone(), certificate: context.settings.ca_pem.clone() });
     let secrets = secrets.store();
@@ -46,7 +46,7 @@ pub(crate) async fn run(context: Context) {
         let (secret, issuer) = (secrets.get(&run.key), issuer.clone());
         async move {
             if let Some(secret) = secret.filter(|secret| secret.metadata.deletion_timestamp.is_none()) {
-                issuer.serve(&secret).await?;
+                issuer.issue(&secret).await?;
             }
             Ok::<_, RunError>(Action::done())
         }
@@ -55,7 +55,7 @@ pub(crate) async fn run(context: Context) {
 }
 
 /// The secrets that name an account.
-fn asking_for(secrets: &Store<Secret>, account: &ServiceAccount) -> Vec<Key> {
+fn secrets_of(secrets: &Store<Secret>, account: &ServiceAccount) -> Vec<Key> {
     let (namespace, name) = (account.namespace().unwrap_or_default(), account.name_any());
     let snapshot = secrets.snapshot();
     let asking =
@@ -69,7 +69,7 @@ struct Issuer {
 }
 
 impl Issuer {
-    async fn serve(&self, secret: &Secret) -> Result<(), Error> {
+    async fn issue(&self, secret: &Secret) -> Result<(), Error> {
         let namespace = secret.namespace().unwrap_or_default();
         let secrets = Api::<Secret>::namespaced(&self.client, &namespace);
         let name = secret.annotations().get(ACCOUNT_NAME).cloned().unwrap_or_default();
@@ -117,7 +117,7 @@ impl Issuer {
     }
 }
 
-/// There is no such account (any more): what speaks for it goes.
+/// Deletes the secret of an account that does not exist.
 async fn delete(secrets: &Api<Secret>, secret: &Secret) -> Result<(), Error> {
     let preconditions = Some(Preconditions { uid: secret.uid(), resource_version: secret.resource_version() });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };

@@ -1,4 +1,4 @@
-//! What goes when something else went: dependents after their owners, the contents of a namespace before it.
+//! Deletions that follow others: dependents after their owners, the contents of a namespace before it.
 //!
 //! - `garbage`: the garbage collector
 //! - `namespaces`: the end of a namespace

@@ -1,8 +1,8 @@
 //! The end of a namespace: pods first, then everything else in it, then the namespace itself.
 //!
-//! Each round works on a live read. It deletes what it can, says in the conditions of the namespace what is left, and
-//! comes back: after half of the longest grace period and a second, after 8 s where finalizers hold something, and at once
-//! when the last pod has gone.
+//! Each round works on a live read. It deletes all it can, reports the rest in the conditions of the namespace, and
+//! runs again: after half of the longest grace period and a second, after 8 s where finalizers remain, and at once
+//! when the last pod is deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::requests::Api;
 
 /// The finalizer of a namespace that this controller removes.
 const FINALIZER: &str = "kubernetes";
-/// How long finalizers are given (NS-4).
+/// Estimated time of finalizers (NS-4).
 const FINALIZER_ESTIMATE_SECONDS: i64 = 15;
 const WORKERS: usize = 10;
 
@@ -70,7 +70,7 @@ pub(crate) async fn run(context: Context) {
     reconciling::run(context, controller, WORKERS, reconcile).await;
 }
 
-/// Each namespace waits for itself: 5 ms after a failure, doubled, and never longer than a minute (NS-8).
+/// The wait of each namespace after failures: 5 ms, doubled, at most a minute (NS-8).
 fn limiter() -> MaxOf<Key> {
     let each = ItemExponential::new(Duration::from_millis(5), Duration::from_secs(60));
     MaxOf::new(vec![Box::new(each), Box::new(TokenBucket::new(10.0, 100))])
@@ -80,7 +80,7 @@ fn is_ending(namespace: &Namespace) -> bool {
     namespace.metadata.deletion_timestamp.is_some()
 }
 
-/// The first round was made, and ended with something left.
+/// True after a first round that left something.
 fn has_conditions(namespace: &Namespace) -> bool {
     let status = namespace.status.as_ref();
     is_ending(namespace) && status.and_then(|status| status.conditions.as_ref()).is_some_and(|all| !all.is_empty())
@@ -120,15 +120,15 @@ async fn end(client: Client, clock: Clock, name: &str) -> Result<Action, RunErro
     Ok(Action::done())
 }
 
-/// What is left after a round.
+/// The objects that are left after a round.
 #[derive(Debug, Default)]
 struct Left {
-    /// Seconds until what is left may have gone; zero if nothing has to be waited for.
+    /// Seconds until they may be deleted; zero without a wait.
     estimate: i64,
-    /// `pods.` → how many.
+    /// `pods.` → number of objects.
     by_resource: BTreeMap<String, usize>,
     by_finalizer: BTreeMap<String, usize>,
-    /// What the server serves could not be read.
+    /// The error of a failed discovery.
     discovery: Option<String>,
     failures: Vec<String>,
 }
@@ -154,7 +154,7 @@ impl Round {
         let is_pods = |served: &&Served| served.resource.plural == "pods" && served.resource.group.is_empty();
         if let Some(pods) = resources.deletable_in_namespaces().find(is_pods) {
             self.delete_one(pods, &mut left).await;
-            // Whatever pods need (secrets, network policies) stays until they are gone (NS-4).
+            // Objects that pods need (secrets, network policies) stay until the pods are deleted (NS-4).
             if !left.by_resource.is_empty() {
                 return left;
             }
@@ -165,7 +165,7 @@ impl Round {
         left
     }
 
-    /// Deletes all objects of a resource and counts what stays.
+    /// Deletes all objects of a resource and counts the remaining ones.
     async fn delete_one(&self, served: &Served, left: &mut Left) {
         match self.try_delete_one(served, left).await {
             Ok(()) => {}
@@ -218,7 +218,7 @@ impl Round {
         Ok(())
     }
 
-    /// How many seconds the objects of a resource may take to go: only pods take any.
+    /// Seconds that the deletion of a resource's objects may take: zero except for pods.
     async fn estimate(&self, served: &Served) -> Result<i64, Error> {
         if served.resource.plural != "pods" || !served.resource.group.is_empty() {
             return Ok(0);
@@ -241,7 +241,7 @@ impl<'a> ApiVersion<'a> {
     }
 }
 
-/// The longest grace period of the pods that still run; none once the namespace has been going for that long.
+/// The longest grace period of the pods that still run; zero once the namespace has been terminating for that long.
 fn longest_grace(pods: &[Pod], going_seconds: i64) -> i64 {
     let ended = |pod: &&Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -266,7 +266,7 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ];
 
-/// What is wrong, by the type of the condition: reason and message.
+/// The failures by type of condition: reason and message.
 fn troubles(left: &Left) -> BTreeMap<&'static str, (&'static str, String)> {
     let mut troubles = BTreeMap::new();
     let listed = |counts: &BTreeMap<String, usize>, link: &str| {
@@ -296,7 +296,7 @@ fn troubles(left: &Left) -> BTreeMap<&'static str, (&'static str, String)> {
     troubles
 }
 
-/// Brings the conditions up to date; true if that changed any.
+/// Updates the conditions; true if one changed.
 fn update_conditions(conditions: &mut Vec<NamespaceCondition>, left: &Left, now: Timestamp) -> bool {
     let mut troubles = troubles(left);
     let mut changed = false;
@@ -342,7 +342,7 @@ async fn write_conditions(
         return Ok(());
     }
     match api.replace_status(&namespace).await {
-        // Somebody else wrote it; the next round says it again.
+        // Written by another client meanwhile; the next round writes it.
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
         _ => Ok(()),
     }

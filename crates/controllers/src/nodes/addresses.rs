@@ -25,7 +25,7 @@ impl Pool {
         Some(Self { first: base + 1, last: base + size - 2, next: base + 1, taken: BTreeSet::new() })
     }
 
-    /// An address that nobody has; none when all are taken. What was given back is handed out again as late as possible.
+    /// A free address; none when all are taken. A released address is reused as late as possible.
     pub(super) fn take(&mut self) -> Option<Ipv4Addr> {
         let count = self.last - self.first + 1;
         if u32::try_from(self.taken.len()).is_ok_and(|taken| taken >= count) {
@@ -53,14 +53,14 @@ impl Pool {
     }
 }
 
-/// Where the ranges of nodes come from: `10.128.0.0/9`.
+/// The range that the ranges of nodes are taken from: `10.128.0.0/9`.
 const PODS: u32 = u32::from_be_bytes([10, 128, 0, 0]);
 const PODS_SIZE: u64 = 1 << 23;
-/// Where nodes have their own addresses: `172.16.0.0/12`.
+/// The range of the nodes' own addresses: `172.16.0.0/12`.
 const NODES: u32 = u32::from_be_bytes([172, 16, 0, 0]);
 const NODES_SIZE: u32 = 1 << 20;
 
-/// The range of the node with this number, with room for so many pods; none once all ranges are given.
+/// The range of the node with this number, for this many pods; none once all ranges are taken.
 pub(super) fn range_of(number: usize, pods: i64) -> Option<String> {
     let wanted = u64::try_from(pods.clamp(1, 1 << 20)).ok()? + 2;
     let size = wanted.next_power_of_two().max(256);

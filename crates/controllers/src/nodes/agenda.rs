@@ -1,10 +1,10 @@
-//! What is due when: one list for everything that nodes do, however many there are.
+//! The agenda: one ordered list of the due times of all nodes.
 
 use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-/// Where an entry stands, to take it off again.
+/// The position of an entry, for its removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(Instant, u64);
 

@@ -1,4 +1,4 @@
-//! What a pod goes through beside the usual: said by its annotations, or by a rule of the stages file.
+//! The behaviour of a pod that differs from the default, by its annotations or a rule of the stages file.
 //!
 //! ```yaml
 //! metadata:
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::stages::parse_duration;
 
-/// Before the name of everything that can be said on a pod or a node.
+/// The prefix of the annotations of pods and nodes.
 pub(super) const PREFIX: &str = "nodes.dogwatch/";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) struct Behaviour {
 }
 
 impl Behaviour {
-    /// Takes one saying, or tells why it means nothing.
+    /// Applies one setting, or returns the reason that it is invalid.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let one_of = |word: &str| {
             if value == word { Ok(true) } else { Err(format!("{name}: {value:?} should be {word:?}")) }
@@ -69,24 +69,24 @@ impl Behaviour {
 
     pub(super) fn follow(&mut self, said: &BTreeMap<String, Value>) {
         for (name, value) in said {
-            let _ = self.set(name, &text(value));
+            let _ = self.set(name, &annotation_text(value));
         }
     }
 
-    /// What the pod's annotations say. One that means nothing is passed over: whoever wrote it sees a pod like any other.
+    /// Applies the annotations of a pod. Invalid ones are ignored.
     pub(super) fn heed(&mut self, pod: &Pod) {
         for (name, value) in pod.metadata.annotations.iter().flatten() {
             if let Some(name) = name.strip_prefix(PREFIX)
                 && let Err(why) = self.set(name, value)
             {
-                tracing::debug!(pod = %client::Key::of(pod), why, "an annotation means nothing");
+                tracing::debug!(pod = %client::Key::of(pod), why, "ignoring an invalid annotation");
             }
         }
     }
 }
 
 /// YAML has numbers where annotations have texts.
-fn text(value: &Value) -> String {
+fn annotation_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -99,7 +99,7 @@ pub struct Rule {
     pub(super) then: BTreeMap<String, Value>,
 }
 
-/// Which pods; everything that is said must be so.
+/// The pods of a rule: all given criteria must match.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Which {
@@ -108,18 +108,18 @@ struct Which {
     /// The kind of the controller that owns the pod.
     owner: Option<String>,
     node: Option<String>,
-    /// How many of those, from 0 to 1.
+    /// The share of those pods, from 0 to 1.
     share: Option<f64>,
 }
 
 impl Rule {
     pub(super) fn check(&self) -> Result<(), String> {
         let mut behaviour = Behaviour::default();
-        self.then.iter().try_for_each(|(name, value)| behaviour.set(name, &text(value)))
+        self.then.iter().try_for_each(|(name, value)| behaviour.set(name, &annotation_text(value)))
     }
 
-    /// Whether the rule means this pod, which drew a number in 0..1.
-    pub(super) fn means(&self, pod: &Pod, drawn: f64) -> bool {
+    /// True if the rule matches this pod, whose random number is in 0..1.
+    pub(super) fn matches(&self, pod: &Pod, drawn: f64) -> bool {
         let Which { namespace, labels, owner, node, share } = &self.which;
         let has = |key: &String, value: &String| {
             pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)) == Some(value)
@@ -175,7 +175,7 @@ mod tests {
             (json!({"share": 0.5}), false),
             (json!({"share": 0.7}), true),
         ] {
-            assert_eq!(rule(which.clone()).means(&pod, 0.6), expected, "{which}");
+            assert_eq!(rule(which.clone()).matches(&pod, 0.6), expected, "{which}");
         }
     }
 }

@@ -121,7 +121,7 @@ impl Evictions {
         let key = Key::of(&**pod);
         let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
         let now = Instant::now();
-        match patience(tolerations, taints) {
+        match time_until_eviction(tolerations, taints) {
             None => {
                 if self.cancel(&key) {
                     let text = format!("Cancelling deletion of Pod {key}");
@@ -132,7 +132,7 @@ impl Evictions {
             Some(wait) => {
                 let since = self.planned.get(&key).map_or(now, |planned| planned.since);
                 let at = since + wait;
-                // A plan that is already sooner stands; the wait is counted from its beginning.
+                // An earlier plan is kept; the wait is counted from its beginning.
                 if self.planned.get(&key).is_some_and(|planned| planned.at <= at) {
                     return;
                 }
@@ -158,8 +158,8 @@ impl Evictions {
     }
 }
 
-/// How long a pod stays; none is for ever.
-fn patience(tolerations: &[Toleration], taints: &[Taint]) -> Option<Duration> {
+/// Time until a pod is evicted; none if it is not.
+fn time_until_eviction(tolerations: &[Toleration], taints: &[Taint]) -> Option<Duration> {
     if taints.is_empty() {
         return None;
     }
@@ -221,7 +221,7 @@ mod tests {
             (vec![toleration("a", Some(-1))], vec![a.clone()], Some(0)),
         ] {
             assert_eq!(
-                patience(&tolerations, &taints),
+                time_until_eviction(&tolerations, &taints),
                 expected.map(Duration::from_secs),
                 "{tolerations:?} {taints:?}"
             );

@@ -1,8 +1,8 @@
 //! All simulated nodes as one program: one watch of pods, one agenda, bounded writes.
 //!
 //! A thousand kubelets would be a thousand watches and timers. Here every pod event leads to at most one entry in the agenda
-//! (what is next for that pod, and when), and what is due is written by at most [`WRITES_MAX`] tasks at a time. A pod has one
-//! step under way at most (NA-15), and the next one is planned on a state that shows the last (`seen`).
+//! (the next step of that pod, and its time), and due steps are written by at most [`WRITES_MAX`] tasks at a time. A pod has
+//! at most one step under way (NA-15), and the next one is planned on a state that shows the last (`seen`).
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -26,7 +26,7 @@ use super::agenda::{Agenda, Place};
 use super::machines;
 use super::register;
 use super::stages::Stages;
-use super::status::{self, Circumstances, Told};
+use super::status::{self, StepEvent, StepInputs};
 use super::steps::{self, Step};
 use crate::context::Context;
 use crate::requests::{Form, microseconds, pod_path, pod_reference, send};
@@ -36,12 +36,12 @@ use crate::settings::Timing;
 const WRITES_MAX: usize = 64;
 /// NA-4: a lease is kept for four renewals.
 const LEASE_PERIODS: u32 = 4;
-/// NA-4: a lease is renewed up to this much later than it could be, so that nodes do not all come at once.
+/// NA-4: a renewal is delayed by up to this share of its interval, so that nodes do not all renew at once.
 const LEASE_JITTER: f64 = 0.04;
 /// The first wait after a write that failed, and the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
-/// How long after all addresses of a node are taken they are asked for again.
+/// Delay before the next attempt to allocate an address on a node without free ones.
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
 /// NA-12: the range of nodes that have none.
 const DEFAULT_RANGE: &str = "10.0.0.0/24";
@@ -53,7 +53,7 @@ pub(crate) async fn run(context: Context) {
     let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
     let registering = tokio::spawn(register::register(context.clone(), nodes.store()));
     let mut fleet = Fleet::new(&context);
-    // Nodes first: a pod is looked at only once its node is known.
+    // Nodes first: a pod is planned only once its node is known.
     while let Some(Some(event)) = node_events.next().now_or_never() {
         fleet.node_event(event);
     }
@@ -80,7 +80,7 @@ pub(crate) async fn run(context: Context) {
     fleet.writes.shutdown().await;
 }
 
-/// What is due.
+/// An entry of the agenda.
 #[derive(Debug, Clone)]
 enum Due {
     Pod(Key),
@@ -88,14 +88,14 @@ enum Due {
     Status(Arc<str>),
 }
 
-/// How a write ended.
+/// The result of a write.
 enum Done {
     Pod {
         key: Key,
         uid: String,
         step: Step,
         at: Timestamp,
-        events: Vec<Told>,
+        events: Vec<StepEvent>,
         result: Result<Option<String>, client::Error>,
     },
     Lease {
@@ -163,18 +163,18 @@ impl Fleet {
 
     fn node_event(&mut self, event: Event<Node>) {
         match event {
-            Event::Added { object, .. } | Event::Updated { new: object, .. } => self.node_is(object),
+            Event::Added { object, .. } | Event::Updated { new: object, .. } => self.node_changed(object),
             Event::Deleted { object, .. } | Event::Undecodable { previous: Some(object), .. } => {
-                self.node_gone(object.metadata.name.as_deref().unwrap_or_default());
+                self.node_removed(object.metadata.name.as_deref().unwrap_or_default());
             }
             Event::Undecodable { .. } | Event::HistoryReset { .. } | Event::Lagged { .. } => {}
         }
     }
 
-    fn node_is(&mut self, object: Arc<Node>) {
+    fn node_changed(&mut self, object: Arc<Node>) {
         let name: Arc<str> = object.metadata.name.as_deref().unwrap_or_default().into();
         if !machines::is_simulated(&object) {
-            return self.node_gone(&name);
+            return self.node_removed(&name);
         }
         let silenced = machines::is_silenced(&object);
         let before = self.nodes.get(&name).filter(|known| known.object.metadata.uid == object.metadata.uid);
@@ -182,7 +182,7 @@ impl Fleet {
         let needs_status =
             !silenced && machines::needs_status(&object, self.timing.node_status_every, self.clock.now());
         if new {
-            self.node_gone(&name);
+            self.node_removed(&name);
             let range = object.spec.as_ref().and_then(|spec| spec.pod_cidr.as_deref()).and_then(Pool::of);
             let address = machines::address_of(&object);
             let served = Served { object, address, pool: range, silenced, status_due: None, lease_due: None };
@@ -218,7 +218,7 @@ impl Fleet {
     }
 
     /// NA-14: pods of a node that is not served are left alone.
-    fn node_gone(&mut self, name: &str) {
+    fn node_removed(&mut self, name: &str) {
         if let Some(served) = self.nodes.remove(name) {
             served.status_due.into_iter().chain(served.lease_due).for_each(|place| self.agenda.remove(place));
         }
@@ -242,27 +242,27 @@ impl Fleet {
 
     fn pod_event(&mut self, event: Event<Pod>) {
         match event {
-            Event::Added { object, .. } | Event::Updated { new: object, .. } => self.pod_is(object),
+            Event::Added { object, .. } | Event::Updated { new: object, .. } => self.pod_changed(object),
             Event::Deleted { object, .. } | Event::Undecodable { previous: Some(object), .. } => {
-                self.pod_gone(&Key::of(&*object));
+                self.pod_removed(&Key::of(&*object));
             }
             Event::Undecodable { .. } | Event::HistoryReset { .. } | Event::Lagged { .. } => {}
         }
     }
 
-    fn pod_is(&mut self, pod: Arc<Pod>) {
+    fn pod_changed(&mut self, pod: Arc<Pod>) {
         let key = Key::of(&*pod);
         if node_of(&pod).is_none() {
-            return self.pod_gone(&key);
+            return self.pod_removed(&key);
         }
         if self.pods.get(&key).is_some_and(|known| known.pod.metadata.uid != pod.metadata.uid) {
-            self.pod_gone(&key);
+            self.pod_removed(&key);
         }
         match self.pods.get_mut(&key) {
             Some(known) => known.pod = pod,
             None => {
                 let said = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-                let address = said.and_then(|address| address.parse().ok()).filter(|_| !on_host_network(&pod));
+                let address = said.and_then(|address| address.parse().ok()).filter(|_| !uses_host_network(&pod));
                 if let Some(address) = address
                     && let Some(pool) = self.pool_of(node_of(&pod).unwrap_or_default())
                 {
@@ -276,7 +276,7 @@ impl Fleet {
         self.plan(&key);
     }
 
-    fn pod_gone(&mut self, key: &Key) {
+    fn pod_removed(&mut self, key: &Key) {
         let Some(tracked) = self.pods.remove(key) else { return };
         if let Some((place, _)) = tracked.planned {
             self.agenda.remove(place);
@@ -294,7 +294,7 @@ impl Fleet {
         served.pool.as_mut().or(self.shared_pool.as_mut())
     }
 
-    /// Decides what is next for a pod.
+    /// Plans the next step of a pod.
     fn plan(&mut self, key: &Key) {
         let Some(tracked) = self.pods.get_mut(key) else { return };
         if tracked.under_way {
@@ -341,11 +341,12 @@ impl Fleet {
         let Some(served) = self.nodes.get(name.as_str()) else { return };
         let (node_address, mut address) = (served.address, tracked.address);
         if step == Step::Run && address.is_none() {
-            address = if on_host_network(&pod) { Some(node_address) } else { self.pool_of(&name).and_then(Pool::take) };
+            address =
+                if uses_host_network(&pod) { Some(node_address) } else { self.pool_of(&name).and_then(Pool::take) };
             let Some(found) = address else {
                 return self.no_address(key, &pod, &name, step);
             };
-            if let Some(tracked) = self.pods.get_mut(key).filter(|_| !on_host_network(&pod)) {
+            if let Some(tracked) = self.pods.get_mut(key).filter(|_| !uses_host_network(&pod)) {
                 tracked.address = Some(found);
             }
         }
@@ -356,7 +357,7 @@ impl Fleet {
         self.writes.spawn(async move {
             let now = clock.now();
             let behaviour = stages.behaviour(&pod);
-            let with = Circumstances {
+            let with = StepInputs {
                 behaviour: &behaviour,
                 node_address,
                 address,
@@ -465,7 +466,7 @@ impl Fleet {
         uid: &str,
         step: &Step,
         at: Timestamp,
-        events: Vec<Told>,
+        events: Vec<StepEvent>,
         result: Result<Option<String>, client::Error>,
     ) {
         let Some(tracked) = self.pods.get_mut(key).filter(|t| t.pod.metadata.uid.as_deref() == Some(uid)) else {
@@ -480,13 +481,13 @@ impl Fleet {
                     tracked.ran = Some(at);
                 }
                 let pod = tracked.pod.clone();
-                self.tell(&pod, events);
+                self.record_events(&pod, events);
                 // A removal is seen as the end of the pod, or it is held by a finalizer.
                 if *step == Step::Remove {
                     return;
                 }
             }
-            // Gone, or another pod of that name by now: the watch will tell.
+            // Deleted, or replaced by another pod of that name: the watch will show it.
             Err(error) if error.is_not_found() || error.is_conflict() => return,
             Err(error) => {
                 tracing::debug!(%key, ?step, %error, "a step of a pod failed");
@@ -496,7 +497,7 @@ impl Fleet {
         self.plan(key);
     }
 
-    fn tell(&self, pod: &Pod, events: Vec<Told>) {
+    fn record_events(&self, pod: &Pod, events: Vec<StepEvent>) {
         if !self.stages.events {
             return;
         }
@@ -513,6 +514,6 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-fn on_host_network(pod: &Pod) -> bool {
+fn uses_host_network(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default()
 }

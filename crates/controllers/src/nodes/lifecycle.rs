@@ -1,4 +1,4 @@
-//! Nodes that fall silent: their conditions become Unknown, and what nodes say about themselves becomes taints (NL-1…NL-5).
+//! Silent nodes: their conditions are set to Unknown, and taints follow the conditions (NL-1…NL-5).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ const TAINTS: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
-/// How often the turn of waiting nodes is looked at.
+/// Interval at which waiting nodes are tainted.
 const TURNS: Duration = Duration::from_millis(100);
 
 /// Runs until the context's stop.
@@ -73,7 +73,7 @@ pub(crate) async fn run(context: Context) {
         loop {
             tokio::select! {
                 _ = checks.tick() => monitor.check().await,
-                _ = turns.tick() => monitor.empty_some().await,
+                _ = turns.tick() => monitor.taint_due_nodes().await,
             }
         }
     };
@@ -83,7 +83,7 @@ pub(crate) async fn run(context: Context) {
     );
 }
 
-/// NL-3, NL-5: what a node says about itself as taints that keep pods away, and the old names of two labels.
+/// NL-3, NL-5: the `NoSchedule` taints of a node's conditions, and the old names of two labels.
 async fn follow_conditions(client: Client, nodes: Store<Node>, key: Key, now: Timestamp) -> Result<Action, RunError> {
     let Some(node) = nodes.get(&key) else { return Ok(Action::done()) };
     let mut patch = json!({});
@@ -104,7 +104,7 @@ async fn follow_conditions(client: Client, nodes: Store<Node>, key: Key, now: Ti
     }
 }
 
-/// A merge patch on the node as it was read: taints are one list, and somebody else may have changed it.
+/// A merge patch with the version that was read: taints are one list, and another client may have changed it.
 async fn write_node(client: &Client, node: &Node, mut patch: Value) -> Result<(), Error> {
     patch["metadata"]["resourceVersion"] = json!(node.metadata.resource_version);
     let path = format!("/api/v1/nodes/{}", name_of(node));
@@ -137,7 +137,7 @@ fn wanted_taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
         taint.effect == "NoSchedule"
             && (taint.key == UNSCHEDULABLE || TAINTS.iter().any(|(_, _, key)| *key == taint.key))
     };
-    // A new node keeps the taint it came with until it has said whether it is ready (PR-6).
+    // A new node keeps its initial taint until it has a Ready condition (PR-6).
     let silent = condition(node, "Ready").is_none();
     let stays =
         |taint: &&Taint| !ours(taint) || follow.contains(&taint.key.as_str()) || (silent && taint.key == NOT_READY);
@@ -162,7 +162,7 @@ fn label_twins(node: &Node) -> BTreeMap<String, String> {
     twins.collect()
 }
 
-/// When a node was last heard of.
+/// The last sign of life of a node.
 struct Health {
     uid: Option<String>,
     heard: Instant,
@@ -183,7 +183,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// NL-1: looks at every node.
+    /// NL-1: checks every node.
     async fn check(&mut self) {
         let nodes: Vec<Arc<Node>> = self.nodes.snapshot().iter().cloned().collect();
         self.note_departures(&nodes);
@@ -219,11 +219,16 @@ impl Monitor {
             let health = self.health.remove(&name);
             self.zones.forget(&name);
             let uid = health.and_then(|health| health.uid);
-            self.tell_node(&name, uid.as_deref(), "RemovingNode", &format!("Removing Node {name} from Controller"));
+            self.record_node_event(
+                &name,
+                uid.as_deref(),
+                "RemovingNode",
+                &format!("Removing Node {name} from Controller"),
+            );
         }
     }
 
-    fn tell_node(&self, name: &str, uid: Option<&str>, reason: &str, what: &str) {
+    fn record_node_event(&self, name: &str, uid: Option<&str>, reason: &str, what: &str) {
         let text = format!("Node {name} event: {what}");
         self.recorder.record(&node_reference(name, uid), EventType::Normal, reason, &text);
     }
@@ -269,7 +274,7 @@ impl Monitor {
         current
     }
 
-    /// How long the node has been silent: neither its lease nor its Ready condition moved. Measured here, since clocks differ.
+    /// Time for which neither the lease nor the Ready condition of the node changed. Measured here, since clocks differ.
     fn listen(&mut self, node: &Node) -> Duration {
         let name = name_of(node);
         let heartbeat =
@@ -286,7 +291,12 @@ impl Monitor {
             return health.heard.elapsed();
         }
         let uid = node.metadata.uid.clone();
-        self.tell_node(name, uid.as_deref(), "RegisteredNode", &format!("Registered Node {name} in Controller"));
+        self.record_node_event(
+            name,
+            uid.as_deref(),
+            "RegisteredNode",
+            &format!("Registered Node {name} in Controller"),
+        );
         self.health.insert(name.to_owned(), Health { uid, heard: Instant::now(), heartbeat, renewed });
         Duration::ZERO
     }
@@ -313,7 +323,7 @@ impl Monitor {
         if conditions.is_empty() {
             return Ok(());
         }
-        // The heartbeat stays what it was: that the node moved is not to be read from this.
+        // Without a heartbeat: this write must not look like a sign of life.
         let patch = json!({"metadata": {"uid": node.metadata.uid}, "status": {"conditions": conditions}});
         let path = format!("/api/v1/nodes/{}/status", name_of(node));
         send(&self.client, "PATCH", &path, Form::Strategic, &patch).await?;
@@ -339,8 +349,8 @@ impl Monitor {
         }
     }
 
-    /// Gives the nodes whose turn it is the taint that empties them.
-    async fn empty_some(&mut self) {
+    /// Sets the `NoExecute` taint on the nodes that are due.
+    async fn taint_due_nodes(&mut self) {
         for name in self.zones.due(Instant::now()) {
             let Some(node) = self.nodes.get(&Key::new(None, &name)) else { continue };
             let wanted = match condition(&node, "Ready").map(|ready| ready.status.as_str()) {

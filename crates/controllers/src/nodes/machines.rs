@@ -1,4 +1,4 @@
-//! Node objects: what a simulated node says about itself.
+//! The Node objects of simulated nodes.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use super::stages::NodeShape;
 use crate::requests::{microseconds, seconds};
 use crate::scheduler::amounts::units;
 
-/// The label of the nodes that are served here; whoever puts it on a node of their own has it served.
+/// The label of simulated nodes. A node that a user creates with it is simulated too.
 pub(crate) const SIMULATED: &str = "nodes.dogwatch/simulated";
 /// The annotation that makes a node fall silent: `stopped`.
 const HEARTBEAT: &str = "nodes.dogwatch/heartbeat";
@@ -42,7 +42,7 @@ pub(super) fn is_simulated(node: &Node) -> bool {
     node.metadata.labels.as_ref().and_then(|labels| labels.get(SIMULATED)).is_some_and(|value| value == "true")
 }
 
-/// NA-7: whether somebody wants the node to be silent.
+/// NA-7: true if the node is to be silent.
 pub(super) fn is_silenced(node: &Node) -> bool {
     let annotations = node.metadata.annotations.as_ref();
     annotations.and_then(|annotations| annotations.get(HEARTBEAT)).is_some_and(|value| value == "stopped")
@@ -79,7 +79,7 @@ pub(super) fn address_of(node: &Node) -> Ipv4Addr {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let addresses = node.status.as_ref().and_then(|status| status.addresses.as_deref()).unwrap_or_default();
     let said = addresses.iter().find(|address| address.type_ == "InternalIP").and_then(|a| a.address.parse().ok());
-    // A node that somebody else made gets one by its name; those numbers are far from the ones counted up here.
+    // A node that a user created gets one by its name, from numbers far from the ones counted up here.
     let other = || name.bytes().fold(500_000usize, |sum, byte| (sum * 31 + usize::from(byte)) % 500_000 + 500_000);
     said.unwrap_or_else(|| node_address(number_of(name).unwrap_or_else(other)))
 }
@@ -93,7 +93,7 @@ pub(super) fn status(name: &str, old: Option<&Node>, shape: &NodeShape, address:
         json!({"type": kind, "status": is, "reason": reason, "message": message,
             "lastHeartbeatTime": seconds(now), "lastTransitionTime": seconds(since)})
     };
-    // What somebody gave a node of their own stays.
+    // The resources of a node that a user created stay.
     let given = old.and_then(|node| node.status.as_ref()?.capacity.as_ref()).filter(|capacity| !capacity.is_empty());
     let capacity = given.map_or_else(|| json!(shape.capacity), |given| json!(given));
     let taken = old.and_then(|node| node.status.as_ref()?.allocatable.as_ref()).filter(|given| !given.is_empty());
@@ -111,7 +111,7 @@ pub(super) fn status(name: &str, old: Option<&Node>, shape: &NodeShape, address:
     })
 }
 
-/// Whether a node says that it is well, and said so lately enough.
+/// True if a node has a recent Ready condition.
 pub(super) fn needs_status(node: &Node, within: std::time::Duration, now: Timestamp) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     CONDITIONS.iter().any(|(kind, is, ..)| {

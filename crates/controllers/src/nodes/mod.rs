@@ -1,18 +1,18 @@
-//! Simulated nodes, and what a cluster does about nodes.
+//! Simulated nodes, and the controllers of nodes.
 //!
 //! The nodes themselves, as one program:
 //!
-//! - `fleet`: all nodes; what is due for each pod, lease and node, and the writes
+//! - `fleet`: all nodes; the due steps of pods, leases and nodes, and their writes
 //! - `register`, `machines`: the Node objects
-//! - `steps`: what is next for a pod; `status`: what is written then; `agenda`: when
-//! - [`stages`], `behaviour`: what can be chosen, for all pods and for one
+//! - `steps`: the next step of a pod; `status`: its write; `agenda`: its time
+//! - [`stages`], `behaviour`: the settings, for all pods and for one
 //! - `addresses`: the addresses of pods
 //!
 //! The controllers:
 //!
-//! - `lifecycle`: nodes that fall silent, their conditions and taints, with `zones` for how fast
+//! - `lifecycle`: silent nodes, their conditions and taints, with `zones` for the rate of evictions
 //! - `evictions`: pods that do not tolerate the taints of their node
-//! - `pod_gc`: pods that nobody else removes
+//! - `pod_gc`: pods that no other controller removes
 
 mod addresses;
 mod agenda;
@@ -33,12 +33,12 @@ use std::sync::Arc;
 use client::store::{Store, pods_by_node};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, ObjectReference, Pod};
 
-/// Files pods by their node, whoever did so first.
+/// Adds the index of pods by node, unless another controller did.
 fn file_by_node(pods: &Store<Pod>) {
     let _ = pods_by_node(pods);
 }
 
-/// The pods of a node; none if nobody filed them.
+/// The pods of a node; none without the index.
 fn pods_on(pods: &Store<Pod>, node: &str) -> Vec<Arc<Pod>> {
     pods.snapshot().by_index("spec.nodeName", &node.to_owned()).unwrap_or_default()
 }
@@ -47,7 +47,7 @@ fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
     node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }
 
-/// What an event about a node points at.
+/// The reference that events about a node carry.
 fn node_reference(name: &str, uid: Option<&str>) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),

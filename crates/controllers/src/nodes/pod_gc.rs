@@ -1,4 +1,4 @@
-//! Pods that nobody else removes: of nodes that are gone, finished ones beyond a limit, and ones that never got a node (PG-1).
+//! Pods that no other controller removes: of deleted nodes, finished ones beyond a limit, and ones without a node (PG-1).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ fn surplus(pods: &[Arc<Pod>], max: usize) -> Vec<(Arc<Pod>, bool)> {
     ended.into_iter().take(count).map(|pod| (pod.clone(), false)).collect()
 }
 
-/// Deleted, and nobody is there to end it: it has no node, or its node is out of service.
+/// Being deleted without a node that could end it: it has no node, or its node is out of service.
 fn is_stuck(pod: &Pod, nodes: &Store<Node>) -> bool {
     if pod.metadata.deletion_timestamp.is_none() {
         return false;
@@ -92,7 +92,7 @@ fn is_stuck(pod: &Pod, nodes: &Store<Node>) -> bool {
     !ready && taints.iter().any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
-/// Nodes that pods name and that have been missing for long enough; the server is asked before that is believed.
+/// Nodes that pods name and that have been missing for long enough, confirmed by a live read.
 async fn gone_nodes(
     context: &Context,
     pods: &[Arc<Pod>],
@@ -117,7 +117,7 @@ async fn gone_nodes(
     gone
 }
 
-/// Failed first, if it has not ended: nobody else would say so.
+/// Sets the phase of a pod that has not ended to Failed before it deletes the pod.
 async fn remove_pod(context: &Context, pod: Arc<Pod>, orphaned: bool) {
     let path = pod_path(&pod);
     let removed = async {

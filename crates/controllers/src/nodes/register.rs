@@ -1,4 +1,4 @@
-//! Making the nodes that were asked for, and removing those that no longer are.
+//! Creating the configured number of nodes, and removing the rest.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const AT_ONCE: usize = 16;
 /// NA-4: the longest wait after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(7);
 
-/// Brings the nodes that are numbered here to the wanted count. Nodes of other names are nobody's business here.
+/// Creates or deletes numbered nodes until their number is the wanted one. Nodes of other names are left alone.
 pub(super) async fn register(context: Context, known: Store<Node>) {
     let wanted = context.settings.nodes;
     let surplus: Vec<String> = known
@@ -31,7 +31,7 @@ pub(super) async fn register(context: Context, known: Store<Node>) {
         let deleted =
             send(client, "DELETE", &format!("/api/v1/nodes/{name}"), Form::Json, &serde_json::json!({})).await;
         if let Err(error) = deleted {
-            tracing::warn!(name, %error, "a node that is not wanted any more was not removed");
+            tracing::warn!(name, %error, "cannot remove an excess node");
         }
     }
     let missing = (0..wanted).filter(|number| known.get(&Key::new(None, &machines::name_of(*number))).is_none());

@@ -1,4 +1,4 @@
-//! What simulated nodes are like and how long pods take on them: the file that `--stages` names.
+//! The file of `--stages`: the properties of simulated nodes and the durations of the stages of pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::behaviour::{Behaviour, Rule};
 
-/// Which steps a pod goes through.
+/// The steps of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -19,7 +19,7 @@ pub enum Profile {
     Fast,
 }
 
-/// How simulated nodes behave.
+/// The behaviour of simulated nodes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Stages {
@@ -32,7 +32,7 @@ pub struct Stages {
     pub init: Delay,
     /// From then on until the containers run.
     pub run: Delay,
-    /// How long the containers of a Job's pod run.
+    /// The run time of the containers of a Job's pod.
     pub complete: Delay,
     /// From the deletion until the containers have ended, never longer than the pod's grace.
     pub stop: Delay,
@@ -41,10 +41,10 @@ pub struct Stages {
     /// The wait before the second restart of a container; it doubles from there to thirty times this.
     #[serde(deserialize_with = "duration")]
     pub restart: Duration,
-    /// Whether nodes tell what they do to pods as Events.
+    /// True if nodes record Events for their steps.
     pub events: bool,
     pub nodes: NodeShape,
-    /// What happens to some pods; the first rule that means a pod counts, and its annotations count more.
+    /// Rules for some pods: the first that matches a pod applies, and the annotations of the pod override it.
     pub rules: Vec<Rule>,
 }
 
@@ -68,11 +68,11 @@ impl Default for Stages {
     }
 }
 
-/// What a new node is made like.
+/// The properties of a new node.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeShape {
-    /// Both capacity and what pods may take of it.
+    /// Both `capacity` and `allocatable`.
     pub capacity: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
     /// Nodes are dealt out to these in turn (`topology.kubernetes.io/zone`).
@@ -91,7 +91,7 @@ impl Default for NodeShape {
 }
 
 impl Stages {
-    /// Reads the file, as the JSON it stands for.
+    /// Parses the file, converted to JSON.
     pub fn from_value(value: Value) -> Result<Self, String> {
         let stages: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
         for rule in &stages.rules {
@@ -116,11 +116,11 @@ impl Stages {
         }
     }
 
-    /// What a pod goes through beside the usual.
+    /// The behaviour of a pod that differs from the default.
     pub(super) fn behaviour(&self, pod: &k8s_openapi::api::core::v1::Pod) -> Behaviour {
         let mut behaviour = Behaviour::default();
         let key = client::Key::of(pod);
-        if let Some(rule) = self.rules.iter().find(|rule| rule.means(pod, self.fraction(key.as_str(), "rule"))) {
+        if let Some(rule) = self.rules.iter().find(|rule| rule.matches(pod, self.fraction(key.as_str(), "rule"))) {
             behaviour.follow(&rule.then);
         }
         behaviour.heed(pod);
@@ -129,7 +129,7 @@ impl Stages {
 
     /// A number in 0..1 that depends on the seed and these words only.
     pub(super) fn fraction(&self, key: &str, step: &str) -> f64 {
-        // FNV-1a, then mixed: it must not change between versions, as recorded runs go by it.
+        // FNV-1a, then mixed: it must not change between versions, as recorded runs depend on it.
         let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ self.seed.unwrap_or_default();
         for byte in key.bytes().chain([0]).chain(step.bytes()) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -140,7 +140,7 @@ impl Stages {
     }
 }
 
-/// How long something takes: `delay`, or anything from `delay` to `jitter`; a `jitter` below `delay` stands for it.
+/// A duration: `delay`, or a random one from `delay` to `jitter`; a `jitter` below `delay` replaces it.
 ///
 /// ```yaml
 /// run: 2s                            # always two seconds

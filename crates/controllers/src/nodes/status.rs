@@ -1,4 +1,4 @@
-//! What a node writes about a pod at each step: the status as a patch, and the events that go with it.
+//! The write of each step of a pod: the patch of its status, and the events.
 
 use std::net::Ipv4Addr;
 
@@ -6,7 +6,7 @@ use client::events::EventType;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    Pod, PodCondition, PodStatus,
+    Pod, PodCondition, PodSpec, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
@@ -15,8 +15,8 @@ use super::behaviour::Behaviour;
 use super::steps::{self, Step, backoff, is_initialized, restartable, restarts};
 use crate::requests::seconds;
 
-/// What a step is done with.
-pub(super) struct Circumstances<'a> {
+/// The inputs of a step.
+pub(super) struct StepInputs<'a> {
     pub(super) behaviour: &'a Behaviour,
     pub(super) node_address: Ipv4Addr,
     /// The pod's own address once it runs.
@@ -27,7 +27,7 @@ pub(super) struct Circumstances<'a> {
 
 /// An event of a step: about the pod, or about one of its containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct StepEvent {
     pub(super) kind: EventType,
     pub(super) reason: &'static str,
     pub(super) message: String,
@@ -35,9 +35,9 @@ pub(super) struct Told {
     pub(super) field: Option<String>,
 }
 
-/// The patch of a step on the status, guarded by the pod's UID (NA-10), and what is told. None for a step that writes no
+/// The patch of a step on the status, guarded by the pod's UID (NA-10), and its events. None for a step that writes no
 /// status.
-pub(super) fn write(pod: &Pod, step: &Step, with: &Circumstances<'_>) -> Option<(Value, Vec<Told>)> {
+pub(super) fn write(pod: &Pod, step: &Step, with: &StepInputs<'_>) -> Option<(Value, Vec<StepEvent>)> {
     let none = PodStatus::default();
     let old = pod.status.as_ref().unwrap_or(&none);
     let mut new = old.clone();
@@ -81,197 +81,250 @@ fn order(old: &PodStatus) -> Value {
 
 const OURS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
-fn change(pod: &Pod, old: &PodStatus, new: &mut PodStatus, step: &Step, with: &Circumstances<'_>) -> Option<Vec<Told>> {
+/// Changes the status as a step does, and returns the events of the step; none for the step that writes no status.
+fn change(
+    pod: &Pod,
+    old: &PodStatus,
+    new: &mut PodStatus,
+    step: &Step,
+    with: &StepInputs<'_>,
+) -> Option<Vec<StepEvent>> {
     let spec = pod.spec.as_ref()?;
-    let init = spec.init_containers.as_deref().unwrap_or_default();
-    let known = |list: &Option<Vec<ContainerStatus>>, name: &str| -> Option<ContainerStatus> {
-        list.iter().flatten().find(|status| status.name == name).cloned()
-    };
-    let regular =
-        |make: &dyn Fn(&Container, Option<ContainerStatus>) -> ContainerStatus| -> Option<Vec<ContainerStatus>> {
-            let make = |container: &Container| make(container, known(&old.container_statuses, &container.name));
-            Some(spec.containers.iter().map(make).collect())
-        };
-    let mut events = Vec::new();
-    let mut tell = |kind, reason, message: String, field: Option<String>| {
-        events.push(Told { kind, reason, message, field });
-    };
-    let field = |container: &Container| Some(format!("spec.containers{{{}}}", container.name));
+    let mut change = Change { pod, spec, old, new, with, events: Vec::new() };
     match step {
-        Step::Accept => {
-            accept(new, with);
-            let reason = if init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
-            new.phase = Some("Pending".to_owned());
-            new.container_statuses = regular(&|container, _| waiting(container, reason, None));
-            if !init.is_empty() {
-                new.init_container_statuses =
-                    Some(init.iter().map(|container| waiting(container, "PodInitializing", None)).collect());
-            }
-            for container in if init.is_empty() { &spec.containers[..] } else { &init[..1] } {
-                tell(EventType::Normal, "Pulling", format!("Pulling image {:?}", image(container)), field(container));
-            }
-        }
-        Step::Init(at) => {
-            let container = init.get(*at)?;
-            let mut statuses: Vec<ContainerStatus> = init
-                .iter()
-                .map(|c| {
-                    known(&old.init_container_statuses, &c.name).unwrap_or_else(|| waiting(c, "PodInitializing", None))
-                })
-                .collect();
-            statuses[*at] = if restartable(container) {
-                runs(pod, container, 0, true, with.now)
-            } else {
-                let mut done = runs(pod, container, 0, true, with.now);
-                end(&mut done, 0, with.now);
-                done.ready = true;
-                done
-            };
-            new.init_container_statuses = Some(statuses);
-            let field = Some(format!("spec.initContainers{{{}}}", container.name));
-            tell(EventType::Normal, "Pulled", pulled(container), field.clone());
-            tell(EventType::Normal, "Created", "Container created".to_owned(), field.clone());
-            tell(EventType::Normal, "Started", "Container started".to_owned(), field);
-        }
-        Step::FailPull => {
-            new.container_statuses = regular(&|container, _| {
-                waiting(container, "ErrImagePull", Some(format!("failed to pull image {:?}", image(container))))
-            });
-            for container in &spec.containers {
-                let why = format!("Failed to pull image {:?}: the image cannot be had", image(container));
-                tell(EventType::Warning, "Failed", why, field(container));
-                tell(EventType::Warning, "Failed", "Error: ErrImagePull".to_owned(), field(container));
-            }
-        }
-        Step::BackOffPull => {
-            let text = |container: &Container| format!("Back-off pulling image {:?}", image(container));
-            new.container_statuses =
-                regular(&|container, _| waiting(container, "ImagePullBackOff", Some(text(container))));
-            for container in &spec.containers {
-                tell(EventType::Normal, "BackOff", text(container), field(container));
-                tell(EventType::Warning, "Failed", "Error: ImagePullBackOff".to_owned(), field(container));
-            }
-        }
-        Step::Run => {
-            accept(new, with);
-            new.phase = Some("Running".to_owned());
-            if new.pod_ip.is_none()
-                && let Some(address) = with.address
-            {
-                new.pod_ip = Some(address.to_string());
-                new.pod_ips = Some(vec![k8s_openapi::api::core::v1::PodIP { ip: address.to_string() }]);
-            }
-            let ready = !with.behaviour.never_ready && with.behaviour.ready_after.is_zero();
-            new.container_statuses = regular(&|container, _| runs(pod, container, 0, ready, with.now));
-            if !init.is_empty() && steps::unfinished_init(pod, old).is_some() {
-                let done = init.iter().map(|container| {
-                    let mut done = runs(pod, container, 0, true, with.now);
-                    if !restartable(container) {
-                        end(&mut done, 0, with.now);
-                        done.ready = true;
-                    }
-                    done
-                });
-                new.init_container_statuses = Some(done.collect());
-            }
-            for container in &spec.containers {
-                tell(EventType::Normal, "Pulled", pulled(container), field(container));
-                tell(EventType::Normal, "Created", "Container created".to_owned(), field(container));
-                tell(EventType::Normal, "Started", "Container started".to_owned(), field(container));
-            }
-        }
-        Step::Refresh => {
-            new.container_statuses = regular(&|container, status| {
-                let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, with.now));
-                let is_running = status.state.as_ref().is_some_and(|state| state.running.is_some());
-                status.ready = is_running && !with.behaviour.never_ready;
-                status
-            });
-        }
-        Step::Exit(code) => {
-            let restarted = match spec.restart_policy.as_deref() {
-                Some("Never") => false,
-                Some("OnFailure") => *code != 0,
-                _ => true,
-            };
-            new.container_statuses = regular(&|container, status| {
-                let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, with.now));
-                end(&mut status, *code, with.now);
-                status
-            });
-            if !restarted {
-                end_sidecars(new, with.now);
-                new.phase = Some(if *code == 0 { "Succeeded" } else { "Failed" }.to_owned());
-            }
-        }
-        Step::BackOff => {
-            let wait = backoff(with.first_backoff, restarts(old));
-            let name = format_pod(pod);
-            new.container_statuses = regular(&|container, status| {
-                let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, with.now));
-                let text =
-                    format!("back-off {}s restarting failed container={} pod={name}", wait.as_secs(), container.name);
-                let ended = status.state.take();
-                let reason = Some("CrashLoopBackOff".to_owned());
-                status.state = Some(ContainerState {
-                    waiting: Some(ContainerStateWaiting { reason, message: Some(text) }),
-                    ..ContainerState::default()
-                });
-                status.last_state = ended;
-                status
-            });
-            for container in &spec.containers {
-                let text = format!("Back-off restarting failed container {} in pod {name}", container.name);
-                tell(EventType::Warning, "BackOff", text, field(container));
-            }
-        }
-        Step::Restart => {
-            let ready = !with.behaviour.never_ready && with.behaviour.ready_after.is_zero();
-            new.container_statuses = regular(&|container, status| {
-                let old = status.unwrap_or_default();
-                let mut status = runs(pod, container, old.restart_count + 1, ready, with.now);
-                let ended = old.state.filter(|state| state.terminated.is_some());
-                status.last_state = ended.or(old.last_state);
-                status
-            });
-            for container in &spec.containers {
-                let present = format!(
-                    "Container image {:?} already present on machine and can be accessed by the pod",
-                    image(container)
-                );
-                tell(EventType::Normal, "Pulled", present, field(container));
-                tell(EventType::Normal, "Created", "Container created".to_owned(), field(container));
-                tell(EventType::Normal, "Started", "Container started".to_owned(), field(container));
-            }
-        }
-        Step::Stop(code) => {
-            let mut running = Vec::new();
-            new.container_statuses = regular(&|container, status| {
-                let mut status = status.unwrap_or_else(|| waiting(container, "ContainerCreating", None));
-                end(&mut status, *code, with.now);
-                status
-            });
-            for container in &spec.containers {
-                let status = known(&old.container_statuses, &container.name);
-                if status.is_some_and(|status| status.state.is_some_and(|state| state.running.is_some())) {
-                    running.push(container);
-                }
-            }
-            end_sidecars(new, with.now);
-            let codes =
-                new.container_statuses.iter().flatten().filter_map(|status| status.state.as_ref()?.terminated.as_ref());
-            let failed = codes.into_iter().any(|ended| ended.exit_code != 0);
-            new.phase = Some(if failed { "Failed" } else { "Succeeded" }.to_owned());
-            for container in running {
-                tell(EventType::Normal, "Killing", format!("Stopping container {}", container.name), field(container));
-            }
-        }
+        Step::Accept => change.accept(),
+        Step::Init(at) => change.run_init(*at)?,
+        Step::FailPull => change.fail_pull(),
+        Step::BackOffPull => change.back_off_pull(),
+        Step::Run => change.run(),
+        Step::Refresh => change.refresh(),
+        Step::Exit(code) => change.exit(*code),
+        Step::BackOff => change.back_off(),
+        Step::Restart => change.restart(),
+        Step::Stop(code) => change.stop(*code),
         Step::Remove => return None,
     }
-    Some(events)
+    Some(change.events)
 }
 
-fn accept(new: &mut PodStatus, with: &Circumstances<'_>) {
+/// One change of a pod's status, with one method for each step.
+struct Change<'a> {
+    pod: &'a Pod,
+    spec: &'a PodSpec,
+    old: &'a PodStatus,
+    new: &'a mut PodStatus,
+    with: &'a StepInputs<'a>,
+    events: Vec<StepEvent>,
+}
+
+impl<'a> Change<'a> {
+    fn accept(&mut self) {
+        accept(self.new, self.with);
+        self.new.phase = Some("Pending".to_owned());
+        let init = self.init_containers();
+        let reason = if init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        self.set_containers(|container, _| waiting(container, reason, None));
+        if !init.is_empty() {
+            let statuses = init.iter().map(|container| waiting(container, "PodInitializing", None));
+            self.new.init_container_statuses = Some(statuses.collect());
+        }
+        for container in if init.is_empty() { &self.spec.containers[..] } else { &init[..1] } {
+            self.event(container, EventType::Normal, "Pulling", format!("Pulling image {:?}", image(container)));
+        }
+    }
+
+    /// Runs an init container: to its end, or as a sidecar.
+    fn run_init(&mut self, at: usize) -> Option<()> {
+        let init = self.init_containers();
+        let container = init.get(at)?;
+        let known = |container: &Container| {
+            let known = status_of(&self.old.init_container_statuses, container);
+            known.unwrap_or_else(|| waiting(container, "PodInitializing", None))
+        };
+        let mut statuses: Vec<ContainerStatus> = init.iter().map(known).collect();
+        statuses[at] = self.init_done(container);
+        self.new.init_container_statuses = Some(statuses);
+        let field = format!("spec.initContainers{{{}}}", container.name);
+        self.started_events(pulled(container), &field);
+        Some(())
+    }
+
+    fn fail_pull(&mut self) {
+        self.set_containers(|container, _| {
+            waiting(container, "ErrImagePull", Some(format!("failed to pull image {:?}", image(container))))
+        });
+        for container in &self.spec.containers {
+            let why = format!("Failed to pull image {:?}: the image cannot be had", image(container));
+            self.event(container, EventType::Warning, "Failed", why);
+            self.event(container, EventType::Warning, "Failed", "Error: ErrImagePull".to_owned());
+        }
+    }
+
+    fn back_off_pull(&mut self) {
+        let text = |container: &Container| format!("Back-off pulling image {:?}", image(container));
+        self.set_containers(|container, _| waiting(container, "ImagePullBackOff", Some(text(container))));
+        for container in &self.spec.containers {
+            self.event(container, EventType::Normal, "BackOff", text(container));
+            self.event(container, EventType::Warning, "Failed", "Error: ImagePullBackOff".to_owned());
+        }
+    }
+
+    fn run(&mut self) {
+        accept(self.new, self.with);
+        self.new.phase = Some("Running".to_owned());
+        if self.new.pod_ip.is_none()
+            && let Some(address) = self.with.address
+        {
+            self.new.pod_ip = Some(address.to_string());
+            self.new.pod_ips = Some(vec![k8s_openapi::api::core::v1::PodIP { ip: address.to_string() }]);
+        }
+        let (pod, now, ready) = (self.pod, self.with.now, self.is_ready_at_once());
+        self.set_containers(|container, _| runs(pod, container, 0, ready, now));
+        let init = self.init_containers();
+        if !init.is_empty() && steps::unfinished_init(pod, self.old).is_some() {
+            self.new.init_container_statuses = Some(init.iter().map(|container| self.init_done(container)).collect());
+        }
+        for container in &self.spec.containers {
+            self.started_events(pulled(container), &field_of(container));
+        }
+    }
+
+    /// Containers that run become ready, or stay unready.
+    fn refresh(&mut self) {
+        let (pod, with) = (self.pod, self.with);
+        self.set_containers(|container, status| {
+            let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, with.now));
+            let is_running = status.state.as_ref().is_some_and(|state| state.running.is_some());
+            status.ready = is_running && !with.behaviour.never_ready;
+            status
+        });
+    }
+
+    fn exit(&mut self, code: i32) {
+        let (pod, now) = (self.pod, self.with.now);
+        self.set_containers(|container, status| {
+            let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, now));
+            end(&mut status, code, now);
+            status
+        });
+        let restarts = match self.spec.restart_policy.as_deref() {
+            Some("Never") => false,
+            Some("OnFailure") => code != 0,
+            _ => true,
+        };
+        if !restarts {
+            end_sidecars(self.new, now);
+            self.new.phase = Some(if code == 0 { "Succeeded" } else { "Failed" }.to_owned());
+        }
+    }
+
+    fn back_off(&mut self) {
+        let wait = backoff(self.with.first_backoff, restarts(self.old));
+        let (pod, now, name) = (self.pod, self.with.now, format_pod(self.pod));
+        self.set_containers(|container, status| {
+            let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, now));
+            let text =
+                format!("back-off {}s restarting failed container={} pod={name}", wait.as_secs(), container.name);
+            let ended = status.state.take();
+            let reason = Some("CrashLoopBackOff".to_owned());
+            status.state = Some(ContainerState {
+                waiting: Some(ContainerStateWaiting { reason, message: Some(text) }),
+                ..ContainerState::default()
+            });
+            status.last_state = ended;
+            status
+        });
+        for container in &self.spec.containers {
+            let text = format!("Back-off restarting failed container {} in pod {name}", container.name);
+            self.event(container, EventType::Warning, "BackOff", text);
+        }
+    }
+
+    fn restart(&mut self) {
+        let (pod, now, ready) = (self.pod, self.with.now, self.is_ready_at_once());
+        self.set_containers(|container, status| {
+            let old = status.unwrap_or_default();
+            let mut status = runs(pod, container, old.restart_count + 1, ready, now);
+            let ended = old.state.filter(|state| state.terminated.is_some());
+            status.last_state = ended.or(old.last_state);
+            status
+        });
+        for container in &self.spec.containers {
+            let present = format!(
+                "Container image {:?} already present on machine and can be accessed by the pod",
+                image(container)
+            );
+            self.started_events(present, &field_of(container));
+        }
+    }
+
+    fn stop(&mut self, code: i32) {
+        let now = self.with.now;
+        self.set_containers(|container, status| {
+            let mut status = status.unwrap_or_else(|| waiting(container, "ContainerCreating", None));
+            end(&mut status, code, now);
+            status
+        });
+        end_sidecars(self.new, now);
+        let statuses = self.new.container_statuses.iter().flatten();
+        let mut ends = statuses.filter_map(|status| status.state.as_ref()?.terminated.as_ref());
+        let failed = ends.any(|ended| ended.exit_code != 0);
+        self.new.phase = Some(if failed { "Failed" } else { "Succeeded" }.to_owned());
+        for container in &self.spec.containers {
+            let state = status_of(&self.old.container_statuses, container).and_then(|status| status.state);
+            if state.is_some_and(|state| state.running.is_some()) {
+                self.event(container, EventType::Normal, "Killing", format!("Stopping container {}", container.name));
+            }
+        }
+    }
+
+    fn init_containers(&self) -> &'a [Container] {
+        self.spec.init_containers.as_deref().unwrap_or_default()
+    }
+
+    fn is_ready_at_once(&self) -> bool {
+        !self.with.behaviour.never_ready && self.with.behaviour.ready_after.is_zero()
+    }
+
+    /// The status of an init container after its turn: ended, or running if it is a sidecar.
+    fn init_done(&self, container: &Container) -> ContainerStatus {
+        let mut done = runs(self.pod, container, 0, true, self.with.now);
+        if !restartable(container) {
+            end(&mut done, 0, self.with.now);
+            done.ready = true;
+        }
+        done
+    }
+
+    /// Sets the status of every regular container to the result of `make` for its old one.
+    fn set_containers(&mut self, make: impl Fn(&Container, Option<ContainerStatus>) -> ContainerStatus) {
+        let make = |container: &Container| make(container, status_of(&self.old.container_statuses, container));
+        self.new.container_statuses = Some(self.spec.containers.iter().map(make).collect());
+    }
+
+    fn event(&mut self, container: &Container, kind: EventType, reason: &'static str, message: String) {
+        self.events.push(StepEvent { kind, reason, message, field: Some(field_of(container)) });
+    }
+
+    fn started_events(&mut self, pulled: String, field: &str) {
+        let texts =
+            [("Pulled", pulled), ("Created", "Container created".into()), ("Started", "Container started".into())];
+        for (reason, message) in texts {
+            self.events.push(StepEvent { kind: EventType::Normal, reason, message, field: Some(field.to_owned()) });
+        }
+    }
+}
+
+/// The field path of a container in events.
+fn field_of(container: &Container) -> String {
+    format!("spec.containers{{{}}}", container.name)
+}
+
+fn status_of(statuses: &Option<Vec<ContainerStatus>>, container: &Container) -> Option<ContainerStatus> {
+    statuses.iter().flatten().find(|status| status.name == container.name).cloned()
+}
+
+fn accept(new: &mut PodStatus, with: &StepInputs<'_>) {
     if new.start_time.is_none() {
         new.start_time = Some(Time(with.now));
     }
@@ -362,7 +415,7 @@ fn end(status: &mut ContainerStatus, code: i32, now: Timestamp) {
     });
 }
 
-/// With the pod, init containers that were to run beside it end too.
+/// Ends the sidecars of a pod that has ended.
 fn end_sidecars(new: &mut PodStatus, now: Timestamp) {
     for status in new.init_container_statuses.iter_mut().flatten() {
         if status.state.as_ref().is_some_and(|state| state.running.is_some()) {
@@ -469,7 +522,7 @@ fn conditions(pod: &Pod, old: &PodStatus, new: &PodStatus, now: Timestamp) -> Va
     wanted(pod, new).into_iter().map(entry).collect()
 }
 
-/// Whether somebody, or time, made the conditions of a running pod other than its containers say.
+/// True if the conditions of a running pod do not agree with its containers.
 pub(super) fn conditions_differ(pod: &Pod, status: &PodStatus) -> bool {
     let known = status.conditions.as_deref().unwrap_or_default();
     wanted(pod, status).into_iter().any(|(kind, wanted, ..)| {

@@ -1,4 +1,4 @@
-//! What a node does next for a pod, and when: a pure function of the pod as it is.
+//! The next step of a pod on its node, and its time: a pure function of the pod.
 //!
 //! ```text
 //!   bound ─accept─► ContainerCreating ─init…─► ─run─► Running ─exit─► Succeeded, Failed, or ─restart─► Running
@@ -21,12 +21,12 @@ pub(super) enum Step {
     Accept,
     /// An init container does its work.
     Init(usize),
-    /// An image cannot be had: said first, then that it is tried again later.
+    /// An image cannot be pulled: first `ErrImagePull`, then `ImagePullBackOff`.
     FailPull,
     BackOffPull,
     /// The containers run.
     Run,
-    /// What the containers are makes other conditions than the pod has.
+    /// The conditions of the pod do not agree with its containers.
     Refresh,
     /// The containers end by themselves.
     Exit(i32),
@@ -39,14 +39,14 @@ pub(super) enum Step {
     Remove,
 }
 
-/// A step, and how long to wait before it.
+/// A step, and the wait before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) step: Step,
     pub(super) after: Duration,
 }
 
-/// A container that is killed because it does not end in time says so.
+/// The exit code of a container that is killed because it does not end in time.
 const KILLED: i32 = 137;
 /// So long after a removal by force a pod that is still there is held by a finalizer.
 const HELD: Duration = Duration::from_millis(200);
@@ -130,7 +130,7 @@ fn running(
     let plan = |step, after| Some(Plan { step, after });
     if let Some(ended_at) = containers.iter().filter_map(ended_at).max() {
         let failures = restarts(status);
-        // The first restart comes at once, as does the word that there will be none for a while.
+        // The first restart is immediate, and so is the back-off status after a later exit.
         if failures == 0 {
             return plan(Step::Restart, Duration::ZERO);
         }
@@ -151,7 +151,7 @@ fn running(
     plan(step, after)
 }
 
-/// The init container whose turn it is.
+/// The next init container.
 pub(super) fn unfinished_init(pod: &Pod, status: &PodStatus) -> Option<usize> {
     let init = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
     let known = status.init_container_statuses.as_deref().unwrap_or_default();
@@ -161,7 +161,7 @@ pub(super) fn unfinished_init(pod: &Pod, status: &PodStatus) -> Option<usize> {
     })
 }
 
-/// Whether an init container has done what the next one waits for.
+/// True if an init container allows the next one to start.
 pub(super) fn is_initialized(container: &Container, status: &ContainerStatus) -> bool {
     let Some(state) = &status.state else { return false };
     if restartable(container) {
@@ -182,7 +182,7 @@ fn waiting_reason(status: &PodStatus) -> Option<&str> {
     containers(status).iter().find_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.as_deref())
 }
 
-/// When a container that does not run now ended.
+/// The time at which a container that does not run ended.
 fn ended_at(container: &ContainerStatus) -> Option<Timestamp> {
     let ended =
         |state: Option<&k8s_openapi::api::core::v1::ContainerState>| state?.terminated.as_ref()?.finished_at.clone();
@@ -197,7 +197,7 @@ fn started_at(container: &ContainerStatus) -> Option<Timestamp> {
     container.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0)
 }
 
-/// How often the containers were started again.
+/// Number of restarts of the containers.
 pub(super) fn restarts(status: &PodStatus) -> i32 {
     containers(status).iter().map(|container| container.restart_count).max().unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! Steps, one after the other, as the status asks for them.
+//! Steps, one after the other, as the status requires them.
 
 use serde_json::{Value, json};
 
-use super::super::status::{Circumstances, write};
+use super::super::status::{StepInputs, write};
 use super::*;
 
 const NOW: i64 = 1_800_000_000;
@@ -34,10 +34,10 @@ fn step(pod: &Value, stages: &Stages, now: i64) -> Option<Plan> {
     next(&parsed(pod), &stages.behaviour(&parsed(pod)), stages, None, at(now))
 }
 
-/// Does a step: the status of the pod is what the patch makes of it (lists are replaced whole here).
+/// Applies a step: the patch to the status of the pod (lists are replaced whole here).
 fn done(pod: &mut Value, step: &Step, now: i64) -> Vec<String> {
     let behaviour = behaviour(pod);
-    let with = Circumstances {
+    let with = StepInputs {
         behaviour: &behaviour,
         node_address: "172.16.0.1".parse().unwrap(),
         address: "10.0.0.7".parse().ok(),
@@ -169,7 +169,7 @@ fn na_11_conditions_of_others_stay_in_front() {
             {"type": "PodScheduled", "status": "True"}]);
     });
     let behaviour = behaviour(&pod);
-    let with = Circumstances {
+    let with = StepInputs {
         behaviour: &behaviour,
         node_address: "172.16.0.1".parse().unwrap(),
         address: None,

@@ -1,4 +1,4 @@
-//! How fast the nodes of a zone may be emptied (NL-3): one node at a time, slower when many are ill, not at all when all are.
+//! The rate at which nodes of a zone are evicted (NL-3): one at a time, slower when many are unhealthy, not when all are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use tokio::time::Instant;
 
-/// A zone is in trouble when so many of its nodes are not ready.
+/// Share of unready nodes from which a zone is partially unhealthy.
 const TROUBLE_SHARE: f64 = 0.55;
 const TROUBLE_MIN: usize = 3;
 /// Up to this size, a zone in trouble is left alone; larger ones are emptied ten times slower.
 const SMALL: usize = 50;
 const SLOWER: u32 = 10;
 
-/// How a zone is doing.
+/// The health of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Normal,
@@ -42,7 +42,7 @@ struct Zone {
 
 /// All zones.
 pub(super) struct Zones {
-    /// How often one node of a zone that is well may be emptied.
+    /// Interval between evictions of nodes in a healthy zone.
     usual: Duration,
     zones: BTreeMap<String, Zone>,
     all_ill: bool,
@@ -60,7 +60,7 @@ impl Zones {
         format!("{}:{}", part("region"), part("zone"))
     }
 
-    /// This node is to be emptied when its turn comes.
+    /// Adds a node to the queue of its zone.
     pub(super) fn wait(&mut self, zone: String, node: &str, now: Instant) {
         let usual = self.usual;
         let zone =
@@ -70,15 +70,15 @@ impl Zones {
         }
     }
 
-    /// This node is well again, or gone.
+    /// Removes a node that is healthy again or deleted.
     pub(super) fn forget(&mut self, node: &str) {
         for zone in self.zones.values_mut() {
             zone.waiting.retain(|known| known != node);
         }
     }
 
-    /// How many nodes of each zone are ready and not. True when all zones have just become wholly ill: then whatever was
-    /// done is to be undone, since it is more likely that this side is cut off.
+    /// Sets the number of ready and unready nodes of each zone. True when all zones have just become fully unhealthy: then
+    /// earlier evictions are to be undone, since it is more likely that this side is cut off.
     pub(super) fn counted(&mut self, counts: &BTreeMap<String, (usize, usize)>, now: Instant) -> bool {
         let states: Vec<(&String, State, usize)> =
             counts.iter().map(|(zone, (ready, not))| (zone, State::of(*ready, *not), ready + not)).collect();
@@ -102,7 +102,7 @@ impl Zones {
         entered
     }
 
-    /// The nodes whose turn it is.
+    /// The nodes that are due.
     pub(super) fn due(&mut self, now: Instant) -> Vec<String> {
         let mut due = Vec::new();
         for zone in self.zones.values_mut() {

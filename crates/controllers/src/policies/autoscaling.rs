@@ -1,4 +1,4 @@
-//! What a horizontal autoscaler can say and do without a source of metrics: keep the size within its bounds, and tell that
+//! Horizontal autoscalers without a source of metrics: the size stays within its bounds, and the conditions report that
 //! nothing can be measured.
 
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use serde_json::json;
 
 use crate::context::{Context, Tools};
 use crate::discovery::Resources;
+use crate::json::from_value;
 use crate::owners::namespace;
 use crate::reconciling::{self, server_message};
 
-/// How often each autoscaler is looked at.
+/// Interval between two runs of an autoscaler.
 const INTERVAL: Duration = Duration::from_secs(15);
 const WORKERS: usize = 5;
 
@@ -56,7 +57,7 @@ impl Scaler {
             return Ok(Action::done());
         };
         let mut status = scaler.status.clone().unwrap_or_default();
-        self.look(&scaler, &mut status).await;
+        self.update_status(&scaler, &mut status).await;
         if scaler.status.as_ref() != Some(&status) {
             let written = HorizontalPodAutoscaler { status: Some(status), ..(*scaler).clone() };
             match self.tools.writer(&*scaler).replace_status(written).await {
@@ -69,7 +70,7 @@ impl Scaler {
         Ok(Action::after(INTERVAL))
     }
 
-    async fn look(&self, scaler: &HorizontalPodAutoscaler, status: &mut HorizontalPodAutoscalerStatus) {
+    async fn update_status(&self, scaler: &HorizontalPodAutoscaler, status: &mut HorizontalPodAutoscalerStatus) {
         let now = self.tools.clock.now();
         let event =
             |kind, reason, message: &str| self.tools.recorder.record(&scaler.object_ref(&()), kind, reason, message);
@@ -130,7 +131,7 @@ impl Scaler {
         }
     }
 
-    /// What is scaled, and its size.
+    /// The target of an autoscaler, and its scale.
     async fn scale(
         &self,
         namespace: &str,
@@ -153,7 +154,7 @@ impl Scaler {
     }
 }
 
-/// What follows from the size alone.
+/// The decision that depends on the size alone.
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
     /// The target was set to zero by hand.
@@ -162,7 +163,7 @@ enum Decision {
         to: i32,
         reason: &'static str,
     },
-    /// Only metrics could tell.
+    /// The decision needs metrics.
     Measure,
 }
 
@@ -179,22 +180,22 @@ fn decide(spec: &HorizontalPodAutoscalerSpec, replicas: i32) -> Decision {
     }
 }
 
-/// What an autoscaler without metrics goes by.
+/// The metric of an autoscaler that has none.
 fn cpu() -> MetricSpec {
     let spec = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}});
-    serde_json::from_value(spec).unwrap_or_default()
+    from_value(&spec).unwrap_or_default()
 }
 
-/// Why a metric cannot be had.
+/// The reason that a metric is not available.
 #[derive(Debug, PartialEq, Eq)]
 struct Unmeasured {
     reason: &'static str,
     error: String,
-    /// The same, as the summary says it.
+    /// The same, for the summary.
     outer: String,
 }
 
-/// No server of metrics is there: each kind of metric says so in its own words.
+/// There is no metrics server: each type of metric has its own message for that.
 fn unmeasured(metric: &MetricSpec) -> Unmeasured {
     const MISSING: &str = "the server could not find the requested resource";
     let resource = |name: &str, utilization: bool| {

@@ -1,4 +1,4 @@
-//! How many pods of a disruption budget may be evicted now.
+//! The number of pods of a disruption budget that may be evicted now.
 //!
 //! Evictions take from `status.disruptionsAllowed`; here it is counted anew whenever a pod of the budget changes.
 
@@ -15,9 +15,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::core::{DynamicObject, Selector, SelectorExt as _};
+use kube::core::DynamicObject;
 use kube::{Resource as _, ResourceExt as _};
 
 use crate::context::{Context, Tools};
@@ -25,10 +25,11 @@ use crate::discovery::Resources;
 use crate::owners::{controller_of, is_of_kind, namespace};
 use crate::pods::{is_ready, is_terminal, is_terminating};
 use crate::reconciling::{self, server_message};
+use crate::selectors::Selects;
 
-/// An evicted pod that has not begun to go within this was not evicted after all.
+/// An evicted pod without a deletion timestamp after this time was not evicted.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
-/// Changes of pods that come together are counted together.
+/// Delay that gathers changes of pods.
 const BATCH: Duration = Duration::from_millis(20);
 
 /// Runs until the context's stop.
@@ -84,7 +85,7 @@ pub(crate) async fn run(context: Context) {
     reconciling::run(context, controller, 1, reconcile).await;
 }
 
-/// What of a pod changes the count.
+/// The fields of a pod that the count depends on.
 #[derive(PartialEq)]
 struct Counted<'a> {
     ready: bool,
@@ -104,11 +105,10 @@ fn counted(pod: &Pod) -> Counted<'_> {
     }
 }
 
-/// Whether a budget is about a pod. One without a selector is about none, one with an empty selector about all.
+/// True if a budget selects a pod. Without a selector it selects none, with an empty selector all.
 fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    let selector: Option<&LabelSelector> = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-    let Some(Ok(selector)) = selector.map(|selector| Selector::try_from(selector.clone())) else { return false };
-    selector.matches(pod.labels())
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    Selects::new(selector).matches(pod.metadata.labels.as_ref())
 }
 
 struct Reconciler {
@@ -158,7 +158,7 @@ impl Reconciler {
         }
     }
 
-    /// How many pods there should be, and how many of them must be healthy.
+    /// The expected number of pods, and the number of them that must be healthy.
     async fn expected(&self, budget: &PodDisruptionBudget, pods: &[Arc<Pod>]) -> Result<Expected, String> {
         let spec = budget.spec.clone().unwrap_or_default();
         let count = i32::try_from(pods.len()).unwrap_or(i32::MAX);
@@ -232,7 +232,7 @@ impl Reconciler {
     }
 }
 
-/// The workloads whose sizes are known without asking.
+/// The workloads whose sizes are in stores.
 struct Sizes {
     deployments: Store<Deployment>,
     replica_sets: Store<ReplicaSet>,
@@ -272,7 +272,7 @@ struct Expected {
     healthy: i32,
 }
 
-/// A number, or a share of so many, rounded up.
+/// A number, or a percentage of `total`, rounded up.
 fn scaled(value: &IntOrString, of: i32) -> Result<i32, String> {
     match value {
         IntOrString::Int(number) => Ok(*number),
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!((counted.current_healthy, counted.disruptions_allowed), (Some(2), Some(1)));
         assert_eq!((counted.observed_generation, recheck), (Some(3), None));
         assert_eq!(counted.conditions.unwrap()[0].reason, "SufficientPods");
-        // One is about to go; one should have gone long ago and counts again.
+        // One was just evicted; one was evicted too long ago and counts again.
         let evicted = json!({"a": "2026-01-01T00:09:00Z", "b": "2026-01-01T00:00:00Z"});
         let (counted, recheck) = status(&budget(evicted), &pods, Expected { pods: 3, healthy: 1 }, now);
         assert_eq!((counted.current_healthy, counted.disruptions_allowed), (Some(1), Some(0)));

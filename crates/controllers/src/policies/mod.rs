@@ -1,9 +1,9 @@
 //! Promises about objects, kept: volumes for claims, room for disruptions, the status of autoscalers.
 //!
-//! - `protection`: claims and volumes that are in use do not go
+//! - `protection`: finalizers of claims and volumes that are in use
 //! - `volumes`: claims are bound to volumes, and volumes are made and reclaimed
-//! - `disruption`: how many pods of a budget may be evicted
-//! - `autoscaling`: what an autoscaler can say without a source of metrics
+//! - `disruption`: the number of pods of a budget that may be evicted
+//! - `autoscaling`: autoscalers without a source of metrics
 //!
 //! Resource quotas are counted by the server itself: it takes from them with every write, so there is one owner.
 

@@ -18,11 +18,11 @@ use crate::requests::{Api, Form};
 const OF_CLAIMS: &str = "kubernetes.io/pvc-protection";
 const OF_VOLUMES: &str = "kubernetes.io/pv-protection";
 
-/// What is to be done with a finalizer.
+/// The change of a finalizer.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Add,
-    /// If nobody uses the object.
+    /// If the object is not in use.
     Remove,
     Nothing,
 }
@@ -92,13 +92,13 @@ pub(crate) async fn run_claims(context: Context) {
     reconciling::run(context, controller, 1, reconcile).await;
 }
 
-/// Whether a pod uses a claim, by a live read: the watch may not have shown a pod that was just bound.
+/// True if a pod uses a claim, by a live read: the watch may not have shown a pod that was just bound.
 async fn is_used(client: &Client, claim: &Key) -> Result<bool, Error> {
     let api = Api::<Pod>::namespaced(client, claim.namespace().unwrap_or_default());
     Ok(api.list().await?.iter().any(|pod| uses(pod, claim.name())))
 }
 
-/// A pod that is not on a node yet will not be started with a claim that is going.
+/// A pod without a node will not be started with a claim that is being deleted.
 fn uses(pod: &Pod, claim: &str) -> bool {
     let on_node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty());
     on_node && claims_of(pod).iter().any(|key| key.name() == claim)

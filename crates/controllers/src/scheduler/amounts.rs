@@ -1,11 +1,11 @@
-//! How much a pod asks for and a node has: quantities as whole numbers, and their sums.
+//! The requests of pods and the resources of nodes: quantities as whole numbers, and their sums.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// What an unset request counts as when nodes are compared, and only then (SC-7).
+/// The values of unset requests in scores, and only there (SC-7).
 const UNSET_CPU: i64 = 100;
 const UNSET_MEMORY: i64 = 200 * 1024 * 1024;
 
@@ -66,11 +66,11 @@ impl Amounts {
     }
 }
 
-/// What a pod takes from its node.
+/// The resources that a pod uses on its node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) amounts: Amounts,
-    /// The same for comparing nodes: what is not said counts as something.
+    /// The same for scores: unset requests have a default.
     pub(crate) scored_cpu: i64,
     pub(crate) scored_memory: i64,
     /// Protocol, address and number of the ports it wants on the node itself.
@@ -85,7 +85,7 @@ pub(crate) struct HostPort {
 }
 
 impl HostPort {
-    /// Whether both cannot be on one node: an unspecified address is all of them.
+    /// True if both cannot be on one node: an unspecified address means all addresses.
     pub(crate) fn collides(&self, other: &Self) -> bool {
         let everywhere = |address: &str| address.is_empty() || address == "0.0.0.0";
         self.port == other.port
@@ -94,7 +94,7 @@ impl HostPort {
     }
 }
 
-/// SC-5: the larger of what runs in the end and the peak on the way there, and the overhead.
+/// SC-5: the larger of the final sum and the peak during initialisation, plus the overhead.
 pub(crate) fn request_of(pod: &Pod) -> Request {
     let Some(spec) = &pod.spec else { return Request::default() };
     let none = Vec::new();
@@ -116,7 +116,7 @@ pub(crate) fn request_of(pod: &Pod) -> Request {
         }
         running.add(&sidecars);
         running.at_least(&peak);
-        // A request of the whole pod stands for those of its containers.
+        // A request of the whole pod replaces those of its containers.
         let whole = Amounts::of(spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
         if whole.cpu > 0 {
             running.cpu = whole.cpu;
@@ -151,60 +151,19 @@ pub(crate) fn request_of(pod: &Pod) -> Request {
     Request { amounts, scored_cpu: scored.cpu, scored_memory: scored.memory, ports: ports.collect() }
 }
 
-/// A quantity in thousandths, rounded up. What cannot be read is nothing: the server has validated it.
+/// A quantity in thousandths, rounded up.
 pub(crate) fn thousandths(quantity: &Quantity) -> i64 {
-    scaled(&quantity.0, 1000).unwrap_or_default()
+    parsed(quantity).milli_value()
 }
 
 /// A quantity in units, rounded up.
 pub(crate) fn units(quantity: &Quantity) -> i64 {
-    scaled(&quantity.0, 1).unwrap_or_default()
+    parsed(quantity).value()
 }
 
-/// `1.5Gi`, `100m`, `2e3`: a decimal number and what it is counted in.
-fn scaled(text: &str, scale: i128) -> Option<i64> {
-    let text = text.trim();
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '+' || c == '-')).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(split);
-    let (negative, number) = match number.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, number.strip_prefix('+').unwrap_or(number)),
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let fraction = &fraction[..fraction.len().min(18)];
-    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let mut over = 10i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let mut value = digits.checked_mul(scale)?;
-    match suffix {
-        "" => {}
-        "n" => over = over.checked_mul(1_000_000_000)?,
-        "u" => over = over.checked_mul(1_000_000)?,
-        "m" => over = over.checked_mul(1000)?,
-        "k" => value = value.checked_mul(1000)?,
-        "M" => value = value.checked_mul(1_000_000)?,
-        "G" => value = value.checked_mul(1_000_000_000)?,
-        "T" => value = value.checked_mul(1_000_000_000_000)?,
-        "P" => value = value.checked_mul(1_000_000_000_000_000)?,
-        "E" => value = value.checked_mul(1_000_000_000_000_000_000)?,
-        "Ki" => value = value.checked_mul(1 << 10)?,
-        "Mi" => value = value.checked_mul(1 << 20)?,
-        "Gi" => value = value.checked_mul(1 << 30)?,
-        "Ti" => value = value.checked_mul(1 << 40)?,
-        "Pi" => value = value.checked_mul(1 << 50)?,
-        "Ei" => value = value.checked_mul(1 << 60)?,
-        exponent => {
-            let power: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
-            let factor = 10i128.checked_pow(power.unsigned_abs())?;
-            if power < 0 {
-                over = over.checked_mul(factor)?;
-            } else {
-                value = value.checked_mul(factor)?;
-            }
-        }
-    }
-    let up = if value > 0 { (value + over - 1) / over } else { value / over };
-    let up = if negative { -up } else { up };
-    Some(i64::try_from(up).unwrap_or(if negative { i64::MIN } else { i64::MAX }))
+/// The server has validated it; a quantity that cannot be read is zero.
+fn parsed(quantity: &Quantity) -> machinery::quantity::Quantity {
+    quantity.0.parse().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the claims of a pod mean for where and whether it can go.
+//! The effect of a pod's claims on its placement.
 
 use client::Key;
 use client::store::Store;
@@ -14,7 +14,7 @@ pub(super) struct Claims {
     pub(super) classes: Store<StorageClass>,
 }
 
-/// What a pod with claims may do.
+/// The state of a pod's claims.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// All are bound, or there are none.
@@ -59,7 +59,7 @@ impl Claims {
         class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
     }
 
-    /// The annotation that tells a claim where its consumer goes.
+    /// The annotation of a claim with the node of its consumer.
     pub(super) fn selected(node: &str) -> serde_json::Value {
         serde_json::json!({"metadata": {"annotations": {SELECTED_NODE: node}}})
     }

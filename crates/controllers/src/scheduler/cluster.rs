@@ -1,7 +1,7 @@
-//! The nodes and what is taken on each, kept current change by change.
+//! The nodes and the resources in use on each, updated with every change.
 //!
-//! Nothing is ever summed up again: a pod that comes to a node or leaves it is added or subtracted once, so that finding a
-//! node costs what the nodes that are looked at cost.
+//! Nothing is ever summed up again: a pod is added to or subtracted from its node once, so that finding a
+//! node costs only the nodes that are visited.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 
 use super::amounts::{Amounts, Request, units};
 
-/// A node and what is taken of it.
+/// A node and the resources in use on it.
 pub(crate) struct NodeInfo {
     pub(crate) name: Arc<str>,
     pub(crate) object: Arc<Node>,
@@ -23,7 +23,7 @@ pub(crate) struct NodeInfo {
     pub(crate) scored_cpu: i64,
     pub(crate) scored_memory: i64,
     pub(crate) pods: BTreeSet<Key>,
-    /// How many pods of each controller it has, by the controller's UID.
+    /// Number of pods of each controller, by the controller's UID.
     pub(crate) families: HashMap<Arc<str>, u32>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Placed {
     pub(crate) node: Arc<str>,
     pub(crate) request: Request,
     family: Option<Arc<str>>,
-    /// The server has not said so yet (SC-2).
+    /// Not yet confirmed by the server (SC-2).
     assumed: bool,
 }
 
@@ -107,8 +107,8 @@ impl Cluster {
         self.pods.values()
     }
 
-    /// The pods whose anti-affinity keeps others away from where they are.
-    pub(crate) fn keeping_away(&self) -> impl Iterator<Item = &Placed> {
+    /// The pods whose anti-affinity can exclude other pods.
+    pub(crate) fn with_anti_affinity(&self) -> impl Iterator<Item = &Placed> {
         self.keep_away.iter().filter_map(|key| self.pods.get(key))
     }
 
@@ -157,7 +157,7 @@ impl Cluster {
         }
     }
 
-    /// The server says that a pod is on a node. True if it was not known to be there.
+    /// Adds a pod that the server shows on a node. True if it was not known there.
     pub(crate) fn put_pod(&mut self, key: &Key, pod: Arc<Pod>, node: &str, request: impl FnOnce() -> Request) -> bool {
         if let Some(placed) = self.pods.get_mut(key)
             && &*placed.node == node
@@ -175,20 +175,20 @@ impl Cluster {
         true
     }
 
-    /// SC-2: as if the pod were on the node already, so that the next decision sees what it takes.
+    /// SC-2: counts the pod on the node before the server confirms it, so that the next decision includes it.
     pub(crate) fn assume(&mut self, key: &Key, pod: Arc<Pod>, node: &str, request: Request) {
         self.remove_pod(key);
         self.place(key, pod, node, request, true);
     }
 
-    /// The binding failed: the pod is not there after all, unless the server says so.
+    /// Removes a pod whose binding failed, unless the server shows it on a node.
     pub(crate) fn unassume(&mut self, key: &Key) {
         if self.pods.get(key).is_some_and(|placed| placed.assumed) {
             self.remove_pod(key);
         }
     }
 
-    /// A pod is gone, or takes nothing any more. True if it had a place.
+    /// Removes a pod that was deleted or has ended. True if it was placed.
     pub(crate) fn remove_pod(&mut self, key: &Key) -> bool {
         let Some(placed) = self.pods.remove(key) else { return false };
         self.keep_away.remove(key);
@@ -209,7 +209,7 @@ impl Cluster {
     fn place(&mut self, key: &Key, pod: Arc<Pod>, node: &str, request: Request, assumed: bool) {
         let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
         let family = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str().into());
-        if super::neighbours::keeps_others_away(&pod) {
+        if super::neighbours::has_anti_affinity(&pod) {
             self.keep_away.insert(key.clone());
         }
         let at = self.index.get(node).copied();
@@ -226,7 +226,7 @@ impl Cluster {
     }
 }
 
-/// Whether anything differs that a filter looks at.
+/// True if a field that a filter reads differs.
 fn offers_differ(old: &Node, new: &Node) -> bool {
     let allocatable = |node: &Node| node.status.as_ref().and_then(|status| status.allocatable.clone());
     old.spec != new.spec || old.metadata.labels != new.metadata.labels || allocatable(old) != allocatable(new)

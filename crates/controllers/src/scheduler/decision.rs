@@ -1,4 +1,4 @@
-//! Where a pod goes, or why it goes nowhere: a pure function of the pod and the cluster.
+//! The node for a pod, or the reasons that there is none: a pure function of the pod and the cluster.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use super::selectors::named_nodes;
 pub(super) struct Unschedulable {
     /// SC-12, in the words of the reference.
     pub(super) message: String,
-    /// Which change may help.
+    /// The changes that may help.
     pub(super) remedy: Remedy,
 }
 
-/// The name of the node for a pod. `start` is where to begin looking; it moves on, so that all nodes get their turn.
+/// The name of the node for a pod. `start` is the node at which the search starts; it advances, so that all nodes are used.
 pub(super) fn decide(
     pod: &Pod,
     request: &Request,
@@ -74,13 +74,13 @@ pub(super) fn decide(
     }
 }
 
-/// A pod that cannot go anywhere whatever the nodes are.
+/// A pod that no node can take.
 pub(super) fn nowhere(pod: &Pod, nodes: usize, why: &str, remedy: Remedy) -> Unschedulable {
     let message = format!("0/{nodes} nodes are available: {why}. {}", after_filters(pod, nodes, 0));
     Unschedulable { message, remedy }
 }
 
-/// What was said about the nodes that are not possible.
+/// The reasons for which nodes were excluded.
 #[derive(Default)]
 struct Why {
     reasons: BTreeMap<String, usize>,
@@ -112,7 +112,7 @@ impl Why {
     }
 }
 
-/// What the reference does next: look for claims to give back, and for pods to remove. Neither is done here.
+/// The reference then looks for claims to release and for pods to preempt. Neither is done here.
 fn after_filters(pod: &Pod, nodes: usize, resolvable: usize) -> String {
     const NO_CLAIMS: &str = "no new claims to deallocate";
     if pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref()) == Some("Never") {

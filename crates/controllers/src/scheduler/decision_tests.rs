@@ -1,4 +1,4 @@
-//! Decisions, and the words in which they are refused.
+//! Decisions, and the messages of refusals.
 
 use std::sync::Arc;
 

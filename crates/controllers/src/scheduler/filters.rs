@@ -1,4 +1,4 @@
-//! Why a node is not possible for a pod (SC-4), in the order in which it is asked.
+//! The reasons that exclude a node for a pod (SC-4), in the order of the filters.
 
 use k8s_openapi::api::core::v1::{Pod, Taint};
 
@@ -9,7 +9,7 @@ use super::queue::Remedy;
 use super::selectors::tolerated;
 use crate::placement::affinity_allows;
 
-/// One reason, as it is counted and shown.
+/// One reason, with its text for users.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
     Unschedulable,
@@ -45,7 +45,7 @@ impl Reason {
         text.to_owned()
     }
 
-    /// Whether the removal of pods from the node could help.
+    /// True if the removal of pods from the node could help.
     fn resolvable(&self) -> bool {
         !matches!(
             self,
@@ -58,7 +58,7 @@ impl Reason {
         )
     }
 
-    /// Which change may help.
+    /// The changes that may help.
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Unschedulable | Self::NodeName | Self::Taints | Self::NodeAffinity | Self::SpreadLabel => {
@@ -74,11 +74,11 @@ impl Reason {
     }
 }
 
-/// What the first filter that objects says.
+/// The result of the first filter that excludes a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Objection {
     pub(super) reasons: Vec<Reason>,
-    /// Whether the removal of pods from the node could help.
+    /// True if the removal of pods from the node could help.
     pub(super) resolvable: bool,
 }
 
@@ -88,7 +88,7 @@ impl From<Reason> for Objection {
     }
 }
 
-/// Why the pod cannot be on this node; none if it can.
+/// The reason that excludes this node; none if it is possible.
 pub(super) fn objection(
     pod: &Pod,
     request: &Request,

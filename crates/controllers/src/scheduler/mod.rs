@@ -1,12 +1,12 @@
-//! From a pod to a binding: takes pods without a node, finds each the best one, and says so to the server (SC-1…SC-13).
+//! The scheduler: takes pods without a node, finds the best node for each, and writes the binding (SC-1…SC-13).
 //!
-//! - `queue`: which pod is next
-//! - `cluster`: the nodes and what is taken on each
-//! - `decision`: where a pod goes; by `filters`, then `scores`; with `neighbours` and `claims`
+//! - `queue`: the pods without a node
+//! - `cluster`: the nodes and the resources in use on each
+//! - `decision`: the node of a pod, by `filters`, then `scores`; with `neighbours` and `claims`
 //! - `amounts`, `selectors`: the arithmetic and the matching they share
 //!
-//! One task decides, one pod at a time, on what it knows; what it decided counts at once (`assume`), and the bindings are
-//! written beside it.
+//! One task decides, one pod at a time; a decision counts at once (`assume`), and the bindings are
+//! written concurrently.
 
 pub(crate) mod amounts;
 mod claims;
@@ -43,13 +43,13 @@ use decision::Unschedulable;
 use queue::{Queue, Remedy};
 
 const NAME: &str = "default-scheduler";
-/// Bindings on their way at the same time.
+/// Bindings under way at the same time.
 const BINDINGS_MAX: usize = 64;
-/// How long bindings may take once the scheduler is stopped.
+/// Time for bindings once the scheduler is stopped.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
-/// How long a pod waits for the claims that wait for it.
+/// Time for the binding of claims that wait for a pod.
 const CLAIMS_WITHIN: Duration = Duration::from_secs(600);
-/// How often the scheduler lets others run while it has pods to place.
+/// Decisions after which the scheduler yields while it has pods to place.
 const TURN: u32 = 32;
 
 /// Runs until the context's stop.
@@ -95,7 +95,7 @@ pub(crate) async fn run(context: Context) {
     };
     let mut turn = 0;
     loop {
-        // Everything that is known counts before the next decision; nodes first, so that pods find theirs.
+        // All events are applied before the next decision; nodes first, so that pods find theirs.
         while let Some(Some(event)) = node_events.next().now_or_never() {
             scheduler.node_event(event);
         }
@@ -132,7 +132,7 @@ pub(crate) async fn run(context: Context) {
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
         }
     }
-    // What was decided is written; whatever does not arrive, the next leader decides again.
+    // Bindings under way are written; the next leader repeats those that are lost.
     let written = async { while scheduler.bindings.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(STOP_WITHIN, written).await;
 }
@@ -146,16 +146,16 @@ struct Scheduler {
     claims: Claims,
     cluster: Cluster,
     queue: Queue,
-    /// Where to begin looking for nodes.
+    /// The node at which the next search starts.
     start: usize,
     bindings: JoinSet<Bound>,
-    /// How many of them wait for claims.
+    /// Number of bindings that wait for claims.
     settling: usize,
     /// Conditions of pods that found no node.
     writes: JoinSet<()>,
 }
 
-/// How a binding ended.
+/// The result of a binding.
 struct Bound {
     key: Key,
     pod: Arc<Pod>,
@@ -165,7 +165,7 @@ struct Bound {
 }
 
 impl Scheduler {
-    /// Whether another binding may begin. Those that wait for claims may wait for long and keep nobody back.
+    /// True if another binding may start. Those that wait for claims may take long and are not counted.
     fn has_room(&self) -> bool {
         self.bindings.len() - self.settling.min(self.bindings.len()) < BINDINGS_MAX
     }
@@ -207,7 +207,7 @@ impl Scheduler {
             if self.cluster.put_pod(&key, pod.clone(), &node, || amounts::request_of(&pod)) {
                 self.queue.changed(Remedy::COMPANY, Instant::now());
             }
-        } else if wants_a_node(&pod) {
+        } else if needs_node(&pod) {
             self.queue.put(&key, pod, Instant::now());
         } else {
             self.queue.remove(&key);
@@ -221,7 +221,7 @@ impl Scheduler {
         }
     }
 
-    /// Finds a node and begins the binding.
+    /// Finds a node and starts the binding.
     fn place(&mut self, key: &Key, pod: Arc<Pod>) {
         let request = amounts::request_of(&pod);
         let nodes = self.cluster.nodes().len();
@@ -252,12 +252,12 @@ impl Scheduler {
         self.settling -= usize::from(settled);
         let Err(error) = result else {
             let message = format!("Successfully assigned {key} to {node}");
-            return self.tell(&pod, EventType::Normal, "Scheduled", "Binding", &message);
+            return self.record_event(&pod, EventType::Normal, "Scheduled", "Binding", &message);
         };
         self.cluster.unassume(&key);
         let now = self.pods.get(&key).filter(|now| now.metadata.uid == pod.metadata.uid);
-        // Gone, going, or bound by somebody else: nothing is left to do.
-        if error.is_not_found() || now.is_none_or(|now| !wants_a_node(&now)) {
+        // Deleted, being deleted, or bound by another scheduler: nothing is left to do.
+        if error.is_not_found() || now.is_none_or(|now| !needs_node(&now)) {
             return;
         }
         tracing::debug!(%key, %node, %error, "a binding failed");
@@ -265,9 +265,9 @@ impl Scheduler {
         self.failed(&pod, "SchedulerError", &format!("binding rejected: {error}"));
     }
 
-    /// SC-12: an event each time, the condition only where it says something else.
+    /// SC-12: an event each time, the condition only if it changed.
     fn failed(&mut self, pod: &Arc<Pod>, reason: &str, message: &str) {
-        self.tell(pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
+        self.record_event(pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
         if let Some(patch) = condition_patch(pod, reason, message, self.clock.now()) {
             let path = format!("{}/status", pod_path(pod));
             let client = self.client.clone();
@@ -279,14 +279,14 @@ impl Scheduler {
         }
     }
 
-    fn tell(&self, pod: &Pod, kind: EventType, reason: &str, action: &str, note: &str) {
+    fn record_event(&self, pod: &Pod, kind: EventType, reason: &str, action: &str, note: &str) {
         let regarding = pod_reference(pod);
         let _ = self.recorder.record(&NewEvent { regarding: &regarding, related: None, kind, reason, action, note });
     }
 }
 
 /// SC-1.
-fn wants_a_node(pod: &Pod) -> bool {
+fn needs_node(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
     pod.metadata.deletion_timestamp.is_none()
         && spec.node_name.as_deref().unwrap_or_default().is_empty()
@@ -294,13 +294,13 @@ fn wants_a_node(pod: &Pod) -> bool {
         && spec.scheduling_gates.as_deref().unwrap_or_default().is_empty()
 }
 
-/// One binding on its way.
+/// A binding under way.
 struct Binding {
     client: Client,
     claims: Claims,
     pod: Arc<Pod>,
     node: String,
-    /// Claims that must learn of the node first.
+    /// Claims that need the name of the node first.
     waiting: Vec<Key>,
 }
 
@@ -348,7 +348,7 @@ impl Binding {
     }
 }
 
-/// The condition that says why a pod has no node; none if it says so already.
+/// The condition with the reason that a pod has no node; none if the pod has it already.
 fn condition_patch(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Option<Value> {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let old = conditions.iter().find(|condition| condition.type_ == "PodScheduled");

@@ -1,7 +1,7 @@
-//! What the pods that are already placed mean to a pod: affinity, anti-affinity, and even spreading.
+//! The effect of placed pods on a new one: affinity, anti-affinity and topology spread.
 //!
-//! All of it is counted once for a pod, by the value of a node label (a zone, a host), and only if somebody asks: a pod
-//! without wishes in a cluster without pods that keep others away costs nothing.
+//! All of it is counted once for a pod, by the value of a node label (a zone, a host), and only if needed: a pod
+//! without constraints in a cluster without anti-affinity costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,20 +11,21 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodAffinityTerm, Topology
 
 use super::cluster::{Cluster, NodeInfo, Placed};
 use super::filters::Reason;
-use super::selectors::{selects, tolerated};
+use super::selectors::tolerated;
 use crate::placement::affinity_allows;
+use crate::selectors::Selects;
 
-/// What one pod's neighbours mean to it.
+/// The constraints and preferences that placed pods impose on a pod.
 #[derive(Default)]
 pub(super) struct Neighbours {
-    /// Required company: where it is, by label key; and whether the pod is its own.
+    /// Required affinity: label key, the values with matching pods, and whether the pod matches its own term.
     near: Vec<(String, BTreeSet<String>, bool)>,
     /// Required distance.
     away: Vec<(String, BTreeSet<String>)>,
-    /// Where somebody keeps this pod away.
-    kept_from: Vec<(String, String)>,
+    /// Label key and value from which the anti-affinity of a placed pod excludes this pod.
+    excluded_from: Vec<(String, String)>,
     spread: Vec<Spread>,
-    /// What being somewhere is worth.
+    /// The weight of each label key and value.
     preferred: HashMap<(String, String), i64>,
 }
 
@@ -33,13 +34,13 @@ struct Spread {
     counts: BTreeMap<String, i64>,
     least: i64,
     skew_max: i64,
-    /// Whether the pod counts itself.
+    /// 1 if the pod matches its own constraint.
     own: i64,
     required: bool,
 }
 
-/// Whether a pod's own anti-affinity must be asked when others come.
-pub(crate) fn keeps_others_away(pod: &Pod) -> bool {
+/// True if a pod's anti-affinity can exclude other pods.
+pub(crate) fn has_anti_affinity(pod: &Pod) -> bool {
     !anti_terms(pod).is_empty()
 }
 
@@ -71,18 +72,19 @@ fn constraints(pod: &Pod) -> &[TopologySpreadConstraint] {
 impl Neighbours {
     pub(super) fn of(pod: &Pod, cluster: &Cluster, namespaces: &Store<Namespace>) -> Self {
         let mut found = Self::default();
-        let nobody_asks = affinity_terms(pod).is_empty() && anti_terms(pod).is_empty();
+        let has_no_terms = affinity_terms(pod).is_empty() && anti_terms(pod).is_empty();
         let preferences = preferences(pod);
-        if !(nobody_asks && preferences.is_empty()) {
-            found.company(pod, &preferences, cluster, namespaces);
+        if !(has_no_terms && preferences.is_empty()) {
+            found.count_affinity(pod, &preferences, cluster, namespaces);
         }
-        for other in cluster.keeping_away() {
+        for other in cluster.with_anti_affinity() {
             let Some(node) = cluster.node(&other.node) else { continue };
             for term in anti_terms(&other.pod) {
                 if let Some(value) = node.label(&term.topology_key)
-                    && means(term, &other.pod, pod, namespaces)
+                    && in_namespace(term, &other.pod, pod, namespaces)
+                    && Selects::new(term.label_selector.as_ref()).matches(pod.metadata.labels.as_ref())
                 {
-                    found.kept_from.push((term.topology_key.clone(), value.to_owned()));
+                    found.excluded_from.push((term.topology_key.clone(), value.to_owned()));
                 }
             }
         }
@@ -90,7 +92,7 @@ impl Neighbours {
         found
     }
 
-    fn company(
+    fn count_affinity(
         &mut self,
         pod: &Pod,
         preferences: &[(i64, &PodAffinityTerm)],
@@ -98,11 +100,12 @@ impl Neighbours {
         namespaces: &Store<Namespace>,
     ) {
         let places = |term: &PodAffinityTerm| -> BTreeSet<String> {
-            let others = cluster.all_placed().filter(|other| means(term, pod, &other.pod, namespaces));
+            let means = selected_by(term, pod, namespaces);
+            let others = cluster.all_placed().filter(|other| means(&other.pod));
             others.filter_map(|other| place_of(cluster, other, &term.topology_key)).map(str::to_owned).collect()
         };
         for term in affinity_terms(pod) {
-            let own = means(term, pod, pod, namespaces);
+            let own = selected_by(term, pod, namespaces)(pod);
             self.near.push((term.topology_key.clone(), places(term), own));
         }
         // The first of a group that wants to be together may begin anywhere.
@@ -111,7 +114,8 @@ impl Neighbours {
         }
         self.away = anti_terms(pod).iter().map(|term| (term.topology_key.clone(), places(term))).collect();
         for (weight, term) in preferences {
-            for other in cluster.all_placed().filter(|other| means(term, pod, &other.pod, namespaces)) {
+            let means = selected_by(term, pod, namespaces);
+            for other in cluster.all_placed().filter(|other| means(&other.pod)) {
                 if let Some(value) = place_of(cluster, other, &term.topology_key) {
                     *self.preferred.entry((term.topology_key.clone(), value.to_owned())).or_default() += weight;
                 }
@@ -119,7 +123,7 @@ impl Neighbours {
         }
     }
 
-    /// Why this node is not possible, if it is not.
+    /// The reason that excludes this node, if any.
     pub(super) fn objection(&self, node: &NodeInfo) -> Option<Reason> {
         for spread in self.spread.iter().filter(|spread| spread.required) {
             let Some(value) = node.label(&spread.key) else { return Some(Reason::SpreadLabel) };
@@ -138,18 +142,18 @@ impl Neighbours {
         if self.away.iter().any(|(key, places)| at(key, places)) {
             return Some(Reason::AntiAffinity);
         }
-        let kept = self.kept_from.iter().any(|(key, value)| node.label(key) == Some(value));
+        let kept = self.excluded_from.iter().any(|(key, value)| node.label(key) == Some(value));
         kept.then_some(Reason::ExistingAntiAffinity)
     }
 
-    /// What the neighbourhood of this node is worth by preferences; more is better, zero is neutral.
+    /// The sum of preferences for this node; more is better, zero is neutral.
     pub(super) fn preference(&self, node: &NodeInfo) -> i64 {
         let worth = self.preferred.iter().filter(|((key, value), _)| node.label(key) == Some(value));
         worth.map(|(_, weight)| weight).sum()
     }
 
-    /// How crowded this node's places are already; less is better. None if nobody asked for spreading.
-    pub(super) fn crowd(&self, node: &NodeInfo) -> Option<i64> {
+    /// The number of matching pods in this node's domains; fewer is better. None without soft constraints.
+    pub(super) fn spread_count(&self, node: &NodeInfo) -> Option<i64> {
         let soft = self.spread.iter().filter(|spread| !spread.required);
         let counts = soft.map(|spread| {
             let value = node.label(&spread.key);
@@ -165,11 +169,12 @@ impl Spread {
         let eligible = |node: &NodeInfo| {
             node.label(&key).is_some()
                 && (constraint.node_affinity_policy.as_deref() == Some("Ignore") || fits(pod, &node.object))
-                && (constraint.node_taints_policy.as_deref() != Some("Honor") || bears(pod, node))
+                && (constraint.node_taints_policy.as_deref() != Some("Honor") || tolerates_all(pod, node))
         };
+        let selects = Selects::new(constraint.label_selector.as_ref());
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
         for node in cluster.nodes().iter().filter(|node| eligible(node)) {
-            let here = node.pods.iter().filter(|key| counted(constraint, pod, cluster, key)).count();
+            let here = node.pods.iter().filter(|key| counted(constraint, &selects, pod, cluster, key)).count();
             let value = node.label(&key).unwrap_or_default().to_owned();
             *counts.entry(value).or_default() += i64::try_from(here).unwrap_or(i64::MAX);
         }
@@ -180,24 +185,24 @@ impl Spread {
             least,
             counts,
             skew_max: i64::from(constraint.max_skew),
-            own: i64::from(selected(constraint, pod, pod)),
+            own: i64::from(selected(constraint, &selects, pod, pod)),
             required: constraint.when_unsatisfiable == "DoNotSchedule",
             key,
         }
     }
 }
 
-fn counted(constraint: &TopologySpreadConstraint, pod: &Pod, cluster: &Cluster, key: &Key) -> bool {
+fn counted(constraint: &TopologySpreadConstraint, selects: &Selects, pod: &Pod, cluster: &Cluster, key: &Key) -> bool {
     let Some(other) = cluster.placed(key) else { return false };
     other.pod.metadata.namespace == pod.metadata.namespace
         && other.pod.metadata.deletion_timestamp.is_none()
-        && selected(constraint, pod, &other.pod)
+        && selected(constraint, selects, pod, &other.pod)
 }
 
-fn selected(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> bool {
+fn selected(constraint: &TopologySpreadConstraint, selects: &Selects, pod: &Pod, other: &Pod) -> bool {
     let value = |of: &Pod, key: &String| of.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
     let mut same = constraint.match_label_keys.iter().flatten();
-    selects(constraint.label_selector.as_ref(), other.metadata.labels.as_ref())
+    selects.matches(other.metadata.labels.as_ref())
         && same.all(|key| value(pod, key).is_none() || value(pod, key) == value(other, key))
 }
 
@@ -205,7 +210,7 @@ fn fits(pod: &Pod, node: &Node) -> bool {
     pod.spec.as_ref().is_none_or(|spec| affinity_allows(spec, node))
 }
 
-fn bears(pod: &Pod, node: &NodeInfo) -> bool {
+fn tolerates_all(pod: &Pod, node: &NodeInfo) -> bool {
     node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule").all(|taint| tolerated(pod, taint))
 }
 
@@ -213,19 +218,27 @@ fn place_of<'a>(cluster: &'a Cluster, other: &Placed, key: &str) -> Option<&'a s
     cluster.node(&other.node)?.label(key)
 }
 
-/// Whether a term of `whose` means `other`.
-fn means(term: &PodAffinityTerm, whose: &Pod, other: &Pod, namespaces: &Store<Namespace>) -> bool {
+/// Returns a test for the pods that a term of `whose` selects.
+fn selected_by<'a>(
+    term: &'a PodAffinityTerm,
+    whose: &'a Pod,
+    namespaces: &'a Store<Namespace>,
+) -> impl Fn(&Pod) -> bool + use<'a> {
+    let selects = Selects::new(term.label_selector.as_ref());
+    move |other| in_namespace(term, whose, other, namespaces) && selects.matches(other.metadata.labels.as_ref())
+}
+
+fn in_namespace(term: &PodAffinityTerm, whose: &Pod, other: &Pod, namespaces: &Store<Namespace>) -> bool {
     let namespace = other.metadata.namespace.as_deref().unwrap_or_default();
     let named = term.namespaces.as_deref().unwrap_or_default();
-    let in_namespace = match &term.namespace_selector {
+    match &term.namespace_selector {
         None if named.is_empty() => whose.metadata.namespace.as_deref().unwrap_or_default() == namespace,
         None => named.iter().any(|name| name == namespace),
         Some(selector) => {
             named.iter().any(|name| name == namespace) || {
                 let labels = namespaces.get(&Key::new(None, namespace)).and_then(|ns| ns.metadata.labels.clone());
-                selects(Some(selector), labels.as_ref())
+                Selects::new(Some(selector)).matches(labels.as_ref())
             }
         }
-    };
-    in_namespace && selects(term.label_selector.as_ref(), other.metadata.labels.as_ref())
+    }
 }

@@ -1,4 +1,4 @@
-//! Which pod is next: the pods that need a node, those that wait after a failure, and those that wait for a change.
+//! The queue of pods without a node: active ones, those that wait after a failure, and those that wait for a change.
 //!
 //! ```text
 //!            pop                fail                      a change that may help
@@ -19,21 +19,21 @@ use tokio::time::Instant;
 /// SC-3: the first wait after a failure, and the longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// SC-3: how long a pod is parked at most.
+/// SC-3: longest time that a pod stays unschedulable without another attempt.
 const PARKED_MAX: Duration = Duration::from_secs(300);
 
-/// What may let a pod in that found no node. A set of bits.
+/// The changes that can make a pod schedulable. A set of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Remedy(u8);
 
 impl Remedy {
-    /// A node came, or one of them is different now.
+    /// A node was added or changed.
     pub(super) const NODES: Remedy = Remedy(1);
-    /// A pod left its node, and with it what it took.
+    /// A pod left its node and released its resources.
     pub(super) const ROOM: Remedy = Remedy(2);
-    /// A pod came to a node.
+    /// A pod was placed.
     pub(super) const COMPANY: Remedy = Remedy(4);
-    /// A claim or its class is different now.
+    /// A claim or its class changed.
     pub(super) const CLAIMS: Remedy = Remedy(8);
 
     pub(super) fn or(self, other: Remedy) -> Remedy {
@@ -67,12 +67,12 @@ enum Place {
     Active(u64),
     BackingOff(Instant),
     Parked(Instant, Remedy),
-    /// Taken out by `pop`; its fate is being decided.
+    /// Taken out by `pop`, and being decided.
     Tried,
 }
 
 impl Queue {
-    /// A pod needs a node, or is different from what it was.
+    /// Adds a pod that needs a node, or its new state.
     pub(super) fn put(&mut self, key: &Key, pod: Arc<Pod>, now: Instant) {
         let Some(waiting) = self.waiting.get_mut(key) else {
             let waiting = Waiting { pod, attempts: 0, last_failure: None, place: Place::Tried };
@@ -88,7 +88,7 @@ impl Queue {
         }
         match waiting.place {
             Place::Parked(..) if changed => self.release(key, now),
-            // Its priority may be another.
+            // Its priority may have changed.
             Place::Active(_) if changed => {
                 self.leave_place(key);
                 self.activate(key);
@@ -97,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// A pod needs no node any more.
+    /// Removes a pod that needs no node any more.
     pub(super) fn remove(&mut self, key: &Key) {
         self.leave_place(key);
         self.waiting.remove(key);
@@ -113,7 +113,7 @@ impl Queue {
         Some((key, waiting.pod.clone()))
     }
 
-    /// No node was found: wait for one of these changes.
+    /// Parks a pod without a node until one of these changes.
     pub(super) fn park(&mut self, key: &Key, remedy: Remedy, now: Instant) {
         self.leave_place(key);
         let Some(waiting) = self.waiting.get_mut(key) else { return };
@@ -122,7 +122,7 @@ impl Queue {
         self.parked.insert((now, key.clone()));
     }
 
-    /// Something went wrong: try again soon.
+    /// Retries a pod after a failure, with backoff.
     pub(super) fn retry(&mut self, key: &Key, now: Instant) {
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         waiting.last_failure = Some(now);
@@ -130,7 +130,7 @@ impl Queue {
         self.release(key, now);
     }
 
-    /// A change in the cluster: those it may help come back.
+    /// Activates the pods that a change in the cluster may help.
     pub(super) fn changed(&mut self, what: Remedy, now: Instant) {
         let helped = self.parked.iter().filter(|(_, key)| {
             self.waiting.get(key).is_some_and(|w| matches!(w.place, Place::Parked(_, failed) if what.helps(failed)))
@@ -141,7 +141,7 @@ impl Queue {
         }
     }
 
-    /// When there may be something to pop.
+    /// The time of the next pod to pop.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let back = self.backing_off.first().map(|(at, _)| *at);
         let parked = self.parked.first().map(|(since, _)| *since + PARKED_MAX);
@@ -182,7 +182,7 @@ impl Queue {
     fn leave_place(&mut self, key: &Key) {
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         match std::mem::replace(&mut waiting.place, Place::Tried) {
-            // By arrival: the priority it went in with may not be the one it has now.
+            // By arrival: its priority may have changed since it was added.
             Place::Active(arrival) => self.active.retain(|(_, at, _)| *at != arrival),
             Place::BackingOff(until) => {
                 self.backing_off.remove(&(until, key.clone()));
@@ -199,7 +199,7 @@ fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default()
 }
 
-/// Whether anything differs that decides where a pod may go.
+/// True if a field that decides on the node differs.
 fn wishes_differ(old: &Pod, new: &Pod) -> bool {
     old.spec != new.spec || old.metadata.labels != new.metadata.labels
 }

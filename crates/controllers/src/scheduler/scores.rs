@@ -1,4 +1,4 @@
-//! Which of the possible nodes is best for a pod (SC-7). All scores are 0 to 100 and weighted.
+//! The best of the possible nodes for a pod (SC-7). All scores are 0 to 100 and weighted.
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -24,17 +24,17 @@ pub(super) fn totals(pod: &Pod, request: &Request, neighbours: &Neighbours, node
     let each = |score: &dyn Fn(&NodeInfo) -> i64| nodes.iter().map(|node| score(node)).collect::<Vec<i64>>();
     add(TAINTS, lower_is_better(each(&|node| disliked_taints(pod, node))));
     add(NODE_AFFINITY, higher_is_better(each(&|node| node_preference(pod, node))));
-    let crowds: Option<Vec<i64>> = nodes.iter().map(|node| neighbours.crowd(node)).collect();
+    let crowds: Option<Vec<i64>> = nodes.iter().map(|node| neighbours.spread_count(node)).collect();
     let family = pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     let siblings = family
         .map(|owner| each(&|node| node.families.get(owner.uid.as_str()).copied().map(i64::from).unwrap_or_default()));
-    // Without wishes of its own, a pod keeps away from its siblings.
+    // Without constraints of its own, a pod is spread away from its siblings.
     add(SPREAD, crowds.or(siblings).and_then(lower_is_better));
     add(POD_AFFINITY, higher_is_better(each(&|node| neighbours.preference(node))));
     totals
 }
 
-/// What is left of each node, and how evenly.
+/// The free resources of each node, and their balance.
 fn fit(request: &Request, node: &NodeInfo) -> i64 {
     let share = |has: i64, taken: i64| -> (i64, f64) {
         if has <= 0 {
@@ -65,7 +65,7 @@ fn node_preference(pod: &Pod, node: &NodeInfo) -> i64 {
     liked.map(|term| i64::from(term.weight)).sum()
 }
 
-/// Stretched to 0..=100; none if all are alike, since then it decides nothing.
+/// Scaled to 0..=100; none if all are equal, since then it decides nothing.
 fn higher_is_better(raw: Vec<i64>) -> Option<Vec<i64>> {
     let (least, most) = (*raw.iter().min()?, *raw.iter().max()?);
     (most > least).then(|| raw.into_iter().map(|score| (score - least) * 100 / (most - least)).collect())
@@ -75,14 +75,14 @@ fn lower_is_better(raw: Vec<i64>) -> Option<Vec<i64>> {
     higher_is_better(raw.into_iter().map(|score| -score).collect())
 }
 
-/// Which node: one of the best, by chance.
+/// One of the best nodes, at random.
 pub(super) fn best(totals: &[i64], random: impl Fn(usize) -> usize) -> Option<usize> {
     let most = totals.iter().max()?;
     let best: Vec<usize> = totals.iter().enumerate().filter(|(_, total)| *total == most).map(|(at, _)| at).collect();
     best.get(random(best.len()) % best.len()).copied()
 }
 
-/// SC-8: how many possible nodes are enough.
+/// SC-8: number of possible nodes after which the search stops.
 pub(super) fn enough(nodes: usize) -> usize {
     if nodes < 100 {
         return nodes;

@@ -1,4 +1,4 @@
-//! Which pods answer for a service, under which address and on which ports.
+//! The pods of a service with their addresses and ports.
 
 use std::net::IpAddr;
 
@@ -47,7 +47,7 @@ pub(super) fn addresses(pod: &Pod, family: Family) -> Vec<String> {
     parsed.filter(|ip| Family::of(ip) == family).map(|ip| ip.to_string()).collect()
 }
 
-/// Whether a pod counts at all (EP-2): it has an address and has not ended.
+/// True if a pod is an endpoint at all (EP-2): it has an address and has not ended.
 pub(super) fn counts(pod: &Pod, also_terminating: bool) -> bool {
     let ips = pod.status.as_ref().and_then(|status| status.pod_ips.as_deref()).unwrap_or_default();
     !pods::is_terminal(pod) && !ips.is_empty() && (also_terminating || !pods::is_terminating(pod))
@@ -89,7 +89,7 @@ pub(super) struct Port {
     pub(super) application: Option<String>,
 }
 
-/// The ports of a service on a pod; one whose name the pod does not know is left out.
+/// The ports of a service on a pod, without those whose names the pod does not have.
 pub(super) fn ports(service: &Service, pod: &Pod) -> Vec<Port> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let found = ports.iter().filter_map(|port| Some((port, number_on(pod, port)?)));

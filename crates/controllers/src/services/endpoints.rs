@@ -19,13 +19,13 @@ use kube::api::DeleteParams;
 
 use super::backends::{self, Port};
 use super::triggers::{Triggers, annotate};
-use super::{TRIES, WORKERS, is_ours, pods_of, unless_gone, wakes_services};
+use super::{TRIES, WORKERS, enqueue_services, is_ours, pods_of, unless_deleted};
 use crate::context::{Context, Tools};
 use crate::pods::is_ready;
 use crate::reconciling::{self, server_message};
 use crate::requests::Api;
 
-/// So many addresses at most (EP-6).
+/// Most addresses of one Endpoints object (EP-6).
 const ADDRESSES_MAX: usize = 1000;
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const MANAGED_BY: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "endpoint-controller");
@@ -44,7 +44,7 @@ pub(crate) async fn run(context: Context) {
     let tools = context.tools("endpoint-controller").follow(&endpoints);
     let controller = Controller::new("endpoint").read_your_writes(tools.writes.clone());
     let queue = controller.queue();
-    // What is left of services that went while nobody looked, and what somebody else took away.
+    // Endpoints of services that were deleted while no controller ran, and endpoints that another client deleted.
     let left_over = Predicate::new(|event: &Event<Endpoints>| match event {
         Event::Added { object, initial: true } => !object.annotations().contains_key(LEADER),
         Event::Deleted { .. } => true,
@@ -52,11 +52,11 @@ pub(crate) async fn run(context: Context) {
     });
     let controller = controller
         .on(&services, Predicate::version_changed())
-        .on(&pods, wakes_services(services.store(), queue))
+        .on(&pods, enqueue_services(services.store(), queue))
         .on(&endpoints, left_over);
     match endpoints.start(context.stop.clone()) {
         Ok(run) => context.tasks.spawn(run),
-        Err(error) => return tracing::error!(%error, "a new informer did not start"),
+        Err(error) => return tracing::error!(%error, "cannot start an informer"),
     };
     let reconciler = Arc::new(Reconciler {
         tools: tools.clone(),
@@ -87,7 +87,7 @@ impl Reconciler {
             self.tools.writes.forget(key);
             if self.endpoints.get(key).is_some() {
                 let api = Api::<Endpoints>::namespaced(&self.tools.client, key.namespace().unwrap_or_default());
-                unless_gone(api.delete(key.name(), &DeleteParams::default()).await)?;
+                unless_deleted(api.delete(key.name(), &DeleteParams::default()).await)?;
             }
             return Ok(Action::done());
         };
@@ -104,7 +104,7 @@ impl Reconciler {
             None => writer.create(&wanted).await,
             Some(_) => writer.replace(wanted.clone()).await,
         };
-        if let Err(error) = unless_gone(written) {
+        if let Err(error) = unless_deleted(written) {
             self.report(&wanted, key, &error);
             return Err(error.into());
         }
@@ -152,7 +152,7 @@ fn wanted(service: &Service, pods: &[Arc<Pod>], known: Option<&Endpoints>) -> Op
     (known != Some(&wanted)).then_some(wanted)
 }
 
-/// The addresses of a port, by IP and UID, and whether they are ready.
+/// The addresses of a port by IP and UID, with their readiness.
 type Addresses = BTreeMap<(IpAddr, String), (EndpointAddress, bool)>;
 
 /// The addresses behind a service: those that answer on the same ports together.

@@ -1,9 +1,9 @@
-//! Who answers for a service: its pods as Endpoints and as EndpointSlices.
+//! The backends of services: their pods as Endpoints and as EndpointSlices.
 //!
 //! - `backends`: which pods answer, under which address and on which ports
 //! - `endpoints`: the one object a service that older clients read
-//! - `slices`: how endpoints are divided among slices; `slice_controller`: making the slices so
-//! - `triggers`: since when what is said is so
+//! - `slices`: division of endpoints among slices; `slice_controller`: writing the slices
+//! - `triggers`: the time of the change that a write reacts to
 //! - this file: which services a change of a pod concerns
 
 mod backends;
@@ -27,13 +27,13 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use crate::pods;
 
 const WORKERS: usize = 5;
-/// After so many failures in a row a service waits for the next change.
+/// Failures in a row after which a service waits for the next change.
 const TRIES: u32 = 15;
-/// Changes of pods that come together are answered together: without it a service of 1 000 pods would be written 1 000
+/// Delay that gathers changes of pods: without it a service of 1 000 pods would be written 1 000
 /// times, each time whole.
 const BATCH: Duration = Duration::from_millis(20);
 
-/// Whether the controllers say who answers for a service (EP-1).
+/// True if the controllers maintain the endpoints of a service (EP-1).
 fn is_ours(service: &Service) -> bool {
     let Some(spec) = &service.spec else { return false };
     spec.type_.as_deref() != Some("ExternalName") && spec.selector.is_some()
@@ -52,10 +52,10 @@ fn pods_of(service: &Service, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
 }
 
 /// Brings the services of a pod that changed into the queue.
-fn wakes_services(services: Store<Service>, queue: WorkQueue<Key>) -> Predicate<Pod> {
+fn enqueue_services(services: Store<Service>, queue: WorkQueue<Key>) -> Predicate<Pod> {
     Predicate::new(move |event| {
         let states: Vec<&Arc<Pod>> = match event {
-            Event::Updated { old, new } if !says_another(old, new) => return false,
+            Event::Updated { old, new } if !changes_endpoint(old, new) => return false,
             Event::Updated { old, new } => vec![old, new],
             Event::Added { object, .. } | Event::Deleted { object, .. } => vec![object],
             _ => return false,
@@ -70,8 +70,8 @@ fn wakes_services(services: Store<Service>, queue: WorkQueue<Key>) -> Predicate<
     })
 }
 
-/// Whether a change of a pod can change what is said of it.
-fn says_another(old: &Pod, new: &Pod) -> bool {
+/// True if a change of a pod can change its endpoint.
+fn changes_endpoint(old: &Pod, new: &Pod) -> bool {
     let said = |pod: &Pod| {
         let spec = pod.spec.as_ref();
         let status = pod.status.as_ref();
@@ -88,8 +88,8 @@ fn says_another(old: &Pod, new: &Pod) -> bool {
     said(old) != said(new)
 }
 
-/// What a write that came too late for its object ends in.
-fn unless_gone<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
+/// Turns the error of a write to an object that no longer exists into none.
+fn unless_deleted<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
         Err(error) if error.is_not_found() || crate::reconciling::is_namespace_terminating(&error) => Ok(None),

@@ -1,4 +1,4 @@
-//! Making the slices of a service what they should be.
+//! The controller that writes the slices of services.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use kube::{Resource as _, ResourceExt as _};
 
 use super::slices::{MANAGED_BY, Plan, SERVICE_NAME, plan};
 use super::triggers::{Triggers, annotate};
-use super::{TRIES, WORKERS, is_ours, pods_of, unless_gone, wakes_services};
+use super::{TRIES, WORKERS, enqueue_services, is_ours, pods_of, unless_deleted};
 use crate::context::{Context, Tools};
 use crate::reconciling::{self, server_message};
 
@@ -35,7 +35,7 @@ pub(crate) async fn run(context: Context) {
     });
     let controller = controller
         .on(&services, Predicate::version_changed())
-        .on(&pods, wakes_services(services.store(), queue))
+        .on(&pods, enqueue_services(services.store(), queue))
         .owned(&slices, OwnerMatch::of::<Service>(&()), touched);
     let reconciler = Arc::new(Reconciler {
         tools: tools.clone(),
@@ -73,7 +73,7 @@ struct Reconciler {
 impl Reconciler {
     async fn reconcile(&self, key: &Key) -> Result<Action, RunError> {
         let Some(service) = self.services.get(key) else {
-            // Its slices go with it: it owns them.
+            // The garbage collector deletes its slices: it owns them.
             self.triggers.forget(key);
             self.tools.writes.forget(key);
             return Ok(Action::done());
@@ -104,18 +104,18 @@ impl Reconciler {
 
     async fn carry_out(&self, service: &Service, plan: Plan, since: Option<jiff::Timestamp>) -> Result<(), Error> {
         let writer = self.tools.writer(service);
-        // A service that is going gets no new slices: they would only have to be collected.
+        // A service that is being deleted gets no new slices: they would only have to be collected.
         let create = if service.metadata.deletion_timestamp.is_none() { plan.create } else { Vec::new() };
         for mut slice in create {
             annotate(&mut slice.metadata.annotations, since);
-            unless_gone(writer.create(&slice).await)?;
+            unless_deleted(writer.create(&slice).await)?;
         }
         for mut slice in plan.update {
             annotate(&mut slice.metadata.annotations, since);
-            unless_gone(writer.replace(slice).await)?;
+            unless_deleted(writer.replace(slice).await)?;
         }
         for slice in plan.delete {
-            unless_gone(writer.delete(&slice, &DeleteParams::default()).await)?;
+            unless_deleted(writer.delete(&slice, &DeleteParams::default()).await)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! How the endpoints of a service are divided among slices.
+//! Division of the endpoints of a service among slices.
 //!
-//! Slices are grouped by family and by what the ports of the service are on the pods. Within a group an endpoint stays
-//! where it is; new ones go first into slices that must be written anyway, then into one that has room for all of them,
-//! then into new ones. So few slices change, and every reader of slices is told little.
+//! Slices are grouped by address family and by the ports that the service has on the pods. Within a group an endpoint stays
+//! in its slice; new ones are added to slices that must be written anyway, then to one that has capacity for all of them,
+//! then to new slices. So few slices change, and readers of slices receive few events.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::endpoints::HEADLESS;
 use crate::owners;
 use crate::pods::{is_ready, is_terminating};
 
-/// So many endpoints at most in a slice (EP-4).
+/// Most endpoints of a slice (EP-4).
 pub(super) const ENDPOINTS_MAX: usize = 100;
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 pub(super) const MANAGED_BY: (&str, &str) =
     ("endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io");
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// What is to be written.
+/// The writes that a plan consists of.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: Vec<EndpointSlice>,
@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) skipped: Vec<String>,
 }
 
-/// An endpoint by what it is, whatever its state.
+/// The identity of an endpoint, without its conditions.
 type Identity = (Vec<String>, String);
 
 fn identity(endpoint: &Endpoint) -> Identity {
@@ -41,7 +41,7 @@ fn identity(endpoint: &Endpoint) -> Identity {
     (endpoint.addresses.clone(), uid)
 }
 
-/// What has to be written so that the slices say what the pods are.
+/// Returns the writes that make the slices agree with the pods.
 pub(super) fn plan(
     service: &Service,
     pods: &[Arc<Pod>],
@@ -82,14 +82,14 @@ fn plan_family(
     }
     delete.extend(by_ports.into_values().flatten());
     if delete.len() == count && create.is_empty() && update.is_empty() {
-        // Nobody answers. One empty slice says so.
+        // No endpoints: one empty slice.
         let placeholder = new_slice(service, family, &[]);
         match delete.as_slice() {
             [only] if is_same_placeholder(only, &placeholder) => delete.clear(),
             _ => create.push(placeholder),
         }
     }
-    // A slice that would be deleted while another is created becomes that one.
+    // A slice to be deleted is reused for one to be created.
     let mut kept = Vec::new();
     for slice in delete {
         match is_owned_by(&slice, service).then(|| create.pop()).flatten() {
@@ -202,7 +202,7 @@ fn divide(
         }
     }
     update.extend(changed);
-    // An empty slice beside others says nothing.
+    // An empty slice is kept only if it is the only one.
     if !create.is_empty() || !update.is_empty() || unchanged.iter().any(|slice| len(slice) > 0) {
         delete.extend(unchanged.into_iter().filter(|slice| len(slice) == 0));
     } else {

@@ -130,12 +130,12 @@ fn ep_4_no_slice_has_more_than_a_hundred_and_few_are_written() {
     assert_eq!(counts(&more), (0, 1, 0));
     let slices = carried_out(more, &slices);
     assert_eq!(sizes(&slices), [60, ENDPOINTS_MAX, ENDPOINTS_MAX]);
-    // One went and another came: the slice that lost one takes it.
+    // One was deleted and another added: the slice that lost one takes it.
     let mut replaced = pods(1..260);
     replaced.extend(pods(300..301));
     let plan = planned(&web, &replaced, &slices);
     assert_eq!(counts(&plan), (0, 1, 0));
-    // All went but one.
+    // All but one are deleted.
     let plan = planned(&web, &pods(5..6), &slices);
     assert_eq!(counts(&plan), (0, 1, 2));
 }
@@ -162,7 +162,7 @@ fn ep_4_pods_with_other_ports_and_families_are_apart() {
     let mut types: Vec<&str> = families.iter().map(|slice| slice.address_type.as_str()).collect();
     types.sort_unstable();
     assert_eq!(types, ["IPv4", "IPv6"]);
-    // The second family is given up.
+    // The second family is removed.
     assert_eq!(counts(&planned(&service(json!({})), &pods(0..1), &families)), (0, 0, 1));
 }
 
@@ -172,7 +172,7 @@ fn ep_5_nobody_answers_and_one_empty_slice_says_so() {
     let slices = carried_out(planned(&web, &[], &[]), &[]);
     assert_eq!(sizes(&slices), [0]);
     assert_eq!(counts(&planned(&web, &[], &slices)), (0, 0, 0));
-    // The first pod: the empty slice becomes its slice.
+    // The first pod: the empty slice is reused for it.
     let first = planned(&web, &pods(0..1), &slices);
     assert_eq!(counts(&first), (0, 1, 0));
     let slices = carried_out(first, &slices);

@@ -1,6 +1,6 @@
-//! Since when what is said of a service is so: the annotation `endpoints.kubernetes.io/last-change-trigger-time`.
+//! The annotation `endpoints.kubernetes.io/last-change-trigger-time`: the time of the change that a write reacts to.
 //!
-//! It is the earliest change that a write answers: of a pod's readiness, or the making of the service. What was
+//! It is the earliest change since the last write: of a pod's readiness, or the creation of the service. A change that was
 //! answered before does not count again.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,7 @@ use crate::pods;
 
 const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// What was answered, by service.
+/// The changes that were written, by service.
 #[derive(Default)]
 pub(super) struct Triggers(Mutex<HashMap<Key, Answered>>);
 

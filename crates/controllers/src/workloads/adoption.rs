@@ -1,54 +1,20 @@
-//! Which objects belong to an owner: those it controls and selects; orphans it selects are adopted, what it controls and no
+//! The objects of an owner: those it controls and selects. Orphans that it selects are adopted, objects that it controls and no
 //! longer selects is released (DP-2, RS-2).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use client::store::Store;
 use client::{Error, Key, Object};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::core::{Selector, SelectorExt};
 use serde_json::{Value, json};
 
 use crate::owners::{controller_of, name, namespace, reference, uid};
 use crate::requests::{Api, Form};
+use crate::selectors::Selects;
 use crate::writer::Namespaced;
 
-/// The selector of a workload. One without terms selects nothing here: no workload may own everything.
-#[derive(Debug, Clone)]
-pub(crate) struct Selects(Option<Selector>);
-
-impl Selects {
-    /// Of a label selector; one that cannot be read selects nothing.
-    pub(crate) fn of(selector: Option<&LabelSelector>) -> Self {
-        let selector = selector.and_then(|selector| Selector::try_from(selector.clone()).ok());
-        Self(selector.filter(|selector| !selector.selects_all()))
-    }
-
-    /// Of plain labels.
-    pub(crate) fn of_labels(labels: Option<&BTreeMap<String, String>>) -> Self {
-        let labels = labels.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
-        let selector: Selector = labels.collect();
-        Self(Some(selector).filter(|selector| !selector.selects_all()))
-    }
-
-    /// Whether there is anything it could select.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Whether these labels are selected.
-    pub(crate) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
-        let Some(selector) = &self.0 else { return false };
-        match labels {
-            Some(labels) => selector.matches(labels),
-            None => selector.matches(&BTreeMap::new()),
-        }
-    }
-}
-
-/// What an owner has to do with an object.
+/// The relation of an owner to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
     Keep,
@@ -69,12 +35,12 @@ fn decide(owner: &ObjectMeta, selected: bool, object: &ObjectMeta) -> Claim {
     }
 }
 
-/// How an owner claims.
+/// The parameters of an owner's claims.
 pub(crate) struct Claims<'a, O> {
     pub(crate) client: &'a Client,
     pub(crate) owner: &'a O,
     pub(crate) selects: &'a Selects,
-    /// A finalizer that comes with adoption and goes with release.
+    /// A finalizer that adoption adds and release removes.
     pub(crate) finalizer: Option<&'a str>,
 }
 
@@ -90,7 +56,7 @@ pub(crate) fn adopters<O: Object>(owners: &Store<O>, orphan: &ObjectMeta, select
 }
 
 impl<O: Namespaced> Claims<'_, O> {
-    /// The objects that belong to the owner once what has to be adopted and released is. One that cannot be written fails
+    /// Adopts and releases, and returns the objects that belong to the owner then. An object that cannot be written fails
     /// the whole, after all others had their turn.
     pub(crate) async fn claim<K: Namespaced>(&self, candidates: Vec<Arc<K>>) -> Result<Vec<Arc<K>>, Error> {
         let mut owned = Vec::with_capacity(candidates.len());
@@ -142,7 +108,7 @@ impl<O: Namespaced> Claims<'_, O> {
         }
     }
 
-    /// Releases; an object that is gone, or another one under the same name, is released already.
+    /// Releases an object. A deleted one, or another of the same name, counts as released.
     async fn release<K: Namespaced>(&self, object: &K) -> Result<(), Error> {
         let gone = json!([{ "$patch": "delete", "uid": uid(self.owner) }]);
         let mut metadata = json!({ "uid": uid(object), "ownerReferences": gone });
@@ -200,14 +166,5 @@ mod tests {
                 "{owner_deleting} {controller:?} {selected} {deleting}"
             );
         }
-    }
-
-    #[test]
-    fn a_selector_without_terms_selects_nothing() {
-        let any = [("a".to_owned(), "b".to_owned())].into();
-        assert!(!Selects::of(Some(&LabelSelector::default())).matches(Some(&any)));
-        assert!(!Selects::of(None).matches(Some(&any)));
-        assert!(!Selects::of_labels(None).matches(None));
-        assert!(Selects::of_labels(Some(&any)).matches(Some(&any)));
     }
 }

@@ -4,13 +4,13 @@ use std::future::Future;
 
 use futures::future::join_all;
 
-/// How many pods one sync of a ReplicaSet or Job creates or deletes at most.
+/// Most pods that one sync of a ReplicaSet or Job creates or deletes.
 pub(crate) const BURST: usize = 500;
 
-/// What came of a series of writes.
+/// The outcome of a series of writes.
 #[derive(Debug)]
 pub(crate) struct Outcome<E> {
-    /// How many succeeded.
+    /// Number of writes that succeeded.
     pub(crate) succeeded: usize,
     /// The first failure. After the batch in which it happened nothing more was tried.
     pub(crate) failure: Option<E>,

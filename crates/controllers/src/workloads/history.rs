@@ -17,6 +17,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::template::hash;
+use crate::json::{from_value, to_value};
 use crate::owners::{name, namespace, reference};
 use crate::writer::{Namespaced, Writer};
 
@@ -24,7 +25,7 @@ use crate::writer::{Namespaced, Writer};
 const LONGEST_PREFIX: usize = 223;
 
 fn data_of(template: &PodTemplateSpec) -> Value {
-    let mut template = serde_json::to_value(template).unwrap_or_default();
+    let mut template = to_value(template);
     template["$patch"] = "replace".into();
     json!({ "spec": { "template": template } })
 }
@@ -33,7 +34,7 @@ fn data_of(template: &PodTemplateSpec) -> Value {
 pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
     let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.clone();
     template.as_object_mut()?.remove("$patch");
-    serde_json::from_value(template).ok()
+    from_value(&template).ok()
 }
 
 fn keeps(revision: &ControllerRevision, data: &Value) -> bool {
@@ -105,7 +106,7 @@ async fn create<O: Namespaced>(
     }
 }
 
-/// Deletes the oldest revisions that nobody uses, beyond `limit`.
+/// Deletes the oldest unused revisions beyond `limit`.
 pub(crate) async fn forget(
     revisions: &[Arc<ControllerRevision>],
     is_used: impl Fn(&ControllerRevision) -> bool,

@@ -1,13 +1,15 @@
-//! Pod templates: whether two are the same, and the short name of one.
+//! Comparison and hash of pod templates.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The label that tells the pods of one template from those of another.
+use crate::json::to_value;
+
+/// The label with the hash of a pod's template.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
 
-/// Whether two templates describe the same pods; the hash label is not part of the description (DP-10). Absent and empty are
+/// True if two templates describe the same pods; the hash label is not part of the description (DP-10). Absent and empty are
 /// the same.
 pub(crate) fn same(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
     if a == b {
@@ -17,7 +19,7 @@ pub(crate) fn same(a: &PodTemplateSpec, b: &PodTemplateSpec) -> bool {
 }
 
 fn described(template: &PodTemplateSpec) -> Value {
-    let mut value = serde_json::to_value(template).unwrap_or_default();
+    let mut value = to_value(template);
     if let Some(labels) = value.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove(HASH_LABEL);
     }
@@ -25,7 +27,7 @@ fn described(template: &PodTemplateSpec) -> Value {
     value
 }
 
-/// Fields that are maps, or hold nothing that means something by being there.
+/// Fields whose empty value means the same as their absence.
 const MAPS: [&str; 9] =
     ["annotations", "labels", "limits", "matchLabels", "metadata", "nodeSelector", "overhead", "requests", "resources"];
 
@@ -56,7 +58,7 @@ pub(crate) fn without_empty(value: &mut Value) {
 /// ```
 pub(crate) fn hash<T: Serialize>(value: &T, collisions: Option<i32>) -> String {
     let mut hasher = Fnv(0x811c_9dc5);
-    let mut value = serde_json::to_value(value).unwrap_or_default();
+    let mut value = to_value(value);
     without_empty(&mut value);
     feed(&mut hasher, &value);
     if let Some(count) = collisions {

@@ -41,7 +41,7 @@ impl Ttl {
         if !left.is_zero() {
             return Ok(Action::after(left));
         }
-        // What the store says may be old: somebody may just have given it more time.
+        // The store may be behind: the time to live may just have been changed.
         let writer = self.tools.writer(&*job);
         let live = writer.read(&*job).await?.filter(|live| uid(live) == uid(&*job));
         let Some(live) = live else { return Ok(Action::done()) };
@@ -58,7 +58,7 @@ impl Ttl {
     }
 }
 
-/// How long until a finished job goes; none if it has not finished, has no such time, or goes already.
+/// Time until a finished job is deleted; none if it has not finished, has no time to live, or is being deleted.
 fn time_left(job: &Job, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.as_ref()?.ttl_seconds_after_finished?;
     if !is_finished(job) || job.metadata.deletion_timestamp.is_some() {

@@ -34,7 +34,7 @@ async fn sa_1_every_namespace_has_an_account_and_gets_it_back() {
     until(&accounts("fresh"), "default", "another", |account| account.uid() != first.uid()).await;
     let secrets = Api::<Secret>::all(client.clone()).list(&ListParams::default()).await.unwrap();
     assert!(secrets.items.is_empty(), "tokens are asked for, not stored");
-    // One that is going gets nothing.
+    // One that is being deleted gets nothing.
     let patch = json!({"metadata": {"finalizers": ["example.com/held"]}});
     let namespaces = Api::<Namespace>::all(client.clone());
     namespaces.patch("fresh", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -80,7 +80,7 @@ async fn sa_2_a_secret_gets_a_token_that_the_server_believes() {
     secrets.create(&PostParams::default(), &asking("second", "robot")).await.unwrap();
     until(&secrets, "second", "served", has_token).await;
     assert_eq!(secrets.get("robot-token").await.unwrap().resource_version(), secret.resource_version());
-    // A secret for nobody goes, and all go with the account; then nobody believes the token.
+    // A secret without an account is deleted, and all are deleted with the account; then the token is invalid.
     secrets.create(&PostParams::default(), &asking("nobody", "no-such")).await.unwrap();
     until_gone(&secrets, "nobody").await;
     accounts.delete("robot", &DeleteParams::default()).await.unwrap();

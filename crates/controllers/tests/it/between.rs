@@ -1,5 +1,5 @@
-//! A client that stands between controllers and their server: it notes every request, and can refuse it, slow it down, or
-//! hold back what a watch tells. Rules about what a controller does not do, and when, are seen nowhere else.
+//! A client between controllers and their server: it records every request, and can refuse it, delay it, or
+//! hold back the events of a watch. Only here can a test see what a controller does not do, and when.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,14 +44,14 @@ impl Asked {
     }
 }
 
-/// What becomes of a request.
+/// The treatment of a request.
 pub(crate) enum Turn {
     Pass,
     /// Answered with a Status of this code and never sent on.
     Refuse(u16),
     /// Sent on after a while.
     Late(Duration),
-    /// Sent on; what comes back is held until this says true.
+    /// Forwarded; the response is held until this returns true.
     Held(watch::Receiver<bool>),
 }
 
@@ -79,7 +79,7 @@ impl Between {
         stop.drop_guard()
     }
 
-    /// All requests so far, in the order in which they came.
+    /// All requests so far, in order.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().clone()
     }
@@ -134,7 +134,7 @@ fn held(body: Body, gate: Option<watch::Receiver<bool>>) -> UnsyncBoxBody<Bytes,
     let Some(gate) = gate else { return body.boxed_unsync() };
     let frames = futures::stream::unfold((body, gate), |(mut body, mut gate)| async move {
         let frame = body.frame().await?;
-        // The test is over when nobody can open it any more.
+        // The test has ended when the sender is dropped.
         gate.wait_for(|open| *open).await.ok()?;
         Some((frame, (body, gate)))
     });

@@ -176,7 +176,7 @@ async fn volumes_are_made_at_once_or_for_the_first_consumer() {
     make(&claims, claim("classless", Some("no-such"))).await;
     let message = event(&client, "classless", "ProvisioningFailed").await;
     assert_eq!(message, "storageclass.storage.k8s.io \"no-such\" not found");
-    // What was made for a claim goes with it.
+    // A volume that was provisioned for a claim is deleted with it.
     claims.delete("immediate", &DeleteParams::default()).await.unwrap();
     until_gone(&volumes, &name).await;
 }
@@ -229,7 +229,7 @@ async fn a_budget_counts_what_its_workload_should_have() {
     let budget = until(&budgets, "half", "counted", |budget| numbers(budget) == (4, 2, 4, 2)).await;
     let condition = budget.status.unwrap().conditions.unwrap()[0].clone();
     assert_eq!((condition.type_.as_str(), condition.reason.as_str()), ("DisruptionAllowed", "SufficientPods"));
-    // An eviction takes one; the pod that goes is not healthy any more.
+    // An eviction takes one; the evicted pod is not healthy any more.
     for pod in ["p0", "p1"] {
         pods.evict(pod, &EvictParams::default()).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! What can never be finished is left alone: nobody writes the same object again and again while nothing changes.
+//! Objects that can never be finished are left alone: no controller writes the same object again and again without a change.
 //!
 //! All controllers run, since it takes two to keep each other awake.
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::workloads::stage::{Recording, Stage, until};
 use crate::world;
 
-/// How long is looked. A loop without a pause writes hundreds of times meanwhile.
+/// Time of the observation. A loop without a pause writes hundreds of times meanwhile.
 const LOOKED: Duration = Duration::from_secs(5);
 /// How often an object may be written from its creation to the end of that: what is refused is tried again ever more slowly,
 /// eleven times in the first five seconds.
@@ -45,7 +45,7 @@ fn pods_of(template: Value) -> Value {
     })
 }
 
-/// How often each object was written.
+/// Number of writes of each object.
 fn writes<K>(recording: &Recording<K>) -> BTreeMap<String, usize>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -86,7 +86,7 @@ async fn what_cannot_be_finished_is_not_written_for_ever() {
     let second: ConfigMap = stage.create(second).await;
     let circle = Patch::Merge(owned_by(&second));
     stage.api::<ConfigMap>().patch("first", &PatchParams::default(), &circle).await.unwrap();
-    // Deleted, but held by a finalizer that nobody removes: one alone, and one whose owner waits for it.
+    // Deleted, but held by a finalizer that no controller removes: one alone, and one whose owner waits for it.
     let held = json!({"name": "held", "finalizers": ["example.com/nobody"]});
     let held: ConfigMap = stage.create(json!({ "metadata": held })).await;
     stage.delete::<ConfigMap>("held", &DeleteParams::default()).await;

@@ -1,4 +1,4 @@
-//! Which pods are bound, how, and what is said of those that are not.
+//! Bindings, and the conditions and events of pods without a node.
 
 use dogwatch::testing::Server;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -120,7 +120,7 @@ async fn sc_12_no_nodes_and_then_one() {
     let node = json!({"metadata": {"name": "late", "labels": {"nodes.dogwatch/simulated": "true"}}});
     nodes(&server).create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
     assert_eq!(node_of(&until_running(&server, "p").await), "late");
-    // The condition is written when it says something else, not each time it is tried.
+    // The condition is written when it changes, not with each attempt.
     let refusals: Vec<String> = watched
         .so_far()
         .iter()

@@ -58,7 +58,7 @@ impl World {
 
     async fn ready(&self, name: &str, ready: bool) {
         let status = if ready { "True" } else { "False" };
-        let now = jiff::Timestamp::now().to_string();
+        let now = machinery::clock::Clock::system().now().to_string();
         let condition = json!({"type": "Ready", "status": status, "lastTransitionTime": now});
         self.patch_status(name, json!({"status": {"conditions": [condition]}})).await;
     }
@@ -73,7 +73,7 @@ impl World {
         api.list(&params).await.unwrap().items
     }
 
-    /// Waits until the only slice of a service says this: `ip ready serving terminating` of each.
+    /// Waits until the only slice of a service has these endpoints: `ip ready serving terminating` of each.
     async fn until_slice(&self, service: &str, expected: &[&str]) -> EndpointSlice {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -123,18 +123,18 @@ async fn ep_2_ep_3_pods_come_lose_readiness_and_go() {
     world.ready("a", false).await;
     world.until_slice("web", &["10.1.0.1 no no no", "10.1.0.2 yes yes no"]).await;
     until(&world.endpoints(), "web", "half", |endpoints| ips(endpoints).1 == ["10.1.0.1"]).await;
-    // A pod that is going stays in slices, not in Endpoints.
+    // A pod that is being deleted stays in slices, not in Endpoints.
     world.pods().delete("b", &DeleteParams::default()).await.unwrap();
     world.until_slice("web", &["10.1.0.1 no no no", "10.1.0.2 no yes yes"]).await;
     until(&world.endpoints(), "web", "one", |endpoints| ips(endpoints) == (vec![], vec!["10.1.0.1".into()])).await;
     world.pods().delete("b", &DeleteParams::default().grace_period(0)).await.unwrap();
     world.until_slice("web", &["10.1.0.1 no no no"]).await;
-    // Somebody deletes the slice: it comes back.
+    // A deleted slice is created again.
     let slices = Api::<EndpointSlice>::namespaced(world.client.clone(), "default");
     slices.delete(&slice.name_any(), &DeleteParams::default()).await.unwrap();
     until_gone(&slices, &slice.name_any()).await;
     world.until_slice("web", &["10.1.0.1 no no no"]).await;
-    // All of it goes with the service.
+    // All of it is deleted with the service.
     let last = world.slices("web").await[0].name_any();
     world.services().delete("web", &DeleteParams::default()).await.unwrap();
     until_gone(&world.endpoints(), "web").await;

@@ -1,4 +1,4 @@
-//! Which controllers run, and that they end.
+//! The controllers that run, and their end.
 
 use controllers::{Selection, Settings};
 use dogwatch::testing::Server;

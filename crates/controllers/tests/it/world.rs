@@ -1,4 +1,4 @@
-//! What the tests share: waiting for conditions, and changing objects with patience.
+//! Shared helpers: waiting for conditions, and writes with retries.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -28,7 +28,7 @@ where
     }
 }
 
-/// Waits until an object is gone.
+/// Waits until an object is deleted.
 ///
 /// # Panics
 /// If it is not within [`PATIENCE`].

@@ -1,4 +1,4 @@
-//! What becomes of one node: left, freed of owners that are gone, deleted; its dependents let go.
+//! The decision about one node: keep it, remove references to absent owners, delete it, or orphan its dependents.
 //!
 //! ```text
 //!   owners on a live read                          the object
@@ -25,7 +25,7 @@ use super::tracked::{FOREGROUND, ORPHAN, Owner, Uid};
 /// Dependents that lose their owner at the same time.
 const ORPHANED_AT_ONCE: usize = 20;
 
-/// The graph, and what is to be looked at.
+/// The graph, and the queues of nodes to process.
 pub(super) struct Collector {
     pub(super) graph: Mutex<Graph>,
     pub(super) to_delete: WorkQueue<Uid>,
@@ -33,24 +33,24 @@ pub(super) struct Collector {
     pub(super) recorder: EventRecorder,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     Done,
-    /// Look again later: nothing else will bring it back.
+    /// Try again later: no event will put it into the queue.
     Again,
 }
 
-/// What the owners of an object are, as live reads say.
+/// The owners of an object by live reads.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Owners {
     solid: usize,
     dangling: Vec<Uid>,
-    /// Being deleted, and waiting for its dependents to go first.
+    /// Being deleted, and waiting for the deletion of its dependents.
     waiting: Vec<Uid>,
 }
 
-/// What is to be done with an object.
+/// The decision about an object.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     Leave,
@@ -77,7 +77,7 @@ fn verdict(owners: Owners, has_dependents: bool, finalizers: &[String]) -> Verdi
 }
 
 impl Collector {
-    /// Brings what a change made worth a look into the queues.
+    /// Adds the nodes of a change to the queues.
     pub(super) fn wake(&self, wake: Wake) {
         for (dependent, owner) in wake.misplaced {
             self.report_misplaced(&dependent, &owner);
@@ -102,19 +102,19 @@ impl Collector {
         self.recorder.record(&about, EventType::Warning, "OwnerRefInvalidNamespace", &message);
     }
 
-    /// Looks at a node that may have to go.
+    /// Processes a node that may have to be deleted.
     pub(super) async fn attempt_to_delete(&self, live: &Live, uid: &Uid) -> Attempt {
         let Some(view) = self.graph.lock().view(uid) else { return Attempt::Done };
         match self.look_at(live, &view).await {
             Ok(()) => {
-                // A virtual node stays under watch until a watch has shown the object, or it is gone: one that came and
-                // went while a watch was cut would stay in the graph for ever.
+                // A virtual node is retried until a watch has shown the object, or it is absent: one that was created and
+                // deleted while a watch was cut would stay in the graph for ever.
                 let still_virtual = self.graph.lock().view(uid).is_some_and(|view| view.is_virtual);
                 if still_virtual { Attempt::Again } else { Attempt::Done }
             }
             Err(Trouble::NamespacedOwnerOfClusterScoped) => Attempt::Done,
             Err(trouble) => {
-                tracing::debug!(object = %view.identity, %trouble, "could not be looked at, will be again");
+                tracing::debug!(object = %view.identity, %trouble, "cannot process an object, will retry");
                 Attempt::Again
             }
         }
@@ -158,7 +158,7 @@ impl Collector {
         let circle = policy == PropagationPolicy::Foreground
             && self.graph.lock().dependents(&identity.uid).iter().any(|dependent| dependent.deleting_dependents);
         if circle {
-            // One of its dependents waits too, perhaps for its owner. If nobody gave in, both would wait for ever (GC-7).
+            // One of its dependents waits too, perhaps for its owner. Without this both would wait for ever (GC-7).
             let blocking: Vec<Uid> =
                 view.owners.iter().filter(|owner| owner.blocks).map(|owner| owner.uid.clone()).collect();
             live.unblock_owners(identity, &blocking).await?;
@@ -168,7 +168,7 @@ impl Collector {
         live.delete(identity, &looked_at, policy).await
     }
 
-    /// An owner that waits goes once nobody it has to wait for is left.
+    /// Removes the finalizer of a waiting owner once no blocking dependent is left.
     async fn wait_for_dependents(&self, live: &Live, view: &View) -> Result<(), Trouble> {
         let blocking = self.graph.lock().blocking_dependents(&view.identity.uid);
         if blocking.is_empty() {
@@ -198,7 +198,7 @@ impl Collector {
         Ok(owners)
     }
 
-    /// The owner itself; none if there is none where the reference says, or another one (GC-10).
+    /// The owner itself; none if there is no object at its coordinates, or one of another UID (GC-10).
     async fn find_owner(&self, live: &Live, item: &Identity, owner: &Owner) -> Result<Option<ObjectMeta>, Trouble> {
         let namespace = item.key.namespace();
         if self.graph.lock().is_absent(owner, namespace) {
@@ -217,7 +217,7 @@ impl Collector {
         Ok(found)
     }
 
-    /// Takes an owner that wants none to go with it out of its dependents, then lets it go (GC-8).
+    /// Removes the references to an owner from its dependents, then its `orphan` finalizer (GC-8).
     pub(super) async fn attempt_to_orphan(&self, live: &Live, uid: &Uid) -> Attempt {
         let (view, dependents) = {
             let graph = self.graph.lock();
@@ -240,7 +240,7 @@ impl Collector {
         match ended {
             Ok(()) => Attempt::Done,
             Err(trouble) => {
-                tracing::debug!(object = %view.identity, %trouble, "its dependents could not be let go, will be again");
+                tracing::debug!(object = %view.identity, %trouble, "orphaning dependents failed, will retry");
                 Attempt::Again
             }
         }

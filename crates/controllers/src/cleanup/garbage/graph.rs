@@ -1,7 +1,7 @@
-//! Who owns whom, as far as watches have told.
+//! Owners and dependents, as far as watches have shown them.
 //!
-//! A node is an object, found by its UID. Its owners are what it says; its dependents are the nodes that name it. An
-//! owner that no watch has shown yet has a *virtual* node: it stands where its dependents say it is, until a watch shows
+//! A node is an object, found by its UID. Its owners are its owner references; its dependents are the nodes that name it. An
+//! owner that no watch has shown yet has a *virtual* node, at the coordinates that its dependents name, until a watch shows
 //! it or a live read finds nothing there.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!                                       ◄── Pod web-1-b
 //! ```
 //!
-//! The graph decides nothing. It says which nodes are worth a look after a change ([`Wake`]); whether something is deleted
+//! The graph decides nothing. It returns the nodes to process after a change ([`Wake`]); whether something is deleted
 //! is decided on a live read (GC-5).
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,10 +21,10 @@ use lru::LruCache;
 
 use super::tracked::{Owner, Tracked, Uid};
 
-/// So many owners are remembered to be absent (GC-4).
+/// Number of owners remembered as absent (GC-4).
 const ABSENT_MAX: NonZeroUsize = NonZeroUsize::new(500).expect("it is not zero");
 
-/// What the objects of one watch are.
+/// The resource of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) api_version: Arc<str>,
@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// Where an object is, and which one it is.
+/// The coordinates of an object, and its UID.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     pub(super) kind: Kind,
@@ -53,7 +53,7 @@ impl Identity {
         Self { kind, key: Key::new(namespace, &owner.name), uid: owner.uid.clone() }
     }
 
-    /// Whether a reference names these coordinates; the namespace is not part of one.
+    /// True if a reference names these coordinates; the namespace is not part of one.
     fn is_named_by(&self, owner: &Owner) -> bool {
         owner.uid == self.uid
             && owner.api_version == self.kind.api_version
@@ -76,20 +76,20 @@ struct Node {
     owners: Arc<[Owner]>,
     dependents: BTreeSet<Uid>,
     being_deleted: bool,
-    /// It waits for its dependents to go first.
+    /// It waits for the deletion of its dependents.
     deleting_dependents: bool,
     /// No watch has shown it.
     is_virtual: bool,
 }
 
-/// What is worth a look after a change.
+/// The nodes to process after a change.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wake {
     /// May have to be deleted.
     pub(super) delete: Vec<Uid>,
     /// The same, not at once.
     pub(super) delete_later: Vec<Uid>,
-    /// Has dependents to let go.
+    /// Has dependents to orphan.
     pub(super) orphan: Vec<Uid>,
     /// Objects, and an owner they name that is in another namespace.
     pub(super) misplaced: Vec<(Identity, Owner)>,
@@ -119,7 +119,7 @@ impl Default for Graph {
 }
 
 impl Graph {
-    /// A watch showed an object, or another state of it.
+    /// Adds an object that a watch showed, or its new state.
     pub(super) fn observe(&mut self, kind: &Kind, old: Option<&Tracked>, new: &Tracked) -> Wake {
         let mut wake = Wake::default();
         let identity = Identity { kind: kind.clone(), key: new.key().clone(), uid: new.uid().clone() };
@@ -151,7 +151,7 @@ impl Graph {
         wake
     }
 
-    /// A deletion begins: of the object alone, after its dependents, or without them.
+    /// Handles the beginning of a deletion: Background, Foreground or Orphan.
     fn begin_waits(&mut self, old: Option<&Tracked>, new: &Tracked, wake: &mut Wake) {
         if new.is_orphaning() && !old.is_some_and(Tracked::is_orphaning) {
             wake.orphan.push(new.uid().clone());
@@ -165,7 +165,7 @@ impl Graph {
         }
     }
 
-    /// A watch shows what was only said to be there. Dependents that say it is somewhere else are worth a look.
+    /// Makes a virtual node real. Dependents that name other coordinates are processed.
     fn make_real(&mut self, observed: Identity, wake: &mut Wake) {
         let Some(node) = self.nodes.get_mut(&observed.uid) else { return };
         node.is_virtual = false;
@@ -191,7 +191,7 @@ impl Graph {
         }
     }
 
-    /// Adds a node to the dependents of its owners. An owner that is not there gets a virtual node.
+    /// Adds a node to the dependents of its owners. An unknown owner gets a virtual node.
     fn add_to_owners(&mut self, uid: &Uid, owners: &[Owner], wake: &mut Wake) {
         let Some(namespace) = self.nodes.get(uid).map(|node| node.identity.key.clone()) else { return };
         let namespace = namespace.namespace();
@@ -248,14 +248,14 @@ impl Graph {
     fn remove_from_owner(&mut self, uid: &Uid, owner: &Owner) {
         if let Some(node) = self.nodes.get_mut(&owner.uid) {
             node.dependents.remove(uid);
-            // Nobody says any more that it is there.
+            // No dependent names it any more.
             if node.is_virtual && node.dependents.is_empty() {
                 self.nodes.remove(&owner.uid);
             }
         }
     }
 
-    /// A watch showed that an object is gone.
+    /// Removes an object whose deletion a watch showed.
     pub(super) fn observe_deletion(&mut self, kind: &Kind, last: &Tracked) -> Wake {
         let mut wake = Wake::default();
         let identity = Identity { kind: kind.clone(), key: last.key().clone(), uid: last.uid().clone() };
@@ -263,7 +263,7 @@ impl Graph {
         wake
     }
 
-    /// A live read found nothing where a node says it is (GC-3).
+    /// Handles a live read that found nothing at the coordinates of a node (GC-3).
     pub(super) fn found_absent(&mut self, identity: &Identity) -> Wake {
         let mut wake = Wake::default();
         let Some(node) = self.nodes.get(&identity.uid) else { return wake };
@@ -279,7 +279,7 @@ impl Graph {
             wake.delete.extend(matching);
         }
         if is_virtual && known_there {
-            // Others say that it is somewhere else: look there next.
+            // Others name other coordinates: these are read next.
             let elsewhere = others.iter().find_map(|uid| self.named_otherwise(uid, identity));
             if let (Some(elsewhere), Some(node)) = (elsewhere, self.nodes.get_mut(&identity.uid)) {
                 node.identity = elsewhere;
@@ -289,7 +289,7 @@ impl Graph {
         wake
     }
 
-    /// Where a dependent says its owner is, if not there.
+    /// Other coordinates that a dependent names for its owner.
     fn named_otherwise(&self, dependent: &Uid, there: &Identity) -> Option<Identity> {
         let node = self.nodes.get(dependent)?;
         let owner = node.owners.iter().find(|owner| owner.uid == there.uid)?;
@@ -308,7 +308,7 @@ impl Graph {
                 wake.delete.push(owner.uid.clone());
             }
         }
-        // A dependent may come to depend on it again, by name of the same UID, before it is looked at: the live read decides.
+        // A dependent may name this UID again before it is processed: the live read decides.
         wake.delete.extend(node.dependents);
     }
 
@@ -342,19 +342,19 @@ impl Graph {
         dependents.filter_map(|dependent| self.view(dependent)).collect()
     }
 
-    /// The dependents that their owner has to wait for (GC-7). Nobody waits for itself.
+    /// The dependents that block the deletion of their owner (GC-7), without the owner itself.
     pub(super) fn blocking_dependents(&self, uid: &Uid) -> Vec<View> {
         let blocks = |dependent: &View| dependent.owners.iter().any(|owner| owner.uid == *uid && owner.blocks);
         let dependents = self.dependents(uid).into_iter();
         dependents.filter(|dependent| dependent.identity.uid != *uid && blocks(dependent)).collect()
     }
 
-    /// An owner was looked for and is not there.
+    /// Records that a live read did not find an owner.
     pub(super) fn note_absent(&mut self, owner: Identity) {
         self.absent.put(owner, ());
     }
 
-    /// Whether an owner was looked for and not found. UIDs are never used again, so this stays true.
+    /// True if a live read did not find an owner. UIDs are never used again, so this stays true.
     pub(super) fn is_absent(&mut self, owner: &Owner, namespace: Option<&str>) -> bool {
         self.absent.get(&Identity::of_owner(owner, None)).is_some()
             || self.absent.get(&Identity::of_owner(owner, namespace)).is_some()

@@ -1,4 +1,4 @@
-//! The graph by itself: what is worth a look after which change.
+//! The graph by itself: the nodes that each change puts in the queues.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn gc_2_a_node_knows_its_owners_and_dependents() {
     assert_eq!(dependents.len(), 1);
     assert_eq!(dependents[0].identity.key.as_str(), "n/c");
     assert!(!graph.view(&uid("o")).unwrap().is_virtual);
-    // The owner is given up, and then nobody cares about it.
+    // The owner's reference is removed, and then its virtual node has no dependents.
     graph.observe(&kind("Child"), Some(&plain("n/c", &["o"])), &plain("n/c", &[]));
     assert!(!graph.view(&uid("o")).unwrap().has_dependents);
 }
@@ -97,7 +97,7 @@ fn gc_3_dependents_that_disagree_where_their_owner_is_are_told_apart() {
     assert_eq!(to_delete(&wake), ["c1"]);
     assert_eq!(wake.delete_later, [uid("o")], "then it is looked for in the other namespace");
     assert_eq!(graph.view(&uid("o")).unwrap().identity.key.as_str(), "b/o");
-    // Not being where it was looked for first says nothing about the other place.
+    // Absence at the first coordinates does not mean absence at the others.
     assert!(graph.found_absent(&first).delete_later.is_empty());
     assert_eq!(graph.view(&uid("o")).unwrap().identity.key.as_str(), "b/o");
 }
@@ -169,7 +169,7 @@ fn gc_8_an_orphaning_owner_is_woken_once() {
     assert_eq!(wake.orphan, [uid("o")]);
     let wake = graph.observe(&kind("Owner"), Some(&orphaning), &orphaning);
     assert_eq!(wake, Wake::default());
-    // One that was on its way before this process started.
+    // A deletion that began before this process started.
     let mut graph = Graph::default();
     assert_eq!(graph.observe(&kind("Owner"), None, &orphaning).orphan, [uid("o")]);
 }

@@ -14,13 +14,13 @@ use super::graph::Identity;
 use super::tracked::Uid;
 use crate::discovery::Resources;
 
-/// Why an object cannot be looked at.
+/// The reason that an object cannot be read.
 #[derive(Debug, ThisError)]
 pub(super) enum Trouble {
-    /// A kind that the server does not serve; it may some day.
+    /// A kind that the server does not serve; it may be defined later.
     #[error("the server does not serve {0}")]
     UnknownKind(String),
-    /// A cluster-scoped object says that an object in a namespace owns it. That can never be resolved (GC-9).
+    /// A cluster-scoped object names a namespaced owner. That can never be resolved (GC-9).
     #[error("a cluster-scoped object cannot have an owner in a namespace")]
     NamespacedOwnerOfClusterScoped,
     #[error(transparent)]
@@ -52,20 +52,20 @@ impl Live {
         Ok(served.api(&self.client, namespace))
     }
 
-    /// Whether the objects of this kind are in namespaces.
+    /// True if the objects of this kind are in namespaces.
     pub(super) fn is_namespaced(&self, identity: &Identity) -> Result<bool, Trouble> {
         let (version, kind) = (&*identity.kind.api_version, &*identity.kind.name);
         let served = self.resources.of_kind(version, kind);
         Ok(served.ok_or_else(|| Trouble::UnknownKind(format!("{version} {kind}")))?.namespaced)
     }
 
-    /// The metadata of the object that has this name now, whichever it is.
+    /// The metadata of the object that has this name now, of any UID.
     pub(super) async fn get(&self, identity: &Identity) -> Result<Option<ObjectMeta>, Trouble> {
         let found = self.api(identity)?.get_metadata_opt(identity.key.name()).await?;
         Ok(found.map(|object| object.metadata))
     }
 
-    /// Deletes this very object, unless its owners changed since they were looked at. Gone already is fine.
+    /// Deletes the object of this UID, unless its owners changed since they were read. A deleted object is not an error.
     pub(super) async fn delete(
         &self,
         identity: &Identity,
@@ -82,7 +82,7 @@ impl Live {
                 if !same {
                     return Err(error.into());
                 }
-                // Something else changed. Somebody who writes often must not keep it alive (GC-6).
+                // Something else changed. Frequent writes must not keep it alive (GC-6).
                 Ok(self.delete_at(identity, None, policy).await?)
             }
             other => Ok(other?),
@@ -103,7 +103,7 @@ impl Live {
         let api = match self.api(identity) {
             Ok(api) => api,
             Err(Trouble::Api(error)) => return Err(error),
-            // It was served a moment ago.
+            // The kind was served a moment ago.
             Err(other) => return Err(Error::Config(other.to_string())),
         };
         match api.delete(identity.key.name(), &params).await.map_err(Error::from) {
@@ -120,7 +120,7 @@ impl Live {
         self.patch_owners(identity, patch, keep).await
     }
 
-    /// Lets the owners of an object go before it does.
+    /// Makes the dependents of an object not block its owners' deletion.
     pub(super) async fn unblock_owners(&self, identity: &Identity, blocking: &[Uid]) -> Result<(), Trouble> {
         let entries: Vec<Value> =
             blocking.iter().map(|uid| json!({"uid": **uid, "blockOwnerDeletion": false})).collect();

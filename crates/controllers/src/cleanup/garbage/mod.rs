@@ -1,9 +1,9 @@
-//! The garbage collector: what has no owner left goes, and an owner that wants company waits for it.
+//! The garbage collector: deletes objects without an existing owner; owners deleted in the foreground wait for dependents.
 //!
-//! - `tracked`: the little that is kept of each object
-//! - `graph`: who owns whom, as watches told
+//! - `tracked`: the metadata that is kept of each object
+//! - `graph`: owners and dependents, from watches
 //! - `live`: objects as they are now, and the changes made to them
-//! - `collect`: what becomes of one object
+//! - `collect`: the decision about one object
 //! - this file: a watch on every resource, and the workers
 //!
 //! ```text
@@ -40,14 +40,14 @@ use self::tracked::{Tracked, Uid};
 use crate::context::Context;
 use crate::discovery::{Resources, Served};
 
-/// Objects looked at at the same time, and as many owners that let go.
+/// Objects processed at the same time, and as many owners that orphan their dependents.
 const WORKERS: usize = 20;
-/// The first verdicts wait for all watches to have shown what is there, but not longer than this: one resource that
+/// The first decisions wait for the initial state of all watches, but not longer than this: one resource that
 /// cannot be watched must not stop the collection of all others.
 const FIRST_SYNC_MAX: Duration = Duration::from_secs(30);
 /// A new kind is served a moment after its definition was written.
 const NEW_KIND_DELAY: Duration = Duration::from_millis(200);
-/// A failed reading of what is served is repeated after this.
+/// Pause after a failed discovery.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Runs the garbage collector until the context's stop.
@@ -88,8 +88,8 @@ pub(crate) async fn run(context: Context) {
                 watches.follow(&read);
                 resources.store(Arc::new(read));
             }
-            // What was known stays known.
-            Err(error) => tracing::debug!(%error, "what the server serves could not be read"),
+            // The resources known before stay.
+            Err(error) => tracing::debug!(%error, "discovery failed"),
         }
     }
     collector.to_delete.shut_down();
@@ -104,7 +104,7 @@ async fn first_resources(context: &Context) -> Option<Resources> {
     loop {
         match Resources::read(&context.client).await {
             Ok(resources) => return Some(resources),
-            Err(error) => tracing::warn!(%error, "what the server serves could not be read"),
+            Err(error) => tracing::warn!(%error, "discovery failed"),
         }
         context.stop.run_until_cancelled(tokio::time::sleep(RETRY)).await?;
     }
@@ -116,7 +116,7 @@ struct Watches {
     collector: Arc<Collector>,
     running: HashMap<ApiResource, Watch>,
     tasks: TaskTracker,
-    /// A definition of a kind came, changed or went.
+    /// A definition of a kind was created, changed or deleted.
     kinds_changed: Arc<Notify>,
 }
 
@@ -126,7 +126,7 @@ struct Watch {
 }
 
 impl Watches {
-    /// Starts and ends watches until there is one for each.
+    /// Starts and stops watches until there is one for each resource.
     fn follow(&mut self, resources: &Resources) {
         let wanted: HashMap<&ApiResource, &Served> =
             resources.collectable().map(|served| (&served.resource, served)).collect();
@@ -173,7 +173,7 @@ impl Watches {
                 self.tasks.spawn(run);
                 self.running.insert(resource.clone(), Watch { handler, stop });
             }
-            _ => tracing::error!(resource = %resource.plural, "a new informer did not start"),
+            _ => tracing::error!(resource = %resource.plural, "cannot start an informer"),
         }
     }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 pub(super) const ORPHAN: &str = "orphan";
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// What identifies an object for ever.
+/// The identity of an object.
 pub(super) type Uid = Arc<str>;
 
 /// A reference to an owner.
@@ -38,7 +38,7 @@ impl From<&OwnerReference> for Owner {
     }
 }
 
-/// What the collector needs to know of an object.
+/// The fields that the collector needs.
 #[derive(Debug)]
 pub(super) struct Tracked {
     key: Key,
@@ -51,7 +51,7 @@ pub(super) struct Tracked {
     orphans: bool,
     /// Has the finalizer `foregroundDeletion`.
     waits: bool,
-    /// Only for the runtime's interface, which nobody uses here.
+    /// Required by the client runtime, unused here.
     meta: OnceLock<Box<ObjectMeta>>,
 }
 
@@ -68,11 +68,11 @@ impl Tracked {
     pub(super) fn is_deleting(&self) -> bool {
         self.deleting
     }
-    /// Its dependents are to lose it as their owner before it goes.
+    /// Its dependents lose their reference to it before it is deleted.
     pub(super) fn is_orphaning(&self) -> bool {
         self.deleting && self.orphans
     }
-    /// Its dependents are to go before it does.
+    /// Its dependents are deleted before it.
     pub(super) fn is_waiting(&self) -> bool {
         self.deleting && self.waits
     }
@@ -139,7 +139,7 @@ impl Resource for Tracked {
     fn plural(dt: &ApiResource) -> Cow<'_, str> {
         dt.plural.as_str().into()
     }
-    /// Only metadata is asked for.
+    /// Requests metadata only.
     fn metadata_api() -> bool {
         true
     }

@@ -1,6 +1,6 @@
 //! A claim is bound, waits, or gets a volume made for it.
 //!
-//! Binding is four writes, volume before claim, each of which may be the last before a crash: the next run goes on from
+//! Binding is four writes, volume before claim, each of which may be the last before a crash: the next run continues from
 //! what is there.
 
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) async fn run(context: Context) {
     let waiting = claims.store();
     let of_class = move |class: &StorageClass| unbound(&waiting, |claim| class_of(claim) == class.name_any());
     let waiting = claims.store();
-    // Pods are told of in the event of a claim that waits for one.
+    // The event of a claim that waits for its first consumer names the pod.
     let first_seen = Predicate::new(move |event: &Event<Pod>| match event {
         Event::Added { object, .. } => {
             claims_of(object).iter().any(|key| waiting.get(key).is_some_and(|claim| !is_complete(&claim)))
@@ -148,7 +148,7 @@ impl Binder {
         self.set_phase(claim, "Pending").await
     }
 
-    /// What a claim that waits for its first consumer waits for.
+    /// The reason for which a claim waits for its first consumer.
     fn waited_for(&self, claim: &PersistentVolumeClaim) -> (&'static str, String) {
         let namespace = claim.namespace().unwrap_or_default();
         let snapshot = self.pods.snapshot();
@@ -163,7 +163,7 @@ impl Binder {
         }
     }
 
-    /// A claim that asks for one volume and no other.
+    /// A claim that names its volume.
     async fn take(&self, claim: &PersistentVolumeClaim, name: &str) -> Result<(), Error> {
         let Some(volume) = self.volumes.get(&Key::new(None, name)) else {
             return self.set_phase(claim, "Pending").await;

@@ -1,4 +1,4 @@
-//! Which volume satisfies a claim.
+//! The volume that satisfies a claim.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::scheduler::amounts::units;
 const STORAGE: &str = "storage";
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The class a claim asks for; empty if none.
+/// The class that a claim requests; empty if none.
 pub(super) fn class_of(claim: &PersistentVolumeClaim) -> &str {
     let said = claim.annotations().get(CLASS);
     let spec = claim.spec.as_ref();
@@ -26,7 +26,7 @@ fn class_of_volume(volume: &PersistentVolume) -> &str {
     said.or(spec.and_then(|spec| spec.storage_class_name.as_ref())).map_or("", String::as_str)
 }
 
-/// Why a volume cannot be what a claim asks for; none if it can.
+/// The reason that a volume does not satisfy a claim; none if it does.
 pub(super) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     let (of, asked) = (volume.spec.clone().unwrap_or_default(), claim.spec.clone().unwrap_or_default());
     if volume.metadata.deletion_timestamp.is_some() {
@@ -79,7 +79,7 @@ pub(super) fn best(
         .cloned()
 }
 
-/// Whether a volume can be used on a node. Where no node is chosen yet, all can.
+/// True if a volume can be used on a node. Without a chosen node, every volume can.
 fn reachable(volume: &PersistentVolume, node: Option<&Node>) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
     let (Some(required), Some(node)) = (affinity.and_then(|affinity| affinity.required.as_ref()), node) else {

@@ -2,9 +2,9 @@
 //!
 //! - `matching`: which volume satisfies a claim
 //! - `claims`: a claim is bound, waits, or gets a volume made for it
-//! - `phases`: what a volume is while and after its claim is there, and what becomes of it then
+//! - `phases`: the phase of a volume during and after the life of its claim, and its reclaim
 //!
-//! There is no storage behind it. Volumes of classes with a provisioner are made here, whoever the provisioner is: a
+//! There is no storage behind it. Volumes of classes with a provisioner are created here, for any provisioner: a
 //! stand-in, so that claims end in Bound as they would with storage.
 
 mod claims;
@@ -22,7 +22,7 @@ const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Set on a volume that was made for its claim.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// Set on a claim by the scheduler, when it knows where its first consumer goes.
+/// Set on a claim by the scheduler when it has a node for the first consumer.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const YES: &str = "yes";
 const COMPONENT: &str = "persistentvolume-controller";
@@ -32,7 +32,7 @@ pub(crate) async fn run(context: Context) {
     tokio::join!(claims::run(context.clone()), phases::run(context));
 }
 
-/// Whether a volume says that it belongs to this claim. One that was bound by hand says no UID.
+/// True if the claim reference of a volume names this claim. One that was bound by hand has no UID.
 fn belongs_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let Some(to) = claim_of(volume) else { return false };
     to.name == claim.metadata.name

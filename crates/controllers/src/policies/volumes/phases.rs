@@ -1,4 +1,4 @@
-//! What a volume is while and after its claim is there, and what becomes of it then.
+//! The phase of a volume during and after the life of its claim, and its reclaim.
 
 use std::sync::Arc;
 
@@ -47,14 +47,14 @@ struct Keeper {
     recorder: EventRecorder,
 }
 
-/// What a volume is to become.
+/// The next state of a volume.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum NextState {
     /// Free to be taken.
     Available,
     /// Its claim is there, or will finish binding.
     Bound,
-    /// Binding is not complete; the claim's side goes on.
+    /// Binding is not complete; the claim's side continues.
     Wait,
     /// It was chosen for a claim that took another.
     Unbind,
@@ -62,24 +62,24 @@ enum Fate {
     Release,
 }
 
-fn fate(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Fate {
-    let Some(to) = claim_of(volume) else { return Fate::Available };
+fn next_state(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> NextState {
+    let Some(to) = claim_of(volume) else { return NextState::Available };
     if to.uid.as_deref().unwrap_or_default().is_empty() {
-        // Set aside by hand; free until that claim comes.
-        return Fate::Available;
+        // Reserved by hand: available until that claim exists.
+        return NextState::Available;
     }
-    let Some(claim) = claim.filter(|claim| claim.metadata.uid == to.uid) else { return Fate::Release };
+    let Some(claim) = claim.filter(|claim| claim.metadata.uid == to.uid) else { return NextState::Release };
     let taken = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default();
     if taken.is_empty() {
-        Fate::Wait
+        NextState::Wait
     } else if Some(taken) == volume.metadata.name.as_deref() {
-        Fate::Bound
+        NextState::Bound
     } else if volume.annotations().contains_key(PROVISIONED_BY) {
-        Fate::Release
+        NextState::Release
     } else if volume.annotations().contains_key(BOUND_BY_CONTROLLER) {
-        Fate::Unbind
+        NextState::Unbind
     } else {
-        Fate::Wait
+        NextState::Wait
     }
 }
 
@@ -95,12 +95,12 @@ impl Keeper {
 
     async fn keep(&self, volume: &PersistentVolume) -> Result<(), Error> {
         let claim = self.claim(volume).await?;
-        match fate(volume, claim.as_ref()) {
-            Fate::Available => self.set_phase(volume, "Available").await.map(|_| ()),
-            Fate::Bound => self.set_phase(volume, "Bound").await.map(|_| ()),
-            Fate::Wait => Ok(()),
-            Fate::Unbind => self.unbind(volume).await,
-            Fate::Release => {
+        match next_state(volume, claim.as_ref()) {
+            NextState::Available => self.set_phase(volume, "Available").await.map(|_| ()),
+            NextState::Bound => self.set_phase(volume, "Bound").await.map(|_| ()),
+            NextState::Wait => Ok(()),
+            NextState::Unbind => self.unbind(volume).await,
+            NextState::Release => {
                 let released = match phase(volume) {
                     "Released" | "Failed" => volume.clone(),
                     _ => self.set_phase(volume, "Released").await?,
@@ -110,7 +110,7 @@ impl Keeper {
         }
     }
 
-    /// The claim that a volume names. Before it counts as gone it is looked for on the server: the watch of claims may be
+    /// The claim that a volume names. A claim that is not in the store is read from the server: the watch of claims may be
     /// behind that of volumes.
     async fn claim(&self, volume: &PersistentVolume) -> Result<Option<PersistentVolumeClaim>, Error> {
         let Some(to) = claim_of(volume) else { return Ok(None) };
@@ -144,7 +144,7 @@ impl Keeper {
         self.set_phase(&written, "Available").await.map(|_| ())
     }
 
-    /// What becomes of a volume whose claim is gone.
+    /// Deletes, or keeps, a volume whose claim was deleted.
     async fn reclaim(&self, volume: &PersistentVolume) -> Result<(), Error> {
         let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
         match policy {
@@ -182,13 +182,13 @@ mod tests {
                 .unwrap()
         };
         let mine = || json!({"namespace": "n", "name": "c", "uid": "u"});
-        assert_eq!(fate(&volume(Value::Null, "x"), None), Fate::Available);
-        assert_eq!(fate(&volume(json!({"namespace": "n", "name": "c"}), "x"), None), Fate::Available);
-        assert_eq!(fate(&volume(mine(), "x"), None), Fate::Release);
-        assert_eq!(fate(&volume(mine(), "x"), Some(&claim("another", "v"))), Fate::Release);
-        assert_eq!(fate(&volume(mine(), "x"), Some(&claim("u", ""))), Fate::Wait);
-        assert_eq!(fate(&volume(mine(), "x"), Some(&claim("u", "v"))), Fate::Bound);
-        assert_eq!(fate(&volume(mine(), BOUND_BY_CONTROLLER), Some(&claim("u", "w"))), Fate::Unbind);
-        assert_eq!(fate(&volume(mine(), PROVISIONED_BY), Some(&claim("u", "w"))), Fate::Release);
+        assert_eq!(next_state(&volume(Value::Null, "x"), None), NextState::Available);
+        assert_eq!(next_state(&volume(json!({"namespace": "n", "name": "c"}), "x"), None), NextState::Available);
+        assert_eq!(next_state(&volume(mine(), "x"), None), NextState::Release);
+        assert_eq!(next_state(&volume(mine(), "x"), Some(&claim("another", "v"))), NextState::Release);
+        assert_eq!(next_state(&volume(mine(), "x"), Some(&claim("u", ""))), NextState::Wait);
+        assert_eq!(next_state(&volume(mine(), "x"), Some(&claim("u", "v"))), NextState::Bound);
+        assert_eq!(next_state(&volume(mine(), BOUND_BY_CONTROLLER), Some(&claim("u", "w"))), NextState::Unbind);
+        assert_eq!(next_state(&volume(mine(), PROVISIONED_BY), Some(&claim("u", "w"))), NextState::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! Which scheduled time of a cron job is due, and when to look again.
+//! The schedule time of a cron job that is due, and the time of the next run.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// More missed times than this are worth a warning.
 const MANY: i64 = 100;
 
-/// The times that have passed since a cron job was looked at.
+/// The schedule times since the last run of a cron job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Due {
     /// From when on.
@@ -67,12 +67,12 @@ fn passed(
     Ok(Due { since, time, many_missed: missed > MANY, missed: true })
 }
 
-/// What is due now.
+/// The schedule time that is due, if any.
 pub(super) fn due(job: &CronJob, schedule: &Schedule, zone: &TimeZone, now: Timestamp) -> Result<Due, String> {
     passed(job, schedule, zone, now, true)
 }
 
-/// How long until the next time (CJ-3).
+/// Time until the next schedule time (CJ-3).
 pub(super) fn next_wake(job: &CronJob, schedule: &Schedule, zone: &TimeZone, now: Timestamp) -> Option<Duration> {
     let from = match passed(job, schedule, zone, now, false) {
         Err(_) => now,
@@ -82,7 +82,7 @@ pub(super) fn next_wake(job: &CronJob, schedule: &Schedule, zone: &TimeZone, now
     Some(Duration::try_from(next).unwrap_or_default() + MOMENT)
 }
 
-/// Whether a time is so long ago that the job is not started any more (CJ-2).
+/// True if a time is past the starting deadline (CJ-2).
 pub(super) fn is_too_late(job: &CronJob, time: Timestamp, now: Timestamp) -> bool {
     let deadline = job.spec.starting_deadline_seconds;
     deadline.is_some_and(|seconds| time.checked_add(SignedDuration::from_secs(seconds)).is_ok_and(|last| last < now))

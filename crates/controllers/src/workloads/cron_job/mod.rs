@@ -278,7 +278,7 @@ impl Work<'_> {
                 job
             }
             Err(error) if error.is_already_exists() => {
-                // Created by a run that could not say so.
+                // Created by a run that failed before it wrote the status.
                 let there = self.writer.read(&wanted).await?;
                 match there.filter(|there| is_controlled_by(&there.metadata, uid(&self.job))) {
                     Some(there) => there,

@@ -1,7 +1,10 @@
-//! When a cron job runs: five fields of a crontab, or a name for a common one, in a time zone.
+//! Schedules of cron jobs: five fields of a crontab, or a name for a common one, in a time zone.
 //!
 //! As in the reference, days are those of the month *or* of the week if both are restricted, and *and* if one is `*`; a time
 //! that the clock skips in spring is skipped, one that it shows twice in autumn happens twice.
+//!
+//! Written by hand because the reference has five fields and these rules of its own; `jiff-cron` 0.3 and `cron` 0.17 expect
+//! seconds first and years last, and decide days and skipped times in other ways.
 
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Schedule {
     Fields(Fields),
-    /// A fixed time apart.
+    /// `@every`: a fixed interval.
     Every(Duration),
 }
 
@@ -24,7 +27,7 @@ pub(super) struct Fields {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Whether days of the month, and of the week, were left open.
+    /// True if the days of the month, and of the week, are `*` or `?`.
     any_day: bool,
     any_weekday: bool,
 }
@@ -35,7 +38,7 @@ const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
 
 impl Schedule {
-    /// Reads a schedule; the error says why it is none.
+    /// Parses a schedule; the error is the reason that it is invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if let Some(rest) = text.strip_prefix("@every ") {
@@ -69,7 +72,7 @@ impl Schedule {
         }))
     }
 
-    /// The first time after `after`; none if there is none in the next years.
+    /// The first match after `after`; none if there is none in the next years.
     pub(super) fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Every(every) => {
@@ -120,7 +123,7 @@ fn start_of(date: jiff::civil::Date, zone: &TimeZone) -> Option<Timestamp> {
     date.to_datetime(jiff::civil::Time::midnight()).to_zoned(zone.clone()).ok().map(|zoned| zoned.timestamp())
 }
 
-/// The numbers of a field, and whether it was left open.
+/// The numbers of a field; also whether it is `*` or `?`.
 fn field(text: &str, low: u32, high: u32, words: &[&str]) -> Result<(u64, bool), String> {
     let (mut numbers, mut any) = (0, false);
     for part in text.split(',') {

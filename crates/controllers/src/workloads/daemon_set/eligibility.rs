@@ -1,4 +1,4 @@
-//! On which nodes the pods of a daemon set run, and what such a pod looks like.
+//! The nodes on which the pods of a daemon set run, and the pods themselves.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{
 use crate::owners::{name, namespace, reference};
 use crate::{placement, pods};
 
-/// The label that says of which revision a pod is.
+/// The label with the revision of a pod.
 pub(super) const REVISION: &str = "controller-revision-hash";
 
-/// What a node means to a daemon set (DS-1).
+/// The eligibility of a node for a daemon set (DS-1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A pod runs there.
@@ -54,7 +54,7 @@ fn tolerate(spec: &mut PodSpec) {
     }
 }
 
-/// Whether the pods of this template run on a node.
+/// True if the pods of this template run on a node.
 pub(super) fn judge(template: &PodTemplateSpec, node: &Node) -> Verdict {
     let Some(spec) = &template.spec else { return Verdict::Never };
     let named = spec.node_name.as_deref().is_none_or(|wanted| wanted.is_empty() || wanted == name(node));

@@ -1,7 +1,7 @@
 //! Daemon sets: one pod on every node that should have one.
 //!
-//! - `eligibility`: which nodes, and what the pod looks like
-//! - `plan`: what to do next, decided from nodes and pods
+//! - `eligibility`: the nodes, and the pods made for them
+//! - `plan`: the next step, decided from nodes and pods
 
 mod eligibility;
 mod plan;
@@ -27,7 +27,8 @@ use crate::context::{Context, Tools};
 use crate::owners::{Controlled, name, namespace, uid};
 use crate::pods;
 use crate::reconciling::{self, is_namespace_terminating, server_message};
-use crate::workloads::adoption::{Claims, Selects, adopters};
+use crate::selectors::Selects;
+use crate::workloads::adoption::{Claims, adopters};
 use crate::workloads::batches::slow_start;
 use crate::workloads::history;
 use crate::writer::Writer;
@@ -35,9 +36,9 @@ use eligibility::REVISION;
 use plan::{Ended, Picture, Todo};
 
 const WORKERS: usize = 2;
-/// How many pods one run creates or deletes at most.
+/// Most pods that one run creates or deletes.
 const BURST: usize = 250;
-/// How long pods that fail on a node are left before they are replaced: doubled with every failure.
+/// Delay before a failed pod of a node is replaced: doubled with every failure.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(900);
 
@@ -79,7 +80,7 @@ pub(crate) async fn run(context: Context) {
 }
 
 fn selects(set: &DaemonSet) -> Selects {
-    Selects::of(set.spec.as_ref().map(|spec| &spec.selector))
+    Selects::of_workload(set.spec.as_ref().map(|spec| &spec.selector))
 }
 
 struct DaemonSets {
@@ -88,7 +89,7 @@ struct DaemonSets {
     pods: Controlled<Pod>,
     nodes: Store<Node>,
     revisions: Controlled<ControllerRevision>,
-    /// How pods failed, by set and node.
+    /// The failures of pods, by set and node.
     failures: Mutex<HashMap<(String, String), Failures>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a daemon set does next, decided from nodes and pods. Nothing here writes.
+//! The next step of a daemon set, decided from nodes and pods. Nothing here writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) fn min_ready(set: &DaemonSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }
 
-/// The pods of a daemon set by node, and what each node means to it.
+/// The pods of a daemon set by node, and the eligibility of each node.
 pub(super) struct Picture<'a> {
     pub(super) set: &'a DaemonSet,
     pub(super) hash: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Picture<'a> {
     pub(super) now: Timestamp,
 }
 
-/// What to do.
+/// The pods to create and to delete.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Todo {
     /// Nodes that need a pod.
@@ -39,7 +39,7 @@ pub(super) struct Todo {
 /// The new and the old pod of a node.
 type Versions<'a> = (Option<&'a Arc<Pod>>, Option<&'a Arc<Pod>>);
 
-/// What there is to say about a pod that has ended.
+/// The decision about a pod that has ended.
 pub(super) enum Ended {
     /// It is deleted now.
     Delete,
@@ -89,7 +89,7 @@ impl<'a> Picture<'a> {
         self.verdicts.values().filter(|verdict| **verdict == Verdict::Run).count()
     }
 
-    /// How many nodes may have two pods, and how many none (DS-5).
+    /// The number of nodes that may have two pods, and that may have none (DS-5).
     fn budget(&self) -> (usize, usize) {
         let strategy = self.set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
         let rolling = strategy.and_then(|strategy| strategy.rolling_update.as_ref());
@@ -144,7 +144,7 @@ impl<'a> Picture<'a> {
                 todo.delete.extend(running.iter().skip(1).map(|pod| name(&***pod).to_owned()));
             }
         }
-        // Pods that wait for a node that is gone.
+        // Pods for a deleted node.
         for (_, pods) in self.pods.iter().filter(|(node, _)| !self.verdicts.contains_key(*node)) {
             let lost = pods.iter().filter(|pod| pods::node(pod).is_none() && !is_leaving(pod));
             todo.delete.extend(lost.map(|pod| name(&**pod).to_owned()));
@@ -152,7 +152,7 @@ impl<'a> Picture<'a> {
         (todo, later)
     }
 
-    /// Where an old and a new pod may be side by side: the old one goes when the new one is available.
+    /// Where an old and a new pod may run on one node: the old one is deleted when the new one is available.
     fn manage_surge(&self, node: &str, verdict: Verdict, running: &[&Arc<Pod>], todo: &mut Todo) {
         if running.is_empty() && verdict == Verdict::Run {
             todo.create.push(node.to_owned());
@@ -195,7 +195,7 @@ impl<'a> Picture<'a> {
             match self.versions(node) {
                 Some((None, Some(old))) if self.is_available(old) => healthy.push(name(&**old).to_owned()),
                 Some((None, Some(old))) => {
-                    // It serves nobody: it may go in any case.
+                    // It is not available: it can be deleted in any case.
                     broken.push(name(&**old).to_owned());
                     missing += 1;
                 }
@@ -277,6 +277,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
     fn set(strategy: Value) -> DaemonSet {
         serde_json::from_value(json!({
             "metadata": {"name": "agent", "generation": 4},
@@ -320,7 +322,7 @@ mod tests {
 
     fn with<R>(set: &DaemonSet, names: &[&str], texts: &[&str], look: impl FnOnce(Picture<'_>) -> R) -> R {
         let nodes = nodes(names);
-        look(Picture::of(set, "new", &template(set), nodes.iter(), &pods(texts), Timestamp::now()))
+        look(Picture::of(set, "new", &template(set), nodes.iter(), &pods(texts), NOW))
     }
 
     fn todo(create: &[&str], delete: &[&str]) -> Todo {

@@ -1,8 +1,8 @@
-//! How many replicas each replica set of a deployment should have. Numbers in, numbers out.
+//! The number of replicas of each replica set of a deployment: functions from numbers to numbers.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// What a rollout may add and what it may leave out (DP-20).
+/// The limits of a rollout: surge and unavailability (DP-20).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Budget {
     pub(super) replicas: i32,
@@ -38,14 +38,14 @@ impl Budget {
     }
 }
 
-/// What happens to the fraction of a percentage.
+/// The rounding of a percentage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rounding {
     Up,
     Down,
 }
 
-/// A number, or a percentage of `total`. What is neither counts as zero: the server does not let it in.
+/// A number, or a percentage of `total`. Anything else is zero: the server has validated it.
 pub(crate) fn resolve(value: &IntOrString, total: i32, rounding: Rounding) -> i32 {
     let percent = match value {
         IntOrString::Int(number) => return *number,
@@ -76,22 +76,22 @@ pub(super) struct Size {
     pub(super) wanted: i32,
     /// Never more than wanted.
     pub(super) available: i32,
-    /// How many of the wanted ones are certainly not available.
+    /// The number of wanted pods that are certainly not available.
     broken: i32,
 }
 
 impl Size {
     /// At least `fewest` and at most `most` of its pods are available.
     ///
-    /// A set that was made smaller goes on reporting the pods that are about to go, until its controller has looked again.
-    /// Whoever counted on them would remove others in their place, and fall below what must be available.
+    /// A set that was made smaller reports the pods that will be deleted until its controller has synced.
+    /// If they were counted, others would be removed in their place, and too few would be available.
     pub(super) fn new(wanted: i32, fewest: i32, most: i32) -> Self {
         Self { wanted, available: fewest.min(wanted), broken: (wanted - most).max(0) }
     }
 }
 
-/// How the old replica sets shrink, oldest first: the index of each and its new size, in the order in which it is done
-/// (DP-23). First what is not available anyway, then as much as leaves enough available.
+/// The new sizes of the old replica sets, oldest first: the index of each and its new size, in the order of the writes
+/// (DP-23). Unavailable pods first, then as many as leaves enough available.
 pub(super) fn shrink_old(budget: Budget, old: &[Size], new: Size) -> Vec<(usize, i32)> {
     let total: i32 = old.iter().map(|set| set.wanted).sum::<i32>() + new.wanted;
     let allowed = total - budget.fewest_available() - (new.wanted - new.available);
@@ -130,12 +130,12 @@ pub(super) struct Share {
     pub(super) most_before: Option<i32>,
 }
 
-/// What is to be added to (or, negative, taken from) all active replica sets together.
+/// The number to add to all active replica sets together; negative to remove.
 pub(super) fn to_distribute(budget: Budget, total: i32) -> i32 {
     if budget.replicas > 0 { budget.most() - total } else { -total }
 }
 
-/// The sizes of several active replica sets after a change of the total: each in proportion, what is left over to the first
+/// The sizes of several active replica sets after a change of the total: each in proportion, the remainder to the first
 /// (DP-26).
 pub(super) fn proportional(budget: Budget, sets: &[Share], replicas_in_status: i32) -> Vec<i32> {
     let to_add = to_distribute(budget, sets.iter().map(|set| set.wanted).sum());
@@ -276,10 +276,10 @@ mod tests {
         assert_eq!(proportional(budget(0, 0), &[share(8, 13), share(5, 13)], 13), [0, 0]);
         // Nothing to distribute: sizes stay.
         assert_eq!(proportional(budget(10, 3), &[share(8, 13), share(5, 13)], 13), [8, 5]);
-        // Without an annotation the status says what there was; without either the first gets all.
+        // Without an annotation the status has the earlier size; without either the first set gets all.
         assert_eq!(proportional(budget(20, 0), &[Share { wanted: 5, most_before: None }, share(5, 10)], 10), [10, 10]);
         assert_eq!(proportional(budget(20, 0), &[Share { wanted: 5, most_before: None }; 2], 0), [15, 5]);
-        // Never below zero, whatever the numbers say.
+        // Never below zero, whatever the numbers are.
         assert!(proportional(budget(1, 0), &[share(1, 100), share(50, 1)], 51).iter().all(|size| *size >= 0));
     }
 

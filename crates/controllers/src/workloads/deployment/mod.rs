@@ -1,11 +1,11 @@
 //! Deployments: one template after another, each by a replica set.
 //!
-//! - `arithmetic`: how many replicas each replica set should have
+//! - `arithmetic`: the number of replicas of each replica set
 //! - `shape`: reading deployments and replica sets
 //! - `revisions`: the annotations that connect them
 //! - `rollout`: from the old template to the new one, and scaling
 //! - `rollback`: back to an old template by annotation
-//! - `status`: what is reported
+//! - `status`: the reported status
 
 pub(crate) mod arithmetic;
 mod revisions;
@@ -29,12 +29,13 @@ use crate::context::{Context, Tools};
 use crate::owners::{Controlled, controller_key, uid};
 use crate::pods;
 use crate::reconciling::{self, give_up_after, is_namespace_terminating};
-use crate::workloads::adoption::{Claims, Selects, adopters};
+use crate::selectors::Selects;
+use crate::workloads::adoption::{Claims, adopters};
 use crate::writer::Writer;
 use rollout::Rollout;
 
 const WORKERS: usize = 5;
-/// So many failures in a row, then nothing until something changes.
+/// Failures in a row after which a deployment waits for the next change.
 const TRIES: u32 = 15;
 
 /// Runs until the context's stop.
@@ -56,7 +57,7 @@ pub(crate) async fn run(context: Context) {
         .mapped(&sets, move |set| adopters(&selecting, &set.metadata, selects), Predicate::version_changed())
         .mapped(
             &pods,
-            move |pod| waiting.waiting_for_the_end_of(pod).into_iter().collect(),
+            move |pod| waiting.deployment_waiting_for(pod).into_iter().collect(),
             Predicate::new(|event| matches!(event, Event::Deleted { .. })),
         )
         .read_your_writes(tools.writes.clone());
@@ -71,7 +72,7 @@ pub(crate) async fn run(context: Context) {
 }
 
 fn selects(deployment: &Deployment) -> Selects {
-    Selects::of(deployment.spec.as_ref().map(|spec| &spec.selector))
+    Selects::of_workload(deployment.spec.as_ref().map(|spec| &spec.selector))
 }
 
 struct Deployments {
@@ -82,14 +83,14 @@ struct Deployments {
 }
 
 impl Deployments {
-    /// The deployment that may begin with its new template once its last old pod is gone (DP-25).
-    fn waiting_for_the_end_of(&self, pod: &Pod) -> Option<Key> {
+    /// The deployment that can start its new template once its last old pod is deleted (DP-25).
+    fn deployment_waiting_for(&self, pod: &Pod) -> Option<Key> {
         let set = self.sets.store().get(&controller_key::<ReplicaSet>(&pod.metadata)?)?;
         let key = controller_key::<Deployment>(&set.metadata)?;
         self.deployments.get(&key).filter(|deployment| shape::is_recreate(deployment)).map(|_| key)
     }
 
-    /// How many available pods of a replica set there are.
+    /// The number of available pods of a replica set.
     fn available_pods(&self, set: &ReplicaSet) -> i32 {
         let min_ready = set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
         let now = self.tools.clock.now();
@@ -121,7 +122,7 @@ impl Deployments {
     async fn reconcile(&self, deployment: &Arc<Deployment>, writer: Writer) -> Result<Action, Error> {
         let selects = selects(deployment);
         if selects.is_empty() {
-            return self.refuse_everything(deployment, &writer).await;
+            return self.report_empty_selector(deployment, &writer).await;
         }
         let claims = Claims { client: &self.tools.client, owner: &**deployment, selects: &selects, finalizer: None };
         let sets = claims.claim(self.sets.candidates(&**deployment)).await?;
@@ -144,7 +145,7 @@ impl Deployments {
         if shape::is_recreate(deployment) { rollout.recreate().await } else { rollout.roll().await }
     }
 
-    async fn refuse_everything(&self, deployment: &Deployment, writer: &Writer) -> Result<Action, Error> {
+    async fn report_empty_selector(&self, deployment: &Deployment, writer: &Writer) -> Result<Action, Error> {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         self.tools.recorder.record(&deployment.object_ref(&()), EventType::Warning, "SelectingAll", message);
         let mut status = deployment.status.clone().unwrap_or_default();

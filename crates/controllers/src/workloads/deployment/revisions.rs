@@ -52,7 +52,7 @@ pub(super) fn note_scale(set: &mut ReplicaSet, budget: Budget) -> bool {
 }
 
 /// Gives the new replica set the deployment's annotations and its revision; true if something changed. A set that had a lower
-/// revision before is one that was rolled back to: its old number goes into its history (DP-19).
+/// revision before is one that was rolled back to: its old number is added to its history (DP-19).
 pub(super) fn note_revision(set: &mut ReplicaSet, deployment: &Deployment, revision: i64) -> bool {
     let mut changed = false;
     for (name, value) in deployment.metadata.annotations.iter().flatten() {

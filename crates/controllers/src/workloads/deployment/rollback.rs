@@ -1,4 +1,4 @@
-//! Back to an old template because an annotation asks for it (DP-6). kubectl does this itself; older clients do not.
+//! Rollback to an old template by annotation (DP-6), for clients older than kubectl's own rollback.
 
 use client::Error;
 use client::controller::Action;
@@ -50,7 +50,7 @@ impl Rollout<'_> {
         all.iter().rev().nth(1).copied().filter(|revision| *revision > 0)
     }
 
-    /// The template of a set, and its annotations: they say why that template was made.
+    /// The template of a set, and its annotations, which have the reason for that template.
     fn take_from(&mut self, set: &ReplicaSet) {
         let mut template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
         if let Some(labels) = template.metadata.as_mut().and_then(|meta| meta.labels.as_mut()) {

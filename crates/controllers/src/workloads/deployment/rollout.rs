@@ -21,7 +21,7 @@ use crate::workloads::template::{self, HASH_LABEL};
 use crate::writer::Writer;
 use crate::{conditions, pods};
 
-/// One run for one deployment. What it writes, it goes on with: the deployment and the sets here are always the latest known.
+/// One run for one deployment. The deployment and the sets here are those of the latest write of the run.
 pub(super) struct Rollout<'a> {
     pub(super) control: &'a Deployments,
     pub(super) writer: Writer,
@@ -123,7 +123,7 @@ impl<'a> Rollout<'a> {
                 if shape::has_deadline(&self.deployment)
                     && self.set_progressing("False", "ReplicaSetCreateError", &message)
                 {
-                    // The failure to create is what counts.
+                    // The error of the creation is the one to return.
                     let _ = self.write_status().await;
                 }
                 self.event(EventType::Warning, "ReplicaSetCreateError", &message);
@@ -155,7 +155,7 @@ impl<'a> Rollout<'a> {
         let labels = labels.clone();
         let mut selector = spec.selector;
         selector.match_labels.get_or_insert_default().insert(HASH_LABEL.to_owned(), hash.clone());
-        // Recreate comes here only when nothing old is left.
+        // Reached with Recreate only when no old pod is left.
         let replicas = if shape::is_recreate(&self.deployment) {
             self.replicas()
         } else {
@@ -192,7 +192,7 @@ impl<'a> Rollout<'a> {
         Err(error)
     }
 
-    /// Whether the deployment's size was changed since its sets were sized (DP-7).
+    /// True if the deployment's size changed since its sets were sized (DP-7).
     pub(super) fn was_scaled(&self) -> bool {
         let active = self.old.iter().chain(&self.new).filter(|set| size(set) > 0);
         active.filter_map(|set| revisions::count(set, DESIRED)).any(|desired| desired != self.replicas())
@@ -236,11 +236,11 @@ impl<'a> Rollout<'a> {
         size(set) == all && revisions::count(set, DESIRED) == Some(all) && self.measure(set).available == all
     }
 
-    /// A set in the numbers that decide what others may lose.
+    /// The numbers of a set that limit the deletion of other sets' pods.
     ///
     /// Its status lags behind: pods run that it does not report yet, and are not broken. And while its controller has not
     /// looked at it since its size was changed, the status may be from before an earlier change too: pods it lost then do not
-    /// come back because the set was made larger again. In both cases the pods themselves are looked at.
+    /// come back because the set was made larger again. In both cases the pods themselves are counted.
     fn measure(&self, set: &ReplicaSet) -> Size {
         let (wanted, reported, observed) = (size(set), available(set), is_observed(set));
         let seen = if observed && reported >= wanted { reported } else { self.control.available_pods(set) };
@@ -316,7 +316,7 @@ impl<'a> Rollout<'a> {
         Ok(!steps.is_empty())
     }
 
-    /// First all old pods go, then the new ones come (DP-25).
+    /// Deletes all old pods, then creates the new ones (DP-25).
     pub(super) async fn recreate(&mut self) -> Result<Action, Error> {
         let mut shrunk = false;
         for set in self.old.clone() {
@@ -368,7 +368,7 @@ impl<'a> Rollout<'a> {
         status::of(&self.deployment, self.budget, self.new.as_ref(), &self.old, self.control.tools.clock.now())
     }
 
-    /// Reports the numbers; scaling is neither progress nor a lack of it.
+    /// Writes the numbers; scaling is neither progress nor a lack of it.
     pub(super) async fn report_numbers(&mut self) -> Result<Action, Error> {
         let status = self.numbers();
         if self.deployment.status.as_ref() != Some(&status) {
@@ -378,7 +378,7 @@ impl<'a> Rollout<'a> {
         Ok(Action::done())
     }
 
-    /// Reports the numbers and how the rollout goes.
+    /// Writes the numbers and the progress of the rollout.
     async fn report_progress(&mut self) -> Result<Action, Error> {
         let now = self.control.tools.clock.now();
         let mut status = self.numbers();

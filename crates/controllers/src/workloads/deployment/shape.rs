@@ -1,11 +1,11 @@
-//! Reading deployments and replica sets: fields with what they mean when they are absent.
+//! Reading deployments and replica sets, with the defaults of absent fields.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 
 use super::arithmetic::Budget;
 use super::revisions::{ROLLBACK, annotation};
 
-/// The number that stands for "no limit" in a field that has a default.
+/// The number for "no limit" in a field that has a default.
 const UNLIMITED: i32 = i32::MAX;
 
 pub(super) fn replicas(deployment: &Deployment) -> i32 {
@@ -34,13 +34,13 @@ pub(super) fn has_deadline(deployment: &Deployment) -> bool {
     progress_deadline(deployment).is_some()
 }
 
-/// How many old replica sets are kept, if that is limited.
+/// Most old replica sets that are kept; none without a limit.
 pub(super) fn history_limit(deployment: &Deployment) -> Option<usize> {
     let limit = deployment.spec.as_ref()?.revision_history_limit.filter(|limit| *limit != UNLIMITED)?;
     Some(usize::try_from(limit).unwrap_or(0))
 }
 
-/// The revision that somebody asked to go back to by annotation; 0 is the one before.
+/// The revision of a requested rollback; 0 is the previous one.
 pub(super) fn rollback_to(deployment: &Deployment) -> Option<i64> {
     annotation(&deployment.metadata, ROLLBACK)?.parse().ok()
 }
@@ -56,22 +56,22 @@ pub(super) fn budget(deployment: &Deployment) -> Budget {
     Budget::rolling(replicas, surge, rolling.and_then(|rolling| rolling.max_unavailable.as_ref()))
 }
 
-/// How many pods a replica set should have.
+/// The number of pods that a replica set should have.
 pub(super) fn size(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// How many of its pods are available, as its status says.
+/// The number of its available pods, by its status.
 pub(super) fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// How many pods it has.
+/// The number of its pods, by its status.
 pub(super) fn actual(set: &ReplicaSet) -> i32 {
     set.status.as_ref().map_or(0, |status| status.replicas)
 }
 
-/// Whether its controller has looked at it since it was changed.
+/// True if its controller has observed its latest generation.
 pub(super) fn is_observed(set: &ReplicaSet) -> bool {
     set.metadata.generation <= set.status.as_ref().and_then(|status| status.observed_generation)
 }

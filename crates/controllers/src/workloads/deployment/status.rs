@@ -1,4 +1,4 @@
-//! What is reported about a deployment: the numbers of its replica sets, whether enough is available, whether it moves.
+//! The status of a deployment: the numbers of its replica sets, its availability and its progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str, n
     }
 }
 
-/// The numbers, and whether enough is available (DP-30, DP-31).
+/// The numbers and the condition Available (DP-30, DP-31).
 pub(super) fn of(
     deployment: &Deployment,
     budget: Budget,
@@ -77,7 +77,7 @@ fn nonzero(count: i32) -> Option<i32> {
     (count != 0).then_some(count)
 }
 
-/// How many pods are on their way out; unknown if a set that was looked at does not say.
+/// The number of pods that are being deleted; unknown if the status of an observed set does not have it.
 fn terminating<'a>(sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Option<i32> {
     let mut sum = 0;
     for status in sets.filter_map(|set| set.status.as_ref()) {
@@ -90,7 +90,7 @@ fn terminating<'a>(sets: impl Iterator<Item = &'a Arc<ReplicaSet>>) -> Option<i3
     Some(sum)
 }
 
-/// Whether the rollout is done (DP-24).
+/// True if the rollout is done (DP-24).
 pub(super) fn is_complete(deployment: &Deployment, replicas: i32, status: &DeploymentStatus) -> bool {
     let all = Some(replicas);
     let count = |field: Option<i32>| Some(field.unwrap_or(0));
@@ -100,7 +100,7 @@ pub(super) fn is_complete(deployment: &Deployment, replicas: i32, status: &Deplo
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// Adds to a status whether the rollout is complete, moves or is stuck, and what keeps pods from being made (DP-32, DP-34).
+/// Adds the conditions Progressing and ReplicaFailure to a status (DP-32, DP-34).
 pub(super) fn judge(
     status: &mut DeploymentStatus,
     deployment: &Deployment,
@@ -181,7 +181,7 @@ fn deadline(deployment: &Deployment, progressing: &DeploymentCondition) -> Optio
     from.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok()
 }
 
-/// When to look again at a rollout that does not move (DP-33).
+/// Time until the next run for a rollout without progress (DP-33).
 pub(super) fn next_look(
     deployment: &Deployment,
     replicas: i32,
@@ -194,7 +194,7 @@ pub(super) fn next_look(
         return None;
     }
     let left = deadline(deployment, progressing)?.duration_since(now);
-    // One second more: a look that comes a moment early would find nothing.
+    // One second more: a run that is a moment early would find nothing.
     Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
 }
 
@@ -270,8 +270,8 @@ mod tests {
     fn dp_30_terminating_is_unknown_when_a_set_does_not_say() {
         let silent = set(1, json!({"replicas": 1, "observedGeneration": 1}));
         let fresh = set(1, json!({"replicas": 0}));
-        assert_eq!(of(&deployment(1, json!({})), budget(1, 0), Some(&silent), &[]).terminating_replicas, None);
-        assert_eq!(of(&deployment(1, json!({})), budget(1, 0), Some(&fresh), &[]).terminating_replicas, Some(0));
+        assert_eq!(of(&deployment(1, json!({})), budget(1, 0), Some(&silent), &[], NOW).terminating_replicas, None);
+        assert_eq!(of(&deployment(1, json!({})), budget(1, 0), Some(&fresh), &[], NOW).terminating_replicas, Some(0));
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         let moving = at(some(), json!({"conditions": progressing("NewReplicaSetCreated", 9_900)})).unwrap();
         assert_eq!(moving.reason.as_deref(), Some(MOVING));
         assert_eq!(moving.last_transition_time.unwrap().0.as_second(), 9_900);
-        assert!(moving.last_update_time.unwrap().0.as_second() > 10_000);
+        assert_eq!(moving.last_update_time.unwrap().0, now);
 
         let same = json!({"replicas": 3, "updatedReplicas": 3, "readyReplicas": 1, "availableReplicas": 1});
         let with = |reason: &str, at: i64| {

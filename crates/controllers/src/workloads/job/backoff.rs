@@ -1,4 +1,4 @@
-//! How long a job waits after failures before it makes another pod (JB-4).
+//! The wait of a job after failures before it creates another pod (JB-4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,13 @@ impl Record {
         }
     }
 
-    /// How long to wait from now on.
+    /// Time to wait from now on.
     pub(super) fn remaining(self, now: Timestamp) -> Duration {
         self.last.map_or(Duration::ZERO, |last| wait(self.failures, last, now))
     }
 }
 
-/// How long to wait after so many failures, the last of them at a time.
+/// Time to wait after a number of failures, the last of them at `last`.
 pub(super) fn wait(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
     if failures == 0 {
         return Duration::ZERO;
@@ -52,7 +52,7 @@ pub(super) fn wait(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(left).unwrap_or_default()
 }
 
-/// When a pod has finished: as its containers say, or its readiness, or its deletion, or its creation.
+/// The time at which a pod finished: by its containers, else its Ready condition, else its deletion, else its creation.
 pub(super) fn finished_at(pod: &Pod) -> Option<Timestamp> {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
     let ended = |status: &k8s_openapi::api::core::v1::ContainerStatus| {

@@ -1,4 +1,4 @@
-//! Sets of completion indexes, and how a status writes them: `1,3-5,7` (JB-7).
+//! Sets of completion indexes, in the notation of a status: `1,3-5,7` (JB-7).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// Reads what a status says. What cannot be read is skipped, what is not below `completions` is cut off.
+    /// Parses the notation. Unreadable parts are skipped, indexes not below `completions` cut off.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let mut read = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -44,18 +44,18 @@ impl Indexes {
         Self(merged)
     }
 
-    /// How many there are.
+    /// Number of indexes.
     pub(super) fn total(&self) -> i32 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Whether this is one of them.
+    /// True if the set has this index.
     pub(super) fn has(&self, index: i32) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// How many are in both.
+    /// Number of indexes in both sets.
     pub(super) fn overlap(&self, others: &Self) -> i32 {
         let common = |a: &(i32, i32), b: &(i32, i32)| (a.1.min(b.1) - a.0.max(b.0) + 1).max(0);
         self.0.iter().map(|a| others.0.iter().map(|b| common(a, b)).sum::<i32>()).sum()

@@ -1,16 +1,16 @@
 //! Jobs: pods until enough of them have succeeded.
 //!
-//! Every pod carries a finalizer until its end is counted, and its UID stands in the status between the two: so each pod is
+//! Every pod has a finalizer until its end is counted, and its UID is in the status between the two: so each pod is
 //! counted exactly once, whatever is interrupted (JB-2).
 //!
 //! - `shape`: reading jobs and their pods
 //! - `indexes`: sets of completion indexes
-//! - `policies`: what failures and successes mean by the rules of the job
-//! - `backoff`: how long to wait after failures
-//! - `verdict`: whether the job is over
-//! - `pods`: how many pods there should be, and making it so
+//! - `policies`: pod failure and success policies
+//! - `backoff`: the wait after failures
+//! - `verdict`: the outcome of the job
+//! - `pods`: creating and deleting pods
 //! - `tracking`: counting, finalizers and the status
-//! - `orphans`: pods whose job is gone
+//! - `orphans`: pods of deleted jobs
 
 mod backoff;
 mod indexes;
@@ -38,7 +38,8 @@ use crate::conditions;
 use crate::context::{Context, Tools};
 use crate::owners::{Controlled, controller_key, controller_of};
 use crate::reconciling::{self, is_namespace_terminating};
-use crate::workloads::adoption::{Claims, Selects, adopters};
+use crate::selectors::Selects;
+use crate::workloads::adoption::{Claims, adopters};
 use backoff::Record;
 use tracking::Tracking;
 use verdict::View;
@@ -76,7 +77,7 @@ async fn run_jobs(context: Context) {
         own.add_after(job.object_key(), batch);
         Vec::new()
     };
-    // A new or changed description is looked at at once, a status only after a while.
+    // A new or changed spec is reconciled at once, a status only after the delay.
     let described = Predicate::generation_changed();
     let status_only = Predicate::new(|event: &Event<Job>| match event {
         Event::Updated { old, new } => old.metadata.generation == new.metadata.generation,
@@ -103,7 +104,7 @@ fn concerned(jobs: &Store<Job>, pod: &Pod) -> Vec<Key> {
 }
 
 fn selects(job: &Job) -> Selects {
-    Selects::of(job.spec.as_ref().and_then(|spec| spec.selector.as_ref()))
+    Selects::of_workload(job.spec.as_ref().and_then(|spec| spec.selector.as_ref()))
 }
 
 struct Jobs {
@@ -168,7 +169,7 @@ impl Jobs {
     }
 }
 
-/// Waits at least a moment: a run that comes too early finds nothing.
+/// At least a moment: a run that is too early finds nothing to do.
 fn until(deadline: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(deadline.duration_since(now)).unwrap_or_default() + Duration::from_millis(10)
 }

@@ -1,4 +1,4 @@
-//! Pods of jobs that are gone or over: nobody will count them, so their finalizer is removed and they may go.
+//! Pods of deleted or finished jobs: they will not be counted, so their finalizer is removed.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Orphans {
             self.tools.writes.forget(&run.key);
             return Ok(Action::done());
         };
-        tracking::let_go(&self.tools.writer(&*pod), &pod).await?;
+        tracking::remove_tracking_finalizer(&self.tools.writer(&*pod), &pod).await?;
         Ok(Action::done())
     }
 }

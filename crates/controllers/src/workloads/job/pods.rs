@@ -1,4 +1,4 @@
-//! How many pods a job has, and making it so.
+//! Creating and deleting the pods of a job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::workloads::replicas::victims;
 use crate::writer::Writer;
 
 impl Jobs {
-    /// Deletes what is too much or creates what is missing, never both (JB-3). Also says when to look again if it has to wait
+    /// Deletes excess pods or creates missing ones, never both (JB-3). Also returns the time of the next run if it has to wait
     /// after failures.
     pub(super) async fn manage(
         &self,
@@ -92,14 +92,14 @@ impl Jobs {
     /// Deletes pods that are not needed; they are not counted.
     async fn remove(&self, job: &Job, view: &mut View, leaving: &[Arc<Pod>], writer: &Writer) -> Result<(), Error> {
         let removals = leaving.iter().map(async |pod| {
-            tracking::let_go(writer, pod).await?;
+            tracking::remove_tracking_finalizer(writer, pod).await?;
             self.delete(job, pod, writer).await
         });
         let results = join_all(removals).await;
         self.note_removed(view, leaving, results)
     }
 
-    /// Deletes the pods of a job that is over. Their end is counted before they may go.
+    /// Deletes the pods of a finished job. They keep their finalizer until they are counted.
     pub(super) async fn end_active(&self, job: &Job, view: &mut View, writer: &Writer) -> Result<(), Error> {
         let active = view.active.clone();
         let results = join_all(active.iter().map(|pod| self.delete(job, pod, writer))).await;
@@ -144,7 +144,7 @@ impl Jobs {
     }
 }
 
-/// The active pods that have to go: at least `excess`, and of an index all but one, and those without a valid index.
+/// The active pods to delete: at least `excess`, all but one of each index, and those without a valid index.
 fn superfluous(job: &Job, view: &View, excess: usize, now: Timestamp) -> Vec<Arc<Pod>> {
     if !shape::is_indexed(job) {
         return victims::choose(&view.active, &[], excess, now);
@@ -180,7 +180,7 @@ fn free_indexes(job: &Job, view: &View, count: usize) -> Vec<i32> {
     taken.missing(count, shape::completions(job).unwrap_or(0))
 }
 
-/// The indexes that may be tried now; if none, how long until one may.
+/// The indexes that may be tried now; if none, the time until one may.
 fn due(indexes: Vec<i32>, view: &View, now: Timestamp) -> (Vec<i32>, Option<Duration>) {
     let wait = |index: i32| {
         let Some(pod) = view.kept.get(&index) else { return Duration::ZERO };

@@ -1,4 +1,4 @@
-//! What a failed pod means to its job, and when successes are enough, by the rules of the job itself.
+//! Pod failure policies and success policies of jobs.
 
 use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use super::indexes::Indexes;
 use crate::owners::{name, namespace};
 
-/// What a failed pod leads to.
+/// The consequence of a failed pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     /// It counts.

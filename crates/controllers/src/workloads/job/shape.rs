@@ -1,4 +1,4 @@
-//! Reading jobs and their pods: fields with what they mean when they are absent, and pods made for a job.
+//! Reading jobs and their pods, with the defaults of absent fields, and pods made for a job.
 
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec};
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
@@ -38,13 +38,13 @@ pub(super) fn limit_per_index(job: &Job) -> Option<i32> {
     job.spec.as_ref().and_then(|spec| spec.backoff_limit_per_index)
 }
 
-/// Whether some other controller looks after this job.
+/// True if another controller manages this job.
 pub(super) fn is_foreign(job: &Job) -> bool {
     let manager = job.spec.as_ref().and_then(|spec| spec.managed_by.as_deref());
     manager.is_some_and(|manager| manager != "kubernetes.io/job-controller")
 }
 
-/// A pod that was asked to end is replaced only when it has failed.
+/// A pod that is being deleted is replaced only when it has failed.
 pub(super) fn waits_for_the_end(job: &Job) -> bool {
     let spec = job.spec.as_ref();
     let policy = spec.and_then(|spec| spec.pod_replacement_policy.as_deref());
@@ -56,7 +56,7 @@ pub(super) fn condition<'a>(job: &'a Job, kind: &str) -> Option<&'a JobCondition
     conditions::find(conditions, kind).filter(|condition| condition.status == "True")
 }
 
-/// Whether it is over, one way or the other.
+/// True if it has completed or failed.
 pub(crate) fn is_finished(job: &Job) -> bool {
     condition(job, "Complete").or(condition(job, "Failed")).is_some()
 }
@@ -90,7 +90,7 @@ fn count(pod: &Pod, annotation: &str) -> i32 {
     text.and_then(|text| text.parse().ok()).filter(|count| *count >= 0).unwrap_or(0)
 }
 
-/// How often its index had failed when this pod was made: what counts, and what was ignored.
+/// The failures of its index when this pod was created: counted and ignored ones.
 pub(super) fn failures_before(pod: &Pod) -> (i32, i32) {
     (count(pod, FAILURES), count(pod, IGNORED))
 }
@@ -126,12 +126,12 @@ pub(super) fn pod(job: &Job, index: Option<i32>, replaced: Option<&Pod>) -> Pod 
     }
     let spec = pod.spec.get_or_insert_default();
     spec.hostname = Some(format!("{}-{index}", name(job)));
-    spec.containers.iter_mut().for_each(tell_index);
-    spec.init_containers.iter_mut().flatten().for_each(tell_index);
+    spec.containers.iter_mut().for_each(set_index_variable);
+    spec.init_containers.iter_mut().flatten().for_each(set_index_variable);
     pod
 }
 
-fn tell_index(container: &mut Container) {
+fn set_index_variable(container: &mut Container) {
     const NAME: &str = "JOB_COMPLETION_INDEX";
     let variables = container.env.get_or_insert_default();
     if variables.iter().any(|variable| variable.name == NAME) {

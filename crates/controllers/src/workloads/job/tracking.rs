@@ -1,7 +1,7 @@
-//! Counting pods that have ended, letting them go, and the status of a job.
+//! Counting finished pods, removing their finalizers, and the status of a job.
 //!
-//! A pod's end is counted in three steps, each of which may be the last for a while: its UID goes into
-//! `uncountedTerminatedPods`; its finalizer is removed; the UID becomes part of the count. Whoever goes on finds out from
+//! A pod's end is counted in three steps, each of which may be the last for a while: its UID is added to
+//! `uncountedTerminatedPods`; its finalizer is removed; the UID is moved to the count. A later run finds the step from
 //! the finalizer where it stopped (JB-2).
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use crate::conditions;
 use crate::owners::uid;
 use crate::writer::Writer;
 
-/// How many UIDs a status holds at most.
+/// Most UIDs that a status holds.
 const MOST_UNCOUNTED: usize = 500;
 
 /// The end of a run.
@@ -36,10 +36,10 @@ pub(super) struct Tracking<'a> {
     pub(super) view: View,
 }
 
-/// What one pass over the pods found.
+/// The result of one pass over the pods.
 #[derive(Default)]
 struct Pass {
-    letting_go: Vec<Arc<Pod>>,
+    countable: Vec<Arc<Pod>>,
     new_indexes: Vec<i32>,
     /// There are more than fit.
     full: bool,
@@ -70,8 +70,8 @@ impl Tracking<'_> {
             job = self.writer.replace_status(job).await?;
             self.control.backoff.lock().insert(self.key.clone(), self.record);
         }
-        let results = join_all(pass.letting_go.iter().map(|pod| let_go(self.writer, pod))).await;
-        for (pod, _) in pass.letting_go.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+        let results = join_all(pass.countable.iter().map(|pod| remove_tracking_finalizer(self.writer, pod))).await;
+        for (pod, _) in pass.countable.iter().zip(&results).filter(|(_, result)| result.is_ok()) {
             held.remove(uid(&**pod));
         }
         let mut changed = count_released(&mut job, &held);
@@ -85,12 +85,12 @@ impl Tracking<'_> {
             job = self.writer.replace_status(job).await?;
         }
         if let Some(finish) = over {
-            self.tell(&job, &finish);
+            self.record_end(&job, &finish);
         }
         failure.map_or(Ok(()), Err)
     }
 
-    /// Goes over the pods that have ended: notes those that are not counted, and which may go.
+    /// Visits the finished pods: collects those that are not counted, and those whose finalizer can be removed.
     fn gather(&self, job: &mut Job, changed: &mut bool) -> Pass {
         let view = &self.view;
         let mut pass = Pass::default();
@@ -108,7 +108,7 @@ impl Tracking<'_> {
             if !self.may_go(job, pod, has_failed) {
                 continue;
             }
-            pass.letting_go.push(pod.clone());
+            pass.countable.push(pod.clone());
             let this = uid(&**pod).to_owned();
             let known_failed = view.uncounted_failed.contains(&this);
             if shape::has_succeeded(pod) && !known_failed {
@@ -168,7 +168,7 @@ impl Tracking<'_> {
         all && self.view.terminating <= 0
     }
 
-    fn tell(&self, job: &Job, finish: &Finish) {
+    fn record_end(&self, job: &Job, finish: &Finish) {
         let about = job.object_ref(&());
         let recorder = &self.control.tools.recorder;
         if !finish.success {
@@ -183,7 +183,7 @@ impl Tracking<'_> {
     }
 }
 
-/// Moves what is no longer held from the list of UIDs into the count; true if there was any.
+/// Moves UIDs of pods without the finalizer from the list to the count; true if there were any.
 fn count_released(job: &mut Job, held: &BTreeSet<String>) -> bool {
     let indexed = shape::is_indexed(job);
     let status = job.status.get_or_insert_default();
@@ -207,8 +207,8 @@ fn nonzero(count: i32) -> Option<i32> {
     (count != 0).then_some(count)
 }
 
-/// Removes the finalizer from a pod; one that is gone has none.
-pub(super) async fn let_go(writer: &Writer, pod: &Pod) -> Result<(), Error> {
+/// Removes the finalizer from a pod, if the pod still exists.
+pub(super) async fn remove_tracking_finalizer(writer: &Writer, pod: &Pod) -> Result<(), Error> {
     if !shape::is_tracked(pod) {
         return Ok(());
     }
@@ -240,7 +240,7 @@ fn end(job: &mut Job, finish: &Finish, now: Timestamp) {
     }
 }
 
-/// Sets a condition where it stands; true if it was another.
+/// Replaces a condition in its place; true if it changed.
 fn set(conditions: &mut Option<Vec<JobCondition>>, new: JobCondition) -> bool {
     let list = conditions.get_or_insert_default();
     let known = list.iter_mut().find(|condition| condition.type_ == new.type_);
@@ -260,7 +260,7 @@ fn set(conditions: &mut Option<Vec<JobCondition>>, new: JobCondition) -> bool {
 }
 
 impl Jobs {
-    /// Says that a job was suspended or goes on; true if that is news (JB-6).
+    /// Sets the condition of a suspended or resumed job; true if it changed (JB-6).
     pub(super) fn note_suspension(&self, job: &mut Job, now: Timestamp) -> bool {
         let about = job.object_ref(&());
         let suspended = shape::is_suspended(job);

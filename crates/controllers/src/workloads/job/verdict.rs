@@ -1,4 +1,4 @@
-//! Whether a job is over, and why, decided from its pods.
+//! The outcome of a job, decided from its pods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::shape;
 use crate::owners::uid;
 use crate::pods;
 
-/// How a job ends.
+/// The outcome of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finish {
     pub(super) success: bool,
     pub(super) reason: String,
     pub(super) message: String,
-    /// The status says so already; what is missing is that nothing runs any more.
+    /// The status has this outcome already; some pods still run.
     pub(super) announced: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct View {
     pub(super) new_failed: Vec<Arc<Pod>>,
     pub(super) succeeded: i32,
     pub(super) failed: i32,
-    /// What the status says, and what it should say.
+    /// The counts of the status, and the counts that it should have.
     pub(super) indexes_before: Indexes,
     pub(super) indexes: Indexes,
     pub(super) failed_indexes: Option<Indexes>,
@@ -113,7 +113,7 @@ impl View {
         }
     }
 
-    /// Of an index that will be tried again, the pod that failed last stays: it knows how often it was tried.
+    /// Of an index that will be tried again, the pod that failed last stays: it has the number of failures.
     fn keep_failed_pods(&mut self, job: &Job) {
         let active: BTreeSet<i32> = self.active.iter().filter_map(|pod| shape::index(pod)).collect();
         for pod in self.pods.iter().filter(|pod| shape::is_tracked(pod) && shape::has_failed(job, pod)) {
@@ -154,7 +154,7 @@ fn failing(success: bool, reason: &str, message: &str) -> Finish {
     Finish { success, reason: reason.into(), message: message.into(), announced: false }
 }
 
-/// Whether the job is over although pods may still run (JB-5).
+/// The outcome of a job whose pods may still run (JB-5).
 pub(super) fn finish(job: &Job, view: &View, now: Timestamp) -> Option<Finish> {
     for (kind, success) in [("SuccessCriteriaMet", true), ("FailureTarget", false)] {
         if let Some(said) = shape::condition(job, kind) {
@@ -217,12 +217,12 @@ fn deadline_at(job: &Job) -> Option<Timestamp> {
     started.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// When the deadline passes.
+/// The time until the deadline.
 pub(super) fn deadline(job: &Job, now: Timestamp) -> Option<Duration> {
     deadline_at(job).map(|deadline| super::until(deadline, now))
 }
 
-/// Whether enough have succeeded and nothing is active.
+/// True if enough pods have succeeded and none is active.
 pub(super) fn is_complete(job: &Job, view: &View) -> bool {
     let enough = match shape::completions(job) {
         None => view.succeeded > 0,
@@ -231,13 +231,13 @@ pub(super) fn is_complete(job: &Job, view: &View) -> bool {
     enough && view.active_count == 0
 }
 
-/// How many pods should be active (JB-3).
+/// The number of pods that should be active (JB-3).
 pub(super) fn wanted(job: &Job, view: &View) -> i32 {
     if shape::is_suspended(job) {
         return 0;
     }
     match shape::completions(job) {
-        // Without a number the first success means that the others finish and none is added.
+        // Without `completions`, no pod is added after the first success; the others finish.
         None if view.succeeded > 0 => view.active_count,
         None => shape::parallelism(job),
         Some(completions) => shape::parallelism(job).min(completions - view.succeeded).max(0),

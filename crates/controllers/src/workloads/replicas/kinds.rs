@@ -1,4 +1,4 @@
-//! What a ReplicaSet and a ReplicationController have in common.
+//! The common interface of ReplicaSet and ReplicationController.
 
 use client::Object;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{
 
 use super::status::{Failure, Tally, nonzero};
 use crate::conditions::{self, Condition};
-use crate::workloads::adoption::Selects;
+use crate::selectors::Selects;
 use crate::writer::Namespaced;
 
-/// So many pods of one template.
+/// A kind that keeps a number of pods of one template.
 pub(crate) trait Replicated: Namespaced + Object {
     /// The source of its events.
     const COMPONENT: &'static str;
@@ -20,13 +20,13 @@ pub(crate) trait Replicated: Namespaced + Object {
     fn min_ready(&self) -> i32;
     fn template(&self) -> Option<&PodTemplateSpec>;
     fn selects(&self) -> Selects;
-    /// The same object with the status that follows from a tally of its pods; none if that is what it has.
+    /// The same object with the status of a tally of its pods; none if it has that status.
     fn with_status(&self, tally: &Tally, failure: Option<&Failure>, observed: Option<i64>) -> Option<Self>;
 }
 
 const FAILURE: &str = "ReplicaFailure";
 
-/// Said once: while a failure lasts, its first reason stands (RS-9).
+/// Set once: while a failure lasts, its first reason is kept (RS-9).
 fn note_failure<C: Condition>(
     conditions: &mut Option<Vec<C>>,
     failure: Option<&Failure>,
@@ -57,7 +57,7 @@ impl Replicated for ReplicaSet {
     }
 
     fn selects(&self) -> Selects {
-        Selects::of(self.spec.as_ref().map(|spec| &spec.selector))
+        Selects::of_workload(self.spec.as_ref().map(|spec| &spec.selector))
     }
 
     fn with_status(&self, tally: &Tally, failure: Option<&Failure>, observed: Option<i64>) -> Option<Self> {

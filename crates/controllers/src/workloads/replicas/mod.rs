@@ -1,8 +1,8 @@
-//! ReplicaSet and ReplicationController: so many pods of one template.
+//! ReplicaSet and ReplicationController: a number of pods of one template.
 //!
-//! - `kinds`: what the two kinds have in common
-//! - `victims`: which pods go first
-//! - `status`: what is reported
+//! - `kinds`: the common interface of the two kinds
+//! - `victims`: the order of deletion
+//! - `status`: the reported status
 
 mod kinds;
 mod status;
@@ -25,7 +25,8 @@ use kube::api::DeleteParams;
 use crate::context::{Context, Tools};
 use crate::owners::{Controlled, controller_key, controller_of, name, namespace, reference, uid};
 use crate::reconciling::{self, is_namespace_terminating, server_message};
-use crate::workloads::adoption::{Claims, Selects, adopters};
+use crate::selectors::Selects;
+use crate::workloads::adoption::{Claims, adopters};
 use crate::workloads::batches;
 use crate::workloads::batches::{BURST, slow_start};
 use crate::writer::Writer;
@@ -34,9 +35,9 @@ use kinds::Replicated;
 use status::{Failure, Tally};
 
 const WORKERS: usize = 5;
-/// A set of so many is large.
-const LARGE: i32 = 1000;
-const GATHERING: Duration = Duration::from_millis(50);
+/// Size from which a set is large.
+const LARGE_SET: i32 = 1000;
+const GATHER_DELAY: Duration = Duration::from_millis(50);
 
 /// Runs the controller of one of the two kinds until the context's stop.
 pub(crate) async fn run<S: Replicated>(context: Context) {
@@ -49,7 +50,7 @@ pub(crate) async fn run<S: Replicated>(context: Context) {
     let (selecting, known, later) = (sets.store(), sets.store(), controller.queue());
     let gather = move |pod: &Pod| {
         let Some(key) = controller_key::<S>(&pod.metadata) else { return Vec::new() };
-        match known.get(&key).and_then(|set| patience(&*set)) {
+        match known.get(&key).and_then(|set| gather_delay(&*set)) {
             None => vec![key],
             Some(wait) => {
                 later.add_after(key, wait);
@@ -69,10 +70,10 @@ pub(crate) async fn run<S: Replicated>(context: Context) {
     reconciling::run(context, controller, WORKERS, sync).await;
 }
 
-/// How long events of the pods of a large set are gathered. A run looks at every pod: without this a set of 10 000 would keep a
+/// The delay that gathers the events of a large set's pods. A run visits every pod: without this a set of 10 000 would keep a
 /// core busy for as long as its pods change.
-fn patience<S: Replicated>(set: &S) -> Option<Duration> {
-    (set.replicas() >= LARGE).then_some(GATHERING)
+fn gather_delay<S: Replicated>(set: &S) -> Option<Duration> {
+    (set.replicas() >= LARGE_SET).then_some(GATHER_DELAY)
 }
 
 /// An orphan that is new, or whose labels or owners changed.
@@ -127,7 +128,7 @@ impl<S: Replicated> Replicas<S> {
         })
     }
 
-    /// Creates what is missing or deletes what is too much; never both, and not more than a burst.
+    /// Creates missing pods or deletes excess ones; never both, and not more than a burst.
     async fn manage(&self, set: &S, active: &[Arc<Pod>], writer: &Writer) -> Result<(), Error> {
         let wanted = usize::try_from(set.replicas()).unwrap_or(0);
         match active.len().cmp(&wanted) {
@@ -187,12 +188,12 @@ impl<S: Replicated> Replicas<S> {
         siblings.iter().flat_map(|sibling| self.pods.by(uid(&**sibling))).collect()
     }
 
-    /// Writes the status if it changed. A conflict is tried once more on what is there now.
+    /// Writes the status if it changed. After a conflict it is tried once more on the live object.
     async fn report(&self, set: Arc<S>, tally: &Tally, failure: Option<Failure>, writer: &Writer) -> Result<(), Error> {
         let Some(changed) = set.with_status(tally, failure.as_ref(), set.meta().generation) else { return Ok(()) };
         match writer.replace_status(changed).await {
             Err(error) if error.is_conflict() => {}
-            // Deleted meanwhile: nobody is left to be told.
+            // Deleted meanwhile: there is no status to write.
             Err(error) if error.is_not_found() => return Ok(()),
             other => return other.map(|_| ()),
         }
@@ -202,14 +203,14 @@ impl<S: Replicated> Replicas<S> {
     }
 }
 
-/// Whether a pod of this set is on its way out.
+/// True if a pod of this set is being deleted.
 fn is_leaving<S: Replicated>(pod: &Pod, set: &S, selects: &Selects) -> bool {
     pods::is_terminating(pod)
         && controller_of(&pod.metadata).is_some_and(|owner| owner.uid == uid(set))
         && selects.matches(pod.metadata.labels.as_ref())
 }
 
-/// When the next ready pod will have been so for long enough (RS-10).
+/// Time until the next ready pod is available (RS-10).
 fn next_availability(active: &[Arc<Pod>], min_ready: i32, now: Timestamp) -> Option<Duration> {
     let waits = active.iter().filter_map(|pod| pods::available_in(pod, min_ready, now));
     waits.filter(|wait| !wait.is_zero()).min()

@@ -1,4 +1,4 @@
-//! What is reported about the pods of a set.
+//! The status of a set: the numbers of its pods.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct Tally {
     pub(super) terminating: i32,
 }
 
-/// Why pods could not be created or deleted.
+/// The reason that pods could not be created or deleted.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(super) reason: &'static str,

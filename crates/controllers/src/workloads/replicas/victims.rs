@@ -1,4 +1,4 @@
-//! Which pods go first when there are too many (RS-7).
+//! The order in which excess pods are deleted (RS-7).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::pods;
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The pods to delete: `count` of `active`, the least worth keeping first. `related` are the pods that count as company on
+/// The pods to delete: `count` of `active`, the least valuable first. `related` are the pods that count as neighbours on
 /// a node.
 pub(crate) fn choose(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usize, now: Timestamp) -> Vec<Arc<Pod>> {
     if count >= active.len() {
@@ -32,7 +32,7 @@ pub(crate) fn choose(active: &[Arc<Pod>], related: &[Arc<Pod>], count: usize, no
     ranked.into_iter().take(count).map(|(_, pod)| pod.clone()).collect()
 }
 
-/// What speaks for keeping a pod, most important first; the least goes first.
+/// The value of a pod, most important criterion first; the pod of the least value is deleted first.
 ///
 /// Times count by powers of two only, so that the victims of a scale-down are spread over pods of about the same age.
 /// Kubernetes decides such a tie by UID at once; that is no order (of three pods each may go before the next), so here the
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn rs_7_what_goes_first() {
         let plain = json!({});
-        // In each row the first goes before the second, whatever their UIDs.
+        // In each row the first is deleted before the second, whatever their UIDs.
         let rows = [
             (json!({"node": ""}), json!({"phase": "Pending"})),
             (json!({"phase": "Pending"}), json!({"phase": "Unknown"})),

@@ -1,4 +1,4 @@
-//! Doing what the plan of a stateful set says, and reporting it.
+//! Carrying out the plan of a stateful set, and its status.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct Work<'a> {
     pub(super) now: Timestamp,
 }
 
-/// What a run did that its report must say.
+/// The results of a run that its status reports.
 pub(super) struct Acted {
     /// A pod of the current revision was deleted to make room for the update.
     pub(super) replaced: bool,
@@ -94,21 +94,21 @@ impl Work<'_> {
         let claims = identity::claims(self.set, ordinal);
         let known = claims.iter().filter_map(|(_, claim)| self.known_claim(claim));
         if known.into_iter().any(|claim| retention::belongs_to_an_earlier(&pod, &claim, self.set)) {
-            // The claim goes with the pod that had this name before; its deletion leads to a new event of the pod.
+            // The claim will be deleted with the earlier pod of this name; that deletion is an event which leads to another run.
             return Ok(());
         }
         if let Err(error) = self.make_claims(&pod, ordinal).await {
-            self.told("Create", &pod, Some(&error));
+            self.record_event("Create", &pod, Some(&error));
             return Err(error);
         }
         match self.writer.create(&pod).await {
             Ok(created) => {
-                self.told("Create", &created, None);
+                self.record_event("Create", &created, None);
                 self.keep_claims(&Place { ordinal, pod: Some(Arc::new(created)) }).await
             }
             Err(error) if error.is_already_exists() => Err(error),
             Err(error) => {
-                self.told("Create", &pod, Some(&error));
+                self.record_event("Create", &pod, Some(&error));
                 Err(error)
             }
         }
@@ -119,11 +119,11 @@ impl Work<'_> {
         let this = Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
         match self.writer.delete(pod, &DeleteParams::default().preconditions(this)).await {
             Err(error) if !error.is_not_found() => {
-                self.told("Delete", pod, Some(&error));
+                self.record_event("Delete", pod, Some(&error));
                 Err(error)
             }
             _ => {
-                self.told("Delete", pod, None);
+                self.record_event("Delete", pod, None);
                 Ok(())
             }
         }
@@ -138,7 +138,7 @@ impl Work<'_> {
             let mut mended = (**pod).clone();
             identity::identify(self.set, &mut mended, place.ordinal);
             let result = self.writer.replace(mended).await;
-            self.told("Update", pod, result.as_ref().err());
+            self.record_event("Update", pod, result.as_ref().err());
             result?;
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Work<'_> {
                 None => match self.writer.create(&claim).await {
                     Err(error) if error.is_already_exists() => return Err(error),
                     result => {
-                        self.told_of_claim(&claim, pod, result.as_ref().err());
+                        self.record_claim_event(&claim, pod, result.as_ref().err());
                         result?;
                     }
                 },
@@ -167,7 +167,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Gives the claims of a place the owners that the retention policy asks for.
+    /// Sets the owners of an ordinal's claims as the retention policy requires.
     async fn keep_claims(&self, place: &Place) -> Result<(), Error> {
         let Some(pod) = &place.pod else { return Ok(()) };
         for (_, claim) in identity::claims(self.set, place.ordinal) {
@@ -204,13 +204,13 @@ impl Work<'_> {
         Ok(status)
     }
 
-    /// Events say what was done to which pod (SS-8).
-    fn told(&self, verb: &str, pod: &Pod, failure: Option<&Error>) {
+    /// Records an event for what was done to a pod (SS-8).
+    fn record_event(&self, verb: &str, pod: &Pod, failure: Option<&Error>) {
         let what = format!("{verb} Pod {} in StatefulSet {}", name(pod), name(self.set));
         self.event(verb, failure, &what, "successful");
     }
 
-    fn told_of_claim(&self, claim: &PersistentVolumeClaim, pod: &Pod, failure: Option<&Error>) {
+    fn record_claim_event(&self, claim: &PersistentVolumeClaim, pod: &Pod, failure: Option<&Error>) {
         let link = if failure.is_some() { "for Pod" } else { "Pod" };
         let what = format!(
             "{verb} Claim {} {link} {} in StatefulSet {}",

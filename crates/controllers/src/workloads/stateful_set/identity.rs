@@ -1,4 +1,4 @@
-//! Who a pod of a stateful set is: its name, its ordinal, its labels and its volumes (SS-1).
+//! The identity of a pod of a stateful set: its name, ordinal, labels and volumes (SS-1).
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
@@ -28,7 +28,7 @@ pub(super) fn parse(pod: &str) -> Option<(&str, i64)> {
     Some((parent, digits.parse::<i32>().ok().filter(|_| numeric)?.into()))
 }
 
-/// The ordinal of a pod, if its name says that it is one of this set.
+/// The ordinal of a pod; none if its name is not one of this set.
 pub(super) fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i64> {
     parse(name(pod)).filter(|(parent, _)| *parent == name(set)).map(|(_, ordinal)| ordinal)
 }
@@ -93,7 +93,7 @@ fn claimed(volume: &str, claim: &str) -> Volume {
     Volume { name: volume.to_owned(), persistent_volume_claim: Some(source), ..Volume::default() }
 }
 
-/// Whether a pod still has the labels and volumes of its ordinal.
+/// True if a pod still has the labels and volumes of its ordinal.
 pub(super) fn is_itself(set: &StatefulSet, pod: &Pod, ordinal: i64) -> bool {
     let labels = pod.metadata.labels.as_ref();
     let named = labels.and_then(|labels| labels.get(POD_NAME)) == pod.metadata.name.as_ref();

@@ -1,8 +1,8 @@
 //! Stateful sets: pods with names and claims of their own, one after the other.
 //!
-//! - `identity`: who a pod is
-//! - `retention`: what happens to its claims
-//! - `plan`: what to do next, decided from what is there
+//! - `identity`: name, ordinal, labels and volumes of a pod
+//! - `retention`: owner references of its claims
+//! - `plan`: the next step, decided from the pods
 //! - `act`: doing it
 
 mod act;
@@ -23,7 +23,8 @@ use crate::context::{Context, Tools};
 use crate::owners::{Controlled, controller_of, name};
 use crate::pods;
 use crate::reconciling::{self, is_namespace_terminating};
-use crate::workloads::adoption::{Claims, Selects};
+use crate::selectors::Selects;
+use crate::workloads::adoption::Claims;
 use crate::workloads::history;
 use act::Work;
 
@@ -52,7 +53,7 @@ pub(crate) async fn run(context: Context) {
         .on(&sets, Predicate::version_changed())
         .owned(&pods, OwnerMatch::of::<StatefulSet>(&()).controller_only(), Predicate::version_changed())
         .mapped(&pods, move |pod| would_adopt(&selecting, pod), not_deleted)
-        // A new pod waits until the claim of the one before it is gone (SS-7).
+        // A new pod waits until the claim of the earlier one is deleted (SS-7).
         .mapped(&claims, move |claim| with_claims(&claiming, claim), only_deleted)
         // A source only so that all revisions are known before the first run.
         .mapped(&revisions, |_| Vec::new(), Predicate::any())
@@ -84,7 +85,7 @@ fn with_claims(sets: &Store<StatefulSet>, claim: &PersistentVolumeClaim) -> Vec<
 }
 
 fn selects(set: &StatefulSet) -> Selects {
-    Selects::of(set.spec.as_ref().map(|spec| &spec.selector))
+    Selects::of_workload(set.spec.as_ref().map(|spec| &spec.selector))
 }
 
 struct StatefulSets {

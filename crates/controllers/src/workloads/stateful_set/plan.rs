@@ -1,4 +1,4 @@
-//! What a stateful set does next, decided from the pods that are there. Nothing here writes.
+//! The next step of a stateful set, decided from its pods. Nothing here writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) fn min_ready(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
 }
 
-/// Whether pods come and go one at a time (SS-2).
+/// True if pods are created and deleted one at a time (SS-2).
 pub(super) fn is_ordered(set: &StatefulSet) -> bool {
     let policy = set.spec.as_ref().and_then(|spec| spec.pod_management_policy.as_deref());
     policy != Some("Parallel")
@@ -25,7 +25,7 @@ fn replicas(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
-/// The lowest position that is updated; none if pods are updated only when somebody deletes them.
+/// The lowest ordinal that is updated; none if pods are updated only when a user deletes them.
 fn partition(set: &StatefulSet) -> Option<i64> {
     let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
     if strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete") {
@@ -35,7 +35,7 @@ fn partition(set: &StatefulSet) -> Option<i64> {
     Some(i64::from(rolling.and_then(|rolling| rolling.partition).unwrap_or(0)))
 }
 
-/// Whether a new pod of this ordinal is made of the current revision instead of the one that is rolled out (SS-6).
+/// True if a new pod of this ordinal has the current revision instead of the one that is rolled out (SS-6).
 pub(super) fn keeps_current(set: &StatefulSet, ordinal: i64) -> bool {
     let position = ordinal - ordinals(set).start;
     partition(set).is_some_and(|partition| position < partition)
@@ -48,7 +48,7 @@ pub(super) struct Place {
     pub(super) pod: Option<Arc<Pod>>,
 }
 
-/// The pods of a set by what is meant to happen to them.
+/// The pods of a set: the wanted ordinals and the excess pods.
 pub(super) struct Places {
     /// Those that should be, ascending.
     pub(super) wanted: Vec<Place>,
@@ -81,12 +81,12 @@ fn is_unavailable(set: &StatefulSet, pod: &Pod, now: Timestamp) -> bool {
     pod.metadata.deletion_timestamp.is_some() || !pods::is_available(pod, min_ready(set), now)
 }
 
-/// What to do with one place.
+/// The step for one ordinal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// There is no pod: make one, and its claims.
     Create,
-    /// It has ended: delete it; it is made again once it is gone (SS-3).
+    /// It has ended: delete it; it is created again after that (SS-3).
     Replace,
     /// It should not be there.
     Remove,
@@ -98,7 +98,7 @@ pub(super) enum Step {
     Pass,
 }
 
-/// What to do with a place that should have a pod, and whether the next one has to wait.
+/// The step for an ordinal that should have a pod; also whether the next ordinal has to wait.
 pub(super) fn step_wanted(set: &StatefulSet, place: &Place, now: Timestamp) -> (Step, bool) {
     let ordered = is_ordered(set);
     let Some(pod) = &place.pod else { return (Step::Create, ordered) };
@@ -110,7 +110,7 @@ pub(super) fn step_wanted(set: &StatefulSet, place: &Place, now: Timestamp) -> (
     (Step::Maintain, ordered && !settled)
 }
 
-/// What to do with a pod that should not be, and whether the next one has to wait.
+/// The step for an excess pod; also whether the next one has to wait.
 pub(super) fn step_condemned(set: &StatefulSet, places: &Places, place: &Place, now: Timestamp) -> (Step, bool) {
     let ordered = is_ordered(set);
     let Some(pod) = &place.pod else { return (Step::Pass, false) };
@@ -125,10 +125,10 @@ pub(super) fn step_condemned(set: &StatefulSet, places: &Places, place: &Place, 
     (Step::Remove, ordered)
 }
 
-/// The pod to replace next so that the update goes on, from the highest ordinal down (SS-5).
+/// The pod to replace next in an update, from the highest ordinal down (SS-5).
 ///
 /// A pod that is available waits until those that may be updated are all available, also the ones below it: an update that
-/// begins while another is on its way finds one of them missing. An old pod that is not available serves nobody and goes first.
+/// begins while another is under way finds one of them missing. An old pod that is not available is replaced first.
 pub(super) fn next_to_update(set: &StatefulSet, wanted: &[Place], update: &str, now: Timestamp) -> Option<Arc<Pod>> {
     let lowest = usize::try_from(partition(set)?).unwrap_or(usize::MAX);
     let mut next = None;
@@ -175,7 +175,7 @@ pub(super) fn status(
     }
 }
 
-/// An update is complete when every pod has it and is ready: what was the update is then the current revision (SS-4).
+/// An update is complete when every pod has it and is ready: it is then the current revision (SS-4).
 pub(super) fn complete(set: &StatefulSet, status: &mut StatefulSetStatus) {
     let all = replicas(set);
     let everywhere = status.updated_replicas.unwrap_or(0) == all
@@ -195,6 +195,8 @@ pub(super) fn nonzero(count: i32) -> Option<i32> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
     fn set(replicas: i32, extra: Value) -> StatefulSet {
         let mut value = json!({
@@ -224,7 +226,7 @@ mod tests {
 
     /// The steps of one run, as far as it gets.
     fn steps(set: &StatefulSet, pods: &[Arc<Pod>]) -> Vec<(i64, Step)> {
-        let now = Timestamp::now();
+        let now = NOW;
         let places = Places::of(set, pods, now);
         let mut steps = Vec::new();
         for place in &places.wanted {
@@ -279,7 +281,7 @@ mod tests {
 
     #[test]
     fn ss_5_updates_go_down_from_the_highest_ordinal() {
-        let now = Timestamp::now();
+        let now = NOW;
         let next = |set: &StatefulSet, pods: &[Arc<Pod>]| {
             next_to_update(set, &Places::of(set, pods, now).wanted, "b", now)
                 .map(|pod| pod.metadata.name.clone().unwrap())
@@ -312,7 +314,7 @@ mod tests {
     #[test]
     fn ss_4_a_complete_update_is_the_current_revision() {
         let two = set(2, json!({}));
-        let now = Timestamp::now();
+        let now = NOW;
         let mut done = status(&two, &[pod(0, "ready", "b"), pod(1, "ready", "b")], "a", "b", 0, now);
         complete(&two, &mut done);
         assert_eq!((done.current_revision.as_deref(), done.current_replicas), (Some("b"), Some(2)));

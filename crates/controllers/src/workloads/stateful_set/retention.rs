@@ -1,4 +1,4 @@
-//! What happens to the claims of a pod when the set is deleted or scaled down: owner references decide (SS-7).
+//! The retention of claims when a set is deleted or scaled down, by owner references (SS-7).
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -8,7 +8,7 @@ use kube::Resource;
 use super::identity::ordinals;
 use crate::owners::{name, reference, uid};
 
-/// Whether claims go with their set, and with their pod.
+/// The deletion of claims with their set, and with their pod.
 fn policy(set: &StatefulSet) -> (bool, bool) {
     let policy = set.spec.as_ref().and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
     let deletes = |what: Option<&String>| what.is_some_and(|what| what == "Delete");
@@ -20,13 +20,13 @@ fn is_about<O: Resource<DynamicType = ()>>(owner: &OwnerReference, object: &O) -
     owner.kind == O::kind(&()) && owner.api_version == O::api_version(&()) && owner.name == name(object)
 }
 
-/// Whether a reference is to an earlier object of the same name.
+/// True if a reference is to an earlier object of the same name.
 fn is_stale<O: Resource<DynamicType = ()>>(claim: &PersistentVolumeClaim, object: &O) -> bool {
     let owners = claim.metadata.owner_references.iter().flatten();
     owners.filter(|owner| is_about(owner, object)).any(|owner| owner.uid != uid(object))
 }
 
-/// Whether a claim still belongs to an earlier pod of this name, and will go with it: a new pod must wait.
+/// True if a claim belongs to an earlier pod of this name and will be deleted with it: a new pod must wait.
 pub(super) fn belongs_to_an_earlier(pod: &Pod, claim: &PersistentVolumeClaim, set: &StatefulSet) -> bool {
     policy(set).1 && is_stale(claim, pod)
 }

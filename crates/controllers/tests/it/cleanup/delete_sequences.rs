@@ -1,4 +1,4 @@
-//! What watchers see when a Deployment is deleted (12.5). The workload controllers do not run: objects are as they would
+//! The events of watchers when a Deployment is deleted (12.5). The workload controllers do not run: objects are as they would
 //! have left them.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -94,7 +94,7 @@ async fn sequence_12_5_foreground() {
     let told = stack.deployments.until_deleted("web", say).await;
     let held = "[foregroundDeletion]";
     assert_eq!(told, [format!("MODIFIED {held} 0 deleting"), format!("DELETED {held} 0 deleting")]);
-    // What the history set owned is gone already, so it needs no waiting.
+    // The dependents of the old set are deleted already, so it does not wait.
     assert_eq!(stack.replica_sets.until_deleted("web-1", say).await, ["DELETED [] 1"]);
     let told = stack.replica_sets.until_deleted("web-2", say).await;
     assert_eq!(told, [format!("MODIFIED {held} 1 deleting"), format!("DELETED {held} 1 deleting")]);
@@ -123,7 +123,7 @@ async fn sequence_12_5_orphan() {
     let pods = Api::<Pod>::namespaced(stack.client.clone(), "default");
     assert_eq!(pods.list(&Default::default()).await.unwrap().items.len(), 2);
     assert!(stack.pods.events.lock().is_empty(), "pods do not change");
-    // The set that is left goes as any other.
+    // The remaining set is deleted like any other.
     let sets = Api::<ReplicaSet>::namespaced(stack.client.clone(), "default");
     sets.delete("web-2", &DeleteParams::background()).await.unwrap();
     until_gone(&pods, "web-2-0").await;

@@ -16,7 +16,7 @@ use crate::world::{until, until_gone};
 
 const GC: &str = "garbagecollector";
 
-/// Until what the collector was told before has been dealt with: it looks at another object that must go.
+/// Waits until the collector has processed earlier events: it deletes another object that has no owner.
 async fn settle(client: &kube::Client, name: &str) {
     let owner = config_map(client, &format!("default/{name}-owner"), &[]).await;
     config_map(client, &format!("default/{name}"), &[reference(&owner, false)]).await;
@@ -277,7 +277,7 @@ async fn gc_11_what_is_being_deleted_is_left_alone_and_nothing_is_written_for_ev
     for round in ["a", "b", "c"] {
         settle(&client, round).await;
     }
-    // One write each and no more, however long nobody removes the finalizer.
+    // One write each and no more, however long the finalizer stays.
     let finalizers = |object: &kube::core::DynamicObject| object.finalizers().join(",");
     assert_eq!(watched.about("owner", finalizers), ["MODIFIED foregroundDeletion"]);
     assert_eq!(watched.about("stuck", finalizers), ["MODIFIED example.com/nobody"]);

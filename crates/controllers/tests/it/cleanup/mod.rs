@@ -1,4 +1,4 @@
-//! What goes when something else went.
+//! Deletions that follow others.
 
 mod delete_sequences;
 mod garbage;
@@ -75,7 +75,7 @@ where
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// What a watcher of one resource is told.
+/// The events of a watcher of one resource.
 #[derive(Clone)]
 struct Watched {
     events: Arc<Mutex<Vec<(String, DynamicObject)>>>,
@@ -110,7 +110,7 @@ impl Watched {
         about.map(|(kind, object)| format!("{kind} {}", say(object)).trim_end().to_owned()).collect()
     }
 
-    /// Waits for the deletion of an object and returns what was told of it until then.
+    /// Waits for the deletion of an object and returns its events until then.
     async fn until_deleted(&self, name: &str, say: impl Fn(&DynamicObject) -> String) -> Vec<String> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {

@@ -33,7 +33,7 @@ fn condition(namespace: &Namespace, kind: &str) -> Option<(String, String, Strin
     Some((found.status.clone(), found.reason.clone()?, found.message.clone()?))
 }
 
-/// A pod on a node, which nobody stops.
+/// A pod on a node, which no node agent stops.
 async fn running_pod(client: &Client, namespace: &str, grace_seconds: i64) -> Pod {
     let spec = json!({
         "nodeName": "node", "terminationGracePeriodSeconds": grace_seconds, "containers": [{"name": "c", "image": "i"}],
@@ -52,7 +52,7 @@ async fn ns_2_ns_7_an_empty_namespace_goes() {
     let told = watched.until_deleted("empty", say).await;
     assert_eq!(told.first().map(String::as_str), Some("MODIFIED Terminating"));
     assert_eq!(told.last().map(String::as_str), Some("DELETED Terminating"));
-    // Marked, conditions said once, gone.
+    // Terminating, conditions written once, deleted.
     assert_eq!(told.len(), 3, "{told:?}");
 }
 
@@ -119,7 +119,7 @@ async fn ns_5_ns_6_what_finalizers_hold_is_said_and_nothing_is_written_twice() {
     for name in ["a", "b"] {
         patch(&config_maps(&client, "held"), name, json!({"metadata": {"finalizers": null}})).await;
     }
-    // The next round comes after half of what finalizers are given, and a second.
+    // The next round follows after half of the finalizers' time, and a second.
     let told = watched.until_deleted("held", |namespace| namespace.data["status"].to_string()).await;
     let mut states = told.clone();
     states.dedup();

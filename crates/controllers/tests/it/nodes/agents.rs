@@ -69,7 +69,7 @@ async fn na_10_no_write_while_nothing_changes() {
     let server = Server::with_controllers(settings(NODES)).await;
     make_pod(&server, "p", |_| {}).await;
     let before = until_running(&server, "p").await;
-    // Something else that takes a while: another pod, from nothing to gone.
+    // Another pod, from its creation to its deletion, as a measure of time.
     make_pod(&server, "q", |_| {}).await;
     until_running(&server, "q").await;
     pods(&server).delete("q", &DeleteParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Nodes that fall silent, pods that must leave, and pods that nobody else removes.
+//! Silent nodes, evictions, and pod garbage collection.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, until, until_gone};
 
-/// What nodes and pods need to come together.
+/// The controllers that pods need to run on nodes.
 pub(crate) const NODES: &str = "scheduler,nodes,nodelifecycle,tainteviction,podgc";
 
 /// One node, no delays, only what is named.
@@ -118,7 +118,7 @@ pub(crate) async fn told(client: &Client, name: &str, at_least: usize) -> Vec<Ev
     }
 }
 
-/// What a watcher of pods is told, as it is told.
+/// The events of a watcher of pods, in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Watched(Arc<Mutex<Vec<(String, Value)>>>);
 

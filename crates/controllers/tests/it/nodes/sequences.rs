@@ -1,4 +1,4 @@
-//! What a watcher of pods sees, event by event (section 12.1).
+//! The events of a watcher of pods, one by one (section 12.1).
 
 use controllers::Stages;
 use controllers::nodes::stages::Profile;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::world::until;
 
-/// What is new in each event, in a few words.
+/// The difference of each event from the one before, in a few words.
 fn story(events: &[(String, Value)]) -> Vec<String> {
     events
         .iter()

@@ -128,7 +128,7 @@ async fn ds_4_failed_pods_are_replaced_more_and_more_slowly() {
         until("a replacement", async || stage.active().await.into_iter().find(|pod| pod.uid() != first.uid())).await;
     let told = stage.until_events("agent", "FailedDaemonPod", 1).await;
     assert_eq!(told, [format!("Found failed daemon pod default/{} on node n1, will try to kill it", first.name_any())]);
-    // The next one within a second is left for a while, and goes then without another event.
+    // The next one within a second is left for a while, then deleted without another event.
     stage.bind(&second.name_any(), "n1").await;
     stage.set_status(&second.name_any(), json!({"phase": "Failed"})).await;
     until("another replacement", async || stage.active().await.into_iter().find(|pod| pod.uid() != second.uid())).await;

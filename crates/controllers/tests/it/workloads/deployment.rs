@@ -1,7 +1,7 @@
 //! Deployments (DP-*) and the sequences of section 12.
 //!
-//! - `order`: what a run decides first, and what it says of its new replica set
-//! - `scaling`: which size a replica set gets and what is told of it
+//! - `order`: the order of decisions in a run, and the conditions of the new replica set
+//! - `scaling`: the sizes of replica sets, and the events about them
 
 mod order;
 mod scaling;
@@ -93,7 +93,7 @@ async fn sets(stage: &Stage) -> Vec<ReplicaSet> {
     sets
 }
 
-/// How the sizes of the replica sets changed, by the tag of their image: `2: 0→1`.
+/// The changes of the replica sets' sizes, by the tag of their image: `2: 0→1`.
 fn scale_steps(recording: &Recording<ReplicaSet>, known: &[ReplicaSet]) -> Vec<String> {
     let mut sizes: std::collections::HashMap<String, i32> =
         known.iter().map(|set| (set.name_any(), size(set))).collect();
@@ -136,7 +136,7 @@ async fn dp_12_sequence_12_2_create() {
     let conditions = done.status.clone().unwrap().conditions.unwrap();
     assert_eq!(conditions.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(), ["Available", "Progressing"]);
 
-    // Row 2: one replica set, with its size, before the deployment says so.
+    // Row 2: one replica set, with its size, before the status of the deployment has it.
     assert_eq!((sets.count("ADDED"), pods.count("ADDED")), (1, 3));
     let set = &sets.seen()[0].1;
     let version = |text: Option<String>| text.unwrap().parse::<u64>().unwrap();
@@ -246,7 +246,7 @@ async fn sequence_12_3_scale_up_and_down() {
     assert_eq!(size(&stage.all::<ReplicaSet>().await[0]), 0);
 }
 
-/// Rolls from `i:1` to `i:2`, one new pod available at a time, and tells how the sets were scaled.
+/// Rolls from `i:1` to `i:2`, one new pod available at a time, and returns the changes of the sets' sizes.
 async fn roll(replicas: i32) -> Vec<String> {
     let stage = Stage::with(BOTH).await;
     running(&stage, deployment(replicas)).await;
@@ -255,7 +255,7 @@ async fn roll(replicas: i32) -> Vec<String> {
     stage.patch::<Deployment>("web", image("2")).await;
     let mut available = 0;
     while available < replicas {
-        // Nothing moves any more: every controller has seen and said all there is.
+        // Nothing changes any more: every controller has observed and written everything.
         let waiting = settled(&stage).await;
         let next = waiting.into_iter().next().expect("a new pod waits");
         stage.run(&next.name_any()).await;
@@ -274,7 +274,7 @@ async fn roll(replicas: i32) -> Vec<String> {
 /// Waits until the controllers have nothing more to do, and returns the new pods that are not running.
 async fn settled(stage: &Stage) -> Vec<Pod> {
     until("a rollout that waits for pods", async || {
-        // Pods that were asked to end do.
+        // Pods that are being deleted end.
         for pod in stage.all::<Pod>().await.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
             stage.end(&pod.name_any()).await;
         }
@@ -306,7 +306,7 @@ async fn settled(stage: &Stage) -> Vec<Pod> {
         let budget = (replicas + 3) / 4;
         let old: i32 = sets.iter().filter(|set| image_of(set) == "i:1").map(size).sum();
         let new: i32 = sets.iter().filter(|set| image_of(set) == "i:2").map(size).sum();
-        // What the arithmetic would do next: it is settled when it would do nothing.
+        // The next step by the arithmetic: settled when there is none.
         let can_grow = new < replicas && old + new < replicas + budget;
         let can_shrink = old > 0 && sum(&ready) > replicas - replicas / 4;
         (told && all && !can_grow && !can_shrink && !waiting.is_empty()).then_some(waiting)
@@ -532,7 +532,7 @@ async fn sequence_12_5_background_and_nothing_is_written_afterwards() {
     }
     let known = stage.all::<ReplicaSet>().await;
     for set in &known {
-        // Until it has nothing more to say of the rollout.
+        // Until it has nothing more to write about the rollout.
         let quiet = |set: &ReplicaSet| {
             let status = set.status.clone().unwrap_or_default();
             status.terminating_replicas.unwrap_or(0) == 0 && status.observed_generation == set.metadata.generation
@@ -575,13 +575,22 @@ async fn sequence_12_5_a_replica_set_deleted_by_hand_is_made_again() {
 async fn dp_36_nothing_is_written_when_nothing_changes() {
     let stage = Stage::with(BOTH).await;
     running(&stage, deployment(2)).await;
+    let set = sets(&stage).await.remove(0).name_any();
     let (deployments, sets) = (stage.record::<Deployment>().await, stage.record::<ReplicaSet>().await);
-    // A label of the deployment wakes its controller, which has nothing to say; the pod wakes the other.
+    // A label of the deployment wakes its controller, which has nothing to write; the pod wakes the other.
     stage.patch::<Deployment>("web", json!({"metadata": {"labels": {"wake": "up"}}})).await;
     let pod = stage.active().await.remove(0).name_any();
     stage.patch::<Pod>(&pod, json!({"metadata": {"annotations": {"wake": "up"}}})).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!((deployments.seen().len(), sets.seen().len()), (1, 0));
+    // Keys are reconciled in order: once a later deployment has its pod, both controllers have seen these changes.
+    let mut later = deployment(1);
+    later["metadata"]["name"] = json!("later");
+    later["spec"]["selector"]["matchLabels"]["app"] = json!("later");
+    later["spec"]["template"]["metadata"]["labels"]["app"] = json!("later");
+    stage.create::<Deployment>(later).await;
+    stage
+        .until::<Deployment>("later", "counted", |d| d.status.as_ref().is_some_and(|status| status.replicas == Some(1)))
+        .await;
+    assert_eq!((deployments.about("web").len(), sets.about(&set).len()), (1, 0));
 }
 
 #[tokio::test]

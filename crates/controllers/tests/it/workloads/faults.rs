@@ -2,7 +2,7 @@
 //!
 //! Controllers run on a runtime of their own: a kill ends that runtime, so that every task of theirs stops where it waits, as a
 //! process does. A restart also drops the server; the next one opens the same store. Updates begin while others are on their
-//! way, and some go back to an earlier template. In the end everything is as if nobody had been killed, and at no moment were
+//! way, and some return to an earlier template. In the end everything is as if nothing had been killed, and at no moment were
 //! fewer pods available than the workload allows.
 //!
 //! `FAULTS_SEED=7 cargo test … whatever_is_killed` plays other moments.
@@ -34,14 +34,14 @@ use super::history::{Beginning, History, is_available};
 use super::stage::settings;
 use crate::world::until;
 
-/// What plays the part of nodes, whoever owns the pods.
+/// The nodes of the test, for pods of all owners.
 const NODES: &str = "scheduler,nodes,nodelifecycle,podgc,garbagecollector";
 
 /// A kind that has pods and rolls them from template to template.
 trait Workload:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned + 'static
 {
-    /// Whether everything is as the spec says.
+    /// True if everything is as the spec says.
     fn is_complete(&self) -> bool;
 }
 
@@ -149,7 +149,7 @@ impl World {
 
         let mut image = String::new();
         for update in 1..=updates {
-            // Every fifth update goes back to the template before the last one.
+            // Every fifth update returns to the template before the last one.
             image = format!("i:{}", if update % 5 == 0 { update - 2 } else { update });
             let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
             let patched = self.api::<W>().patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await;
@@ -196,7 +196,7 @@ impl Drop for World {
     }
 }
 
-/// The moments of kills: always the same ones, unless somebody asks for others.
+/// The seed of the moments of kills: fixed, unless the environment sets another.
 fn seed() -> u64 {
     std::env::var("FAULTS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20)
 }

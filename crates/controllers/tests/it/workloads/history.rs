@@ -1,8 +1,7 @@
-//! What happened to the pods of a workload, read afterwards from the history of the store, so that no moment between two looks
-//! is missed.
+//! The history of a workload's pods, read afterwards from the store's log, so that no moment between two reads is missed.
 //!
-//! Every kind has one order of versions with every other, so the changes of several kinds become one story. It is told when a
-//! promise was broken: who scaled what, what the counts said at that moment, which pods went.
+//! All kinds share one order of versions, so the changes of several kinds are one sequence. It is printed when a
+//! promise was broken: which set was scaled, the counts at that moment, which pods were deleted.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -15,10 +14,10 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-/// So much of the story before the worst moment is told.
+/// Changes before the worst moment that are printed.
 const TOLD: usize = 80;
 
-/// Where a history begins: the pods of that moment.
+/// The beginning of a history: the pods of that moment.
 pub(crate) struct Beginning {
     pods: Vec<Pod>,
     version: u64,
@@ -31,7 +30,7 @@ impl Beginning {
         Self { version: number(list.metadata.resource_version.as_deref()), pods: list.items }
     }
 
-    /// What happened since.
+    /// The changes since.
     pub(crate) async fn until_now(&self, client: &Client) -> History {
         let mut pods: HashMap<String, Pod> = self.pods.iter().map(|pod| (pod.name_any(), pod.clone())).collect();
         let mut available = count(&pods);
@@ -64,7 +63,7 @@ struct Moment {
 
 pub(crate) struct History {
     moments: Vec<Moment>,
-    /// How many pods were made.
+    /// Number of pods created.
     pub(crate) made: usize,
 }
 
@@ -87,7 +86,7 @@ impl History {
     }
 }
 
-/// Whether a pod serves: what clients of a service would find.
+/// True if a pod serves: what clients of a service would find.
 pub(crate) fn is_available(pod: &Pod) -> bool {
     let status = pod.status.clone().unwrap_or_default();
     let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");

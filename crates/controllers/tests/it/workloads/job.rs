@@ -25,7 +25,7 @@ fn job(extra: Value) -> Value {
 
 /// The pod's containers end with this code.
 async fn finish(stage: &Stage, pod: &Pod, code: i32) {
-    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let now = machinery::clock::Clock::system().now().to_string();
     let phase = if code == 0 { "Succeeded" } else { "Failed" };
     let terminated = json!({"exitCode": code, "finishedAt": now, "startedAt": now, "reason": "x"});
     let container = json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": terminated}});
@@ -105,7 +105,7 @@ async fn jb_4_jb_5_failures_are_counted_until_the_limit() {
     let pods = stage.until_active(2).await;
     stage.run(&pods[1].name_any()).await;
     finish(&stage, &pods[0], 1).await;
-    // The other one is asked to end; the job has failed when it has.
+    // The other one is deleted; the job has failed when it has ended.
     stage.until::<Pod>(&pods[1].name_any(), "leaving", |pod| pod.metadata.deletion_timestamp.is_some()).await;
     let failing = stage.until::<Job>("sum", "failing", |job| is(job, "FailureTarget")).await;
     assert!(!is(&failing, "Failed"), "a pod is still terminating");
@@ -253,7 +253,7 @@ async fn jb_8_the_status_counts_pods_by_what_becomes_of_them() {
     finish(&stage, &pods[1], 0).await;
     until(&[1, 1, 0, 2, 1]).await;
     finish(&stage, &pods[2], 1).await;
-    // Ten seconds after a failure another pod may come, so only these are sure from here on.
+    // Ten seconds after a failure another pod may be created, so only these are certain from here on.
     let failed = until(&[1, 1, 1]).await;
     assert_eq!(failed.status.unwrap().start_time, Some(started), "it began once");
     finish(&stage, &pods[0], 137).await;

@@ -1,5 +1,4 @@
-//! What these tests play on: a server with some controllers, pods that run when the test says so, and a record of what
-//! watchers saw.
+//! The test fixture: a server with some controllers, pods that the test runs and ends, and recordings of watches.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -80,7 +79,7 @@ impl Stage {
         items
     }
 
-    /// Pods that are neither ended nor asked to end.
+    /// Pods that have not ended and are not being deleted.
     pub(crate) async fn active(&self) -> Vec<Pod> {
         let mut pods = self.all::<Pod>().await;
         pods.retain(|pod| pod.metadata.deletion_timestamp.is_none() && !matches!(phase(pod), "Succeeded" | "Failed"));
@@ -136,7 +135,7 @@ impl Stage {
 
     /// A pod that was bound is running and ready from now on.
     pub(crate) async fn make_ready(&self, pod: &str) {
-        let now = k8s_openapi::jiff::Timestamp::now().to_string();
+        let now = machinery::clock::Clock::system().now().to_string();
         let condition = json!([{"type": "Ready", "status": "True", "lastTransitionTime": now}]);
         self.set_status(pod, json!({"phase": "Running", "conditions": condition})).await;
     }
@@ -156,7 +155,7 @@ impl Stage {
         }
     }
 
-    /// A pod that was asked to end has ended.
+    /// Ends a pod that is being deleted.
     pub(crate) async fn end(&self, pod: &str) {
         let _ =
             self.api::<Pod>().delete(pod, &DeleteParams::default().grace_period(0)).await.expect("the pod is removed");
@@ -259,7 +258,7 @@ impl Hands {
                 let request = request.body(serde_json::to_vec(&binding).expect("JSON")).expect("a request");
                 let _ = self.client.request::<Value>(request).await;
             } else if phase(&pod) == "Pending" {
-                let now = k8s_openapi::jiff::Timestamp::now().to_string();
+                let now = machinery::clock::Clock::system().now().to_string();
                 let condition = json!([{"type": "Ready", "status": "True", "lastTransitionTime": now}]);
                 let patch = Patch::Strategic(json!({"status": {"phase": "Running", "conditions": condition}}));
                 let _ = self.api.patch_status(&name, &PatchParams::default(), &patch).await;
@@ -268,7 +267,7 @@ impl Hands {
     }
 }
 
-/// What one watcher saw.
+/// The events that one watcher saw.
 pub(crate) struct Recording<K> {
     seen: Arc<Mutex<Vec<(&'static str, K)>>>,
     task: JoinHandle<()>,
@@ -308,7 +307,7 @@ where
         self.seen().into_iter().filter(|(_, object)| object.meta().name.as_deref() == Some(name)).collect()
     }
 
-    /// How often each kind of event was seen.
+    /// Number of events of a type.
     pub(crate) fn count(&self, kind: &str) -> usize {
         self.seen.lock().iter().filter(|(seen, _)| *seen == kind).count()
     }

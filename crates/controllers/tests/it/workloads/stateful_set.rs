@@ -91,7 +91,7 @@ async fn ss_3_a_pod_that_failed_is_made_again_under_its_name() {
     let first = stage.until::<Pod>("db-0", "there", |_| true).await;
     stage.run("db-0").await;
     stage.set_status("db-0", json!({"phase": "Failed"})).await;
-    // A pod that has ended needs no grace: it is gone at once, and made again.
+    // A pod that has ended needs no grace period: it is deleted at once, and created again.
     stage.until::<Pod>("db-0", "made again", |pod| pod.uid() != first.uid()).await;
     stage.until_events("db", "SuccessfulDelete", 1).await;
 }

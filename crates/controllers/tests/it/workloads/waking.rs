@@ -1,4 +1,4 @@
-//! What wakes a replica set (RS-12), what it waits for (RS-14), and what it lets be (PR-8).
+//! Events that wake a replica set (RS-12), writes that it waits for (RS-14), and writes that it does not retry (PR-8).
 
 use dogwatch::testing::Server;
 use k8s_openapi::api::apps::v1::ReplicaSet;
@@ -86,7 +86,7 @@ async fn rs_14_nothing_is_decided_before_its_own_writes_are_seen() {
     open.send_replace(true);
     stage.until::<ReplicaSet>("web", "counted", |set| counts(set)[0] == 3).await;
     assert_eq!(made(), 9);
-    // Nor before its own status is seen: what it has said is not said again.
+    // Nor before its own status is seen: the same status is not written again.
     let said = between.asked_like("PUT /apis/apps/v1/namespaces/default/replicasets/web/status").len();
     assert_eq!(said, 2, "no pods, then three");
 }
@@ -106,7 +106,7 @@ async fn pr_8_in_a_namespace_that_is_going_nothing_is_made_told_or_tried_again()
     let pods: Api<Pod> = Api::namespaced(client.clone(), "going");
     let pod = until("a pod", async || pods.list(&ListParams::default()).await.unwrap().items.pop()).await;
     crate::world::until(&sets, "web", "counted", |set| counts(set)[0] == 1).await;
-    // Nobody empties it: it stays as it is.
+    // No namespace controller runs: the namespace stays as it is.
     namespaces.delete("going", &DeleteParams::default()).await.unwrap();
     let posts = "POST /api/v1/namespaces/going/pods";
     let before = between.asked_like(posts).len();
@@ -115,7 +115,7 @@ async fn pr_8_in_a_namespace_that_is_going_nothing_is_made_told_or_tried_again()
     // The set is well: no failure is noted.
     let left = crate::world::until(&sets, "web", "empty", |set| counts(set)[0] == 0).await;
     assert_eq!(left.status.unwrap().conditions, None);
-    // Others are served meanwhile; a retry would have come after 5, 10, 20 ms.
+    // Others are reconciled meanwhile; a retry would have followed after 5, 10, 20 ms.
     let stage = Stage::on(server);
     stage.create::<ReplicaSet>(replica_set("other", 2)).await;
     stage.until_events("other", "SuccessfulCreate", 2).await;

@@ -1,4 +1,4 @@
-//! What a run for a deployment decides first (DP-1, DP-7, DP-8), and what it says of its new replica set (DP-17, DP-18).
+//! The order of decisions in a run (DP-1, DP-7, DP-8), and the conditions of the new replica set (DP-17, DP-18).
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn dp_1_a_deployment_that_is_gone_needs_nothing() {
     let stage = Stage::with(BOTH).await;
     running(&stage, deployment(1)).await;
     let set = stage.all::<ReplicaSet>().await.remove(0);
-    // Nobody collects what it leaves: its set still names it.
+    // No garbage collector runs: its set still names it.
     stage.delete::<Deployment>("web", &DeleteParams::background()).await;
     let told = stage.events("web", "ScalingReplicaSet").await;
     let (deployments, sets) = (stage.record::<Deployment>().await, stage.record::<ReplicaSet>().await);
@@ -154,7 +154,7 @@ async fn dp_17_the_revision_is_noted_with_the_status_and_is_no_new_generation() 
     assert_eq!((progress.type_.as_str(), progress.status.as_str()), ("Progressing", "True"));
     assert_eq!(progress.reason.as_deref(), Some("NewReplicaSetCreated"));
     assert_eq!(progress.message, Some(format!("Created new replica set {:?}", set.name_any())));
-    // Who owns the annotation owns it by the status.
+    // The manager of the annotation owns it through the status.
     let field = format!("f:{REVISION}");
     let owner = noted.managed_fields().iter().find(|entry| {
         entry.fields_v1.as_ref().is_some_and(|fields| fields.0["f:metadata"]["f:annotations"].get(&field).is_some())
@@ -166,7 +166,7 @@ async fn dp_17_the_revision_is_noted_with_the_status_and_is_no_new_generation() 
     let second =
         stage.until::<Deployment>("web", "rolled out", |d| is_complete(d, 1) && d.annotations()[REVISION] == "2").await;
     assert_eq!(second.metadata.generation, Some(2), "the template, and nothing else");
-    // Whereas an annotation of somebody else's is one.
+    // An annotation of another manager is one.
     let annotated = stage.patch::<Deployment>("web", json!({"metadata": {"annotations": {"by": "hand"}}})).await;
     assert_eq!(annotated.metadata.generation, Some(3));
 

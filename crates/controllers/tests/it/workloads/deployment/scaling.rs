@@ -1,4 +1,4 @@
-//! Which size a replica set gets and when (DP-14, DP-27), and what is told of it (DP-37).
+//! The sizes of replica sets over time (DP-14, DP-27), and the events about them (DP-37).
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Event;
@@ -27,7 +27,7 @@ async fn rolled_out(stage: &Stage, replicas: i32, revision: &str) {
 
 #[tokio::test]
 async fn dp_14_a_new_set_is_made_with_its_first_size() {
-    // A quarter more: one pod at once. Nothing more: none, until an old one is gone.
+    // A quarter more: one pod at once. Nothing more: none, until an old one is deleted.
     let none = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
     for (strategy, first, steps) in
         [(json!({"type": "RollingUpdate"}), 1, ["2: 0→1", "1: 3→2"]), (none, 0, ["1: 3→2", "2: 0→1"])]
@@ -101,7 +101,7 @@ async fn dp_27_once_the_new_set_is_saturated_the_others_go() {
     assert_eq!(size(&stage.until::<ReplicaSet>(&before.name_any(), "there", |_| true).await), 2);
 }
 
-/// Everything that was told of a deployment's sets: `Normal deployment-controller: message`.
+/// All events about a deployment's sets: `Normal deployment-controller: message`.
 async fn told(stage: &Stage) -> Vec<String> {
     let mut events = stage.all::<Event>().await;
     events.retain(|event| event.reason.as_deref() == Some("ScalingReplicaSet"));
@@ -146,7 +146,7 @@ async fn dp_37_every_change_of_size_is_told_and_nothing_else() {
     until("the new set annotated", async || (sets(&stage).await[1].annotations()["cause"] == "another").then_some(()))
         .await;
 
-    // Down is told as up is, and had the calm changes been told, they would be there before it.
+    // Scaling down has an event like scaling up; events of the other changes would have been recorded before it.
     stage.patch::<Deployment>("web", json!({"spec": {"replicas": 0}})).await;
     until_sizes(&stage, &[("i:1", 0), ("i:2", 0)]).await;
     expected.extend([line("down", 0, "from 3 to 0"), line("down", 1, "from 1 to 0")]);
