@@ -137,12 +137,12 @@ impl Checks {
             allowed: list("enum").iter().cloned().map(Constant).collect(),
             required: list("required").iter().filter_map(Value::as_str).map(Into::into).collect(),
             junctors: has(&["allOf", "anyOf", "oneOf", "not"]).then(|| {
-                let mut schemas = |name: &str| list(name).iter().map(|source| compiler.part(source)).collect();
+                let mut schemas = |name: &str| list(name).iter().map(|source| compiler.intern(source)).collect();
                 Box::new(Junctors {
                     all_of: schemas("allOf"),
                     any_of: schemas("anyOf"),
                     one_of: schemas("oneOf"),
-                    not: source.get("not").filter(|not| not.is_object()).map(|not| compiler.part(not)),
+                    not: source.get("not").filter(|not| not.is_object()).map(|not| compiler.intern(not)),
                 })
             }),
         })

@@ -30,7 +30,7 @@ fn walk(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
         Value::Array(items) => {
             match &schema.listing {
                 Listing::Atomic => {}
-                Listing::Set => twice(items.iter().cloned(), path, errors),
+                Listing::Set => report_duplicates(items.iter().cloned(), path, errors),
                 Listing::Map(keys) => {
                     let stray = items.iter().position(|item| !item.is_object() && !item.is_null());
                     match stray {
@@ -38,7 +38,9 @@ fn walk(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
                             let why = "must be an object for an array of list-type map";
                             errors.push(FieldError::invalid(path.index(at), &items[at], why));
                         }
-                        None => twice(items.iter().map(|item| Value::Object(key_of(keys, item))), path, errors),
+                        None => {
+                            report_duplicates(items.iter().map(|item| Value::Object(key_of(keys, item))), path, errors)
+                        }
                     }
                 }
             }
@@ -52,8 +54,8 @@ fn walk(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
     }
 }
 
-/// Returns the index of the second item of each group of equal items.
-fn twice(items: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+/// Reports the second item of each group of equal items.
+fn report_duplicates(items: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (index, item) in items.enumerate() {
         let times = seen.entry(canonical(&item)).or_default();
@@ -85,7 +87,7 @@ pub(crate) struct Partners<'a> {
 }
 
 impl<'a> Partners<'a> {
-    /// Returns `None` unless the list is a map.
+    /// Indexes the old items of a list that is a map; empty for other lists.
     pub(crate) fn new(schema: &'a Schema, old: Option<&'a Value>) -> Self {
         let (Listing::Map(keys), Some(Value::Array(old))) = (&schema.listing, old) else {
             return Partners { keys: &[], by_key: HashMap::new() };
@@ -97,7 +99,7 @@ impl<'a> Partners<'a> {
         Partners { keys, by_key }
     }
 
-    pub(crate) fn of(&self, item: &Value) -> Option<&'a Value> {
+    pub(crate) fn find(&self, item: &Value) -> Option<&'a Value> {
         if self.by_key.is_empty() {
             return None;
         }
@@ -116,7 +118,7 @@ pub(crate) fn same(schema: &Schema, old: &Value, new: &Value) -> bool {
                 return before == after;
             }
             let (partners, of) = (Partners::new(schema, Some(old)), schema.items.as_deref());
-            after.iter().all(|item| match (partners.of(item), of) {
+            after.iter().all(|item| match (partners.find(item), of) {
                 (Some(partner), Some(of)) => same(of, partner, item),
                 _ => false,
             })

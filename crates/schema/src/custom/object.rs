@@ -115,7 +115,8 @@ fn scale(definition: &Definition, object: &Value, parts: &[&str], errors: &mut V
         match value.as_i64() {
             None => {
                 let found = machinery::go_text::type_name(value);
-                let why = format!("{field} accessor error: {} is of the type {found}, expected int64", shown(value));
+                let why =
+                    format!("{field} accessor error: {} is of the type {found}, expected int64", value_text(value));
                 errors.push(FieldError::invalid(field, 0, why));
             }
             Some(count) if count < 0 => {
@@ -130,7 +131,7 @@ fn scale(definition: &Definition, object: &Value, parts: &[&str], errors: &mut V
     }
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
         other => machinery::go_text::json(other),
@@ -237,7 +238,7 @@ pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>,
     }
 }
 
-/// Reports whether an object with metadata could be embedded.
+/// Checks that an object with metadata could be embedded.
 pub(crate) fn validate_embedded(object: &Value, errors: &mut Vec<FieldError>) {
     let mut object = object.clone();
     if let Value::Object(map) = &mut object

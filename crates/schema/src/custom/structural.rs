@@ -117,7 +117,7 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    pub(super) fn part(&mut self, source: &Value) -> Interned<Schema> {
+    pub(super) fn intern(&mut self, source: &Value) -> Interned<Schema> {
         let schema = self.schema(source);
         self.schemas.intern(schema)
     }
@@ -130,9 +130,9 @@ impl Compiler {
         let rest = match source.get("additionalProperties") {
             None | Some(Value::Null) => Rest::Unsaid,
             Some(Value::Bool(allowed)) => Rest::Allowed(*allowed),
-            Some(schema) => Rest::Of(self.part(schema)),
+            Some(schema) => Rest::Of(self.intern(schema)),
         };
-        let items = source.get("items").filter(|items| items.is_object()).map(|items| self.part(items));
+        let items = source.get("items").filter(|items| items.is_object()).map(|items| self.intern(items));
         let default = source.get("default").filter(|default| !default.is_null()).cloned();
         let checks = Checks::compile(source, self).map(|checks| self.checks.intern(checks));
         let embedded = flag("x-kubernetes-embedded-resource");
@@ -161,7 +161,7 @@ impl Compiler {
     fn properties(&mut self, source: Option<&Value>) -> Box<[(Text, Interned<Schema>)]> {
         let Some(Value::Object(source)) = source else { return Box::default() };
         let mut properties: Vec<(Text, Interned<Schema>)> =
-            source.iter().map(|(name, schema)| (name.clone(), self.part(schema))).collect();
+            source.iter().map(|(name, schema)| (name.clone(), self.intern(schema))).collect();
         properties.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         properties.into()
     }

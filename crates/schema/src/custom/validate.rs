@@ -19,39 +19,39 @@ const ERRORS_MAX: usize = 200;
 /// Returns the errors of an object; `old` is the object that it replaces.
 #[must_use]
 pub(crate) fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut found = check(schema, new, old, &At::Root);
+    let mut found = check(schema, new, old, &Position::Root);
     found.errors.truncate(ERRORS_MAX);
     found.errors
 }
 
 /// The path of the current value; a chain on the stack.
 #[derive(Clone, Copy)]
-enum At<'a> {
+enum Position<'a> {
     Root,
-    Field(&'a At<'a>, &'a str),
-    Index(&'a At<'a>, usize),
+    Field(&'a Position<'a>, &'a str),
+    Index(&'a Position<'a>, usize),
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for Position<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            At::Root => Ok(()),
-            At::Field(At::Root, name) => f.write_str(name),
-            At::Field(parent, name) => write!(f, "{parent}.{name}"),
-            At::Index(parent, index) => write!(f, "{parent}[{index}]"),
+            Position::Root => Ok(()),
+            Position::Field(Position::Root, name) => f.write_str(name),
+            Position::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Position::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
 
 /// Errors, and the number of checks that passed: of several failed alternatives, the best match is reported.
 #[derive(Default)]
-struct Found {
+struct Findings {
     errors: Vec<FieldError>,
     matches: usize,
 }
 
-impl Found {
-    fn merge(&mut self, other: Found) {
+impl Findings {
+    fn merge(&mut self, other: Findings) {
         self.matches += other.matches;
         if self.errors.len() < ERRORS_MAX {
             self.errors.extend(other.errors);
@@ -72,21 +72,21 @@ fn whole(detail: String) -> FieldError {
     FieldError::invalid(NO_FIELD, "", detail)
 }
 
-fn invalid(at: &At<'_>, value: impl Into<BadValue>, what: impl fmt::Display) -> FieldError {
+fn invalid(at: &Position<'_>, value: impl Into<BadValue>, what: impl fmt::Display) -> FieldError {
     FieldError::invalid(field(at), value, format!("{at} in body {what}"))
 }
 
-fn wrong_type(at: &At<'_>, wanted: &str, found: &str) -> FieldError {
+fn wrong_type(at: &Position<'_>, wanted: &str, found: &str) -> FieldError {
     let detail = format!("{at} in body must be of type {wanted}: {}", go_text::quote(found));
     FieldError::type_invalid(field(at), found, detail)
 }
 
-fn field(at: &At<'_>) -> String {
+fn field(at: &Position<'_>) -> String {
     let path = at.to_string();
     if path.is_empty() { NO_FIELD.to_owned() } else { path }
 }
 
-fn check(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
+fn check(schema: &Schema, value: &Value, old: Option<&Value>, at: &Position<'_>) -> Findings {
     let mut found = check_anew(schema, value, old, at);
     if !found.errors.is_empty() && old.is_some_and(|old| lists::same(schema, old, value)) {
         found.errors.clear();
@@ -95,8 +95,8 @@ fn check(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) -> Fo
 }
 
 /// Validates a value without comparing it to its old value; values below are compared.
-fn check_anew(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
-    let mut found = Found::default();
+fn check_anew(schema: &Schema, value: &Value, old: Option<&Value>, at: &Position<'_>) -> Findings {
+    let mut found = Findings::default();
     let typed =
         schema.kind.is_some() || schema.int_or_string || schema.checks.as_ref().is_some_and(|c| c.format.is_some());
     if typed {
@@ -139,7 +139,7 @@ fn check_anew(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) 
     found
 }
 
-fn check_type(schema: &Schema, value: &Value, at: &At<'_>) -> Found {
+fn check_type(schema: &Schema, value: &Value, at: &Position<'_>) -> Findings {
     let wanted = match schema.kind {
         _ if schema.int_or_string => "integer,string",
         Some(kind) => kind.word(),
@@ -148,8 +148,8 @@ fn check_type(schema: &Schema, value: &Value, at: &At<'_>) -> Found {
     let format = schema.checks.as_ref().and_then(|checks| checks.format.as_ref());
     let is =
         |sort: Sort| schema.kind == Some(sort) || schema.int_or_string && matches!(sort, Sort::Integer | Sort::String);
-    let refused = |wanted: &str, found: &str| Found { errors: vec![wrong_type(at, wanted, found)], matches: 0 };
-    let fine = Found { errors: Vec::new(), matches: 1 };
+    let refused = |wanted: &str, found: &str| Findings { errors: vec![wrong_type(at, wanted, found)], matches: 0 };
+    let fine = Findings { errors: Vec::new(), matches: 1 };
     let (sort, name, inferred) = match value {
         Value::Null => {
             return if wanted.is_empty() || schema.nullable { fine } else { refused(wanted, "null") };
@@ -180,10 +180,10 @@ fn is_whole(number: &Number) -> bool {
     number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0)
 }
 
-fn check_junctors(junctors: &Junctors, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
-    let mut found = Found { errors: Vec::new(), matches: 1 };
+fn check_junctors(junctors: &Junctors, value: &Value, old: Option<&Value>, at: &Position<'_>) -> Findings {
+    let mut found = Findings { errors: Vec::new(), matches: 1 };
     if !junctors.any_of.is_empty() {
-        let mut best: Option<Found> = None;
+        let mut best: Option<Findings> = None;
         let mut succeeded = false;
         for schema in &junctors.any_of {
             let result = check_anew(schema, value, old, at);
@@ -202,7 +202,7 @@ fn check_junctors(junctors: &Junctors, value: &Value, old: Option<&Value>, at: &
         }
     }
     if !junctors.one_of.is_empty() {
-        let mut best: Option<Found> = None;
+        let mut best: Option<Findings> = None;
         let (mut valid, mut first) = (0, 0);
         for schema in &junctors.one_of {
             let result = check_anew(schema, value, old, at);
@@ -247,7 +247,7 @@ fn check_junctors(junctors: &Junctors, value: &Value, old: Option<&Value>, at: &
     found
 }
 
-fn check_text(checks: &Checks, text: &str, at: &At<'_>, found: &mut Found) {
+fn check_text(checks: &Checks, text: &str, at: &Position<'_>, found: &mut Findings) {
     found.matches += 1;
     let length = || text.chars().count() as u64;
     if let Some(max) = checks.size(Size::MaxLength)
@@ -270,7 +270,7 @@ fn check_text(checks: &Checks, text: &str, at: &At<'_>, found: &mut Found) {
     }
 }
 
-fn check_number(schema: &Schema, checks: Option<&Checks>, number: &Number, at: &At<'_>, found: &mut Found) {
+fn check_number(schema: &Schema, checks: Option<&Checks>, number: &Number, at: &Position<'_>, found: &mut Findings) {
     let format = checks.and_then(|checks| checks.format.as_ref()).filter(|format| !format.is_text());
     let format = if schema.int_or_string { None } else { format.map(|format| &*format.name) };
     let kind = if schema.int_or_string { None } else { schema.kind };
@@ -369,13 +369,13 @@ fn check_items(
     checks: Option<&Checks>,
     items: &[Value],
     old: Option<&Value>,
-    at: &At<'_>,
-    found: &mut Found,
+    at: &Position<'_>,
+    found: &mut Findings,
 ) {
     if let Some(of) = schema.items.as_deref() {
         let partners = lists::Partners::new(schema, old);
         for (index, item) in items.iter().enumerate() {
-            found.merge(check(of, item, partners.of(item), &At::Index(at, index)));
+            found.merge(check(of, item, partners.find(item), &Position::Index(at, index)));
         }
     }
     found.matches += 2;
@@ -393,7 +393,7 @@ fn check_items(
     }
 }
 
-fn check_enum(checks: &Checks, value: &Value, at: &At<'_>, found: &mut Found) {
+fn check_enum(checks: &Checks, value: &Value, at: &Position<'_>, found: &mut Findings) {
     let same = |Constant(allowed): &Constant| match (allowed, value) {
         (Value::Null, _) | (_, Value::Null) => false,
         (Value::Number(allowed), Value::Number(value)) => {
@@ -416,8 +416,8 @@ fn check_fields(
     checks: Option<&Checks>,
     map: &Map,
     old: Option<&Value>,
-    at: &At<'_>,
-    found: &mut Found,
+    at: &Position<'_>,
+    found: &mut Findings,
 ) {
     let count = map.len();
     if let Some(min) = checks.and_then(|checks| checks.size(Size::MinProperties))
@@ -431,7 +431,7 @@ fn check_fields(
         found.push(FieldError::too_many(field(at), count, usize::try_from(max).unwrap_or(usize::MAX)));
     }
     // kind and apiVersion of the object are not compared: both objects were converted to the same version.
-    let root = matches!(at, At::Root);
+    let root = matches!(at, Position::Root);
     let before = |name: &str| {
         let old = old.and_then(Value::as_object)?.get(name);
         old.filter(|_| !(root && matches!(name, "kind" | "apiVersion")))
@@ -445,19 +445,19 @@ fn check_fields(
         }
         Rest::Of(rest) => {
             for (name, value) in map.iter().filter(|(name, _)| schema.property(name).is_none()) {
-                found.merge(check(rest, value, before(name), &At::Field(at, name)));
+                found.merge(check(rest, value, before(name), &Position::Field(at, name)));
             }
         }
         Rest::Allowed(true) | Rest::Unsaid => {}
     }
     for (name, property) in &schema.properties {
         if let Some(value) = map.get(name) {
-            found.merge(check(property, value, before(name), &At::Field(at, name)));
+            found.merge(check(property, value, before(name), &Position::Field(at, name)));
         }
     }
     for name in checks.map(|checks| &*checks.required).unwrap_or_default() {
         if !map.contains_key(name) {
-            found.push(FieldError::required(At::Field(at, name).to_string(), ""));
+            found.push(FieldError::required(Position::Field(at, name).to_string(), ""));
         }
     }
 }
@@ -468,7 +468,7 @@ pub(crate) fn blocks_rules(error: &FieldError) -> bool {
     matches!(error.kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid)
 }
 
-/// Reports whether the items of a list have an identity.
+/// Reports whether new items are paired with old ones by keys.
 pub(crate) fn pairs(listing: &Listing) -> bool {
     matches!(listing, Listing::Map(_))
 }

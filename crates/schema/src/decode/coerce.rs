@@ -48,15 +48,15 @@ pub(crate) fn coerce_beside(
     known: Option<&Value>,
     words: Words,
 ) -> Result<Findings, String> {
-    let mut walk = Walk { shapes: ty.shapes(), words, first_mismatch: None, findings: Findings::default() };
-    walk.value(ty.root(), value, known, &Path::Root)?;
-    match walk.first_mismatch {
+    let mut coercion = Coercion { shapes: ty.shapes(), words, first_mismatch: None, findings: Findings::default() };
+    coercion.value(ty.root(), value, known, &Path::Root)?;
+    match coercion.first_mismatch {
         Some(mismatch) => Err(mismatch),
         None => {
             if value.is_null() {
-                *value = walk.zero(ty.root());
+                *value = coercion.zero(ty.root());
             }
-            Ok(walk.findings)
+            Ok(coercion.findings)
         }
     }
 }
@@ -184,7 +184,7 @@ impl Path<'_> {
     }
 }
 
-struct Walk<'a> {
+struct Coercion<'a> {
     shapes: &'a Shapes,
     words: Words,
     /// The JSON decoder reports the first value of a wrong type, but a later malformed time or quantity takes
@@ -200,7 +200,7 @@ enum Encoding {
     Omitted,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Coercion<'a> {
     fn value(&mut self, id: NodeId, value: &mut Value, known: Option<&Value>, path: &Path<'_>) -> Result<(), String> {
         if value.is_null() || known.is_some_and(|known| value.is_same(known)) {
             return Ok(());

@@ -6,8 +6,6 @@
 
 use std::sync::{Arc, LazyLock};
 
-use machinery::GroupVersionKind;
-
 use crate::kind::Kind;
 
 mod table;
@@ -84,11 +82,6 @@ impl Kinds {
     #[must_use]
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
         self.group(group)?.version(version)?.get(plural)
-    }
-
-    #[must_use]
-    pub fn by_gvk(&self, gvk: &GroupVersionKind) -> Option<&Arc<Kind>> {
-        self.by_kind(&gvk.group, &gvk.version, &gvk.kind)
     }
 
     #[must_use]
@@ -185,6 +178,8 @@ impl Kinds {
 
 #[cfg(test)]
 mod tests {
+    use machinery::GroupVersionKind;
+
     use super::*;
     use machinery::json::json;
 

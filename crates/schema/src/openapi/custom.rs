@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::definitions::{Definitions, LIST_META, OBJECT_META, PLACE, describe};
+use super::definitions::{Definitions, LIST_META, OBJECT_META, REFERENCE_PREFIX, describe};
 use crate::kind::Kind;
 
 /// Schemas are cut off at this depth.
@@ -47,10 +47,10 @@ pub(super) fn list(kind: &Kind, definitions: &Definitions) -> Value {
             "items": {
                 "description": format!("List of {}. More info: {CONVENTIONS}", kind.plural),
                 "type": "array",
-                "items": {"$ref": format!("{PLACE}{item}")},
+                "items": {"$ref": format!("{REFERENCE_PREFIX}{item}")},
             },
             "kind": {"type": "string"},
-            "metadata": {"$ref": format!("{PLACE}{LIST_META}")},
+            "metadata": {"$ref": format!("{REFERENCE_PREFIX}{LIST_META}")},
         },
         "x-kubernetes-group-version-kind": kinds(kind, &kind.list_kind),
     });
@@ -77,7 +77,7 @@ fn resource(object: &mut Value, definitions: &Definitions, required: bool) {
         describe(&mut text, definitions.common_text(field));
         properties.insert(field.to_owned(), text);
     }
-    let mut meta = json!({"$ref": format!("{PLACE}{OBJECT_META}")});
+    let mut meta = json!({"$ref": format!("{REFERENCE_PREFIX}{OBJECT_META}")});
     describe(&mut meta, definitions.common_text("metadata"));
     properties.insert("metadata".to_owned(), meta);
     properties.sort_keys();

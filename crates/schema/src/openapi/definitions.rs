@@ -8,7 +8,7 @@ use super::texts::Texts;
 use crate::facts::{Field, Form, Listing, Node, NodeId, Object, Scalar, Types};
 
 /// Prefix of references to definitions.
-pub(super) const PLACE: &str = "#/components/schemas/";
+pub(super) const REFERENCE_PREFIX: &str = "#/components/schemas/";
 
 /// `metadata` of objects and of lists.
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -75,7 +75,7 @@ impl Definitions {
             }
             _ => json!({}),
         };
-        describe(&mut schema, self.texts.of(name));
+        describe(&mut schema, self.texts.definition(name));
         Some(schema)
     }
 
@@ -85,7 +85,7 @@ impl Definitions {
 
     fn object(&self, name: &str, id: NodeId, object: &Object, within: &[(String, String)]) -> Value {
         let mut schema = Map::new();
-        let text = self.texts.of(name).or_else(|| list_text(name));
+        let text = self.texts.definition(name).or_else(|| list_text(name));
         if let Some(text) = text {
             schema.insert("description".to_owned(), text.into());
         }
@@ -142,7 +142,7 @@ impl Definitions {
             None if said.no_default() || field.pointer => None,
             None => self.zero(field.node).filter(|zero| zero.is_object() || !(field.omit_empty || field.omit_zero)),
         };
-        let mut schema = self.place(field.node, default);
+        let mut schema = self.field_schema(field.node, default);
         if said.list_type()
             && let Form::List(list) = &node.form
         {
@@ -202,18 +202,18 @@ impl Definitions {
     }
 
     /// Returns the schema of a type in a field, with the default of the field.
-    fn place(&self, id: NodeId, default: Option<Value>) -> Value {
+    fn field_schema(&self, id: NodeId, default: Option<Value>) -> Value {
         let node = self.node(id);
         let mut schema = match self.definition_of(id) {
-            Some(name) if default.is_none() => json!({"$ref": format!("{PLACE}{name}")}),
-            Some(name) => json!({"allOf": [{"$ref": format!("{PLACE}{name}")}]}),
+            Some(name) if default.is_none() => json!({"$ref": format!("{REFERENCE_PREFIX}{name}")}),
+            Some(name) => json!({"allOf": [{"$ref": format!("{REFERENCE_PREFIX}{name}")}]}),
             None => match &node.form {
                 Form::Scalar(scalar) => self.scalar(id, *scalar),
                 Form::List(list) => {
-                    json!({"type": "array", "items": self.place(list.item, self.zero(list.item))})
+                    json!({"type": "array", "items": self.field_schema(list.item, self.zero(list.item))})
                 }
                 Form::Object(Object { rest: Some(rest), .. }) => {
-                    json!({"type": "object", "additionalProperties": self.place(*rest, self.zero(*rest))})
+                    json!({"type": "object", "additionalProperties": self.field_schema(*rest, self.zero(*rest))})
                 }
                 Form::Object(_) | Form::Raw => json!({"type": "object"}),
                 Form::Any { .. } | Form::Either(_) => json!({}),

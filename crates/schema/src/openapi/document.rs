@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
-use super::definitions::{Definitions, PLACE};
+use super::definitions::{Definitions, REFERENCE_PREFIX};
 use super::operations::{self, Names};
 use super::version2::{self, Parameters};
 use super::{custom, message};
@@ -36,7 +36,7 @@ pub struct Source<'a> {
 
 /// A document of version 3.
 #[derive(Clone, Copy)]
-enum Part<'a> {
+enum DocumentKind<'a> {
     /// `api`, `apis`, `version`
     Fixed(&'static str),
     Group(&'a str),
@@ -60,21 +60,21 @@ impl<'a> Source<'a> {
         paths
     }
 
-    fn part(&self, path: &str) -> Option<Part<'a>> {
+    fn document_kind(&self, path: &str) -> Option<DocumentKind<'a>> {
         let segments: Vec<&str> = path.split('/').collect();
         match *segments.as_slice() {
-            ["api"] => Some(Part::Fixed("api")),
-            ["apis"] => Some(Part::Fixed("apis")),
-            ["version"] => Some(Part::Fixed("version")),
-            ["api", version] => Some(Part::Version("", self.kinds.group("")?.version(version)?)),
+            ["api"] => Some(DocumentKind::Fixed("api")),
+            ["apis"] => Some(DocumentKind::Fixed("apis")),
+            ["version"] => Some(DocumentKind::Fixed("version")),
+            ["api", version] => Some(DocumentKind::Version("", self.kinds.group("")?.version(version)?)),
             ["apis", group] => {
                 let group = self.kinds.group(group).filter(|group| !group.name.is_empty())?;
                 let builtin = group.versions.iter().any(|version| version.kinds.iter().any(|kind| !kind.custom));
-                builtin.then_some(Part::Group(&group.name))
+                builtin.then_some(DocumentKind::Group(&group.name))
             }
             ["apis", group, version] => {
                 let group = self.kinds.group(group).filter(|group| !group.name.is_empty())?;
-                Some(Part::Version(&group.name, group.version(version)?))
+                Some(DocumentKind::Version(&group.name, group.version(version)?))
             }
             _ => None,
         }
@@ -83,9 +83,9 @@ impl<'a> Source<'a> {
     /// Returns the kinds of a document of version 3; `None` if there is no such document.
     #[must_use]
     pub fn kinds_of(&self, path: &str) -> Option<Vec<Arc<Kind>>> {
-        Some(match self.part(path)? {
-            Part::Version(_, version) => version.kinds.clone(),
-            Part::Fixed(_) | Part::Group(_) => Vec::new(),
+        Some(match self.document_kind(path)? {
+            DocumentKind::Version(_, version) => version.kinds.clone(),
+            DocumentKind::Fixed(_) | DocumentKind::Group(_) => Vec::new(),
         })
     }
 
@@ -93,10 +93,10 @@ impl<'a> Source<'a> {
     #[must_use]
     pub fn hash(&self, path: &str) -> Option<String> {
         let mut hash = self.hasher(path);
-        match self.part(path)? {
-            Part::Fixed(_) => {}
-            Part::Group(name) => hash.update(name),
-            Part::Version(_, version) => version.kinds.iter().for_each(|kind| self.hash_kind(&mut hash, kind)),
+        match self.document_kind(path)? {
+            DocumentKind::Fixed(_) => {}
+            DocumentKind::Group(name) => hash.update(name),
+            DocumentKind::Version(_, version) => version.kinds.iter().for_each(|kind| self.hash_kind(&mut hash, kind)),
         }
         Some(upper(&hash.finalize()))
     }
@@ -135,18 +135,18 @@ impl<'a> Source<'a> {
     /// Returns the bytes of a document of version 3.
     #[must_use]
     pub fn v3(&self, path: &str, encoding: Encoding) -> Option<Vec<u8>> {
-        let part = self.part(path)?;
+        let part = self.document_kind(path)?;
         let definitions = Definitions::open();
         let mut made = Made::new(encoding, None);
         let mut within = Vec::new();
         let mut own: Vec<&Kind> = Vec::new();
         match part {
-            Part::Fixed(name) => made.add_path(&format!("/{name}/"), &fixed(name)),
-            Part::Group(name) => {
+            DocumentKind::Fixed(name) => made.add_path(&format!("/{name}/"), &fixed(name)),
+            DocumentKind::Group(name) => {
                 let (path, item) = group(name);
                 made.add_path(&path, &item);
             }
-            Part::Version(group, version) => {
+            DocumentKind::Version(group, version) => {
                 within.push((group.to_owned(), version.name.clone()));
                 self.version(group, version, &definitions, &mut made);
                 own.extend(version.kinds.iter().map(|kind| &**kind));
@@ -191,7 +191,7 @@ impl<'a> Source<'a> {
         let mut within = Vec::new();
         let mut own: Vec<&Kind> = Vec::new();
         for served in self.kinds.groups() {
-            if self.part(&format!("apis/{}", served.name)).is_some() {
+            if self.document_kind(&format!("apis/{}", served.name)).is_some() {
                 let (path, item) = group(&served.name);
                 made.add_path(&path, &item);
             }
@@ -234,7 +234,7 @@ impl<'a> Source<'a> {
     fn version(&self, group: &str, version: &crate::kinds::Version, definitions: &Definitions, made: &mut Made) {
         let root = operations::root(group, &version.name);
         if version.kinds.iter().any(|kind| !kind.custom) {
-            let names = Names::of(group, &version.name);
+            let names = Names::new(group, &version.name);
             let id = format!("get{}APIResources", names.prefix);
             let answer = "io.k8s.apimachinery.pkg.apis.meta.v1.APIResourceList";
             let item = operations::plain(id, "get available resources", &names.tag, &BUILTIN_MEDIA, answer);
@@ -315,7 +315,9 @@ impl Made {
                 for (key, value) in map {
                     match value {
                         Value::String(text) if key == "$ref" => {
-                            let name = text.strip_prefix(PLACE).filter(|name| !self.definitions.contains_key(*name));
+                            let name = text
+                                .strip_prefix(REFERENCE_PREFIX)
+                                .filter(|name| !self.definitions.contains_key(*name));
                             self.wanted.extend(name.map(str::to_owned));
                         }
                         _ => self.want(value),
@@ -394,7 +396,7 @@ fn fixed(name: &str) -> Value {
 }
 
 fn group(name: &str) -> (String, Value) {
-    let names = Names::of(name, "");
+    let names = Names::new(name, "");
     let id = format!("get{}APIGroup", names.prefix);
     let tag = names.tag.trim_end_matches('_');
     let answer = "io.k8s.apimachinery.pkg.apis.meta.v1.APIGroup";

@@ -10,7 +10,7 @@ use crate::protobuf::wire::{Wire, put_bytes, put_message, put_tag, put_varint};
 type Encode = fn(&Value, &mut Vec<u8>);
 
 /// The encoding of a key.
-enum Part {
+enum FieldEncoding {
     Text,
     Flag,
     Whole,
@@ -26,7 +26,7 @@ enum Part {
     Named(Encode),
 }
 
-use Part::{Any, Anys, Flag, Many, Named, Number, One, Text, Texts, Whole, Wrapped};
+use FieldEncoding::{Any, Anys, Flag, Many, Named, Number, One, Text, Texts, Whole, Wrapped};
 
 fn nested(out: &mut Vec<u8>, number: u32, content: impl FnOnce(&mut Vec<u8>)) {
     let written: Result<(), std::convert::Infallible> = put_message(out, number, |out| {
@@ -58,7 +58,7 @@ fn double(out: &mut Vec<u8>, number: u32, value: f64) {
     out.extend(value.to_bits().to_le_bytes());
 }
 
-fn fields(value: &Value, out: &mut Vec<u8>, parts: &[(&str, u32, Part)], extensions: u32) {
+fn fields(value: &Value, out: &mut Vec<u8>, parts: &[(&str, u32, FieldEncoding)], extensions: u32) {
     let Some(map) = value.as_object() else { return };
     for (key, number, part) in parts {
         let Some(value) = map.get(*key) else { continue };

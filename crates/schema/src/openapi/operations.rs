@@ -3,7 +3,7 @@
 use machinery::GroupVersionKind;
 use serde_json::{Map, Value, json};
 
-use super::definitions::{DELETE_OPTIONS, Definitions, PLACE, WATCH_EVENT};
+use super::definitions::{DELETE_OPTIONS, Definitions, REFERENCE_PREFIX, WATCH_EVENT};
 use super::{custom, parameters};
 use crate::kind::{Kind, Subresource};
 
@@ -17,7 +17,7 @@ pub(super) fn root(group: &str, version: &str) -> String {
 
 /// Returns the paths of a kind with their operations.
 pub(super) fn paths(kind: &Kind, definitions: &Definitions) -> Vec<(String, Value)> {
-    Author { kind, definitions, names: Names::of(&kind.gvk.group, &kind.gvk.version) }.paths()
+    Author { kind, definitions, names: Names::new(&kind.gvk.group, &kind.gvk.version) }.paths()
 }
 
 /// Returns a path with information about the server; the response is described by a definition, or not at all.
@@ -39,7 +39,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(group: &str, version: &str) -> Names {
+    pub(super) fn new(group: &str, version: &str) -> Names {
         let short = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
         let words = short.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         let group: String = words.map(capitalized).collect();
@@ -395,7 +395,7 @@ impl<'a> Author<'a> {
 }
 
 pub(super) fn reference(definition: &str) -> Value {
-    json!({"$ref": format!("{PLACE}{definition}")})
+    json!({"$ref": format!("{REFERENCE_PREFIX}{definition}")})
 }
 
 fn content(media: &[&str], schema: &Value) -> Value {

@@ -90,7 +90,7 @@ fn query(name: &str, verb: &str, definitions: &Definitions) -> Value {
     };
     let text = match DELETE.contains(&name) {
         true => definitions.texts.of_field(DELETE_OPTIONS, name),
-        false => Some(text(name, verb).to_owned()),
+        false => Some(description(name, verb).to_owned()),
     };
     json!({
         "description": text.unwrap_or_default(),
@@ -100,7 +100,7 @@ fn query(name: &str, verb: &str, definitions: &Definitions) -> Value {
     })
 }
 
-fn text(name: &str, verb: &str) -> &'static str {
+fn description(name: &str, verb: &str) -> &'static str {
     match name {
         "allowWatchBookmarks" => "Whether a watch may send bookmarks: events that say only how far it has come.",
         "command" => "The command to run, one parameter for each of its words. No shell reads it.",

@@ -29,7 +29,7 @@ impl Texts {
     }
 
     /// Returns the description of a definition.
-    pub(crate) fn of(&self, definition: &str) -> Option<String> {
+    pub(crate) fn definition(&self, definition: &str) -> Option<String> {
         let head = self.block(definition)?.lines().next()?;
         head.split_once('\t').map(|(_, text)| plain(text))
     }
@@ -62,12 +62,12 @@ mod tests {
     fn texts_are_found_by_definition_and_field() {
         let texts = Texts::unpack();
         assert!(texts.starts.len() > 600, "{}", texts.starts.len());
-        assert!(texts.of("io.k8s.api.core.v1.Pod").unwrap().starts_with("Pod is"));
+        assert!(texts.definition("io.k8s.api.core.v1.Pod").unwrap().starts_with("Pod is"));
         assert!(texts.of_field("io.k8s.api.core.v1.PodSpec", "containers").is_some());
         assert!(texts.of_field("io.k8s.api.core.v1.Pod", "spec").is_some(), "a field that refers to a definition");
         assert!(texts.of_field("io.k8s.api.core.v1.HostPathVolumeSource", "type").unwrap().contains("\"\""));
         assert!(texts.of_field("io.k8s.api.core.v1.Pod", "nope").is_none());
-        assert!(texts.of("io.k8s.api.core.v1.Nope").is_none());
+        assert!(texts.definition("io.k8s.api.core.v1.Nope").is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use super::definitions::PLACE;
+use super::definitions::REFERENCE_PREFIX;
 
 /// Prefixes of references to definitions and parameters.
 const DEFINITIONS: &str = "#/definitions/";
@@ -57,7 +57,7 @@ pub(super) fn schema(v3: &Value, defaults: bool) -> Value {
 }
 
 fn reference(v3: &Value) -> Value {
-    let name = v3.as_str().and_then(|text| text.strip_prefix(PLACE)).unwrap_or_default();
+    let name = v3.as_str().and_then(|text| text.strip_prefix(REFERENCE_PREFIX)).unwrap_or_default();
     format!("{DEFINITIONS}{name}").into()
 }
 

@@ -23,8 +23,8 @@ const VALUES_MAX: usize = 1 << 20;
 
 /// Decodes a message; the value is not in normal form. Errors have Go's text where Go has one.
 pub fn read(ty: &Type, message: &[u8]) -> Result<Value, String> {
-    let mut walk = Walk { shapes: ty.shapes(), values: 0, depth: 0 };
-    let value = walk.object(ty.root(), message)?;
+    let mut decoder = Decoder { shapes: ty.shapes(), values: 0, depth: 0 };
+    let value = decoder.object(ty.root(), message)?;
     if nesting(&value, NESTING_MAX) { Ok(value) } else { Err(too_deep()) }
 }
 
@@ -41,7 +41,7 @@ fn nesting(value: &Value, left: usize) -> bool {
     }
 }
 
-struct Walk<'a> {
+struct Decoder<'a> {
     shapes: &'a Shapes,
     values: usize,
     depth: usize,
@@ -49,7 +49,7 @@ struct Walk<'a> {
 
 type Read<T> = Result<T, String>;
 
-impl Walk<'_> {
+impl Decoder<'_> {
     fn count(&mut self) -> Read<()> {
         self.values += 1;
         if self.values > VALUES_MAX { Err("the message has too many values".to_owned()) } else { Ok(()) }
@@ -142,7 +142,7 @@ impl Walk<'_> {
             match reader.tag(name)? {
                 (1, wire) => {
                     expect(wire, Wire::Bytes, || go_name(name))?;
-                    key = text(reader.bytes()?);
+                    key = lossy_string(reader.bytes()?);
                 }
                 (2, wire) => value = self.value(name, rest, wire, &mut reader)?,
                 (_, wire) => reader.skip(wire)?,
@@ -172,7 +172,7 @@ impl Walk<'_> {
                 let number = Number::from_f64(f64::from_bits(reader.fixed64()?));
                 Value::Number(number.ok_or_else(|| format!("{name} is no finite number"))?)
             }
-            Form::Scalar(Scalar::String) => Value::from(text(reader.bytes()?)),
+            Form::Scalar(Scalar::String) => Value::from(lossy_string(reader.bytes()?)),
             Form::Scalar(Scalar::Bytes) => Value::from(STANDARD.encode(reader.bytes()?)),
             Form::Scalar(scalar) => special(*scalar, name, reader.bytes()?)?,
             Form::Object(_) => self.object(id, reader.bytes()?)?,
@@ -209,7 +209,7 @@ impl Walk<'_> {
                 (2, Other::Objects) => items.push(self.value("jSONSchemas", either.object, wire, &mut reader)?),
                 (2, Other::Strings) => {
                     expect(wire, Wire::Bytes, || "Property".to_owned())?;
-                    items.push(Value::from(text(reader.bytes()?)));
+                    items.push(Value::from(lossy_string(reader.bytes()?)));
                 }
                 _ => reader.skip(wire)?,
             }
@@ -230,7 +230,7 @@ fn special(scalar: Scalar, name: &str, message: &[u8]) -> Read<Value> {
         let (number, wire) = reader.tag(name)?;
         let is_text = number == if scalar == Scalar::Quantity { 1 } else { 3 };
         match (number, wire) {
-            (_, Wire::Bytes) if is_text => words = Some(text(reader.bytes()?)),
+            (_, Wire::Bytes) if is_text => words = Some(lossy_string(reader.bytes()?)),
             (1, Wire::Varint) => first = reader.varint()?.cast_signed(),
             (2, Wire::Varint) => second = reader.varint()?.cast_signed(),
             (1..=3, _) => return Err(wrong_wire(wire, &go_name(name))),
@@ -287,7 +287,7 @@ fn raw(message: &[u8]) -> Read<Value> {
 }
 
 /// Replaces invalid UTF-8 like Go's JSON encoder.
-fn text(bytes: &[u8]) -> String {
+fn lossy_string(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

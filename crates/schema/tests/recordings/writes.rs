@@ -57,7 +57,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn of(step: &'a Value) -> Option<Request<'a>> {
+    fn parse(step: &'a Value) -> Option<Request<'a>> {
         let (path, query) = text(step, "path").split_once('?').unwrap_or((text(step, "path"), ""));
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let (group, version, rest) = match parts.as_slice() {
@@ -209,7 +209,7 @@ fn replay(failures: bool, compare: impl Fn(&Request<'_>, &Result<Value, Status>,
             let name = text(&scenario, "name");
             let mut stored: HashMap<String, Value> = HashMap::new();
             for (at, step) in steps(&scenario).iter().enumerate() {
-                let Some(request) = Request::of(step) else { continue };
+                let Some(request) = Request::parse(step) else { continue };
                 let mut answer = step["answer"]["body"].clone();
                 with_times(&mut answer);
                 let key = request.key(&answer);
