@@ -143,7 +143,9 @@ fn write_clause(out: &mut String, clause: Clause, value: &Val<'_>, meter: &mut M
         _ => None,
     };
     let done = match (clause, value) {
-        (Clause::String, value) => return show(out, value, false, meter).map_err(|fault| worded(fault, &refused)),
+        (Clause::String, value) => {
+            return format_value(out, value, false, meter).map_err(|fault| worded(fault, &refused));
+        }
         (Clause::Decimal, Val::Int(value)) => write!(out, "{value}"),
         (Clause::Decimal, Val::Uint(value)) => write!(out, "{value}"),
         (Clause::Fixed(precision), _) => {
@@ -202,7 +204,7 @@ fn hex(out: &mut String, bytes: &[u8], upper: bool, meter: &mut Meter) -> std::f
 }
 
 /// Appends a value as `%s` formats it; strings inside a list or a map are quoted.
-fn show(out: &mut String, value: &Val<'_>, inside: bool, meter: &mut Meter) -> Outcome<()> {
+fn format_value(out: &mut String, value: &Val<'_>, inside: bool, meter: &mut Meter) -> Outcome<()> {
     let start = out.len();
     match value {
         Val::Null => out.push_str("null"),
@@ -222,11 +224,11 @@ fn show(out: &mut String, value: &Val<'_>, inside: bool, meter: &mut Meter) -> O
                 if at > 0 {
                     out.push_str(", ");
                 }
-                show(out, &element?, true, meter)?;
+                format_value(out, &element?, true, meter)?;
             }
             out.push(']');
         }
-        Val::Map(map) => return show_map(out, map, meter),
+        Val::Map(map) => return format_map(out, map, meter),
         Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) | Val::Type(_) => {
             let _ = write!(out, "{value}");
         }
@@ -238,15 +240,15 @@ fn show(out: &mut String, value: &Val<'_>, inside: bool, meter: &mut Meter) -> O
     meter.bytes(out.len() - start)
 }
 
-fn show_map(out: &mut String, map: &Map<'_>, meter: &mut Meter) -> Outcome<()> {
+fn format_map(out: &mut String, map: &Map<'_>, meter: &mut Meter) -> Outcome<()> {
     let mut entries = Vec::new();
     for key in map.keys() {
         meter.work(1)?;
         let mut name = String::new();
-        show(&mut name, &key, true, meter)?;
+        format_value(&mut name, &key, true, meter)?;
         let value = map.get(&key)?.ok_or_else(|| Fault::new(format!("could not find key: {name}")))?;
         let mut text = String::new();
-        show(&mut text, &value, true, meter)?;
+        format_value(&mut text, &value, true, meter)?;
         entries.push((name, text));
     }
     entries.sort();

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use machinery::go_text::quote;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum Identifier {
     Number(u64),
     Text(Box<str>),
 }
@@ -18,7 +18,7 @@ pub(crate) struct Version {
     pub(crate) major: u64,
     pub(crate) minor: u64,
     pub(crate) patch: u64,
-    pre: Vec<Part>,
+    pre: Vec<Identifier>,
 }
 
 impl Version {
@@ -104,7 +104,7 @@ fn number(which: &str, text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("strconv.ParseUint: parsing {}: value out of range", quote(text)))
 }
 
-fn pre_release(part: &str) -> Result<Part, String> {
+fn pre_release(part: &str) -> Result<Identifier, String> {
     if part.is_empty() {
         return Err("Prerelease is empty".to_owned());
     }
@@ -112,10 +112,10 @@ fn pre_release(part: &str) -> Result<Part, String> {
         if part.len() > 1 && part.starts_with('0') {
             return Err(format!("Numeric PreRelease version must not contain leading zeroes {}", quote(part)));
         }
-        return part.parse().map(Part::Number).map_err(|_| "value out of range".to_owned());
+        return part.parse().map(Identifier::Number).map_err(|_| "value out of range".to_owned());
     }
     if !is_identifier(part) {
         return Err(format!("Invalid character(s) found in prerelease {}", quote(part)));
     }
-    Ok(Part::Text(part.into()))
+    Ok(Identifier::Text(part.into()))
 }

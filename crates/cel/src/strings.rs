@@ -70,7 +70,7 @@ fn out_of_range(at: i64) -> Fault {
 }
 
 /// Returns the byte offset of a character; the index after the last one is the end.
-fn place(text: &str, at: i64) -> Outcome<usize> {
+fn byte_offset(text: &str, at: i64) -> Outcome<usize> {
     let count = usize::try_from(at).map_err(|_| out_of_range(at))?;
     if text.is_ascii() {
         return if count <= text.len() { Ok(count) } else { Err(out_of_range(at)) };
@@ -80,7 +80,7 @@ fn place(text: &str, at: i64) -> Outcome<usize> {
 }
 
 /// Returns a part of a text; a part of a borrowed text is borrowed.
-fn part<'a>(text: &Text<'a>, from: usize, to: usize) -> Val<'a> {
+fn slice<'a>(text: &Text<'a>, from: usize, to: usize) -> Val<'a> {
     match text {
         Text::Borrowed(text) => Val::String(Text::Borrowed(&text[from..to])),
         Text::Shared(text) => Val::string(&text[from..to]),
@@ -91,19 +91,19 @@ fn char_at<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
     let [Val::String(text), Val::Int(at)] = args else {
         return Err(Fault::overload());
     };
-    let start = place(text, *at)?;
+    let start = byte_offset(text, *at)?;
     let length = text[start..].chars().next().map_or(0, char::len_utf8);
-    Ok(part(text, start, start + length))
+    Ok(slice(text, start, start + length))
 }
 
 fn substring<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
     match args {
-        [Val::String(text), Val::Int(start)] => Ok(part(text, place(text, *start)?, text.len())),
+        [Val::String(text), Val::Int(start)] => Ok(slice(text, byte_offset(text, *start)?, text.len())),
         [Val::String(text), Val::Int(start), Val::Int(end)] => {
             if start > end {
                 return Err(Fault::new(format!("invalid substring range. start: {start}, end: {end}")));
             }
-            Ok(part(text, place(text, *start)?, place(text, *end)?))
+            Ok(slice(text, byte_offset(text, *start)?, byte_offset(text, *end)?))
         }
         _ => Err(Fault::overload()),
     }
@@ -117,7 +117,7 @@ pub(crate) fn index_of(text: &str, wanted: &str, from: i64) -> Outcome<i64> {
     if from < 0 {
         return Err(out_of_range(from));
     }
-    let Ok(start) = place(text, from) else {
+    let Ok(start) = byte_offset(text, from) else {
         return Ok(-1);
     };
     Ok(text[start..].find(wanted).map_or(-1, |at| text[..start + at].chars().count() as i64))
@@ -137,7 +137,7 @@ pub(crate) fn last_index_of(text: &str, wanted: &str, from: Option<i64>) -> Outc
         Some(from) => from,
     };
     // A match that starts at the last index may extend beyond it.
-    let end = place(text, last)?.saturating_add(wanted.len());
+    let end = byte_offset(text, last)?.saturating_add(wanted.len());
     let mut end = end.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -191,7 +191,7 @@ fn split<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
     if !(separator.is_empty() && text.is_empty()) {
         ends.push((start, text.len()));
     }
-    Ok(Val::list(ends.into_iter().map(|(from, to)| part(text, from, to)).collect()))
+    Ok(Val::list(ends.into_iter().map(|(from, to)| slice(text, from, to)).collect()))
 }
 
 fn join<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {

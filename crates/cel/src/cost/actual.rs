@@ -5,7 +5,7 @@ use crate::value::{List, Outcome, Val};
 use super::{AUTHORIZER_CHECK, CallCost, LIST, Meter, PATTERN, TRAVERSAL};
 
 /// Rounds up.
-fn part(size: u64, factor: f64) -> u64 {
+fn scaled(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
@@ -23,7 +23,7 @@ impl CallCost {
     pub(crate) fn actual(self, args: &[Val<'_>], result: Option<&Val<'_>>, meter: &mut Meter) -> Outcome<u64> {
         let size = |at: usize| args.get(at).map_or(1, optional_size);
         let result_size = result.map_or(1, Val::size);
-        let scan = |factor: f64| part(args.first().map_or(1, Val::size), factor);
+        let scan = |factor: f64| scaled(args.first().map_or(1, Val::size), factor);
         Ok(match self {
             CallCost::Unit | CallCost::AppendList => 1,
             CallCost::AuthorizerCheck => AUTHORIZER_CHECK,
@@ -38,25 +38,24 @@ impl CallCost {
                 Some(value) => walk(value, meter)?,
                 None => 0,
             },
-            CallCost::Compare => part(size(0).min(size(1)), TRAVERSAL),
+            CallCost::Compare => scaled(size(0).min(size(1)), TRAVERSAL),
             CallCost::Equality => match args.first() {
                 Some(Val::Quantity(_) | Val::Ip(_) | Val::Cidr(_) | Val::Format(_) | Val::Url(_) | Val::Semver(_)) => 1,
-                _ => part(size(0).min(size(1)), TRAVERSAL),
+                _ => scaled(size(0).min(size(1)), TRAVERSAL),
             },
-            CallCost::Concat => part(size(0).saturating_add(size(1)), TRAVERSAL),
-            CallCost::Contains => part(size(0), TRAVERSAL).saturating_mul(part(size(1), TRAVERSAL)),
+            CallCost::Concat => scaled(size(0).saturating_add(size(1)), TRAVERSAL),
+            CallCost::Contains => scaled(size(0), TRAVERSAL).saturating_mul(scaled(size(1), TRAVERSAL)),
             // One more character, so that an empty text does not make every pattern free.
             CallCost::Matches | CallCost::Find => {
-                part(size(0).saturating_add(1), TRAVERSAL).saturating_mul(part(size(1), PATTERN))
+                scaled(size(0).saturating_add(1), TRAVERSAL).saturating_mul(scaled(size(1), PATTERN))
             }
             CallCost::InList => size(1),
             CallCost::Validate => match args.first() {
-                Some(Val::Format(format)) => {
-                    part(size(1).saturating_add(1), TRAVERSAL).saturating_mul(part(format.pattern_length(), PATTERN))
-                }
+                Some(Val::Format(format)) => scaled(size(1).saturating_add(1), TRAVERSAL)
+                    .saturating_mul(scaled(format.pattern_length(), PATTERN)),
                 _ => 1,
             },
-            CallCost::Join => part(result_size, 2.0 * TRAVERSAL),
+            CallCost::Join => scaled(result_size, 2.0 * TRAVERSAL),
             CallCost::Slice | CallCost::ListRange | CallCost::Reverse => allocated(result_size as f64),
             CallCost::Flatten => {
                 let depth = match args.get(1) {
@@ -78,11 +77,11 @@ impl CallCost {
             CallCost::Sets => ((size(0) as f64 * size(1) as f64) as u64).saturating_add(1),
             CallCost::SetsEquivalent => ((size(0) as f64 * size(1) as f64 * 2.0) as u64).saturating_add(1),
             CallCost::Network { parsed, masked } => {
-                let mut cost = part(size(0) * 2, TRAVERSAL);
+                let mut cost = scaled(size(0) * 2, TRAVERSAL);
                 if masked {
-                    cost += part(size(0), TRAVERSAL) + 1;
+                    cost += scaled(size(0), TRAVERSAL) + 1;
                 }
-                if parsed { cost.saturating_add(part(size(1), TRAVERSAL)) } else { cost }
+                if parsed { cost.saturating_add(scaled(size(1), TRAVERSAL)) } else { cost }
             }
         })
     }
