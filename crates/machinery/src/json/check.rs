@@ -10,11 +10,8 @@
 
 use serde::de::Error as _;
 
-use super::{Number, Value};
+use super::{DEPTH_MAX, Number, Value};
 use crate::scan::string_end;
-
-/// Nesting up to which `serde_json` parses.
-const DEPTH_MAX: usize = 127;
 
 /// Distance of the bytes that are inspected for a number that is out of range by its digits alone, which has more than 308.
 const LONG_NUMBER_STRIDE: usize = 256;

@@ -68,6 +68,9 @@ pub enum Value {
 
 static NULL: Value = Value::Null;
 
+/// Deepest nesting of lists and maps that can be parsed, a limit of `serde_json`. Deeper text cannot be sent or stored.
+pub const DEPTH_MAX: usize = 127;
+
 impl Value {
     /// Returns the member of a map or the item of a list.
     #[must_use]
@@ -214,6 +217,17 @@ impl Value {
             Value::Array(items) => items.iter_mut().for_each(Value::parse_raw),
             Value::Object(members) => members.values_mut().for_each(Value::parse_raw),
             _ => {}
+        }
+    }
+
+    /// Returns the depth of nested lists and maps; zero for a scalar.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        match self {
+            Value::Array(items) => 1 + items.iter().map(Value::depth).max().unwrap_or_default(),
+            Value::Object(members) => 1 + members.values().map(Value::depth).max().unwrap_or_default(),
+            Value::Raw(_) => self.parsed().depth(),
+            _ => 0,
         }
     }
 

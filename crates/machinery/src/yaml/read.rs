@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::json::{Map, Value};
+use crate::json::{DEPTH_MAX, Map, Value};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Tag};
 
 use super::scalar::{self, Scalar};
 use crate::go_text::quote;
 
-/// Deepest nesting accepted, as by the JSON parser.
-const DEPTH_MAX: usize = 127;
 /// Most nodes that aliases may add, so that a few lines cannot become gigabytes.
 const ALIAS_NODES_MAX: usize = 100_000;
 const ALIAS_BYTES_MAX: usize = 3 << 20;

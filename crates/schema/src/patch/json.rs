@@ -5,7 +5,7 @@
 //! key copies null.
 
 use machinery::go_json::json_kind;
-use machinery::json::{List, Map, Value};
+use machinery::json::{DEPTH_MAX, List, Map, Value};
 
 use super::{PatchError, Patched, Target};
 use crate::decode;
@@ -105,10 +105,7 @@ impl Run {
         let text = |key: &str| operation.get(key).and_then(Value::as_str);
         let value = || operation.get("value").cloned().unwrap_or(Value::Null);
         match text("op")? {
-            "add" => {
-                let (place, key) = self.find(root, text("path")?)?;
-                self.add(place, &key, value())
-            }
+            "add" => self.add(root, text("path")?, value()),
             "remove" => {
                 let (place, key) = self.find(root, text("path")?)?;
                 remove(place, &key).map(|_| ())
@@ -120,14 +117,15 @@ impl Run {
                     *root = (value.is_object() || value.is_array()).then_some(value)?;
                     return Some(());
                 }
+                let value = nestable(path, value())?;
                 let (place, key) = self.find(root, path)?;
                 match place {
                     Value::Object(map) => {
-                        map.insert(key, value());
+                        map.insert(key, value);
                     }
                     Value::Array(items) => {
                         let at = index(&key, items.len())?;
-                        *items.get_mut(at)? = value();
+                        *items.get_mut(at)? = value;
                     }
                     _ => return None,
                 }
@@ -136,8 +134,7 @@ impl Run {
             "move" => {
                 let (place, key) = self.find(root, text("from")?)?;
                 let moved = remove(place, &key)?;
-                let (place, key) = self.find(root, text("path")?)?;
-                self.add(place, &key, moved)
+                self.add(root, text("path")?, moved)
             }
             "copy" => {
                 let (place, key) = self.find(root, text("from")?)?;
@@ -147,8 +144,7 @@ impl Run {
                 if self.copied > COPIED_BYTES_MAX {
                     return None;
                 }
-                let (place, key) = self.find(root, text("path")?)?;
-                self.add(place, &key, copy)
+                self.add(root, text("path")?, copy)
             }
             "test" => {
                 let path = text("path")?;
@@ -189,17 +185,19 @@ impl Run {
         Some((place, last))
     }
 
-    fn add(&self, place: &mut Value, key: &str, value: Value) -> Option<()> {
+    fn add(&self, root: &mut Value, path: &str, value: Value) -> Option<()> {
+        let value = nestable(path, value)?;
+        let (place, key) = self.find(root, path)?;
         match place {
             Value::Object(map) => {
-                map.insert(key.to_owned(), value);
+                map.insert(key, value);
                 if self.sorted {
                     map.sort_keys();
                 }
             }
             Value::Array(items) if key == "-" => items.push(value),
             Value::Array(items) => {
-                let at = index(key, items.len() + 1)?;
+                let at = index(&key, items.len() + 1)?;
                 if at > items.len() {
                     return None;
                 }
@@ -209,6 +207,12 @@ impl Run {
         }
         Some(())
     }
+}
+
+/// Returns the value if the object can be nested that deep at the path. Otherwise what is stored could not be parsed again, and
+/// recursion over it could exhaust the stack: copies of a field into itself double the depth with each operation.
+fn nestable(path: &str, value: Value) -> Option<Value> {
+    (path.matches('/').count() + value.depth() <= DEPTH_MAX).then_some(value)
 }
 
 /// Parses an index of a list; negative ones count from the end.

@@ -691,3 +691,40 @@ fn unknown_fields_warn_or_refuse() {
     let warned = run(json::apply, operation, FieldValidation::Warn).unwrap();
     assert_eq!(warned.warnings, ["json patch unknown field \"[0].why\""]);
 }
+
+/// A JSON patch that nests a field into itself, which doubles its depth with each operation.
+fn doubling_patch(times: u32) -> Vec<u8> {
+    let operations = (0..times).map(|done| {
+        let path = format!("/spec/a{}", "/a".repeat(1 << done));
+        json!({"op": "copy", "from": "/spec/a", "path": path})
+    });
+    Value::from(operations.collect::<Vec<_>>()).to_string().into_bytes()
+}
+
+#[test]
+fn a_json_patch_cannot_nest_deeper_than_a_body_may() {
+    let gvk = GroupVersionKind::new("e.io", "v1", "Thing");
+    let ty = crate::facts::Type::of_schema(None);
+    let target = Target { ty: &ty, gvk: &gvk, custom: true, version: None, validation: FieldValidation::Warn };
+    let current = json!({"apiVersion": "e.io/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"a": {}}});
+    // 64 levels below the spec.
+    let patched = json::apply(&target, &current, &doubling_patch(6)).unwrap();
+    assert!(machinery::json::from_str(&patched.value.to_string()).is_ok());
+    for times in [7, 8, 17] {
+        let refused = json::apply(&target, &current, &doubling_patch(times)).unwrap_err();
+        assert_eq!(refused, PatchError::Unprocessable, "{times}");
+    }
+    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    for (operation, accepted) in [
+        (r#"{"op": "add", "path": "/spec/a/b", "value": "#, true),
+        (r#"{"op": "replace", "path": "/spec/a/b", "value": "#, true),
+    ] {
+        let twice = |path: &str| {
+            let first = format!("{operation}{deep}}}");
+            let second = first.replace("/spec/a/b", path);
+            json::apply(&target, &current, format!("[{first}, {second}]").as_bytes())
+        };
+        assert_eq!(twice("/spec/a/c").is_ok(), accepted);
+        assert_eq!(twice(&format!("/spec/a/b{}", "/0".repeat(50))).is_ok(), !accepted);
+    }
+}
