@@ -396,7 +396,7 @@ mod tests {
 
     /// No input makes validation panic: every value of a large object is replaced by odd ones in turn.
     #[test]
-    fn odd_values_anywhere_are_survived() {
+    fn odd_values_anywhere_do_not_panic() {
         let whole: Value = serde_json::from_str(
             r#"{
             "metadata": {"name": "a", "namespace": "n", "labels": {"a": "b"}, "annotations": {"a": "b"}, "generation": 1},
