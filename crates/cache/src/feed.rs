@@ -21,7 +21,7 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
     let mut revision = None;
     let mut start_after = None;
     loop {
-        let query = ListQuery { prefix: Prefix::everything(), start_after, limit: PAGE, at: revision };
+        let query = ListQuery { start_after, limit: PAGE, at: revision, ..ListQuery::default() };
         let page = shared.store.list(query).await.map_err(|error| CacheError(error.to_string()))?;
         revision = Some(page.revision);
         for chunk in page.entries.chunk_by(|a, b| a.key.collection() == b.key.collection()) {

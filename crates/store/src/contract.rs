@@ -59,6 +59,12 @@ pub trait Store: Send + Sync + 'static {
 
     fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>>;
 
+    /// Returns the conditions under which this engine does not work, each by name with its current state. Cheap enough for
+    /// every readiness probe. An engine without such conditions returns none.
+    fn health(&self) -> StoreFuture<'_, Vec<HealthCheck>> {
+        Box::pin(async { Vec::new() })
+    }
+
     /// Finishes running calls, syncs, and closes files and connections. Later calls fail as unavailable.
     fn close(&self) -> StoreFuture<'_, ()>;
 }
@@ -73,6 +79,36 @@ pub struct ListQuery {
     pub limit: usize,
     /// The state at exactly this revision; `None` is now.
     pub at: Option<Revision>,
+    /// Returns damaged entries in [`Snapshot::damaged`]. Otherwise one of them fails the list.
+    pub tolerate_damage: bool,
+}
+
+/// A named condition of an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    pub name: &'static str,
+    /// `None` if the check passes.
+    pub problem: Option<HealthProblem>,
+}
+
+impl HealthCheck {
+    #[must_use]
+    pub fn passed(name: &'static str) -> Self {
+        HealthCheck { name, problem: None }
+    }
+
+    #[must_use]
+    pub fn failed(name: &'static str, reason: impl Into<String>, needs_restart: bool) -> Self {
+        HealthCheck { name, problem: Some(HealthProblem { reason: reason.into(), needs_restart }) }
+    }
+}
+
+/// Why a check fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthProblem {
+    pub reason: String,
+    /// The condition lasts until the store is opened again.
+    pub needs_restart: bool,
 }
 
 impl ListQuery {

@@ -9,17 +9,22 @@
 //! - `reader`: gets, lists, and watches that are behind the tail
 //! - `tail`: the newest changes in memory, for live watches
 //! - `session`: detection of lost writes at open
+//! - `health`: failed syncs, a full disk, a removed directory
+//! - `check`, `repair`: damage in a directory, listed and set aside
 //! - `row`, `fault`, `lock`, `backup`: checksums, errors, the directory lock, copies
 
 mod answers;
 mod backup;
+mod check;
 mod checkpointer;
 mod compaction;
 mod fault;
 mod group;
+mod health;
 mod ledger;
 mod lock;
 mod reader;
+mod repair;
 mod row;
 mod schema;
 mod session;
@@ -28,10 +33,12 @@ mod tail;
 mod writer;
 
 pub use backup::{Restored, backup_directory, restore, verify};
+pub use check::{CheckReport, Damage, check_directory};
+pub use repair::{Repaired, SetAside, repair_directory};
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -44,7 +51,7 @@ use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture, VALUE_BYTES_MAX};
+use crate::contract::{Batch, Changes, HealthCheck, ListQuery, Stats, Store, StoreFuture, VALUE_BYTES_MAX};
 use crate::entry::{Entry, Snapshot};
 use crate::error::{EngineError, OpenError, ReadError, WatchError, WriteError};
 use crate::feed::{self, Announced, Log};
@@ -55,6 +62,7 @@ use answers::Answers;
 use checkpointer::Checkpoints;
 use fault::{CommitFailure, Fault};
 use group::{Write, WriteRequest};
+use health::Health;
 use ledger::{Floors, Ledger};
 use lock::DirectoryLock;
 use reader::{Readers, closed};
@@ -148,6 +156,7 @@ struct Shared {
     announced: watch::Sender<Announced>,
     pauses: Mutex<Pauses>,
     readers: Arc<Readers>,
+    health: Arc<Health>,
 }
 
 impl EmbeddedStore {
@@ -166,7 +175,8 @@ impl EmbeddedStore {
         let (ledger, last_mark_unix_ms) = opened.map_err(|fault| fault.into_open_error(&database))?;
 
         let revision = ledger.revision();
-        let readers = Arc::new(Readers::new(database.clone(), options.readers, lock.clone()));
+        let health = Arc::new(Health::new(&database).map_err(inaccessible(&database))?);
+        let readers = Arc::new(Readers::new(database.clone(), options.readers, lock.clone(), health.clone()));
         let shared = Arc::new(Shared {
             database: database.clone(),
             durability: options.durability,
@@ -178,6 +188,7 @@ impl EmbeddedStore {
             announced: watch::Sender::new(Announced { revision, closed: false }),
             pauses: Mutex::default(),
             readers: readers.clone(),
+            health,
         });
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let threads = |error: std::io::Error| EngineError::new(format!("no thread for the store: {error}"));
@@ -335,6 +346,17 @@ impl Store for EmbeddedStore {
         })
     }
 
+    fn health(&self) -> StoreFuture<'_, Vec<HealthCheck>> {
+        Box::pin(async move {
+            if self.announced().is_err() {
+                // A closed store has no files.
+                return Vec::new();
+            }
+            let health = Arc::clone(&self.shared.health);
+            tokio::task::spawn_blocking(move || health.report()).await.unwrap_or_default()
+        })
+    }
+
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.readers.finish().await;
@@ -364,22 +386,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Classifies a failed commit. SQLite reports a full disk, but not a quota or a limit on file size; those show when
-    /// a probe is written at the offset where the log would have grown.
+    /// Classifies a failed commit. A probe finds out whether a failed write was a lack of space.
     fn classify(&self, fault: &Fault) -> CommitFailure {
         let failure = fault.commit_failure();
         if failure != CommitFailure::Lost || !fault.is_failed_write() {
             return failure;
         }
-        let end = std::fs::metadata(with_suffix(&self.database, "-wal")).map_or(0, |metadata| metadata.len());
-        let probe = with_suffix(&self.database, "-probe");
-        let probed = File::create(&probe).and_then(|file| file.write_all_at(&[0; 64 * 1024], end));
-        let _ = std::fs::remove_file(&probe);
-        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        match probed {
-            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge) => CommitFailure::Full,
-            _ => CommitFailure::Lost,
-        }
+        if self.health.probe_is_full() { CommitFailure::Full } else { CommitFailure::Lost }
     }
 
     fn disk_bytes(&self) -> u64 {

@@ -41,4 +41,15 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
     /// Number of entries with the prefix after the last one here.
     pub remaining: u64,
+    /// Entries that exist but cannot be read as they were written. Empty unless the list tolerates damage.
+    pub damaged: Vec<DamagedEntry>,
+}
+
+/// An entry whose value cannot be read as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedEntry {
+    pub key: Key,
+    pub revision: Revision,
+    /// Names the file.
+    pub reason: String,
 }

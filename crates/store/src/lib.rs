@@ -27,8 +27,8 @@ pub mod suite;
 #[cfg(any(feature = "memory", feature = "embedded"))]
 mod feed;
 
-pub use contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture};
-pub use entry::{Change, Entry, Snapshot};
+pub use contract::{Batch, Changes, HealthCheck, HealthProblem, ListQuery, Stats, Store, StoreFuture};
+pub use entry::{Change, DamagedEntry, Entry, Snapshot};
 pub use error::{ReadError, WatchError, WriteError};
 pub use key::{Key, Prefix};
 pub use machinery::Revision;

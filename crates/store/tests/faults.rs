@@ -432,3 +432,165 @@ async fn a_backup_is_taken_while_writes_go_on_and_restores_to_a_store() {
     assert!(matches!(refused, OpenError::Corrupt { .. }), "{refused}");
     assert!(!dir.path().join("never").exists(), "and leaves nothing behind");
 }
+
+/// Flips one bit of `needle` in the file of a closed store.
+fn flip(file: &Path, needle: &[u8]) {
+    let mut bytes = std::fs::read(file).expect("readable");
+    let at = bytes.windows(needle.len()).position(|window| window == needle).expect("values are stored as they are");
+    bytes[at] ^= 1;
+    std::fs::write(file, bytes).expect("writable");
+}
+
+/// Writes three objects, of which the value of `core/secrets/a/bad` is damaged afterwards.
+async fn damaged_sample(dir: &Path) {
+    let store = open(dir).expect("opens");
+    store.create(key("core/secrets/a/good"), "good value".into()).await.expect("free");
+    store.create(key("core/secrets/a/bad"), "NEEDLE in the file".into()).await.expect("free");
+    store.create(key("core/pods/a/other"), "other value".into()).await.expect("free");
+    store.close().await;
+    drop(store);
+    flip(&dir.join("store.db"), b"NEEDLE");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_tolerates_damage_has_everything_else_and_names_the_key_and_the_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    damaged_sample(dir.path()).await;
+    let store = open(dir.path()).expect("opens");
+    let refused = store.list(ListQuery::default()).await.expect_err("a list leaves nothing out in silence");
+    let text = refused.to_string();
+    assert!(text.contains("core/secrets/a/bad") && text.contains("store.db"), "{text}");
+    let listed = store.list(ListQuery { tolerate_damage: true, ..ListQuery::default() }).await.expect("readable");
+    let names: Vec<&str> = listed.entries.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!(names, ["core/pods/a/other", "core/secrets/a/good"]);
+    let [damaged] = &listed.damaged[..] else { panic!("{:?}", listed.damaged) };
+    assert_eq!((damaged.key.as_str(), damaged.revision), ("core/secrets/a/bad", Revision(2)));
+    assert!(damaged.reason.contains("store.db"), "{}", damaged.reason);
+    let others = store.list(ListQuery::prefix(Prefix::new("core/pods/"))).await.expect("not damaged");
+    assert_eq!(others.entries.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_lists_damage_and_a_repair_sets_it_aside() {
+    use store::embedded::{check_directory, repair_directory};
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let clock = machinery::clock::Clock::system();
+    damaged_sample(dir.path()).await;
+    let report = check_directory(dir.path()).expect("readable");
+    assert_eq!(report.rows, 3);
+    let [damage] = &report.damage[..] else { panic!("{:?}", report.damage) };
+    assert_eq!((damage.table, damage.key.as_deref()), ("changes", Some("core/secrets/a/bad")));
+    assert_eq!(damage.revision, Some(Revision(2)));
+
+    let store = open(dir.path()).expect("opens");
+    let refused = repair_directory(dir.path(), &clock).expect_err("the directory is in use");
+    assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
+    let before = store.current_revision().await.expect("open");
+    store.close().await;
+    drop(store);
+
+    let repaired = repair_directory(dir.path(), &clock).expect("repairable");
+    assert_eq!((repaired.objects, repaired.missing), (2, 0));
+    assert_eq!(repaired.set_aside.iter().map(|value| value.key.as_str()).collect::<Vec<_>>(), ["core/secrets/a/bad"]);
+    let (list, kept) = repaired.files.expect("there was damage");
+    let mode = list.metadata().expect("written").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "values are secret");
+    let content = std::fs::read_to_string(&list).expect("text");
+    assert!(content.contains("core/secrets/a/bad") && content.contains(" in the file"), "{content}");
+    assert!(!check_directory(dir.path()).expect("readable").damage.iter().any(|_| true), "sound");
+    assert!(verify(&kept).is_err(), "the damaged file is kept as it was");
+
+    let store = open(dir.path()).expect("the repaired store opens");
+    let good = store.get(&key("core/secrets/a/good")).await.expect("readable").expect("kept");
+    assert_eq!((good.revision, &good.value[..]), (Revision(1), &b"good value"[..]));
+    assert!(store.get(&key("core/secrets/a/bad")).await.expect("readable").is_none(), "set aside");
+    let stale = store.watch(Prefix::everything(), before).await.err().expect("clients list again");
+    assert!(matches!(stale, WatchError::Compacted { .. }), "{stale}");
+    let next = store.create(key("core/secrets/a/bad"), "again".into()).await.expect("the name is free");
+    assert!(next > before, "no revision is given out twice");
+    store.close().await;
+    drop(store);
+    assert!(repair_directory(dir.path(), &clock).expect("sound").files.is_none(), "nothing to repair, nothing changed");
+}
+
+/// Whatever is damaged: after a repair the store opens and has only values that were written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repaired_store_has_no_value_that_was_not_current() {
+    use store::embedded::repair_directory;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let good = dir.path().join("good");
+    let (truth, _) = sample(&good).await;
+    let bytes = std::fs::read(good.join("store.db")).expect("readable");
+    let clock = machinery::clock::Clock::system();
+    let mut rng = SmallRng::seed_from_u64(21);
+    let (mut repaired, mut kept) = (0, 0);
+    for trial in 0..60 {
+        let bad = dir.path().join(format!("bad-{trial}"));
+        std::fs::create_dir(&bad).expect("a new directory");
+        let mut damaged = bytes.clone();
+        let (at, size) = match trial % 3 {
+            0 => (rng.random_range(4096..damaged.len() - 1), 1),
+            1 => (rng.random_range(4096..damaged.len() - 64), 64),
+            _ => (rng.random_range(1..damaged.len() / 4096) * 4096, 4096),
+        };
+        match size {
+            1 => damaged[at] ^= 1 << rng.random_range(0..8),
+            size => damaged[at..at + size].fill(0),
+        }
+        std::fs::write(bad.join("store.db"), &damaged).expect("writable");
+        if damaged == bytes {
+            continue;
+        }
+        match repair_directory(&bad, &clock) {
+            Ok(done) => {
+                repaired += 1;
+                let store = open(&bad).unwrap_or_else(|error| panic!("trial {trial} at {at}: {error}"));
+                let listed = store.list(ListQuery::default()).await.expect("everything is readable");
+                for entry in &listed.entries {
+                    assert!(truth.entries.contains(entry), "trial {trial} at {at}: {} was not current", entry.key);
+                }
+                let lost = truth.entries.len() - listed.entries.len();
+                let known = done.set_aside.len() as u64 + done.missing;
+                assert!(lost as u64 <= known, "trial {trial} at {at}: {lost} lost, {known} named");
+                kept += listed.entries.len();
+            }
+            Err(error) => assert!(error.to_string().contains("store.db"), "{error}"),
+        }
+        std::fs::remove_dir_all(&bad).expect("removable");
+    }
+    assert!(repaired > 40 && kept > repaired * truth.entries.len() / 2, "{repaired} repaired, {kept} objects kept");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_to_a_removed_or_replaced_directory_is_not_acknowledged() {
+    for replaced in [false, true] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let data = dir.path().join("data");
+        let store = open(&data).expect("opens");
+        store.create(key("core/pods/a/before"), "0".into()).await.expect("written");
+        assert!(store.health().await.iter().all(|check| check.problem.is_none()));
+        std::fs::rename(&data, dir.path().join("elsewhere")).expect("permitted");
+        if replaced {
+            open(&data).expect("a new store").close().await;
+        }
+        let refused = store.create(key("core/pods/a/after"), "1".into()).await.expect_err("not acknowledged");
+        assert!(matches!(&refused, WriteError::Poisoned(reason) if reason.contains("store.db")), "{refused}");
+        let health = store.health().await;
+        let failed: Vec<_> = health.iter().filter(|check| check.problem.is_some()).collect();
+        let [check] = &failed[..] else { panic!("{health:?}") };
+        assert_eq!(check.name, "store-directory");
+        assert!(check.problem.as_ref().is_some_and(|problem| problem.needs_restart));
+        if let Ok(read) = store.get(&key("core/pods/a/before")).await {
+            assert_eq!(read.expect("a read is of the old store, or fails").value, "0");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_log_is_noticed_by_the_health_check_alone() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = open(dir.path()).expect("opens");
+    std::fs::remove_file(dir.path().join("store.db-wal")).expect("permitted");
+    let health = store.health().await;
+    assert!(health.iter().any(|check| check.name == "store-directory" && check.problem.is_some()), "{health:?}");
+}

@@ -9,6 +9,8 @@ use crate::error::{EngineError, OpenError, ReadError, WatchError};
 pub(super) enum Fault {
     /// A value that was read is not the value that was written. The text names the place.
     Corrupt(String),
+    /// The files of the store are no longer at their paths.
+    Moved(String),
     Sqlite(rusqlite::Error),
 }
 
@@ -27,6 +29,7 @@ impl Fault {
     pub(super) fn is_corruption(&self) -> bool {
         match self {
             Fault::Corrupt(_) => true,
+            Fault::Moved(_) => false,
             Fault::Sqlite(error) => {
                 use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
                 matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
@@ -40,6 +43,16 @@ impl Fault {
                     )
             }
         }
+    }
+
+    /// Adds the name of the file to the text of a corruption.
+    pub(super) fn in_file(self, path: &std::path::Path) -> Self {
+        if self.is_corruption() { Fault::Corrupt(format!("{}: {self}", path.display())) } else { self }
+    }
+
+    /// Adds the key to the text of a corruption.
+    pub(super) fn of_key(self, key: &str) -> Self {
+        if self.is_corruption() { Fault::Corrupt(format!("{key}: {self}")) } else { self }
     }
 
     /// True for a failed write as opposed to a failed sync. A lack of space is then a possible cause.
@@ -61,7 +74,7 @@ impl Fault {
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fault::Corrupt(what) => f.write_str(what),
+            Fault::Corrupt(what) | Fault::Moved(what) => f.write_str(what),
             Fault::Sqlite(rusqlite::Error::SqliteFailure(error, message)) => {
                 // Only the extended code distinguishes a failed sync from a failed write; the message does not.
                 let message = message.clone().unwrap_or_else(|| error.to_string());

@@ -94,6 +94,7 @@ impl<'a, 'c> Group<'a, 'c> {
                 // One damaged row must not fail the others: nothing of this write has touched the transaction.
                 Err(fault @ Fault::Corrupt(_)) => {
                     tracing::error!(%fault, "a write needs a value that is damaged");
+                    let fault = fault.in_file(&self.shared.database);
                     Err(WriteError::Unavailable(EngineError::new(fault.to_string())))
                 }
                 Err(fault) => return Err(fault),

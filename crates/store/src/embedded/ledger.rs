@@ -133,7 +133,7 @@ impl Collection {
     }
 }
 
-fn read_collection(row: &rusqlite::Row<'_>) -> Result<(Box<str>, Collection), Fault> {
+pub(super) fn read_collection(row: &rusqlite::Row<'_>) -> Result<(Box<str>, Collection), Fault> {
     let name: Box<str> = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?.into();
     let collection = Collection { id: row.get(0)?, floor: revision(row, 2)?, ..Collection::default() };
     let sum: u32 = row.get(3)?;
@@ -141,7 +141,7 @@ fn read_collection(row: &rusqlite::Row<'_>) -> Result<(Box<str>, Collection), Fa
 }
 
 fn damaged(what: &str) -> Fault {
-    Fault::Corrupt(format!("{what} does not match its checksum"))
+    Fault::Corrupt(format!("{what} is not as it was written"))
 }
 
 impl Ledger {

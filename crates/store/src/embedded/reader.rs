@@ -10,12 +10,13 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use super::fault::Fault;
+use super::health::Health;
 use super::ledger::Floors;
 use super::lock::DirectoryLock;
 use super::row::{ByRevision, DELETED, StoredChange, StoredRow, revision};
 use super::schema;
 use crate::contract::{Batch, ListQuery};
-use crate::entry::{Change, Entry, Snapshot};
+use crate::entry::{Change, DamagedEntry, Entry, Snapshot};
 use crate::error::{EngineError, ReadError, WatchError};
 use crate::feed::{BATCH_BYTES_MAX, BATCH_CHANGES_MAX};
 use crate::key::{Key, Prefix};
@@ -29,16 +30,17 @@ pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     count: usize,
+    health: Arc<Health>,
     /// Keeps the directory locked until the last read has ended. Taken out on close, since a watch may hold on to the pool
     /// for longer without reading.
     lock: Mutex<Option<Arc<DirectoryLock>>>,
 }
 
 impl Readers {
-    pub(super) fn new(database: PathBuf, count: usize, lock: Arc<DirectoryLock>) -> Self {
+    pub(super) fn new(database: PathBuf, count: usize, lock: Arc<DirectoryLock>, health: Arc<Health>) -> Self {
         let count = count.max(1);
         let (idle, permits) = (Mutex::new(Vec::new()), Arc::new(Semaphore::new(count)));
-        Readers { database, idle, permits, count, lock: Mutex::new(Some(lock)) }
+        Readers { database, idle, permits, count, health, lock: Mutex::new(Some(lock)) }
     }
 
     /// Runs a read on a blocking thread. Waits if all connections are in use.
@@ -51,11 +53,11 @@ impl Readers {
         let lock = self.lock.lock().clone();
         let work = tokio::task::spawn_blocking(move || {
             let idle = readers.idle.lock().pop();
-            let connection = match idle.map_or_else(|| schema::open_reader(&readers.database), Ok) {
+            let connection = match idle.map_or_else(|| readers.connect(), Ok) {
                 Ok(connection) => connection,
                 Err(fault) => return Err(fault),
             };
-            let result = in_transaction(&connection, read);
+            let result = in_transaction(&connection, read).map_err(|fault| fault.in_file(&readers.database));
             if !readers.permits.is_closed() {
                 readers.idle.lock().push(connection);
             }
@@ -63,6 +65,15 @@ impl Readers {
             result
         });
         work.await.map_err(|error| EngineError::new(format!("a read did not finish: {error}")))
+    }
+
+    /// Opens a connection to the files that the store has open, and not to others that replaced them.
+    fn connect(&self) -> Result<Connection, Fault> {
+        let connection = schema::open_reader(&self.database)?;
+        match self.health.check_files() {
+            Ok(()) => Ok(connection),
+            Err(reason) => Err(Fault::Moved(reason)),
+        }
     }
 
     /// Refuses further reads. Connections in use close when their read ends.
@@ -99,7 +110,7 @@ pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Entry>, F
     )?;
     let mut rows = statement.query((key.as_str(),))?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let change = StoredChange::read(row)?;
+    let change = StoredChange::read(row).map_err(|fault| fault.of_key(key.as_str()))?;
     if change.key != *key {
         return Err(Fault::Corrupt(format!("{key} is listed at {}, which is of {}", change.revision, change.key)));
     }
@@ -130,7 +141,9 @@ pub(super) fn list(
     let mut page = Page {
         values: ByRevision::prepare(connection)?,
         limit: query.limit,
-        snapshot: Snapshot { revision: at, entries: Vec::new(), remaining: 0 },
+        tolerate_damage: query.tolerate_damage,
+        database: connection.path().unwrap_or_default(),
+        snapshot: Snapshot { revision: at, entries: Vec::new(), remaining: 0, damaged: Vec::new() },
     };
     let mut key = String::new();
     let mut current = None;
@@ -159,6 +172,8 @@ pub(super) fn list(
 struct Page<'c> {
     values: ByRevision<'c>,
     limit: usize,
+    tolerate_damage: bool,
+    database: &'c str,
     snapshot: Snapshot,
 }
 
@@ -169,7 +184,16 @@ impl Page<'_> {
         if self.limit > 0 && self.snapshot.entries.len() == self.limit {
             self.snapshot.remaining += 1;
         } else {
-            self.snapshot.entries.push(self.values.entry(key, revision)?);
+            match self.values.entry(key, revision) {
+                Ok(entry) => self.snapshot.entries.push(entry),
+                Err(fault) if self.tolerate_damage && fault.is_corruption() => {
+                    // The key and the revision are of the index, which was verified at open.
+                    let key = Key::new(key).map_err(|error| Fault::Corrupt(error.to_string()))?;
+                    let reason = format!("{}: {fault}", self.database);
+                    self.snapshot.damaged.push(DamagedEntry { key, revision, reason });
+                }
+                Err(fault) => return Err(fault),
+            }
         }
         Ok(())
     }

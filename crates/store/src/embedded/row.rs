@@ -75,6 +75,11 @@ impl<'r> StoredRow<'r> {
         Ok(StoredRow { key, revision, previous, prior, value })
     }
 
+    /// The value's size as it is in the index.
+    pub(super) fn size(&self) -> i64 {
+        size_of(self.value)
+    }
+
     pub(super) fn to_change(&self) -> Result<StoredChange, Fault> {
         let key = Key::new(self.key).map_err(|error| Fault::Corrupt(error.to_string()))?;
         let value = self.value.map(Bytes::copy_from_slice);
@@ -98,7 +103,7 @@ impl<'c> ByRevision<'c> {
 
     /// The entry that an index or a later change refers to. Fails if the row has another key.
     pub(super) fn entry(&mut self, key: &str, revision: Revision) -> Result<Entry, Fault> {
-        let change = self.read(revision)?;
+        let change = self.read(revision).map_err(|fault| fault.of_key(key))?;
         if change.key.as_str() != key {
             return Err(Fault::Corrupt(format!(
                 "revision {revision} is listed under {key:?} but is of {}",

@@ -121,7 +121,7 @@ struct WriteLoop<'a> {
     answers: &'a Answers,
     checkpoints: &'a mut Checkpoints,
     compaction: Compaction,
-    /// Set once a sync has failed: the reason why no more writes are accepted.
+    /// Set once a sync has failed or the files were removed: the reason why no more writes are accepted.
     poisoned: Option<String>,
     last_mark_unix_ms: i64,
     groups_since_compaction: u32,
@@ -209,6 +209,9 @@ impl WriteLoop<'_> {
         self.groups_since_compaction += 1;
         self.last_group.writes = writes.len();
         let began = Instant::now();
+        if let (None, Err(reason)) = (&self.poisoned, self.shared.health.check_files()) {
+            self.poisoned = Some(reason);
+        }
         if let Some(reason) = &self.poisoned {
             for write in writes {
                 let _ = write.answer.send(Err(WriteError::Poisoned(reason.clone())));
@@ -226,7 +229,17 @@ impl WriteLoop<'_> {
         match Group::new(&mut self.ledger, &mut self.statements, self.shared).commit(requests, mark) {
             Ok(committed) => {
                 self.checkpoints.add_bytes(committed.bytes);
-                self.answers.send(committed.publish(answers, &self.ledger, self.shared));
+                self.shared.health.set_full(None);
+                // Not acknowledged if the files were removed during the commit.
+                let kept = self.shared.health.check_files();
+                let mut outcomes = committed.publish(answers, &self.ledger, self.shared);
+                if let Err(reason) = kept {
+                    for (_, result) in outcomes.iter_mut().filter(|(_, result)| result.is_ok()) {
+                        *result = Err(WriteError::Unknown(reason.clone()));
+                    }
+                    self.poisoned = Some(reason);
+                }
+                self.answers.send(outcomes);
             }
             Err(fault) => {
                 rollback(self.connection);
@@ -235,6 +248,9 @@ impl WriteLoop<'_> {
                     self.poison(&fault);
                 } else {
                     tracing::warn!(%fault, writes = answers.len(), "a group of writes failed");
+                }
+                if failure == CommitFailure::Full {
+                    self.shared.health.set_full(Some(fault.to_string()));
                 }
                 for answer in answers {
                     let _ = answer.send(Err(group_error(failure, &fault)));
@@ -281,6 +297,7 @@ impl WriteLoop<'_> {
     fn poison(&mut self, fault: &Fault) {
         tracing::error!(%fault, "writing to the disk failed; the store takes no more writes until it is opened again");
         self.poisoned = Some(fault.to_string());
+        self.shared.health.set_poisoned(fault.to_string());
     }
 
     /// Milliseconds since 1970; zero for a clock before that.

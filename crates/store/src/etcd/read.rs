@@ -38,7 +38,7 @@ impl EtcdStore {
         if query.at.is_some_and(Revision::is_zero) {
             // The state before the first write: empty, and readable as long as nothing is compacted.
             self.probe(Revision::ZERO).await?;
-            return Ok(Snapshot { revision: Revision::ZERO, entries: Vec::new(), remaining: 0 });
+            return Ok(Snapshot { revision: Revision::ZERO, entries: Vec::new(), remaining: 0, damaged: Vec::new() });
         }
         let mut restarts = 0;
         loop {
@@ -81,7 +81,7 @@ impl EtcdStore {
                 entries.extend(self.keyspace.entry(kv));
             }
             if last_page || (query.limit > 0 && entries.len() >= query.limit) {
-                return Ok(Snapshot { revision: pinned, entries, remaining });
+                return Ok(Snapshot { revision: pinned, entries, remaining, damaged: Vec::new() });
             }
         }
     }

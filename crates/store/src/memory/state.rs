@@ -144,7 +144,7 @@ impl State {
             Some(after) if after >= query.prefix.as_str() => Bound::Excluded(after),
             _ => Bound::Included(query.prefix.as_str()),
         };
-        let mut snapshot = Snapshot { revision: at, entries: Vec::new(), remaining: 0 };
+        let mut snapshot = Snapshot { revision: at, entries: Vec::new(), remaining: 0, damaged: Vec::new() };
         for (key, versions) in self.keys.range::<str, _>((start, Bound::Unbounded)) {
             if !query.prefix.contains(key) {
                 break;

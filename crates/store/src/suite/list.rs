@@ -101,8 +101,13 @@ pub async fn pages_at_one_revision_ignore_later_writes(fixture: Fixture) {
     fixture.delete("a/4", revisions[4]).await;
     fixture.update("a/5", "new", revisions[5]).await;
     fixture.create("a/55", "new").await;
-    let query =
-        ListQuery { prefix, start_after: Some(pod("a/3").as_str().to_owned()), limit: 4, at: Some(first.revision) };
+    let query = ListQuery {
+        prefix,
+        start_after: Some(pod("a/3").as_str().to_owned()),
+        limit: 4,
+        at: Some(first.revision),
+        ..ListQuery::default()
+    };
     let second = fixture.list(query).await;
     assert_eq!(names(&second), ["core/pods/a/4", "core/pods/a/5", "core/pods/a/6", "core/pods/a/7"]);
     assert!(second.entries.iter().all(|entry| entry.value == text("old")));
