@@ -11,7 +11,6 @@ use store::{Change, Entry, Key, ListQuery, Prefix, ReadError, Store};
 use thiserror::Error;
 
 use crate::event::Event;
-use crate::filter::Filter;
 use crate::history::{History, HistoryLimits};
 use crate::item::Item;
 use crate::items::Items;
@@ -315,12 +314,6 @@ impl Snapshot {
         // `0` is the character after `/`, so this is the first key without the prefix.
         let end = format!("{}0", &prefix[..prefix.len() - 1]);
         self.items.between(start, &end)
-    }
-
-    /// The objects that match the filter, in key order.
-    pub fn select<'a>(&'a self, collection: &str, filter: &'a Filter) -> impl Iterator<Item = &'a Arc<Item>> {
-        let all = filter.is_open();
-        self.scan(collection, filter.namespace(), None).filter(move |item| all || filter.admits(item))
     }
 
     #[must_use]
