@@ -181,7 +181,7 @@ async fn check(operations: Vec<Operation>, open: Option<Open<'_>>, store: Arc<dy
                 list(
                     &model,
                     &*engine,
-                    ListQuery { prefix: Prefix::new(PREFIXES[prefix]), start_after, limit, at },
+                    ListQuery { prefix: Prefix::new(PREFIXES[prefix]), start_after, limit, at, ..ListQuery::default() },
                     &context,
                 )
                 .await;
