@@ -39,6 +39,8 @@ pub enum Command {
     Backup(Backup),
     /// Create a data directory from a backup.
     Restore(Restore),
+    /// List damage in a data directory: exit code 0 without, 1 with damage.
+    Check(Check),
 }
 
 #[derive(Debug, Args)]
@@ -274,6 +276,17 @@ pub struct Restore {
     /// The data directory to create; it must be empty or absent.
     #[arg(long, value_name = "DIR", default_value = ".dogwatch")]
     pub data_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The data directory.
+    #[arg(value_name = "DIR", default_value = ".dogwatch")]
+    pub dir: PathBuf,
+    /// Keep everything that can be read, and set damaged values aside in DIR/damaged-TIME.json. Refused while a server
+    /// runs on the directory.
+    #[arg(long)]
+    pub repair: bool,
 }
 
 #[cfg(test)]

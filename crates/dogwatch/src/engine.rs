@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use machinery::clock::Clock;
+pub use store::embedded::{CheckReport, Repaired};
 use store::embedded::{EmbeddedOptions, EmbeddedStore};
 use store::error::OpenError;
 use store::etcd::{EtcdCredentials, EtcdIdentity, EtcdOptions, EtcdStore, EtcdTls};
@@ -77,6 +79,22 @@ pub async fn restore(file: &Path, data_dir: &Path) -> Result<u64, Failure> {
     Ok(restored.map_err(explain)?.objects)
 }
 
+/// Lists the damage of a store; a server may be running on it.
+pub async fn check(data_dir: &Path) -> Result<CheckReport, Failure> {
+    let data_dir = data_dir.to_owned();
+    let checked = tokio::task::spawn_blocking(move || store::embedded::check_directory(&data_dir)).await;
+    let checked = checked.map_err(|error| Failure::new(format!("the check failed: {error}")))?;
+    checked.map_err(Failure::new)
+}
+
+/// Sets the damage of a store aside.
+pub async fn repair(data_dir: &Path, clock: Clock) -> Result<Repaired, Failure> {
+    let data_dir = data_dir.to_owned();
+    let repaired = tokio::task::spawn_blocking(move || store::embedded::repair_directory(&data_dir, &clock)).await;
+    let repaired = repaired.map_err(|error| Failure::new(format!("the repair failed: {error}")))?;
+    repaired.map_err(Failure::new)
+}
+
 fn etcd_options(etcd: &args::Etcd) -> Result<EtcdOptions, Failure> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| Failure::new(format!("{} cannot be read: {error}", path.display())))
@@ -101,6 +119,9 @@ fn etcd_options(etcd: &args::Etcd) -> Result<EtcdOptions, Failure> {
 fn explain(error: OpenError) -> Failure {
     let hint = match &error {
         OpenError::Unreachable { .. } => Some("is etcd running there? --etcd takes URLs such as http://127.0.0.1:2379"),
+        OpenError::Corrupt { path, .. } if path.ends_with(".db") => {
+            Some("`dogwatch check DIR` lists the damage, `dogwatch check --repair DIR` keeps what can be read")
+        }
         OpenError::Inaccessible { .. } => Some("choose another directory with --data-dir"),
         _ => None,
     };

@@ -1,5 +1,6 @@
 //! `dogwatch up`: opens the store, listens, prints its address, and runs until a signal.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -133,7 +134,10 @@ fn log_to_stderr(filter: &str) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::new(format!("--log {filter}: {error}")).hint("try --log info, or --log server=debug,store=info")
     })?;
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    // Colours only for people: a file or a pipe gets none.
+    let colours = std::io::stderr().is_terminal();
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).try_init();
     Ok(())
 }
 

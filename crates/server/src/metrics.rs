@@ -165,6 +165,19 @@ pub struct Metrics {
     pub inflight_writes: Slots,
     pub watches_open: Slots,
     pub connections: Slots,
+    /// Bytes of request bodies.
+    pub body_bytes: Slots,
+    /// Bytes of responses that were rendered for one request and are not sent yet.
+    pub unsent_bytes: Slots,
+    /// Bytes of the selectors of open watches.
+    pub selector_bytes: Slots,
+    /// Bytes of webhook responses that are being read.
+    pub webhook_bytes: Slots,
+    /// Heavy requests that wait, and the bytes of those that run.
+    pub heavy_waiting: Slots,
+    pub heavy_bytes: Slots,
+    /// Connections closed because their client took no byte of a response.
+    pub stalled: AtomicU64,
     pub connections_accepted: AtomicU64,
     pub handshakes_failed: AtomicU64,
     pub panics: AtomicU64,
@@ -183,6 +196,13 @@ impl Metrics {
             inflight_writes: Slots::new("inflight_writes_max", limits.inflight_writes_max),
             watches_open: Slots::new("watches_max", limits.watches_max),
             connections: Slots::new("connections_max", limits.connections_max),
+            body_bytes: Slots::new("body_bytes_total_max", limits.body_bytes_total_max),
+            unsent_bytes: Slots::new("unsent_bytes_max", limits.unsent_bytes_max),
+            selector_bytes: Slots::new("watch_selector_bytes_max", limits.watch_selector_bytes_max),
+            webhook_bytes: Slots::new("webhook_bytes_total_max", limits.webhook_bytes_total_max),
+            heavy_waiting: Slots::new("heavy_waiting_max", limits.heavy_waiting_max),
+            heavy_bytes: Slots::new("heavy_bytes_max", limits.heavy_bytes_max),
+            stalled: AtomicU64::new(0),
             connections_accepted: AtomicU64::new(0),
             handshakes_failed: AtomicU64::new(0),
             panics: AtomicU64::new(0),
@@ -224,6 +244,21 @@ impl Metrics {
     /// Counts a refusal because of this limit.
     pub fn refused(&self, limit: &'static str) {
         *self.refusals.write().entry(limit).or_default() += 1;
+    }
+
+    fn slots(&self) -> [&Slots; 10] {
+        [
+            &self.inflight_reads,
+            &self.inflight_writes,
+            &self.watches_open,
+            &self.connections,
+            &self.body_bytes,
+            &self.unsent_bytes,
+            &self.selector_bytes,
+            &self.webhook_bytes,
+            &self.heavy_waiting,
+            &self.heavy_bytes,
+        ]
     }
 
     /// Adds these metrics to those served at `/metrics`.
@@ -341,6 +376,15 @@ impl Metrics {
         for (kind, slots) in [("readOnly", &self.inflight_reads), ("mutating", &self.inflight_writes)] {
             family.encode_family(&[("request_kind", kind)])?.encode_gauge(&(slots.taken() as i64))?;
         }
+        let mut family = encoder.encode_descriptor(
+            "dogwatch_limit_used",
+            "The part of a limit that is in use",
+            None,
+            MetricType::Gauge,
+        )?;
+        for slots in self.slots() {
+            family.encode_family(&[("name", slots.name())])?.encode_gauge(&(slots.taken() as i64))?;
+        }
         let mut gauge = |name: &str, help: &str, value: i64| {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
@@ -356,6 +400,7 @@ impl Metrics {
         counter("dogwatch_tls_handshakes_failed", "TLS handshakes that failed", &self.handshakes_failed)?;
         counter("dogwatch_request_panics", "Requests with response 500 because the handler panicked", &self.panics)?;
         counter("apiserver_request_terminations", "Requests ended by their time limit", &self.timeouts)?;
+        counter("dogwatch_stalled_connections", "Connections closed because a response was not read", &self.stalled)?;
         let mut family = encoder.encode_descriptor(
             "dogwatch_limit",
             "The limits in force; sizes in bytes, times in seconds",

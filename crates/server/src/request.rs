@@ -3,6 +3,7 @@
 //! - [`request_info`] reads verb and resource from the path, [`deadline`] the time limit from the query
 //! - [`authentication`] finds the user, [`authorization`] decides what the user may do
 //! - [`routing`] chooses the handler, [`handlers`] has one module for each verb
+//! - [`heavy`] has the threads for requests that take long
 //! - [`negotiation`] chooses the encoding of the response; [`reply`] builds it, [`warnings`] adds its `Warning` headers
 //! - [`discovery`], [`openapi`], [`health`] and [`version`] serve the paths that are not resources
 
@@ -12,6 +13,7 @@ pub mod deadline;
 pub mod discovery;
 pub(crate) mod handlers;
 pub mod health;
+pub(crate) mod heavy;
 pub mod negotiation;
 pub mod openapi;
 pub mod reply;

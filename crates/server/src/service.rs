@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, header};
+use http::{Extensions, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
 use machinery::Status;
 use machinery::clock::Clock;
 use machinery::query::Query;
@@ -24,13 +24,14 @@ use registry::{Registry, Warnings};
 use tokio::net::TcpListener;
 
 use crate::identity::User;
-use crate::limits::Limits;
+use crate::limits::{Limits, Slot, Slots};
 use crate::metrics::{Metrics, RequestLabels, RequestSeries};
 use crate::request::authentication::{Authenticator, impersonation};
 use crate::request::authorization::{Attributes, Authorizer, ResourceAttributes, What, forbidden};
 use crate::request::deadline;
 use crate::request::discovery::DiscoveryBodies;
 use crate::request::handlers::{self, Call};
+use crate::request::heavy::HeavyPool;
 use crate::request::negotiation::{accept_header, pretty};
 use crate::request::openapi::OpenApiDocuments;
 use crate::request::reply::{self, Reply};
@@ -39,7 +40,7 @@ use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::warnings;
 use crate::shutdown::Shutdown;
 use crate::webhooks::HttpsWebhooks;
-use crate::wire::body::{BytesBody, RequestBody, ResponseBody};
+use crate::wire::body::{BodyError, BytesBody, ReadTerms, RequestBody, ResponseBody};
 use crate::wire::compression;
 use crate::wire::connection::{Handler, ResponseFuture};
 use crate::wire::drain::Drain;
@@ -47,6 +48,8 @@ use crate::wire::listener;
 use crate::wire::peer::Peer;
 use crate::wire::tls::Tls;
 
+/// The collection of custom resource definitions.
+const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 const VARY_ENCODING: HeaderValue = HeaderValue::from_static("Accept-Encoding");
@@ -78,6 +81,7 @@ pub(crate) struct Inner {
     pub(crate) drain: Arc<Drain>,
     pub(crate) discovery: DiscoveryBodies,
     pub(crate) openapi: OpenApiDocuments,
+    pub(crate) heavy: HeavyPool,
 }
 
 impl Server {
@@ -87,7 +91,8 @@ impl Server {
         let mut metrics_registry = config.metrics;
         metrics.register(&mut metrics_registry);
         let openapi = OpenApiDocuments::new(&config.limits);
-        registry.call_webhooks_with(Arc::new(HttpsWebhooks));
+        registry.call_webhooks_with(Arc::new(HttpsWebhooks::new(&config.limits, &metrics)));
+        let heavy = HeavyPool::new(&config.limits, &metrics);
         Server(Arc::new(Inner {
             registry,
             limits: Arc::new(config.limits),
@@ -99,6 +104,7 @@ impl Server {
             drain: Arc::default(),
             discovery: DiscoveryBodies::default(),
             openapi,
+            heavy,
         }))
     }
 
@@ -121,10 +127,10 @@ impl Server {
     pub async fn call(&self, request: Request<RequestBody>, peer: Arc<Peer>) -> Reply {
         let inner = &self.0;
         let began = Instant::now();
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
         let audit_id = parts.headers.get(AUDIT_ID).cloned().unwrap_or_else(audit_id);
         let mut record = RequestRecord::default();
-        let response = AssertUnwindSafe(inner.respond(&mut parts, body, &peer, &mut record)).catch_unwind().await;
+        let response = AssertUnwindSafe(self.respond(&mut parts, &mut body, &peer, &mut record)).catch_unwind().await;
         let query_of = |parts: &Parts| Query::parse(parts.uri.query().unwrap_or_default());
         let mut reply = match response {
             Ok(Ok(reply)) => reply,
@@ -144,7 +150,12 @@ impl Server {
             }
         };
         warnings::add(reply.headers_mut(), &record.warnings.take());
-        reply = compress(reply, &parts).await;
+        reply = inner.compress(reply, &parts).await;
+        if !body.is_read() && parts.version != Version::HTTP_2 && !reply.body().is_watch() {
+            inner.finish_body(&mut body, &parts, &mut reply).await;
+        }
+        // Kept until the response is sent: a client that does not read its responses gets no more of them.
+        reply.body_mut().set_place(record.place);
         let headers = reply.headers_mut();
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, NO_CACHE);
@@ -194,49 +205,57 @@ impl Server {
 #[derive(Default)]
 struct RequestRecord {
     user: Option<Arc<User>>,
+    /// The place of the request among those in flight.
+    place: Option<Slot>,
     series: Option<Arc<RequestSeries>>,
     warnings: Warnings,
 }
 
-impl Inner {
+impl Server {
     async fn respond(
         &self,
         parts: &mut Parts,
-        body: RequestBody,
-        peer: &Peer,
+        body: &mut RequestBody,
+        peer: &Arc<Peer>,
         record: &mut RequestRecord,
     ) -> Result<Reply, Status> {
+        let inner = &*self.0;
         let extensions = std::mem::take(&mut parts.extensions);
         let parts = &*parts;
+        // The server forwards nothing.
+        if parts.method == Method::CONNECT {
+            return Err(Status::router_method_not_allowed());
+        }
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query)?;
         let verb = info.resource.as_ref().map_or(Verb::Get, |resource| resource.verb);
         let is_watch = verb == Verb::Watch;
         let deadline =
-            if is_watch { None } else { Some(deadline::request_timeout(&query, self.limits.request_timeout)?) };
+            if is_watch { None } else { Some(deadline::request_timeout(&query, inner.limits.request_timeout)?) };
 
-        let mut user = self.authenticator.authenticate(&parts.headers, peer, self.clock.now())?;
+        let mut user = inner.authenticator.authenticate(&parts.headers, peer, inner.clock.now())?;
         record.user = Some(Arc::clone(&user));
         if let Some(wanted) = impersonation::parse(&parts.headers)? {
-            user = self.impersonate(&user, wanted).await?;
+            user = inner.impersonate(&user, wanted).await?;
             record.user = Some(Arc::clone(&user));
         }
-        let slots = if verb.writes() { &self.metrics.inflight_writes } else { &self.metrics.inflight_reads };
-        let slot = slots.take();
-        if slot.is_none() && !user.is_master() {
-            self.metrics.refused(slots.name());
-            return Ok(reply::overloaded());
+        // A write takes its place when its body is there: a client that sends slowly holds none.
+        if !verb.writes() {
+            match inner.place(&inner.metrics.inflight_reads, &user) {
+                Ok(place) => record.place = place,
+                Err(refusal) => return Ok(refusal),
+            }
         }
         let attributes = Attributes { user: &user, verb: &info.verb(), what: info.what() };
-        let decision = self.authorizer.authorize(&attributes).get().await;
+        let decision = inner.authorizer.authorize(&attributes).get().await;
         if !decision.allowed {
             return Err(forbidden(&attributes, &decision));
         }
 
-        let route = route(&info, &self.registry.kinds());
-        record.series = Some(self.metrics.request(&request_labels(&info, &route, &query)));
+        let route = route(&info, &inner.registry.kinds());
+        record.series = Some(inner.metrics.request(&request_labels(&info, &route, &query)));
         let call = Call {
-            server: self,
+            server: inner,
             method: &parts.method,
             headers: &parts.headers,
             query: &query,
@@ -244,16 +263,186 @@ impl Inner {
             peer,
             warnings: &record.warnings,
         };
-        let work = handlers::answer(&call, route, body, extensions);
+        let place = &mut record.place;
+        let work = async {
+            match route {
+                Route::Resource(route) if route.verb.writes() => {
+                    // Boxed: its state is larger than that of the reads, which are the common case.
+                    Box::pin(self.write(&call, parts, peer, route, body, extensions, place)).await
+                }
+                route => handlers::answer(&call, route, Bytes::new(), extensions).await,
+            }
+        };
         let response = match deadline {
             None => work.await,
             Some(deadline) => tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
-                self.metrics.timeouts.fetch_add(1, Ordering::Relaxed);
+                inner.metrics.timeouts.fetch_add(1, Ordering::Relaxed);
                 Err(Status::timeout("request did not complete within the allotted timeout"))
             }),
         };
-        drop(slot);
+        if is_watch {
+            record.place = None;
+        }
         response
+    }
+
+    /// Handles a write: reads its body, then takes a place in flight, then runs the handler, on the pool if it is heavy.
+    async fn write(
+        &self,
+        call: &Call<'_>,
+        parts: &Parts,
+        peer: &Arc<Peer>,
+        route: ResourceRoute,
+        body: &mut RequestBody,
+        extensions: Extensions,
+        place: &mut Option<Slot>,
+    ) -> Result<Reply, Status> {
+        let inner = &*self.0;
+        let (bytes, _charged) = inner.read_body(body, call.user).await?;
+        match inner.place(&inner.metrics.inflight_writes, call.user) {
+            Ok(taken) => *place = taken,
+            Err(refusal) => return Ok(refusal),
+        }
+        let Some(weight) = inner.weight(&route, parts, bytes.len()) else {
+            return handlers::answer(call, Route::Resource(route), bytes, extensions).await;
+        };
+        let (server, peer, user) = (self.clone(), Arc::clone(peer), Arc::clone(call.user));
+        let (method, headers, query) = (parts.method.clone(), parts.headers.clone(), call.query.clone());
+        let warnings = call.warnings.clone();
+        let work = async move {
+            let call = Call {
+                server: &server.0,
+                method: &method,
+                headers: &headers,
+                query: &query,
+                user: &user,
+                peer: &peer,
+                warnings: &warnings,
+            };
+            handlers::answer(&call, Route::Resource(route), bytes, extensions).await
+        };
+        inner.heavy.run(call.share(), weight, work).await
+    }
+}
+
+impl Inner {
+    /// Takes a place in flight. Members of `system:masters` need none.
+    fn place(&self, slots: &Slots, user: &User) -> Result<Option<Slot>, Reply> {
+        if user.is_master() {
+            return Ok(Some(slots.force(1)));
+        }
+        match slots.take_for(&user.name, 1) {
+            Some(slot) => Ok(Some(slot)),
+            None => {
+                self.metrics.refused(slots.name());
+                Err(reply::overloaded())
+            }
+        }
+    }
+
+    /// Reads the body of a request, within the limits on its size and speed and on the size of all bodies. They are charged
+    /// for as long as the returned slot is held.
+    async fn read_body(&self, body: &mut RequestBody, user: &User) -> Result<(Bytes, Slot), Status> {
+        let (limits, metrics) = (&self.limits, &self.metrics);
+        let mut charged = metrics.body_bytes.force(0);
+        let mut charge = |bytes: usize| charged.grow_for(&user.name, bytes);
+        let terms = ReadTerms {
+            bytes_max: limits.body_bytes_max,
+            grace: limits.body_grace,
+            bytes_per_second_min: limits.body_bytes_per_second_min,
+            charge: &mut charge,
+        };
+        let (limit, status) = match body.read(terms).await {
+            Ok(bytes) => return Ok((bytes, charged)),
+            Err(BodyError::Broken(why)) => return Err(Status::bad_request(why)),
+            Err(BodyError::TooLarge) => {
+                let max = limits.body_bytes_max;
+                ("body_bytes_max", Status::request_entity_too_large(format_args!("limit is {max}")))
+            }
+            Err(BodyError::NoBudget) => {
+                let why = "the bodies of all requests are too large together, please try again later";
+                (metrics.body_bytes.name(), Status::too_many_requests(why, 1))
+            }
+            Err(BodyError::TooSlow) => {
+                let mut status = Status::timeout("the body of the request arrived too slowly");
+                status.code = 408;
+                ("body_bytes_per_second_min", status)
+            }
+        };
+        metrics.refused(limit);
+        Err(status)
+    }
+
+    /// Returns the bytes that a write works on, if it is heavy.
+    fn weight(&self, route: &ResourceRoute, parts: &Parts, body_bytes: usize) -> Option<usize> {
+        let target = &route.target;
+        let query_bytes = parts.uri.query().map_or(0, str::len);
+        let mut bytes = body_bytes.max(query_bytes);
+        let collection = self.registry.cache().collection(&target.kind.collection);
+        let mut heavy = bytes >= self.limits.heavy_bytes_min || query_bytes >= self.limits.heavy_query_bytes_min;
+        match &target.name {
+            // A small patch of a large object decodes, compares and encodes the object.
+            Some(name) => {
+                let namespace = target.namespace.as_deref().filter(|_| target.kind.namespaced);
+                let stored = collection.key(namespace, name).and_then(|key| collection.get(&key));
+                let stored_bytes = stored.map_or(0, |item| item.len());
+                heavy |= stored_bytes >= self.limits.heavy_bytes_min;
+                bytes = bytes.max(stored_bytes);
+            }
+            None if route.verb == Verb::DeleteCollection => heavy |= collection.len() >= self.limits.heavy_checks_min,
+            None => {}
+        }
+        // The schemas and rules of a definition are compiled, which takes long for their size.
+        heavy |= target.kind.collection == DEFINITIONS;
+        heavy.then_some(bytes)
+    }
+
+    /// Reads the rest of the body of a refused request over HTTP/1.1, or announces that the connection is closed after the
+    /// response.
+    async fn finish_body(&self, body: &mut RequestBody, parts: &Parts, reply: &mut Reply) {
+        let limits = &self.limits;
+        // A client that waits for `100 Continue` sends no body after another response, and reading would ask for it.
+        let waits = parts.headers.contains_key(header::EXPECT);
+        let (bytes_max, time_max) = match reply.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => (limits.body_bytes_max.saturating_mul(4), limits.body_grace),
+            StatusCode::REQUEST_TIMEOUT => (0, Duration::ZERO),
+            _ => (limits.discard_bytes_max, limits.discard_timeout),
+        };
+        if waits || !body.discard(bytes_max, time_max).await {
+            reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    async fn compress(&self, reply: Reply, parts: &Parts) -> Reply {
+        let bytes = reply.body().whole_len().filter(|len| *len > compression::BYTES_MIN);
+        let Some(bytes) = bytes else { return reply };
+        if reply.headers().contains_key(header::CONTENT_ENCODING) || !compression::accepted(&parts.headers) {
+            return reply;
+        }
+        let (head, body) = reply.into_parts();
+        let chunk = match body.into_whole() {
+            Ok(chunk) => chunk,
+            Err(body) => return Reply::from_parts(head, body),
+        };
+        let uncompressed = chunk.clone();
+        let budget = self.metrics.unsent_bytes.clone();
+        let work = async move {
+            let compressed = compression::gzip(chunk);
+            let charged = budget.force(compressed.len());
+            Ok((compressed, charged))
+        };
+        match self.heavy.run(None, bytes, work).await {
+            Ok((compressed, charged)) => {
+                let mut reply = Reply::from_parts(head, ResponseBody::whole(compressed).until_sent(charged));
+                reply.headers_mut().insert(header::CONTENT_ENCODING, GZIP);
+                reply.headers_mut().append(header::VARY, VARY_ENCODING);
+                reply
+            }
+            Err(_) => {
+                let charged = self.metrics.unsent_bytes.force(bytes);
+                Reply::from_parts(head, ResponseBody::whole(uncompressed).until_sent(charged))
+            }
+        }
     }
 
     /// Returns the impersonated user, after each part of the impersonation is authorized as rules can name it.
@@ -323,29 +512,6 @@ fn audit_id() -> HeaderValue {
         .unwrap_or(HeaderValue::from_static(""))
 }
 
-async fn compress(reply: Reply, parts: &Parts) -> Reply {
-    let large = reply.body().whole_len().is_some_and(|len| len > compression::BYTES_MIN);
-    if !large || reply.headers().contains_key(header::CONTENT_ENCODING) || !compression::accepted(&parts.headers) {
-        return reply;
-    }
-    let (head, body) = reply.into_parts();
-    let chunk = match body.into_whole() {
-        Ok(chunk) => chunk,
-        Err(body) => return Reply::from_parts(head, body),
-    };
-    let uncompressed = chunk.clone();
-    let compressed = tokio::task::spawn_blocking(move || compression::gzip(chunk)).await;
-    match compressed {
-        Ok(compressed) => {
-            let mut reply = Reply::from_parts(head, ResponseBody::whole(compressed));
-            reply.headers_mut().insert(header::CONTENT_ENCODING, GZIP);
-            reply.headers_mut().append(header::VARY, VARY_ENCODING);
-            reply
-        }
-        Err(_) => Reply::from_parts(head, ResponseBody::whole(uncompressed)),
-    }
-}
-
 impl Handler for Server {
     fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> ResponseFuture {
         let (server, peer) = (self.clone(), Arc::clone(peer));
@@ -358,6 +524,11 @@ impl Handler for Server {
 
     fn clock(&self) -> &Clock {
         &self.0.clock
+    }
+
+    fn stalled(&self) {
+        self.0.metrics.stalled.fetch_add(1, Ordering::Relaxed);
+        self.0.metrics.refused("response_stall_timeout_seconds");
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use bytes::Bytes;
 use http::{Method, Request, Uri, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
 use machinery::json::Value;
 use registry::Webhooks;
@@ -18,21 +19,32 @@ use rustls_pki_types::pem::PemObject as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+
 /// Time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest response of a webhook: the size of the largest list that the server itself returns at once.
-const RESPONSE_MAX: usize = 64 << 20;
 
 /// Calls webhooks over the network, with a new connection for each call.
-#[derive(Debug, Default)]
-pub(crate) struct HttpsWebhooks;
+#[derive(Debug)]
+pub(crate) struct HttpsWebhooks {
+    /// Largest response of a webhook.
+    response_bytes_max: usize,
+    metrics: Arc<Metrics>,
+}
+
+impl HttpsWebhooks {
+    pub(crate) fn new(limits: &Limits, metrics: &Arc<Metrics>) -> Self {
+        HttpsWebhooks { response_bytes_max: limits.webhook_response_bytes_max, metrics: Arc::clone(metrics) }
+    }
+}
 
 impl Webhooks for HttpsWebhooks {
     fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>> {
-        let client = client.clone();
+        let (client, metrics, bytes_max) = (client.clone(), Arc::clone(&self.metrics), self.response_bytes_max);
         Box::pin(async move {
             let url = url(&client)?;
-            match tokio::time::timeout(TIMEOUT, call(&url, &client, review)).await {
+            match tokio::time::timeout(TIMEOUT, call(&url, &client, review, &metrics, bytes_max)).await {
                 Ok(Ok(response)) => Ok(response),
                 Ok(Err(why)) => Err(format!("Post \"{url}\": {why}")),
                 Err(_) => Err(format!("Post \"{url}\": no answer within {} s", TIMEOUT.as_secs())),
@@ -52,7 +64,7 @@ fn url(client: &Value) -> Result<String, String> {
     Err(format!("service \"{}/{}\" has no address that could be called; use a url", text("namespace"), text("name")))
 }
 
-async fn call(url: &str, client: &Value, review: Bytes) -> Result<Bytes, String> {
+async fn call(url: &str, client: &Value, review: Bytes, metrics: &Metrics, bytes_max: usize) -> Result<Bytes, String> {
     let uri: Uri = url.parse().map_err(|error| format!("not a URL: {error}"))?;
     if uri.scheme_str() != Some("https") {
         return Err("only https is allowed".to_owned());
@@ -78,13 +90,39 @@ async fn call(url: &str, client: &Value, review: Bytes) -> Result<Bytes, String>
     let response = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        let body =
-            Limited::new(response.into_body(), RESPONSE_MAX).collect().await.map_err(|error| error.to_string())?;
-        if status.is_success() { Ok(body.to_bytes()) } else { Err(format!("the webhook answered {status}")) }
+        if !status.is_success() {
+            return Err(format!("the webhook answered {status}"));
+        }
+        read(response.into_body(), metrics, bytes_max).await
     };
     let response = response.await;
     connection.abort();
     response
+}
+
+/// Reads a response, within the limits on its size and on that of all responses.
+async fn read<B>(mut body: B, metrics: &Metrics, bytes_max: usize) -> Result<Bytes, String>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let budget = &metrics.webhook_bytes;
+    let mut charged = budget.force(0);
+    // Copied: a body of many small frames would keep more memory than it has bytes.
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
+        if whole.len() + data.len() > bytes_max {
+            metrics.refused("webhook_response_bytes_max");
+            return Err(format!("the response has more than {bytes_max} bytes"));
+        }
+        if !charged.grow(data.len()) {
+            metrics.refused(budget.name());
+            return Err("the responses of all webhooks are too large together".to_owned());
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.into())
 }
 
 /// A connector that trusts only the authority of the configuration.
@@ -109,18 +147,45 @@ fn connector(bundle: &str) -> Result<TlsConnector, String> {
 
 #[cfg(test)]
 mod tests {
+    use http_body::Frame;
+    use http_body_util::StreamBody;
     use machinery::json::json;
 
     use super::*;
 
     #[tokio::test]
     async fn a_webhook_that_cannot_be_called_is_an_error_with_a_reason() {
-        let call_error = |client: Value| async move { HttpsWebhooks.post(&client, Bytes::new()).await.unwrap_err() };
+        let limits = Limits::default();
+        let webhooks = HttpsWebhooks::new(&limits, &Arc::new(Metrics::new(&limits)));
+        let call_error = |client: Value| {
+            let call = webhooks.post(&client, Bytes::new());
+            async move { call.await.unwrap_err() }
+        };
         let service = call_error(json!({"service": {"namespace": "n", "name": "s"}})).await;
         assert!(service.starts_with("service \"n/s\" has no address"), "{service}");
         let plain = call_error(json!({"url": "http://127.0.0.1:1/"})).await;
         assert!(plain.ends_with("only https is allowed"), "{plain}");
         let untrusted = call_error(json!({"url": "https://127.0.0.1:1/", "caBundle": ""})).await;
         assert!(untrusted.ends_with("caBundle names no certificate authority"), "{untrusted}");
+    }
+
+    #[tokio::test]
+    async fn responses_without_end_are_refused_within_the_limits() {
+        let limits = Limits { webhook_bytes_total_max: 1000, webhook_response_bytes_max: 600, ..Limits::default() };
+        let metrics = Metrics::new(&limits);
+        let endless = || {
+            let frames = std::iter::repeat_with(|| {
+                Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(&[b' '; 100])))
+            });
+            StreamBody::new(futures::stream::iter(frames))
+        };
+        let refused = read(endless(), &metrics, 600).await.unwrap_err();
+        assert_eq!(refused, "the response has more than 600 bytes");
+        assert_eq!(metrics.webhook_bytes.taken(), 0);
+        let others = metrics.webhook_bytes.take_many(700).unwrap();
+        let refused = read(endless(), &metrics, 600).await.unwrap_err();
+        assert_eq!(refused, "the responses of all webhooks are too large together");
+        drop(others);
+        assert_eq!(metrics.webhook_bytes.taken(), 0);
     }
 }

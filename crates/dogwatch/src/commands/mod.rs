@@ -5,9 +5,11 @@
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `documents`: objects in files
 //! - `bench`: measurements
+//! - `check`: damage in a data directory
 
 mod apply;
 mod bench;
+mod check;
 mod delete;
 mod documents;
 mod get;
@@ -36,6 +38,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
             println!("wrote {}", args.file.display());
             Ok(())
         }),
+        Command::Check(args) => Box::pin(check::check(args)),
         Command::Restore(args) => Box::pin(async move {
             let objects = engine::restore(&args.file, &args.data_dir).await?;
             println!("restored {objects} objects to {}", args.data_dir.display());

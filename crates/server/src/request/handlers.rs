@@ -19,26 +19,34 @@ mod token;
 mod update;
 mod watch;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use http::{Extensions, HeaderMap, Method, header};
+use machinery::labels::{Requirement, Selector};
+use machinery::options::ListOptions;
 use machinery::query::Query;
 use machinery::{Status, media};
-use registry::{Body, Context, Form, ListView, Outcome, Shape, Target, UserInfo, View, Warnings};
+use registry::{Body, Context, Form, ListView, Outcome, Segments, Shape, Target, UserInfo, View, Warnings};
+use tokio::time::Instant;
 
 use crate::identity::User;
+use crate::limits::Slot;
 use crate::request::negotiation::Negotiated;
 use crate::request::reply::{self, Reply};
 use crate::request::request_info::Verb;
 use crate::request::routing::{ResourceRoute, Route};
 use crate::service::Inner;
-use crate::wire::body::{BodyError, RequestBody};
+use crate::wire::chunk::Chunk;
 use crate::wire::peer::Peer;
 
-/// Lists with more items than this are converted on a blocking thread.
-const ITEMS_INLINE_MAX: usize = 200;
+/// Bytes that a form other than the stored one is expected to have for each stored byte, until it is rendered.
+const RENDERED_PER_STORED: usize = 2;
+/// Time after which a request looks again whether other responses were sent.
+const UNSENT_RETRY: Duration = Duration::from_millis(20);
 
 /// A request, as handlers see it.
 pub(crate) struct Call<'a> {
@@ -55,7 +63,7 @@ pub(crate) struct Call<'a> {
 pub(crate) async fn answer(
     call: &Call<'_>,
     route: Route,
-    body: RequestBody,
+    body: Bytes,
     extensions: Extensions,
 ) -> Result<Reply, Status> {
     let route = match route {
@@ -108,23 +116,69 @@ impl Call<'_> {
         self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
     }
 
-    /// Reads the body of a request, up to the limit.
-    async fn read(&self, body: RequestBody) -> Result<Bytes, Status> {
-        let max = self.server.limits.body_bytes_max;
-        match body.read(max).await {
-            Ok(bytes) => Ok(bytes),
-            Err(BodyError::TooLarge) => {
-                self.server.metrics.refused("body_bytes_max");
-                Err(Status::request_entity_too_large(format_args!("limit is {max}")))
-            }
-            Err(BodyError::Broken(why)) => Err(Status::bad_request(why)),
-        }
+    /// The object of a POST or PUT.
+    fn object(&self, bytes: Bytes) -> Result<Body, Status> {
+        let media = media::body_type(self.content_type())?;
+        Ok(Body { bytes, media })
     }
 
-    /// Reads the object of a POST or PUT.
-    async fn read_object(&self, body: RequestBody) -> Result<Body, Status> {
-        let media = media::body_type(self.content_type())?;
-        Ok(Body { bytes: self.read(body).await?, media })
+    /// The name under which the user's share of limits is counted; none for members of `system:masters`, who may take all.
+    pub(crate) fn share(&self) -> Option<&str> {
+        (!self.user.is_master()).then_some(self.user.name.as_str())
+    }
+
+    /// Runs work on the pool for heavy requests.
+    async fn heavy<T, F>(&self, bytes: usize, work: F) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        self.server.heavy.run(self.share(), bytes, work).await
+    }
+
+    fn has_long_query(&self) -> bool {
+        let bytes: usize = self.query.pairs().iter().map(|(name, value)| name.len() + value.len()).sum();
+        bytes >= self.server.limits.heavy_query_bytes_min
+    }
+
+    /// The options of a list or a watch. A long selector is parsed on the pool.
+    async fn list_options(&self) -> Result<ListOptions, Status> {
+        if !self.has_long_query() {
+            return ListOptions::from_query(self.query);
+        }
+        let query = self.query.clone();
+        let bytes = self.server.limits.heavy_query_bytes_min;
+        self.heavy(bytes, async move { ListOptions::from_query(&query).map(without_repeated_terms) }).await
+    }
+
+    /// Returns whether a list is so long, or its selectors are, that it runs on the pool.
+    fn is_long_list(&self, target: &Target, options: &ListOptions) -> bool {
+        let objects = self.server.registry.cache().collection(&target.kind.collection).len();
+        let terms = 1 + options.label_selector.requirements().len() + options.field_selector.requirements().len();
+        objects.saturating_mul(terms) >= self.server.limits.heavy_checks_min
+    }
+
+    /// Charges bytes that are rendered for this request until they are sent. Waits for a while when too many are unsent.
+    async fn charge_unsent(&self, bytes: usize) -> Result<Slot, Status> {
+        let budget = &self.server.metrics.unsent_bytes;
+        let until = Instant::now() + self.server.limits.unsent_wait;
+        // One response alone is always allowed, however large it is.
+        let bytes = bytes.min(self.server.limits.unsent_bytes_max / 2);
+        loop {
+            let slot = match self.share() {
+                Some(user) => budget.take_for(user, bytes),
+                None => budget.take_many(bytes),
+            };
+            if let Some(slot) = slot {
+                return Ok(slot);
+            }
+            if Instant::now() >= until {
+                self.server.metrics.refused(budget.name());
+                let why = "too many bytes of responses are rendered and not read, please try again later";
+                return Err(Status::too_many_requests(why, 1));
+            }
+            tokio::time::sleep(UNSENT_RETRY).await;
+        }
     }
 
     /// The context of a write: user, user agent, warnings.
@@ -145,7 +199,7 @@ impl Call<'_> {
         })
     }
 
-    fn show(&self, code: u16, view: &View, target: &Target, asked: &Negotiated) -> Result<Reply, Status> {
+    async fn show(&self, code: u16, view: View, target: &Target, asked: &Negotiated) -> Result<Reply, Status> {
         if !matches!(view, View::Status(_)) {
             asked.fits_object(&target.kind)?;
             if matches!(asked.form.shape, Shape::Table { .. }) && !view.has_metadata() {
@@ -155,25 +209,89 @@ impl Call<'_> {
                 )));
             }
         }
-        let segments = view.render(&asked.form, self.server.clock.now())?;
-        Ok(reply::rendered(code, asked.form.encoding, segments))
+        let (form, now) = (asked.form, self.server.clock.now());
+        let stored_bytes = match &view {
+            View::Stored { item, .. } if form != Form::default() => item.len(),
+            _ => 0,
+        };
+        if stored_bytes >= self.server.limits.heavy_bytes_min {
+            return Box::pin(self.render_heavy(code, form, stored_bytes, move || view.render(&form, now))).await;
+        }
+        Ok(reply::rendered(code, form.encoding, view.render(&form, now)?))
     }
 
-    fn show_outcome(&self, outcome: &Outcome, target: &Target, asked: &Negotiated) -> Result<Reply, Status> {
-        self.show(outcome.code, &outcome.view, target, asked)
+    async fn show_outcome(&self, outcome: Outcome, target: &Target, asked: &Negotiated) -> Result<Reply, Status> {
+        self.show(outcome.code, outcome.view, target, asked).await
     }
 
     async fn show_list(&self, list: ListView, asked: &Negotiated) -> Result<Reply, Status> {
         asked.fits_list(&list.kind)?;
         let (form, now) = (asked.form, self.server.clock.now());
-        // The plain form shares the stored bytes; the cost of any other one grows with the list.
-        let segments = if form == Form::default() || list.items.len() <= ITEMS_INLINE_MAX {
-            list.render(&form, now)?
-        } else {
-            tokio::task::spawn_blocking(move || list.render(&form, now))
-                .await
-                .map_err(|_| Status::internal("showing the list failed"))??
+        let limits = &self.server.limits;
+        // The plain form shares the stored bytes; the cost of any other one grows with their number.
+        if form == Form::default() {
+            if list.items.len() >= limits.heavy_checks_min {
+                return Box::pin(self.share_heavy(form, list)).await;
+            }
+            return Ok(reply::rendered(200, form.encoding, list.render(&form, now)?));
+        }
+        let stored_bytes: usize = list.items.iter().map(|item| item.len()).sum();
+        if stored_bytes >= limits.heavy_bytes_min {
+            return Box::pin(self.render_heavy(200, form, stored_bytes, move || list.render(&form, now))).await;
+        }
+        Ok(reply::rendered(200, form.encoding, list.render(&form, now)?))
+    }
+
+    /// Renders a large response on the pool, and charges it until it is sent.
+    async fn render_heavy(
+        &self,
+        code: u16,
+        form: Form,
+        stored_bytes: usize,
+        render: impl FnOnce() -> Result<Segments, Status> + Send + 'static,
+    ) -> Result<Reply, Status> {
+        let mut charged = self.charge_unsent(stored_bytes.saturating_mul(RENDERED_PER_STORED)).await?;
+        let segments = self.heavy(stored_bytes, async move { render() }).await?;
+        let mut chunk = Chunk::from(segments.0);
+        charged.set(chunk.remaining() + chunk.overhead());
+        chunk.keep(charged);
+        Ok(reply::rendered_chunk(code, form.encoding, chunk))
+    }
+
+    /// Renders a long list in the plain form on the pool, and charges what its bytes do not share with the cache.
+    async fn share_heavy(&self, form: Form, list: ListView) -> Result<Reply, Status> {
+        let mut charged = self.charge_unsent(list.items.len() * size_of::<Bytes>()).await?;
+        let (bytes, now) = (self.server.limits.heavy_bytes_min, self.server.clock.now());
+        let mut chunk = self.heavy(bytes, async move { Ok(Chunk::from(list.render(&form, now)?.0)) }).await?;
+        charged.set(chunk.overhead());
+        chunk.keep(charged);
+        Ok(reply::rendered_chunk(200, form.encoding, chunk))
+    }
+}
+
+/// Drops label requirements that occur more than once: they cost memory and time, and select nothing else.
+fn without_repeated_terms(mut options: ListOptions) -> ListOptions {
+    let all = options.label_selector.requirements();
+    let mut seen = HashSet::with_capacity(all.len());
+    let unique: Vec<Requirement> = all.iter().filter(|term| seen.insert(*term)).cloned().collect();
+    if unique.len() < all.len() {
+        options.label_selector = Selector::new(unique);
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_terms_of_a_selector_are_dropped() {
+        let options = |terms: &str| {
+            let query = Query::parse(&format!("labelSelector={terms}"));
+            without_repeated_terms(ListOptions::from_query(&query).unwrap()).label_selector.to_string()
         };
-        Ok(reply::rendered(200, form.encoding, segments))
+        assert_eq!(options(&["!z"; 1000].join(",")), "!z");
+        assert_eq!(options("b,a!%3D1,b,a!%3D2,a!%3D1"), "a!=1,a!=2,b");
+        assert_eq!(options("a,b"), "a,b");
     }
 }

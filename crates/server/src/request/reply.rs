@@ -40,12 +40,18 @@ pub fn with_body(code: u16, content_type: HeaderValue, body: ResponseBody) -> Re
 /// A response of rendered slices.
 #[must_use]
 pub fn rendered(code: u16, encoding: Encoding, segments: Segments) -> Reply {
+    rendered_chunk(code, encoding, Chunk::from(segments.0))
+}
+
+/// A response of a rendered chunk.
+#[must_use]
+pub(crate) fn rendered_chunk(code: u16, encoding: Encoding, chunk: Chunk) -> Reply {
     let content_type = match encoding {
         Encoding::Json { .. } => JSON,
         Encoding::Yaml => YAML,
         Encoding::Protobuf => PROTOBUF,
     };
-    whole(code, content_type, Chunk::from(segments.0))
+    whole(code, content_type, chunk)
 }
 
 /// A response in plain text, for health checks and overload.

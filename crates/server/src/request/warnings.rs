@@ -1,5 +1,7 @@
 //! `Warning` headers: `299 - "text"`, without duplicates, bounded in size.
 
+use std::collections::HashSet;
+
 use http::{HeaderMap, HeaderValue, header};
 
 /// Characters of all texts together. Above this each text is cut to [`CUT`], and those that still do not fit are dropped.
@@ -8,12 +10,9 @@ const CUT: usize = 256;
 
 /// Adds a header for each text.
 pub fn add(headers: &mut HeaderMap, texts: &[String]) {
-    let mut unique: Vec<&str> = Vec::with_capacity(texts.len());
-    for text in texts {
-        if !text.is_empty() && !unique.contains(&text.as_str()) {
-            unique.push(text);
-        }
-    }
+    let mut seen = HashSet::with_capacity(texts.len());
+    let unique: Vec<&str> =
+        texts.iter().map(String::as_str).filter(|text| !text.is_empty() && seen.insert(*text)).collect();
     let total: usize = unique.iter().map(|text| text.chars().count()).sum();
     let mut written = 0;
     for text in unique {

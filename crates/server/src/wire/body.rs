@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use http_body::{Body, Frame, SizeHint};
@@ -13,8 +14,10 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use registry::{Frames, WatchView};
+use tokio::time::Instant;
 
-use crate::wire::chunk::Chunk;
+use crate::limits::Slot;
+use crate::wire::chunk::{Chunk, Unsent};
 use crate::wire::drain::Ticket;
 
 /// A source of encoded watch events.
@@ -38,6 +41,8 @@ pub trait Observer: Send + 'static {
 #[derive(Default)]
 pub struct ResponseBody {
     content: Content,
+    /// The place of the request among those in flight, which it keeps until the response is sent.
+    place: Option<Slot>,
     /// Dropped with the body: slots of limits, counted requests.
     held: Held,
 }
@@ -100,12 +105,12 @@ impl ResponseBody {
     }
 
     pub fn whole(content: impl Into<Chunk>) -> Self {
-        ResponseBody { content: Content::Whole(content.into()), held: None }
+        ResponseBody { content: Content::Whole(content.into()), place: None, held: None }
     }
 
     #[must_use]
     pub fn watch(watch: WatchBody) -> Self {
-        ResponseBody { content: Content::Watch(Box::new(watch)), held: None }
+        ResponseBody { content: Content::Watch(Box::new(watch)), place: None, held: None }
     }
 
     /// Keeps a value until the body is dropped.
@@ -116,6 +121,32 @@ impl ResponseBody {
             Some(before) => Some(Box::new((before, held))),
         };
         self
+    }
+
+    /// Keeps a value until the bytes of the body are sent, or the watch has ended.
+    #[must_use]
+    pub(crate) fn until_sent(mut self, unsent: impl Unsent + 'static) -> Self {
+        match &mut self.content {
+            Content::Empty | Content::Watch(_) => {
+                let unsent: Box<dyn Unsent> = Box::new(unsent);
+                self.holding(unsent)
+            }
+            Content::Whole(chunk) => {
+                chunk.keep(unsent);
+                self
+            }
+        }
+    }
+
+    /// Keeps the place of the request in flight; a watch does not need one.
+    pub(crate) fn set_place(&mut self, place: Option<Slot>) {
+        if !self.is_watch() {
+            self.place = place;
+        }
+    }
+
+    pub(crate) fn take_place(&mut self) -> Option<Slot> {
+        self.place.take()
     }
 
     /// The size of a body that is not a watch, for metrics.
@@ -223,7 +254,11 @@ impl Body for BytesBody {
 }
 
 /// The body of a request, from a connection or from a caller in the same process.
-pub struct RequestBody(Source);
+pub struct RequestBody {
+    source: Source,
+    /// The last frame was read, or the connection broke.
+    ended: bool,
+}
 
 enum Source {
     Connection(Incoming),
@@ -235,8 +270,22 @@ enum Source {
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
     TooLarge,
+    /// The bodies of all requests together are too large.
+    NoBudget,
+    /// The body arrived more slowly than the limit.
+    TooSlow,
     /// The client disconnected or broke the framing.
     Broken(String),
+}
+
+/// The terms on which a body is read.
+pub struct ReadTerms<'a> {
+    pub bytes_max: usize,
+    /// Time before `bytes_per_second_min` is enforced.
+    pub grace: Duration,
+    pub bytes_per_second_min: usize,
+    /// Charges bytes before they are kept; false refuses them.
+    pub charge: &'a mut (dyn FnMut(usize) -> bool + Send),
 }
 
 impl RequestBody {
@@ -246,45 +295,93 @@ impl RequestBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        RequestBody(Source::Other(body.map_err(Into::into).boxed_unsync()))
+        RequestBody { source: Source::Other(body.map_err(Into::into).boxed_unsync()), ended: false }
     }
 
-    /// Reads the whole body, up to the limit. A body that declares a greater length is refused without reading it.
-    pub async fn read(self, bytes_max: usize) -> Result<Bytes, BodyError> {
-        match self.0 {
-            Source::Whole(bytes) => {
-                Some(bytes.unwrap_or_default()).filter(|bytes| bytes.len() <= bytes_max).ok_or(BodyError::TooLarge)
-            }
-            Source::Connection(body) => collect(body, bytes_max).await,
-            Source::Other(body) => collect(body, bytes_max).await,
+    /// Returns whether a connection has nothing of the body left to read.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        match &self.source {
+            Source::Connection(body) => self.ended || body.is_end_stream(),
+            Source::Whole(_) | Source::Other(_) => true,
         }
+    }
+
+    /// Reads the whole body. A body that declares a greater length than the limit is refused without reading it.
+    pub async fn read(&mut self, terms: ReadTerms<'_>) -> Result<Bytes, BodyError> {
+        let read = match &mut self.source {
+            Source::Whole(bytes) => Some(bytes.take().unwrap_or_default())
+                .filter(|bytes| bytes.len() <= terms.bytes_max)
+                .ok_or(BodyError::TooLarge),
+            Source::Connection(body) => collect(body, terms).await,
+            Source::Other(body) => collect(body, terms).await,
+        };
+        self.ended = matches!(read, Ok(_) | Err(BodyError::Broken(_)));
+        read
+    }
+
+    /// Reads and drops the rest of the body of a refused request, as far as the limits allow: most clients read the response
+    /// only after they have sent everything, and would see a broken connection instead. Returns whether nothing is left.
+    pub async fn discard(&mut self, bytes_max: usize, time_max: Duration) -> bool {
+        if self.is_read() {
+            return true;
+        }
+        let Source::Connection(body) = &mut self.source else { return true };
+        if body.size_hint().lower() > bytes_max as u64 {
+            return false;
+        }
+        let reading = async {
+            let mut left = bytes_max;
+            while let Some(frame) = body.frame().await {
+                let Ok(frame) = frame else { return true };
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if bytes > left {
+                    return false;
+                }
+                left -= bytes;
+            }
+            true
+        };
+        self.ended = tokio::time::timeout(time_max, reading).await.unwrap_or(false);
+        self.ended
     }
 }
 
-async fn collect<B>(mut body: B, bytes_max: usize) -> Result<Bytes, BodyError>
+async fn collect<B>(body: &mut B, terms: ReadTerms<'_>) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
+    let ReadTerms { bytes_max, grace, bytes_per_second_min, charge } = terms;
     if body.size_hint().lower() > bytes_max as u64 {
-        discard(&mut body, bytes_max).await;
         return Err(BodyError::TooLarge);
     }
+    let began = Instant::now();
     let mut first = Bytes::new();
     let mut whole: Vec<u8> = Vec::new();
-    while let Some(frame) = body.frame().await {
+    loop {
+        let received = first.len() + whole.len();
+        let earned = Duration::from_secs_f64(received as f64 / bytes_per_second_min.max(1) as f64);
+        let frame = match tokio::time::timeout_at(began + grace + earned, body.frame()).await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(_) => return Err(BodyError::TooSlow),
+        };
         let frame = frame.map_err(|error| BodyError::Broken(error.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
-        if first.len() + whole.len() + data.len() > bytes_max {
-            discard(&mut body, bytes_max).await;
+        if received + data.len() > bytes_max {
             return Err(BodyError::TooLarge);
         }
+        if !charge(data.len()) {
+            return Err(BodyError::NoBudget);
+        }
         // Most bodies have one frame and are not copied.
-        if first.is_empty() && whole.is_empty() {
+        if received == 0 {
             first = data;
         } else {
             if whole.is_empty() {
-                whole.reserve(body.size_hint().lower() as usize + first.len() + data.len());
+                // Not the declared length, which need not be true: the vector grows with what was received.
+                whole.reserve(2 * (first.len() + data.len()));
                 whole.extend_from_slice(&std::mem::take(&mut first));
             }
             whole.extend_from_slice(&data);
@@ -293,39 +390,21 @@ where
     Ok(if whole.is_empty() { first } else { whole.into() })
 }
 
-/// Reads and drops the rest of a body that is too large: most clients read the response only after they have sent
-/// everything, and would see a broken connection instead. Bodies above four times the limit are not read.
-async fn discard<B>(body: &mut B, bytes_max: usize)
-where
-    B: Body<Data = Bytes> + Unpin,
-{
-    let mut left = bytes_max.saturating_mul(4);
-    if body.size_hint().lower() > left as u64 {
-        return;
-    }
-    while let Some(Ok(frame)) = body.frame().await {
-        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        if left == 0 {
-            return;
-        }
-    }
-}
-
 impl From<Incoming> for RequestBody {
     fn from(body: Incoming) -> Self {
-        RequestBody(Source::Connection(body))
+        RequestBody { source: Source::Connection(body), ended: false }
     }
 }
 
 impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
-        RequestBody(Source::Whole(Some(bytes)))
+        RequestBody { source: Source::Whole(Some(bytes)), ended: true }
     }
 }
 
 impl Default for RequestBody {
     fn default() -> Self {
-        RequestBody(Source::Whole(None))
+        RequestBody { source: Source::Whole(None), ended: true }
     }
 }
 
@@ -395,10 +474,47 @@ mod tests {
             let frames = parts.iter().map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part.as_bytes()))));
             RequestBody::other(http_body_util::StreamBody::new(futures::stream::iter(frames)))
         };
-        assert_eq!(stream(&["ab", "cd", "e"]).read(5).await, Ok(Bytes::from_static(b"abcde")));
-        assert_eq!(stream(&["abcde"]).read(5).await, Ok(Bytes::from_static(b"abcde")));
-        assert_eq!(stream(&["ab", "cd", "ef"]).read(5).await, Err(BodyError::TooLarge));
-        assert_eq!(RequestBody::default().read(5).await, Ok(Bytes::new()));
-        assert_eq!(RequestBody::from(Bytes::from_static(b"abcdef")).read(5).await, Err(BodyError::TooLarge));
+        assert_eq!(read(stream(&["ab", "cd", "e"]), 5).await, Ok(Bytes::from_static(b"abcde")));
+        assert_eq!(read(stream(&["abcde"]), 5).await, Ok(Bytes::from_static(b"abcde")));
+        assert_eq!(read(stream(&["ab", "cd", "ef"]), 5).await, Err(BodyError::TooLarge));
+        assert_eq!(read(RequestBody::default(), 5).await, Ok(Bytes::new()));
+        assert_eq!(read(RequestBody::from(Bytes::from_static(b"abcdef")), 5).await, Err(BodyError::TooLarge));
+    }
+
+    async fn read(mut body: RequestBody, bytes_max: usize) -> Result<Bytes, BodyError> {
+        let grace = Duration::from_secs(10);
+        body.read(ReadTerms { bytes_max, grace, bytes_per_second_min: 10, charge: &mut |_| true }).await
+    }
+
+    /// A body of one byte each time that this many seconds have passed.
+    fn dripping(seconds: u64) -> RequestBody {
+        let frames = futures::stream::unfold((), move |()| async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))), ()))
+        });
+        RequestBody::other(http_body_util::StreamBody::new(Box::pin(frames)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_refused_after_the_grace() {
+        let began = Instant::now();
+        assert_eq!(read(dripping(1), 1000).await, Err(BodyError::TooSlow));
+        // Ten seconds of grace, and a tenth of a second for each byte that came.
+        assert_eq!(began.elapsed().as_secs(), 11);
+        assert_eq!(read(dripping(0), 1000).await, Err(BodyError::TooLarge), "fast enough, and without end");
+    }
+
+    #[tokio::test]
+    async fn bytes_are_charged_before_they_are_kept() {
+        let frames = ["ab", "cd", "ef"].map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from(part))));
+        let mut body = RequestBody::other(http_body_util::StreamBody::new(futures::stream::iter(frames)));
+        let mut left = 5_usize;
+        let mut charge = |bytes: usize| {
+            left = left.saturating_sub(bytes);
+            left > 0
+        };
+        let terms =
+            ReadTerms { bytes_max: 100, grace: Duration::from_secs(1), bytes_per_second_min: 1, charge: &mut charge };
+        assert_eq!(body.read(terms).await, Err(BodyError::NoBudget));
     }
 }

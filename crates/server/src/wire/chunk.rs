@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 /// A buffer over shared slices.
 ///
 /// hyper writes it with vectored I/O and as one chunk: a list of ten thousand items has one chunk header.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Chunk {
     /// The first slice; most responses have only this one, and allocate no vector.
     front: Bytes,
@@ -15,14 +15,76 @@ pub struct Chunk {
     rest: Vec<Bytes>,
     next: usize,
     remaining: usize,
+    /// Notified while the bytes are sent, dropped when all of them are.
+    unsent: Option<Box<dyn Unsent>>,
+}
+
+/// Something that lives until the bytes of a chunk are sent.
+pub(crate) trait Unsent: Send {
+    /// Some of the bytes were sent.
+    fn progressed(&mut self) {}
+}
+
+impl Unsent for crate::limits::Slot {}
+
+impl<A: Unsent, B: Unsent> Unsent for (A, B) {
+    fn progressed(&mut self) {
+        self.0.progressed();
+        self.1.progressed();
+    }
+}
+
+impl Unsent for Option<Box<dyn Unsent>> {
+    fn progressed(&mut self) {
+        if let Some(unsent) = self {
+            unsent.progressed();
+        }
+    }
+}
+
+/// The clone is of the bytes alone: only the original reports when they are sent.
+impl Clone for Chunk {
+    fn clone(&self) -> Self {
+        let Chunk { front, rest, next, remaining, unsent: _ } = self;
+        Chunk { front: front.clone(), rest: rest.clone(), next: *next, remaining: *remaining, unsent: None }
+    }
+}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chunk").field("remaining", &self.remaining).finish_non_exhaustive()
+    }
 }
 
 impl Chunk {
+    /// Keeps a value until the bytes are sent, in addition to those kept already.
+    pub(crate) fn keep(&mut self, unsent: impl Unsent + 'static) {
+        self.unsent = Some(match self.unsent.take() {
+            None => Box::new(unsent),
+            Some(before) => Box::new((Some(before), unsent)),
+        });
+    }
+
+    /// Reports that bytes were sent.
+    fn progressed(&mut self) {
+        if self.remaining == 0 {
+            self.unsent = None;
+        } else if let Some(unsent) = &mut self.unsent {
+            unsent.progressed();
+        }
+    }
+
+    /// Bytes of memory that the list of slices takes, apart from their content.
+    #[must_use]
+    pub fn overhead(&self) -> usize {
+        self.rest.capacity() * size_of::<Bytes>()
+    }
+
     /// Puts a slice before others without moving them.
     #[must_use]
     pub fn with_front(front: Bytes, rest: Vec<Bytes>) -> Self {
         let remaining = front.len() + rest.iter().map(Bytes::len).sum::<usize>();
-        let mut chunk = Chunk { front, rest, next: 0, remaining };
+        let mut chunk = Chunk { front, rest, next: 0, remaining, unsent: None };
         chunk.refill_front();
         chunk
     }
@@ -36,6 +98,7 @@ impl Chunk {
         self.remaining -= self.front.len();
         let front = std::mem::take(&mut self.front);
         self.refill_front();
+        self.progressed();
         Some(front)
     }
 
@@ -52,7 +115,7 @@ impl Chunk {
 
 impl From<Bytes> for Chunk {
     fn from(bytes: Bytes) -> Self {
-        Chunk { remaining: bytes.len(), front: bytes, rest: Vec::new(), next: 0 }
+        Chunk { remaining: bytes.len(), front: bytes, rest: Vec::new(), next: 0, unsent: None }
     }
 }
 
@@ -100,6 +163,7 @@ impl Buf for Chunk {
             count -= step;
             self.refill_front();
         }
+        self.progressed();
     }
 
     fn copy_to_bytes(&mut self, len: usize) -> Bytes {
@@ -108,6 +172,7 @@ impl Buf for Chunk {
         }
         if len < self.front.len() {
             self.remaining -= len;
+            self.progressed();
             return self.front.split_to(len);
         }
         let mut copy = Vec::with_capacity(len);
@@ -154,6 +219,19 @@ mod tests {
         chunk.advance(5);
         assert!(!chunk.has_remaining());
         assert_eq!(chunk.chunks_vectored(&mut [IoSlice::new(&[]); 2]), 0);
+    }
+
+    #[test]
+    fn what_a_chunk_keeps_lives_until_the_last_byte_is_sent() {
+        let slots = crate::limits::Slots::new("test", 10);
+        let mut chunk = chunk(&["ab", "cd"]);
+        chunk.keep(slots.take().unwrap());
+        chunk.keep(slots.take().unwrap());
+        drop(chunk.clone());
+        chunk.advance(3);
+        assert_eq!(slots.taken(), 2);
+        chunk.advance(1);
+        assert_eq!(slots.taken(), 0);
     }
 
     #[test]

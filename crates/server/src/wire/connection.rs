@@ -18,11 +18,12 @@ use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use machinery::clock::Clock;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, Slot};
 use crate::wire::body::{Held, RequestBody, ResponseBody};
+use crate::wire::chunk::Unsent;
 use crate::wire::drain::{Drain, Ticket};
 use crate::wire::multiplex::{self, Multiplexed};
 use crate::wire::peer::Peer;
@@ -40,6 +41,9 @@ pub trait Handler: Clone + Send + Sync + 'static {
 
     /// The clock for `Date` headers of watches; hyper writes those of all other responses.
     fn clock(&self) -> &Clock;
+
+    /// A connection was closed because its client did not read a response.
+    fn stalled(&self) {}
 }
 
 /// Held as long as any part of a connection exists. It is in the extensions of every request, so that an upgraded
@@ -153,11 +157,13 @@ where
     H: Handler,
 {
     let ConnectionContext { requests, mut ticket, limits, .. } = context;
-    let activity = Arc::clone(&requests.activity);
+    let (activity, handler) = (Arc::clone(&requests.activity), requests.handler.clone());
     let mut connection = Box::pin(Multiplexed::new(io, requests, &activity, &limits));
     async move {
-        if let Err(error) = drive(&mut connection, &activity, &mut ticket, &limits).await {
-            tracing::trace!(%error, "connection ended");
+        match drive(&mut connection, &activity, &mut ticket, &limits).await {
+            Ok(Driven::Stalled) => handler.stalled(),
+            Ok(_) => {}
+            Err(error) => tracing::trace!(%error, "connection ended"),
         }
         None
     }
@@ -174,7 +180,7 @@ where
     H: Handler,
 {
     let ConnectionContext { requests, mut ticket, limits, .. } = context;
-    let activity = Arc::clone(&requests.activity);
+    let (activity, handler) = (Arc::clone(&requests.activity), requests.handler.clone());
     let mut builder = conn::http1::Builder::new();
     builder
         .half_close(false)
@@ -186,7 +192,17 @@ where
     async move {
         match drive(&mut connection, &activity, &mut ticket, &limits).await {
             Ok(Driven::Detached) => {}
+            Ok(Driven::Ended) if activity.lingers.load(Ordering::Relaxed) => {
+                if let Some(parts) = unpin(connection).into_parts() {
+                    linger(parts.io.io.into_inner(), &limits).await;
+                }
+                return None;
+            }
             Ok(Driven::Ended) => return None,
+            Ok(Driven::Stalled) => {
+                handler.stalled();
+                return None;
+            }
             Err(error) => {
                 tracing::trace!(%error, "connection ended");
                 return None;
@@ -225,6 +241,21 @@ where
     None
 }
 
+/// Reads and drops what the client still sends after the last response: closing a socket with unread bytes resets the
+/// connection, and the client would not see the response.
+async fn linger<IO: AsyncRead + Unpin>(mut io: IO, limits: &Limits) {
+    let reading = async {
+        let (mut unread, mut left) = ([0; 4096], limits.body_bytes_max.saturating_mul(4));
+        while let Ok(count @ 1..) = io.read(&mut unread).await {
+            left = left.saturating_sub(count);
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(limits.discard_timeout, reading).await;
+}
+
 fn unpin<T: Unpin>(pinned: Pin<Box<T>>) -> T {
     *Pin::into_inner(pinned)
 }
@@ -254,6 +285,8 @@ enum Driven {
     Ended,
     /// A watch takes the socket over.
     Detached,
+    /// The client took no byte of a response for too long.
+    Stalled,
 }
 
 /// Polls a connection, its watchdog, and the drain of the server.
@@ -282,6 +315,12 @@ async fn drive<C: GracefulShutdown>(
                 return Poll::Pending;
             }
             match activity.idle_state(limits) {
+                IdleState::Fine(_) if activity.is_active() => {
+                    if activity.next_period() {
+                        return Poll::Ready(Ok(Driven::Stalled));
+                    }
+                    watchdog.as_mut().reset(Instant::now() + limits.response_stall_timeout / STALL_PERIODS);
+                }
                 IdleState::Fine(wait) => watchdog.as_mut().reset(Instant::now() + wait),
                 IdleState::Idle => {
                     // A connection that does not end now gets the same time once more.
@@ -299,16 +338,25 @@ async fn drive<C: GracefulShutdown>(
     .await
 }
 
+/// Full periods of the watchdog without a byte sent after which a response is stalled.
+const STALL_PERIODS: u32 = 2;
+
 /// Progress of a connection, for its watchdog. Times are milliseconds since `began`; zero means never.
 pub(crate) struct Activity {
     protocol: Protocol,
     began: Instant,
-    /// RequestService whose response is not fully sent.
+    /// Requests whose response is not fully sent.
     active: AtomicUsize,
     /// The end of the last response.
     idle_since: AtomicU64,
     /// Arrival of the first byte after the last answered request.
     read_at: AtomicU64,
+    /// Counts the periods of the watchdog while requests are active.
+    period: AtomicUsize,
+    /// Responses that are not fully sent, by the period in which a byte of them was sent last, modulo the length.
+    unsent: [AtomicUsize; STALL_PERIODS as usize + 2],
+    /// A request was refused before its body was read: what the client still sends is read before the socket is closed.
+    lingers: AtomicBool,
     /// Set when a request was refused with 401: the client is not authenticated and the connection is closed.
     close_after_response: AtomicBool,
     /// A watch that takes the socket over; locked only when `has_detached` is set.
@@ -341,6 +389,9 @@ impl Activity {
             active: AtomicUsize::new(0),
             idle_since: AtomicU64::new(0),
             read_at: AtomicU64::new(0),
+            period: AtomicUsize::new(0),
+            unsent: Default::default(),
+            lingers: AtomicBool::new(false),
             close_after_response: AtomicBool::new(false),
             detached: Mutex::new(None),
             has_detached: AtomicBool::new(false),
@@ -357,8 +408,23 @@ impl Activity {
         }
     }
 
+    fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed) > 0
+    }
+
+    fn unsent(&self, period: usize) -> &AtomicUsize {
+        &self.unsent[period % self.unsent.len()]
+    }
+
+    /// Begins another period of the watchdog; returns whether a response made no progress for [`STALL_PERIODS`].
+    fn next_period(&self) -> bool {
+        let period = self.period.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        // The oldest count that is still kept: one period is the current one, one may have begun shortly before its end.
+        self.unsent(period.wrapping_add(1)).load(Ordering::Relaxed) > 0
+    }
+
     fn idle_state(&self, limits: &Limits) -> IdleState {
-        if self.active.load(Ordering::Relaxed) > 0 {
+        if self.is_active() {
             return IdleState::Fine(limits.idle_timeout);
         }
         let now = self.now();
@@ -393,6 +459,40 @@ impl Drop for Active {
     fn drop(&mut self) {
         self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
         self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A response that is not fully sent, and its place among the requests in flight.
+struct Sending {
+    active: Active,
+    /// The period in which a byte was sent last.
+    period: usize,
+    _place: Option<Slot>,
+}
+
+impl Sending {
+    fn new(active: Active, place: Option<Slot>) -> Self {
+        let period = active.0.period.load(Ordering::Relaxed);
+        active.0.unsent(period).fetch_add(1, Ordering::Relaxed);
+        Sending { active, period, _place: place }
+    }
+}
+
+impl Unsent for Sending {
+    fn progressed(&mut self) {
+        let activity = &self.active.0;
+        let period = activity.period.load(Ordering::Relaxed);
+        if period != self.period {
+            activity.unsent(period).fetch_add(1, Ordering::Relaxed);
+            activity.unsent(self.period).fetch_sub(1, Ordering::Relaxed);
+            self.period = period;
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.active.0.unsent(self.period).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -434,7 +534,16 @@ impl<H: Handler> Service<Request<Incoming>> for RequestService<H> {
                 // `drive` sees the flag next and takes the connection apart.
                 match std::future::pending::<Infallible>().await {}
             }
-            Ok(response.map(|body| body.holding(active)))
+            if version != Version::HTTP_2 && has_connection_close(response.headers()) {
+                active.0.lingers.store(true, Ordering::Relaxed);
+            }
+            Ok(response.map(|mut body| match body.is_watch() {
+                true => body.holding(active),
+                false => {
+                    let place = body.take_place();
+                    body.until_sent(Sending::new(active, place))
+                }
+            }))
         })
     }
 }
@@ -508,6 +617,26 @@ impl<IO: AsyncWrite + Unpin> Write for MonitoredIo<IO> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_without_progress_is_stalled_after_two_whole_periods() {
+        let activity = Arc::new(Activity::new(Protocol::Http2));
+        let _watch = Active::new(&activity);
+        assert!((0..10).all(|_| !activity.next_period()), "a watch is not a response that could stall");
+        let mut slow = Sending::new(Active::new(&activity), None);
+        for _ in 0..10 {
+            assert!(!activity.next_period() && !activity.next_period());
+            slow.progressed();
+        }
+        let stalled = Sending::new(Active::new(&activity), None);
+        let periods = (1..).find(|_| {
+            slow.progressed();
+            activity.next_period()
+        });
+        assert_eq!(periods, Some(3), "part of a period, and two whole ones");
+        drop((stalled, slow));
+        assert!((0..10).all(|_| !activity.next_period()));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn idle_connections_and_slow_headers_are_distinguished() {

@@ -3,6 +3,7 @@
 //!
 //! - [`world`]: the server under test and its clients
 
+mod bounds;
 mod forms;
 mod health;
 mod in_process;

@@ -1,4 +1,4 @@
-//! Idle connections, and requests that arrive too slowly.
+//! Idle connections, requests that arrive too slowly, and responses that are not read.
 
 use std::time::Duration;
 
@@ -38,4 +38,21 @@ async fn headers_that_are_too_long_are_refused() {
     client.send(&format!("GET /who HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "y".repeat(20_000))).await;
     let answer = client.rest().await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_response_is_disconnected() {
+    let stall = Duration::from_millis(100);
+    let limits = Limits { response_stall_timeout: stall, header_read_timeout: stall, ..Limits::default() };
+    let world = World::with(limits).await;
+    let mut stalled = world.http1().await;
+    stalled.get("/large").await;
+    stalled.until("\r\n\r\n").await;
+    eventually("the connection is closed", || world.metrics.connections.taken() == 0).await;
+    let mut watching = world.http1().await;
+    watching.get("/watch/a").await;
+    watching.until("\r\n\r\n").await;
+    tokio::time::sleep(stall * 4).await;
+    world.send("a", &["{\"one\"}\n"]).await;
+    watching.until("{\"one\"}\n").await;
 }

@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use server::body::{EventSource, Observer, RequestBody, ResponseBody, WatchBody};
+use server::body::{BodyError, EventSource, Observer, ReadTerms, RequestBody, ResponseBody, WatchBody};
 use server::certs::{Leaf, Pki};
 use server::connection::{Handler, ResponseFuture};
 use server::drain::Drain;
@@ -92,8 +92,9 @@ impl Handler for Scripted {
                     script.may_respond.notified().await;
                     Response::new(ResponseBody::whole(Bytes::from_static(b"done")))
                 }
+                "/large" => Response::new(ResponseBody::whole(vec![b'x'; LARGE])),
                 "/length" => {
-                    let body = request.into_body().read(1 << 20).await.unwrap_or_default();
+                    let body = read(request.into_body()).await.unwrap_or_default();
                     Response::new(ResponseBody::whole(body.len().to_string().into_bytes()))
                 }
                 _ => {
@@ -113,6 +114,9 @@ impl Handler for Scripted {
         &self.0.clock
     }
 }
+
+/// Bytes of a response that no buffer of a socket takes whole.
+const LARGE: usize = 32 << 20;
 
 /// A running server.
 pub(crate) struct World {
@@ -183,6 +187,11 @@ impl World {
     pub(crate) async fn http1(&self) -> Client {
         Client { stream: self.connect(Some(&self.pki.admin), &["http/1.1"]).await, read: Vec::new() }
     }
+}
+
+async fn read(mut body: RequestBody) -> Result<Bytes, BodyError> {
+    let (grace, bytes_per_second_min) = (PATIENCE, 1);
+    body.read(ReadTerms { bytes_max: 1 << 20, grace, bytes_per_second_min, charge: &mut |_| true }).await
 }
 
 pub(crate) fn connector(ca_pem: &str, client: Option<&Leaf>, alpn: &[&str]) -> TlsConnector {

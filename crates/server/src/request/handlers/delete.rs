@@ -1,5 +1,6 @@
 //! DELETE of one object.
 
+use bytes::Bytes;
 use machinery::media::MediaType;
 use machinery::options::DeleteOptions;
 use machinery::{Status, media};
@@ -7,33 +8,27 @@ use machinery::{Status, media};
 use crate::request::handlers::Call;
 use crate::request::reply::Reply;
 use crate::request::routing::ResourceRoute;
-use crate::wire::body::RequestBody;
 
-pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: RequestBody) -> Result<Reply, Status> {
+pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) -> Result<Reply, Status> {
     let asked = call.negotiate(route)?;
-    let options = options(call, route, body).await?;
+    let options = options(call, route, &body)?;
     let context = call.context();
     let write = call.server.registry.delete(&route.target, options, &context);
     let outcome = call.within_write_limit(write).await?;
-    call.show_outcome(&outcome, &route.target, &asked)
+    call.show_outcome(outcome, &route.target, &asked).await
 }
 
 /// Delete options of the body; of the query only without a body.
-pub(super) async fn options(
-    call: &Call<'_>,
-    route: &ResourceRoute,
-    body: RequestBody,
-) -> Result<DeleteOptions, Status> {
-    let bytes = call.read(body).await?;
+pub(super) fn options(call: &Call<'_>, route: &ResourceRoute, bytes: &Bytes) -> Result<DeleteOptions, Status> {
     if bytes.is_empty() {
         return DeleteOptions::from_query(call.query);
     }
     let media = media::body_type(call.content_type())?;
     let group_version = route.target.kind.group_version().to_string();
     let value = match media {
-        MediaType::Json => return DeleteOptions::from_json(&bytes, &group_version),
-        MediaType::Yaml => registry::unstored::yaml(&bytes)?,
-        MediaType::Protobuf => registry::unstored::protobuf_options(&bytes)?,
+        MediaType::Json => return DeleteOptions::from_json(bytes, &group_version),
+        MediaType::Yaml => registry::unstored::yaml(bytes)?,
+        MediaType::Protobuf => registry::unstored::protobuf_options(bytes)?,
     };
     DeleteOptions::from_value(&value, &group_version)
 }

@@ -1,17 +1,16 @@
 //! DELETE of a collection.
 
+use bytes::Bytes;
 use machinery::Status;
-use machinery::options::ListOptions;
 
 use crate::request::handlers::{Call, delete};
 use crate::request::reply::Reply;
 use crate::request::routing::ResourceRoute;
-use crate::wire::body::RequestBody;
 
-pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: RequestBody) -> Result<Reply, Status> {
+pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) -> Result<Reply, Status> {
     let asked = call.negotiate(route)?;
-    let list = ListOptions::from_query(call.query)?;
-    let options = delete::options(call, route, body).await?;
+    let list = call.list_options().await?;
+    let options = delete::options(call, route, &body)?;
     let context = call.context();
     let deleted = call.server.registry.delete_collection(&route.target, &list, options, &context).await?;
     call.show_list(deleted, &asked).await

@@ -11,5 +11,5 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Rep
     let asked = call.negotiate(route)?;
     let options = GetOptions::from_query(call.query)?;
     let view = call.server.registry.get(&route.target, &options).await?;
-    call.show(200, &view, &route.target, &asked)
+    call.show(200, view, &route.target, &asked).await
 }

@@ -1,7 +1,8 @@
 //! GET of a collection.
 
+use std::sync::Arc;
+
 use machinery::Status;
-use machinery::options::ListOptions;
 
 use crate::request::handlers::Call;
 use crate::request::reply::Reply;
@@ -9,7 +10,14 @@ use crate::request::routing::ResourceRoute;
 
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Reply, Status> {
     let asked = call.negotiate(route)?;
-    let options = ListOptions::from_query(call.query)?;
-    let list = call.server.registry.list(&route.target, &options).await?;
+    let options = call.list_options().await?;
+    let registry = &call.server.registry;
+    let list = if call.is_long_list(&route.target, &options) {
+        let (registry, target) = (Arc::clone(registry), route.target.clone());
+        let bytes = call.server.limits.heavy_bytes_min;
+        Box::pin(call.heavy(bytes, async move { registry.list(&target, &options).await })).await?
+    } else {
+        registry.list(&route.target, &options).await?
+    };
     call.show_list(list, &asked).await
 }

@@ -1,6 +1,7 @@
 //! Watches: on a collection or on the deprecated `/watch/` paths, over HTTP or WebSocket.
 
 use http::{Extensions, Method};
+use machinery::labels::Requirement;
 use machinery::options::ListOptions;
 use machinery::{Status, fields};
 use registry::{Encoding, Frames, Target};
@@ -13,10 +14,14 @@ use crate::request::routing::ResourceRoute;
 use crate::wire::body::{Observer, ResponseBody, WatchBody};
 use crate::wire::websocket::{self, MessageKind};
 
+/// Watches with at most this many terms in their selector are bounded by their number alone.
+const SELECTOR_TERMS_FREE: usize = 16;
+
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: Extensions) -> Result<Reply, Status> {
     let asked = call.negotiate(route)?;
-    let options = options(call, route)?;
+    let options = options(call, route).await?;
     let metrics = &call.server.metrics;
+    let selector = selector_slot(call, &options)?;
     let Some(slot) = metrics.watches_open.take() else {
         metrics.refused(metrics.watches_open.name());
         return Ok(reply::overloaded());
@@ -30,7 +35,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     let is_protobuf = asked.form.encoding == Encoding::Protobuf;
     if websocket::is_upgrade(call.headers) && call.method == Method::GET {
         view.leave_out_lengths();
-        let watch = WatchBody::new(Box::new(view), Box::new(Uncounted(slot)), drain, bytes_max);
+        let watch = WatchBody::new(Box::new(view), Box::new(Uncounted((slot, selector))), drain, bytes_max);
         let kind = if is_protobuf { MessageKind::Binary } else { MessageKind::Text };
         return Ok(websocket::upgrade(call.headers, extensions, watch, kind));
     }
@@ -43,15 +48,15 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
         scope: scope(&target),
         ..RequestLabels::default()
     });
-    let counted = Counted { open: series.open(), _slot: slot };
+    let counted = Counted { open: series.open(), _slot: slot, _selector: selector };
     let watch = WatchBody::new(Box::new(view), Box::new(counted), drain, bytes_max);
     let content_type = if is_protobuf { reply::PROTOBUF_WATCH } else { reply::JSON };
     Ok(reply::with_body(200, content_type, ResponseBody::watch(watch)))
 }
 
 /// The options of the query, validated as those of a list when only the path asks for a watch, as the reference does.
-fn options(call: &Call<'_>, route: &ResourceRoute) -> Result<ListOptions, Status> {
-    let mut options = ListOptions::from_query(call.query)?;
+async fn options(call: &Call<'_>, route: &ResourceRoute) -> Result<ListOptions, Status> {
+    let mut options = call.list_options().await?;
     options.watch = true;
     if let Some(name) = &route.target.name {
         let selector = &options.field_selector;
@@ -65,10 +70,35 @@ fn options(call: &Call<'_>, route: &ResourceRoute) -> Result<ListOptions, Status
     Ok(options)
 }
 
+/// Charges the memory of a long selector for as long as the watch is open.
+fn selector_slot(call: &Call<'_>, options: &ListOptions) -> Result<Option<Slot>, Status> {
+    let terms = options.label_selector.requirements();
+    if terms.len() <= SELECTOR_TERMS_FREE {
+        return Ok(None);
+    }
+    let text_bytes = |text: &str| text.len().next_multiple_of(16);
+    let bytes = terms.iter().map(|term| {
+        let values: usize = term.values().iter().map(|value| size_of::<String>() + text_bytes(value)).sum();
+        size_of::<Requirement>() + text_bytes(term.key()) + values
+    });
+    let (bytes, budget) = (bytes.sum(), &call.server.metrics.selector_bytes);
+    let slot = match call.share() {
+        Some(user) => budget.take_for(user, bytes),
+        None => budget.take_many(bytes),
+    };
+    if slot.is_none() {
+        call.server.metrics.refused(budget.name());
+        let why = "the selectors of open watches are too long together, please try again later";
+        return Err(Status::too_many_requests(why, 1));
+    }
+    Ok(slot)
+}
+
 /// Counts the events sent over HTTP.
 struct Counted {
     open: OpenWatch,
     _slot: Slot,
+    _selector: Option<Slot>,
 }
 
 impl Observer for Counted {
@@ -82,8 +112,8 @@ impl Observer for Counted {
     }
 }
 
-/// Holds the slot of a watch over WebSocket, whose events are not counted, as in the reference.
-struct Uncounted(#[allow(dead_code, reason = "held for its Drop")] Slot);
+/// Holds the slots of a watch over WebSocket, whose events are not counted, as in the reference.
+struct Uncounted(#[allow(dead_code, reason = "held for its Drop")] (Slot, Option<Slot>));
 
 impl Observer for Uncounted {
     fn sent(&mut self, _: &Frames) {}
