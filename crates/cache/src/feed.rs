@@ -9,6 +9,7 @@ use machinery::Revision;
 use store::{Batch, Entry, ListQuery, Prefix, WatchError};
 
 use crate::cache::{CacheError, Shared};
+use crate::event::Event;
 
 /// Objects read from the store in one piece.
 const PAGE: usize = 5000;
@@ -24,7 +25,7 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
         let page = shared.store.list(query).await.map_err(|error| CacheError(error.to_string()))?;
         revision = Some(page.revision);
         for chunk in page.entries.chunk_by(|a, b| a.key.collection() == b.key.collection()) {
-            shared.collection(chunk[0].key.collection()).load(chunk);
+            shared.collections.get(chunk[0].key.collection()).load(chunk);
         }
         match page.entries.last() {
             Some(last) if page.remaining > 0 => start_after = Some(last.key.as_str().to_owned()),
@@ -32,9 +33,10 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
         }
     }
     let revision = revision.unwrap_or_default();
-    for collection in shared.collections.read().values() {
+    for collection in shared.collections.all() {
         collection.begin_history(revision, shared.config.history);
     }
+    report_load(shared, revision);
     Ok(revision)
 }
 
@@ -73,16 +75,20 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
 
 fn apply(shared: &Shared, batch: &Batch) {
     let mut wakers: Vec<Waker> = Vec::new();
+    let mut observed: Vec<(&str, Arc<Event>)> = Vec::new();
     for change in &batch.changes {
-        shared.collection(change.key.collection()).apply(change, &shared.foretold, &mut wakers);
+        let name = change.key.collection();
+        let event = shared.collections.get(name).apply(change, &shared.foretold, &mut wakers);
+        if let Some(event) = event.filter(|_| shared.observers.iter().any(|observer| observer.observes(name))) {
+            observed.push((name, event));
+        }
     }
-    let observer = shared.observer.get();
-    if let Some(observer) = observer.filter(|o| batch.changes.iter().any(|c| c.key.collection() == &*o.collection)) {
-        (observer.tell)();
+    if !observed.is_empty() {
+        report_changes(shared, &observed);
     }
     // Readers that wait for a revision may only see it once everything up to it is visible; watchers are woken last so
     // that a bookmark they compute says as much as possible.
-    shared.reached.send_if_modified(|reached| {
+    shared.collections.reached.send_if_modified(|reached| {
         let newer = batch.revision > *reached;
         *reached = batch.revision.max(*reached);
         newer
@@ -99,16 +105,34 @@ async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
         found.insert(chunk[0].key.collection(), chunk);
     }
     for name in found.keys() {
-        shared.collection(name);
+        // Begins those that are new.
+        let _ = shared.collections.get(name);
     }
-    let collections: Vec<_> = shared.collections.read().values().cloned().collect();
-    for collection in collections {
+    for collection in shared.collections.all() {
         let entries = found.get(collection.name()).copied().unwrap_or_default();
         collection.reset(entries, listed.revision, shared.config.history);
     }
-    if let Some(observer) = shared.observer.get() {
-        (observer.tell)();
-    }
-    shared.reached.send_replace(listed.revision);
+    report_load(shared, listed.revision);
+    shared.collections.reached.send_replace(listed.revision);
     Ok(listed.revision)
+}
+
+/// Calls each observer for every collection that it observes.
+fn report_load(shared: &Shared, revision: Revision) {
+    for collection in shared.collections.all() {
+        for observer in shared.observers.iter().filter(|observer| observer.observes(collection.name())) {
+            observer.loaded(&shared.collections, &collection, revision);
+        }
+    }
+}
+
+/// Calls each observer that observes one of these changes, by the collection they are in.
+fn report_changes(shared: &Shared, changes: &[(&str, Arc<Event>)]) {
+    for observer in &shared.observers {
+        let own = changes.iter().filter(|(name, _)| observer.observes(name)).map(|(_, event)| Arc::clone(event));
+        let own: Vec<Arc<Event>> = own.collect();
+        if !own.is_empty() {
+            observer.changed(&shared.collections, &own);
+        }
+    }
 }

@@ -10,12 +10,14 @@
 //! object as the cache holds it, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it,
 //! [`history`] remembers it, [`routing`] finds who wants it by their [`filter`], [`watcher`] hands it out. [`spec`] says what
 //! of an object can be selected on, [`foretold`] what a writer of this process knew of it before; [`tally`] counts;
-//! [`cache`] is the whole and answers how fresh it is.
+//! [`collections`] holds them all, [`cache`] is the whole and answers how fresh it is. An
+//! [`observer`] derives something from objects and is called before their revision is announced.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
 pub mod cache;
 pub mod collection;
+pub mod collections;
 pub mod event;
 mod feed;
 pub mod filter;
@@ -23,6 +25,7 @@ pub mod foretold;
 pub mod history;
 pub mod item;
 mod items;
+pub mod observer;
 pub mod routing;
 pub mod spec;
 pub mod tally;
@@ -30,10 +33,12 @@ pub mod watcher;
 
 pub use cache::{Cache, CacheError, Config, TooFarAhead};
 pub use collection::{Collection, ExactError, Snapshot};
+pub use collections::Collections;
 pub use event::{Event, EventKind};
 pub use filter::{Filter, Term};
 pub use foretold::Foretelling;
 pub use item::Item;
+pub use observer::Observer;
 pub use spec::{FieldSpec, Spec};
 pub use tally::{Figures, Tally};
 pub use watcher::{Delivery, Few, Output, Start, WatchEnd, Watcher};
