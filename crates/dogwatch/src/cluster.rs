@@ -11,6 +11,7 @@ use server::authentication::tokens::Tokens;
 use server::authorization::AuthenticatedOnly;
 use server::limits::Limits;
 use server::service::{Config, Server};
+use server::webhooks::HttpsWebhooks;
 use store::Store;
 use tokio::task::JoinSet;
 
@@ -52,6 +53,7 @@ impl Cluster {
             })?,
             None => Tokens::default(),
         };
+        let settings = Settings { webhooks: Some(Arc::new(HttpsWebhooks)), ..settings };
         let registry = Registry::start(Arc::clone(&store), settings)
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
@@ -74,7 +76,7 @@ impl Cluster {
     /// Counts what is there for the quotas, as a controller would: without it, only quotas that somebody else counts for
     /// have a say.
     pub fn keep_quotas(&mut self) {
-        self.tasks.spawn(registry::admission::quota::recount::keep_counts(Arc::clone(&self.registry)));
+        self.tasks.spawn(registry::reserve::quota::recount::keep_counts(Arc::clone(&self.registry)));
     }
 
     #[must_use]

@@ -7,12 +7,12 @@ use schema::managed::apply::{self, ApplyError, Configuration};
 use schema::managed::{Subject, Writer};
 
 use crate::body;
-use crate::conversion;
 use crate::create::{Sent, Tracking};
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Context, PatchBody, Target};
 use crate::update::Author;
+use crate::versions;
 use crate::view::Outcome;
 
 impl Registry {
@@ -28,30 +28,29 @@ impl Registry {
         }
         let configuration = apply::read(&body.bytes).map_err(refused)?;
         let key = self.key(target)?;
-        if self.current(&target.kind, &key).await?.is_none() {
+        if self.current(&key).await?.is_none() {
             return self.apply_to_nothing(target, configuration, options, ctx).await;
         }
         let author = Author {
             manager: &options.field_manager,
-            door: target.subresource.as_deref(),
+            subresource: target.subresource.as_deref(),
             tracked_as: target.subresource.as_deref(),
             applied: true,
             replaces: false,
         };
         let written = self
-            .rewrite(target, options.dry_run, |old| {
+            .rewrite(target, options.dry_run, Some((&author, ctx)), |old| {
                 let mut shown = old.clone();
-                conversion::show(&target.kind, &mut shown)?;
+                versions::show(&target.kind, &mut shown)?;
                 let mut new = self.applied(target, Some(&shown), &configuration.value, options)?;
                 body::agree_on_namespace(target, &mut new)?;
                 body::agree_on_name(target, &new)?;
                 schema::defaults::apply(&target.kind, &mut new);
-                self.revise(target, old, new, &author, ctx)
+                Ok(new)
             })
             .await?;
         warn(configuration, options, ctx)?;
-        self.forget_allocations(target, &written);
-        Ok(Outcome::new(200, self.shown(written.into_view(target)?).await?))
+        Ok(Outcome::new(200, self.converter().prepare_view(written.into_view(target)?).await?))
     }
 
     async fn apply_to_nothing(

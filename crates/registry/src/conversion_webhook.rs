@@ -1,8 +1,9 @@
-//! Custom resources whose versions somebody else converts: a webhook is asked, and what it says is held against its word.
+//! Versions of custom resources that a webhook converts, and the checks of what it returns.
 //!
 //! Readers want bytes at once, so an object is converted before it is shown and the result kept with the item, like every
-//! other form of it. An object that is written goes the other way before it is stored.
+//! other form of it. An object that is written is converted the other way before it is stored.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,35 +16,37 @@ use machinery::json::{self, Value, json};
 use schema::custom::{Conversion, Definition};
 use schema::kind::Kind;
 
-use crate::conversion;
 use crate::meta;
-use crate::registry::Registry;
+use crate::versions;
 use crate::view::{self, View};
 
-/// How webhooks are reached. The registry knows no HTTP.
-pub trait Webhooks: Send + Sync {
-    /// Posts a review to whoever a `clientConfig` names, and gives the body of the answer or why there is none.
+/// Calls webhooks. The registry itself knows no HTTP.
+pub trait Webhooks: fmt::Debug + Send + Sync {
+    /// Posts a review to the address in a `clientConfig`. Returns the body of the answer, or why there is none.
     fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
 }
 
-/// The webhook that converts a kind, if one does.
+/// The definition of a kind that a webhook converts.
 pub(crate) fn webhook(kind: &Kind) -> Option<&Arc<Definition>> {
     kind.definition.as_ref().filter(|definition| matches!(definition.conversion, Conversion::Webhook { .. }))
 }
 
-impl Registry {
-    /// Says how webhooks are reached; without, those who need one are refused.
-    pub fn call_webhooks_with(&self, webhooks: Arc<dyn Webhooks>) {
-        if self.webhooks.set(webhooks).is_err() {
-            tracing::error!("webhooks are reached already");
-        }
+/// Converts objects through webhooks. Without a caller, requests that need one are refused.
+#[derive(Debug)]
+pub(crate) struct Converter {
+    webhooks: Option<Arc<dyn Webhooks>>,
+}
+
+impl Converter {
+    pub(crate) fn new(webhooks: Option<Arc<dyn Webhooks>>) -> Self {
+        Converter { webhooks }
     }
 
-    /// Sees to it that items can be shown as objects of a kind. All are converted or none.
-    pub(crate) async fn ready_to_show(&self, kind: &Kind, items: &[Arc<Item>]) -> Result<(), Status> {
+    /// Converts items to the version of a kind, so that they can be shown. All are converted or none.
+    pub(crate) async fn prepare(&self, kind: &Kind, items: &[Arc<Item>]) -> Result<(), Status> {
         let Some(definition) = webhook(kind) else { return Ok(()) };
         let is_ready = |item: &Item| {
-            conversion::is_shown_as_stored(kind, item.revision())
+            versions::is_shown_as_stored(kind, item.revision())
                 || item.form(definition.form, || Err::<Bytes, ()>(())).is_ok()
         };
         let waiting: Vec<&Arc<Item>> = items.iter().filter(|item| !is_ready(item)).collect();
@@ -58,32 +61,32 @@ impl Registry {
         }
         let converted = self.convert(kind, definition, objects, &kind.group_version().to_string()).await?;
         for (item, object) in waiting.into_iter().zip(converted) {
-            let members = object.as_object().ok_or_else(|| Status::internal("an object is not an object"))?;
+            let members = object.as_object().ok_or_else(|| Status::internal("expected a JSON object"))?;
             let encoded = Encoded::from_stored(&to_stored(members), item.revision()).map_err(Status::internal)?;
             item.form(definition.form, || Ok::<_, Status>(encoded.whole().clone()))?;
         }
         Ok(())
     }
 
-    /// A view that can be rendered.
-    pub(crate) async fn shown(&self, view: View) -> Result<View, Status> {
+    /// Makes a view ready to be rendered.
+    pub(crate) async fn prepare_view(&self, view: View) -> Result<View, Status> {
         if let View::Stored { kind, item } = &view {
-            self.ready_to_show(kind, std::slice::from_ref(item)).await?;
+            self.prepare(kind, std::slice::from_ref(item)).await?;
         }
         Ok(view)
     }
 
-    /// The object of an item in the version of its kind, where a webhook has to say what that is.
+    /// The object of an item in the version of its kind; none where no webhook is needed for that.
     pub(crate) async fn converted(&self, kind: &Kind, item: &Arc<Item>) -> Result<Option<Value>, Status> {
         if webhook(kind).is_none() {
             return Ok(None);
         }
-        self.ready_to_show(kind, std::slice::from_ref(item)).await?;
+        self.prepare(kind, std::slice::from_ref(item)).await?;
         view::value(kind, item).map(Some)
     }
 
-    /// An object as it is stored; only a webhook can say what that is, elsewhere it is so already.
-    pub(crate) async fn to_be_stored(&self, kind: &Kind, object: Value) -> Result<Value, Status> {
+    /// Converts an object to its stored version if a webhook does that; elsewhere it is in that version already.
+    pub(crate) async fn to_storage(&self, kind: &Kind, object: Value) -> Result<Value, Status> {
         let Some(definition) = webhook(kind).filter(|_| kind.storage != kind.group_version()) else {
             return Ok(object);
         };
@@ -93,7 +96,7 @@ impl Registry {
         Ok(stored)
     }
 
-    /// Asks the webhook for objects in a version; those that are in it already it is not asked for.
+    /// Converts those objects that are not in the wanted version.
     async fn convert(
         &self,
         kind: &Kind,
@@ -102,38 +105,38 @@ impl Registry {
         wanted: &str,
     ) -> Result<Vec<Value>, Status> {
         let Conversion::Webhook { client, versions } = &definition.conversion else { return Ok(objects) };
-        let places: Vec<usize> = (0..objects.len()).filter(|at| objects[*at]["apiVersion"] != wanted).collect();
-        if places.is_empty() {
+        let outdated: Vec<usize> = (0..objects.len()).filter(|at| objects[*at]["apiVersion"] != wanted).collect();
+        if outdated.is_empty() {
             return Ok(objects);
         }
-        let from = objects[places[0]]["apiVersion"].as_str().unwrap_or_default().to_owned();
+        let from = objects[outdated[0]]["apiVersion"].as_str().unwrap_or_default().to_owned();
         let failed = |why: String| {
             Status::unmapped(format!("conversion webhook for {from}, Kind={} failed: {why}", kind.gvk.kind))
         };
         let Some(review_version) = versions.iter().find(|version| matches!(version.as_str(), "v1" | "v1beta1")) else {
             return Err(Status::unmapped("no supported conversion review versions"));
         };
-        let Some(webhooks) = self.webhooks.get() else { return Err(failed("webhooks cannot be reached".to_owned())) };
+        let Some(webhooks) = &self.webhooks else { return Err(failed("webhooks cannot be reached".to_owned())) };
         let uid = uuid::Uuid::new_v4().to_string();
         let api_version = format!("apiextensions.k8s.io/{review_version}");
         let review = {
-            let sent: Value = places.iter().map(|at| objects[*at].clone()).collect();
+            let sent: Value = outdated.iter().map(|at| objects[*at].clone()).collect();
             json!({
                 "kind": "ConversionReview", "apiVersion": api_version,
                 "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": sent},
             })
         };
         let answer = webhooks.post(client, Bytes::from(json::to_string(&review))).await.map_err(&failed)?;
-        let converted = answered(&answer, &api_version, &uid).map_err(&failed)?;
-        if converted.len() != places.len() {
+        let converted = parse_answer(&answer, &api_version, &uid).map_err(&failed)?;
+        if converted.len() != outdated.len() {
             return Err(Status::unmapped(format!(
                 "conversion webhook for {from}, Kind={} returned {} objects, expected {}",
                 kind.gvk.kind,
                 converted.len(),
-                places.len()
+                outdated.len()
             )));
         }
-        for (index, (at, mut object)) in places.into_iter().zip(converted).enumerate() {
+        for (index, (at, mut object)) in outdated.into_iter().zip(converted).enumerate() {
             accept(&objects[at], &mut object, wanted).map_err(|why| {
                 Status::unmapped(format!(
                     "conversion webhook for {from}, Kind={} returned invalid converted object at index {index}: {why}",
@@ -149,7 +152,7 @@ impl Registry {
     }
 }
 
-/// A stored object read by the schema of its own version.
+/// Prunes and defaults a stored object by the schema of its own version.
 fn read_as_stored(definition: &Definition, object: &mut Value) {
     let version = object["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).map(str::to_owned);
     if let Some(version) = version.and_then(|version| definition.version_named(&version)) {
@@ -158,7 +161,7 @@ fn read_as_stored(definition: &Definition, object: &mut Value) {
 }
 
 /// The objects of an answer, or why there are none.
-fn answered(answer: &[u8], api_version: &str, uid: &str) -> Result<Vec<Value>, String> {
+fn parse_answer(answer: &[u8], api_version: &str, uid: &str) -> Result<Vec<Value>, String> {
     let review = json::from_slice(answer).map_err(|error| format!("the answer is no JSON: {error}"))?;
     let is_v1 = api_version.ends_with("/v1");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -189,7 +192,7 @@ fn answered(answer: &[u8], api_version: &str, uid: &str) -> Result<Vec<Value>, S
     Ok(response["convertedObjects"].as_array().cloned().unwrap_or_default())
 }
 
-/// Holds a converted object against the one that was sent; of its metadata only labels and annotations may differ.
+/// Checks a converted object against the one that was sent; of its metadata only labels and annotations may differ.
 fn accept(sent: &Value, converted: &mut Value, wanted: &str) -> Result<(), String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if converted["apiVersion"] != wanted {
@@ -206,12 +209,12 @@ fn accept(sent: &Value, converted: &mut Value, wanted: &str) -> Result<(), Strin
             return Err(format!("must have the same {word}: {before} != {after}"));
         }
     }
-    let Some(said) = converted["metadata"].as_object().cloned() else {
+    let Some(returned) = converted["metadata"].as_object().cloned() else {
         return Err("missing metadata in converted object".to_owned());
     };
     let mut metadata = sent["metadata"].as_object().cloned().unwrap_or_default();
     for member in ["labels", "annotations"] {
-        match said.get(member) {
+        match returned.get(member) {
             None | Some(Value::Null) => {
                 metadata.shift_remove(member);
             }
@@ -230,11 +233,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_must_be_to_the_question() {
-        let answer = |review: Value| answered(json::to_string(&review).as_bytes(), "apiextensions.k8s.io/v1", "u");
+    fn an_answer_must_match_its_review() {
+        let answer = |review: Value| parse_answer(json::to_string(&review).as_bytes(), "apiextensions.k8s.io/v1", "u");
         let review = |response: Value| json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": response});
         assert_eq!(
-            answered(b"<html>", "apiextensions.k8s.io/v1", "u").unwrap_err().split(':').next(),
+            parse_answer(b"<html>", "apiextensions.k8s.io/v1", "u").unwrap_err().split(':').next(),
             Some("the answer is no JSON")
         );
         assert_eq!(answer(review(Value::Null)).unwrap_err(), "no response provided");

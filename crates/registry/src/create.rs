@@ -5,18 +5,22 @@ use std::sync::Arc;
 use machinery::json::{Value, json};
 use machinery::media::MediaType;
 use machinery::options::{CreateOptions, FieldValidation};
-use machinery::{FieldError, Status, random_name};
+use machinery::{FieldError, Revision, Status, random_name};
 use schema::kind::Kind;
 use schema::managed::{Subject, Writer, track_create};
 use store::{Entry, WriteError};
 
 use crate::body;
-use crate::conversion;
 use crate::failure;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
+use crate::reserve::Reservation;
+use crate::reserve::quota::QuotaUse;
+use crate::storage;
 use crate::templates::Origin;
+use crate::update::{allocate, prepare_addresses};
+use crate::versions;
 use crate::view::{Outcome, View};
 
 /// How often a generated name is tried before the client is asked to come again.
@@ -59,7 +63,7 @@ impl Registry {
         if kind.collection != "core/pods" || body.media != MediaType::Json {
             return Ok((body::object(kind, body, validation, ctx)?, Origin::New));
         }
-        let (origin, place) = self.templates.recall(&body.bytes);
+        let (origin, place) = self.templates().recall(&body.bytes);
         let known = origin.template().map(|template| template.in_body(place));
         let (object, complaints) = body::beside(&kind.gvk, body, validation, known, ctx)?;
         // A text with something in it that no pod has is complained of each time it comes.
@@ -124,11 +128,11 @@ impl Registry {
                     let view = match value {
                         Created::Stored(item) => View::Stored { kind: Arc::clone(kind), item },
                         Created::Imagined(mut value) => {
-                            conversion::show(kind, &mut value)?;
+                            versions::show(kind, &mut value)?;
                             View::Made { kind: Some(Arc::clone(kind)), value }
                         }
                     };
-                    return Ok(Outcome::new(201, self.shown(view).await?));
+                    return Ok(Outcome::new(201, self.converter().prepare_view(view).await?));
                 }
             }
         }
@@ -137,10 +141,28 @@ impl Registry {
     async fn create_once(
         &self,
         target: &Target,
+        object: Value,
+        sent: &Sent,
+        tracking: Tracking<'_>,
+        dry_run: bool,
+        ctx: &Context,
+    ) -> Result<Created, Refused> {
+        let mut reservation = self.reservations().open();
+        let created = self.create_reserving(target, object, sent, tracking, dry_run, &mut reservation, ctx).await;
+        if created.is_err() {
+            reservation.release().await;
+        }
+        created
+    }
+
+    async fn create_reserving(
+        &self,
+        target: &Target,
         mut object: Value,
         sent: &Sent,
         tracking: Tracking<'_>,
         dry_run: bool,
+        reservation: &mut Reservation<'_>,
         ctx: &Context,
     ) -> Result<Created, Refused> {
         let kind = &target.kind;
@@ -161,13 +183,13 @@ impl Registry {
                 meta::of_mut(&mut object).remove("labels");
             }
             if let Origin::Again { text, hash } = &sent.origin {
-                self.templates.remember(text.clone(), *hash, &ty, &object);
+                self.templates().remember(text.clone(), *hash, &ty, &object);
             }
         }
         schema::strategy::admit_create(kind, &mut object);
         self.admit_create(target, &mut object, ctx).await?;
         schema::strategy::prepare_for_create(kind, &mut object);
-        self.prepare_addresses(target, &mut object, None);
+        prepare_addresses(target, &mut object, None, reservation);
         let name = meta::name(&object).to_owned();
         let mut spec = match template {
             Some(template) if template.put_settled(&mut object) => Spec::Settled,
@@ -176,7 +198,6 @@ impl Registry {
         };
         let errors = validate(kind, &object, &spec);
         if !errors.is_empty() {
-            self.release(target, &object);
             return Err(Status::invalid(&body::blamed(kind), &name, &errors).into());
         }
         let warnings = warnings(kind, &object, &spec);
@@ -185,14 +206,9 @@ impl Registry {
         }
         warnings.into_iter().for_each(|text| ctx.warnings.push(text));
         self.approve_create(target, &object, ctx)?;
-        let share = self.take_share(target, None, None, &object, dry_run).await?;
-        let created = self.commit_create(target, object, sent, spec, name, dry_run).await;
-        if let Err(refused) = &created
-            && !refused.may_have_happened()
-        {
-            self.give_back(share).await;
-        }
-        created
+        let wanted = QuotaUse { target, subresource: None, old: None, new: &object, dry_run };
+        reservation.reserve_quota(&wanted).await?;
+        self.commit_create(target, object, sent, spec, name, reservation, dry_run).await
     }
 
     /// Stores an object that nobody objects to.
@@ -203,10 +219,11 @@ impl Registry {
         sent: &Sent,
         spec: Spec,
         name: String,
+        reservation: &mut Reservation<'_>,
         dry_run: bool,
     ) -> Result<Created, Refused> {
         let kind = &target.kind;
-        self.allocate(target, &mut object, None)?;
+        allocate(target, &mut object, None, reservation)?;
         match (spec, sent.origin.template()) {
             (Spec::Settled, _) => in_order_but_for_spec(kind, &mut object, sent.decoded.as_ref())?,
             (Spec::Admitted(admitted), Some(template)) => {
@@ -215,30 +232,27 @@ impl Registry {
             }
             _ => body::in_order(kind, &mut object, sent.decoded.as_ref())?,
         }
-        conversion::to_storage(kind, &mut object)?;
+        versions::to_storage(kind, &mut object)?;
         let Some(key) = self.collection(kind).key(target.namespace.as_deref().filter(|_| kind.namespaced), &name)
         else {
             return Err(Status::bad_request(format!("the name {name:?} is too long")).into());
         };
         if dry_run {
-            self.release(target, &object);
-            if self.current(kind, &key).await?.is_some() {
+            if self.current(&key).await?.is_some() {
                 return Err(Refused::Taken(name));
             }
             return Ok(Created::Imagined(object));
         }
-        let object = self.to_be_stored(kind, object).await?;
-        let value = self.stored(&object)?;
-        let _foretold = self.cache.foretell(key.collection(), &value, &object, None);
-        match self.store.create(key.clone(), value.clone()).await {
-            Ok(revision) => Ok(Created::Stored(self.committed(Entry { key, revision, value }).await?)),
-            Err(error) => {
-                self.release(target, &object);
-                match error {
-                    WriteError::Exists(_) => Err(Refused::Taken(name)),
-                    error => Err(failure::write(&error, &target.gr(), &name).into()),
-                }
-            }
+        let object = self.converter().to_storage(kind, object).await?;
+        let value = storage::encode(&object)?;
+        let _foretold = self.cache().foretell(key.collection(), &value, &object, None);
+        reservation.write_begins(&key, Revision::ZERO);
+        let outcome = self.store().create(key.clone(), value.clone()).await;
+        reservation.write_ended(&outcome);
+        match outcome {
+            Ok(revision) => Ok(Created::Stored(self.storage().committed(Entry { key, revision, value }).await?)),
+            Err(WriteError::Exists(_)) => Err(Refused::Taken(name)),
+            Err(error) => Err(failure::write(&error, &target.gr(), &name).into()),
         }
     }
 
@@ -317,13 +331,6 @@ enum Refused {
     /// An object of that name is there.
     Taken(String),
     Otherwise(Status),
-}
-
-impl Refused {
-    /// A write whose answer was lost may have been made all the same.
-    fn may_have_happened(&self) -> bool {
-        matches!(self, Refused::Otherwise(status) if status.code == 504)
-    }
 }
 
 impl From<Status> for Refused {

@@ -17,11 +17,13 @@ use machinery::{GroupResource, Status};
 use schema::kind::{self, Kind};
 use store::WriteError;
 
+use crate::collections::DEFINITIONS;
 use crate::definitions;
 use crate::failure;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Context, Target};
+use crate::storage;
 use crate::view::{self, Outcome, View};
 
 const ORPHAN: &str = "orphan";
@@ -58,7 +60,7 @@ impl Registry {
         }
         let key = self.key(target)?;
         let missing = || Status::not_found(&target.gr(), target.name());
-        let mut item = self.current(kind, &key).await?.ok_or_else(missing)?;
+        let mut item = self.current(&key).await?.ok_or_else(missing)?;
         loop {
             let object = view::parse(&item)?;
             check_preconditions(kind, target, &object, &options)?;
@@ -68,11 +70,10 @@ impl Registry {
                 Step::Remove if options.dry_run => {
                     (None, Some(self.outcome(target, Gone::Yes, End::Value(object), &options)?))
                 }
-                Step::Remove => match self.store.delete(key.clone(), item.revision()).await {
+                Step::Remove => match self.store().delete(key.clone(), item.revision()).await {
                     Ok(revision) => {
-                        self.arrived(revision).await;
-                        self.release(target, &object);
-                        self.settle(target, &object, None).await;
+                        self.storage().wait_until_visible(revision).await;
+                        self.quota().shrink_usage(target, &object, None).await;
                         (None, Some(self.outcome(target, Gone::Yes, End::Value(object), &options)?))
                     }
                     Err(WriteError::Conflict { current, .. }) => (Some(current), None),
@@ -80,10 +81,10 @@ impl Registry {
                 },
             };
             if let Some(outcome) = end {
-                return Ok(Outcome::new(outcome.code, self.shown(outcome.view).await?));
+                return Ok(Outcome::new(outcome.code, self.converter().prepare_view(outcome.view).await?));
             }
             let current = conflict.flatten().ok_or_else(missing)?;
-            item = self.item(&current)?;
+            item = self.storage().item(&current)?;
         }
     }
 
@@ -102,21 +103,20 @@ impl Registry {
             return Ok((None, Some(self.outcome(target, gone, End::Value(marked), options)?)));
         }
         let key = item.key().clone();
-        let value = self.stored(&marked)?;
-        let _foretold = self.cache.foretell(key.collection(), &value, &marked, None);
-        let revision = match self.store.update(key.clone(), value.clone(), item.revision()).await {
+        let value = storage::encode(&marked)?;
+        let _foretold = self.cache().foretell(key.collection(), &value, &marked, None);
+        let revision = match self.store().update(key.clone(), value.clone(), item.revision()).await {
             Ok(revision) => revision,
             Err(WriteError::Conflict { current, .. }) => return Ok((Some(current), None)),
             Err(error) => return Err(failure::write(&error, &target.gr(), target.name())),
         };
         let entry = store::Entry { key: key.clone(), revision, value };
-        let written = if then_remove { self.item(&entry)? } else { self.committed(entry).await? };
+        let written = if then_remove { self.storage().item(&entry)? } else { self.storage().committed(entry).await? };
         if then_remove {
-            match self.store.delete(key, revision).await {
+            match self.store().delete(key, revision).await {
                 Ok(revision) => {
-                    self.arrived(revision).await;
-                    self.release(target, &marked);
-                    self.settle(target, &marked, None).await;
+                    self.storage().wait_until_visible(revision).await;
+                    self.quota().shrink_usage(target, &marked, None).await;
                 }
                 // Somebody else removed it first: it is gone all the same.
                 Err(WriteError::Conflict { current: None, .. }) => {}
@@ -132,7 +132,7 @@ impl Registry {
         if kind.collection == "core/namespaces" {
             return namespace_step(object, options, now);
         }
-        if kind.collection == definitions::COLLECTION && !meta::is_deleting(object) {
+        if kind.collection == DEFINITIONS && !meta::is_deleting(object) {
             return Step::Mark { marked: definitions::marked(object, &meta::timestamp(now)), then_remove: false };
         }
         let mut marked = object.clone();
@@ -174,7 +174,7 @@ impl Registry {
         let view = match end {
             End::Item(item) => View::Stored { kind: Arc::clone(kind), item },
             End::Value(mut value) => {
-                crate::conversion::show(kind, &mut value)?;
+                crate::versions::show(kind, &mut value)?;
                 View::Made { kind: Some(Arc::clone(kind)), value }
             }
         };

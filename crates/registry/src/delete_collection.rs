@@ -1,7 +1,5 @@
 //! Every object a selector picks, deleted one by one.
 
-use std::sync::Arc;
-
 use machinery::Status;
 use machinery::options::{DeleteOptions, ListOptions};
 
@@ -21,16 +19,10 @@ impl Registry {
     ) -> Result<ListView, Status> {
         let listed = self.list(target, list).await?;
         for item in &listed.items {
-            let one = Target {
-                kind: Arc::clone(&target.kind),
-                namespace: Some(item.namespace().to_owned()).filter(|namespace| !namespace.is_empty()),
-                name: Some(item.name().to_owned()),
-                subresource: None,
-            };
-            match self.delete(&one, options.clone(), ctx).await {
+            match self.delete(&Target::of_item(&target.kind, item), options.clone(), ctx).await {
                 Ok(_) => {}
-                // Somebody else was quicker.
-                Err(status) if status.code == 404 => {}
+                // Another request deleted it first.
+                Err(status) if status.is_not_found() => {}
                 Err(status) => return Err(status),
             }
         }

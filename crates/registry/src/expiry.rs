@@ -33,13 +33,13 @@ async fn sweep(registry: &Registry, seen: &mut HashMap<Key, (Revision, Instant)>
         let (revision, since) = seen.entry(item.key().clone()).or_insert((item.revision(), now));
         if *revision != item.revision() {
             (*revision, *since) = (item.revision(), now);
-        } else if now.duration_since(*since) >= registry.settings.event_ttl {
+        } else if now.duration_since(*since) >= registry.settings().event_ttl {
             expired.push((item.key().clone(), item.revision()));
         }
     }
     for (key, revision) in expired {
         // Written again in the meantime, or gone: either way not ours to remove.
-        if let Err(error) = registry.store.delete(key, revision).await {
+        if let Err(error) = registry.store().delete(key, revision).await {
             tracing::debug!(%error, "an expired event stays");
         }
     }

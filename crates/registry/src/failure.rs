@@ -19,7 +19,7 @@ pub(crate) fn fresh(error: FreshError) -> Status {
 
 pub(crate) fn exact(error: ExactError) -> Status {
     match error {
-        ExactError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
+        ExactError::Compacted { .. } => Status::list_expired(),
         ExactError::Future { asked, current } => Status::too_large_resource_version(asked, current),
         ExactError::Unavailable(why) => Status::internal(why),
     }

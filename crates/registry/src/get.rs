@@ -3,7 +3,6 @@
 use machinery::Status;
 use machinery::options::{GetMode, GetOptions};
 
-use crate::failure;
 use crate::registry::Registry;
 use crate::request::Target;
 use crate::subresources;
@@ -13,7 +12,7 @@ impl Registry {
     pub async fn get(&self, target: &Target, options: &GetOptions) -> Result<View, Status> {
         match options.mode()? {
             GetMode::Fresh => {
-                self.cache.fresh().await.map_err(failure::fresh)?;
+                self.storage().fresh().await?;
             }
             GetMode::Any => {}
             GetMode::NotOlderThan(revision) => {
@@ -23,7 +22,7 @@ impl Registry {
         let key = self.key(target)?;
         let item = self.collection(&target.kind).get(&key);
         let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
-        self.ready_to_show(&target.kind, std::slice::from_ref(&item)).await?;
+        self.converter().prepare(&target.kind, std::slice::from_ref(&item)).await?;
         subresources::show(target, item)
     }
 }

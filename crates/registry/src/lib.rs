@@ -12,18 +12,18 @@
 //! - [`admission`]: what other objects say about a write (namespaces, limits, quotas, classes, …)
 //! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
 //! - `definitions/`: kinds that CustomResourceDefinitions add
-//! - `conversion`: kinds that are served in a version they are not stored in
-//! - `converter`: versions of custom resources that a webhook converts
-//! - `allocation`: service addresses and node ports
+//! - `versions`: kinds that are served in a version they are not stored in
+//! - `conversion_webhook`: versions of custom resources that a webhook converts
+//! - [`reserve`]: service addresses, node ports and quota shares, reserved by a write until it is made
+//! - `storage`: the store and its cache
 //! - [`unstored`]: bodies that are answered elsewhere
 //! - `expiry`: events that are too old; [`metrics`]: what the cache has counted
 
 pub mod admission;
-mod allocation;
 mod apply;
 mod body;
-mod conversion;
-mod converter;
+mod collections;
+mod conversion_webhook;
 mod create;
 mod definitions;
 mod delete;
@@ -39,18 +39,21 @@ mod patch;
 mod protobuf;
 pub mod registry;
 pub mod request;
+pub mod reserve;
 mod seed;
 pub mod segments;
+mod storage;
 mod subresources;
 mod templates;
 pub mod unstored;
 mod update;
+mod versions;
 pub mod view;
 mod watch;
 pub mod watch_view;
 mod write;
 
-pub use converter::Webhooks;
+pub use conversion_webhook::Webhooks;
 pub use form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use registry::{Registry, Settings};
 pub use request::{Body, Context, PatchBody, Target, UserInfo, Warnings};

@@ -20,20 +20,22 @@ impl Registry {
         let limit = options.page_size();
         let snapshot = match options.list_mode()? {
             ListMode::Fresh => {
-                self.cache.fresh().await.map_err(failure::fresh)?;
-                self.cache.snapshot(&collection)
+                self.storage().fresh().await?;
+                self.cache().snapshot(&collection)
             }
-            ListMode::Any => self.cache.snapshot(&collection),
+            ListMode::Any => self.cache().snapshot(&collection),
             ListMode::NotOlderThan(revision) => {
                 self.reach(revision).await?;
-                self.cache.snapshot(&collection)
+                self.cache().snapshot(&collection)
             }
-            ListMode::Exact(revision) => self.cache.snapshot_at(&collection, revision).await.map_err(failure::exact)?,
+            ListMode::Exact(revision) => {
+                self.cache().snapshot_at(&collection, revision).await.map_err(failure::exact)?
+            }
             ListMode::Continue(token) => {
                 from = Some(token.start.clone());
                 left = token.left;
                 match token.revision {
-                    Some(revision) => match self.cache.snapshot_at(&collection, revision).await {
+                    Some(revision) => match self.cache().snapshot_at(&collection, revision).await {
                         Ok(snapshot) => snapshot,
                         Err(ExactError::Compacted { .. }) => {
                             return Err(Status::continue_expired(token.at_latest().encode()));
@@ -41,8 +43,8 @@ impl Registry {
                         Err(error) => return Err(failure::exact(error)),
                     },
                     None => {
-                        self.cache.fresh().await.map_err(failure::fresh)?;
-                        self.cache.snapshot(&collection)
+                        self.storage().fresh().await?;
+                        self.cache().snapshot(&collection)
                     }
                 }
             }
@@ -58,7 +60,7 @@ impl Registry {
             Some(_) => left,
         };
         let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit, left);
-        self.ready_to_show(&target.kind, &list.items).await?;
+        self.converter().prepare(&target.kind, &list.items).await?;
         let tally = collection.tally();
         tally.lists.add(1);
         tally.looked_at.add(looked_at);

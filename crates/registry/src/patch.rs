@@ -7,10 +7,10 @@ use machinery::{GroupVersionKind, Status};
 use schema::kind::Kind;
 
 use crate::body;
-use crate::conversion;
 use crate::registry::Registry;
 use crate::request::{Context, PatchBody, Target};
 use crate::update::Author;
+use crate::versions;
 use crate::view::Outcome;
 
 impl Registry {
@@ -34,12 +34,12 @@ impl Registry {
         let mentions_managers =
             body.bytes.contains(&b'\\') || memchr::memmem::find(&body.bytes, b"managedFields").is_some();
         let written = self
-            .rewrite(target, options.dry_run, |old| {
+            .rewrite(target, options.dry_run, Some((&author, ctx)), |old| {
                 let mut shown = old.clone();
                 if mentions_managers {
                     shown.tell();
                 }
-                conversion::show(kind, &mut shown)?;
+                versions::show(kind, &mut shown)?;
                 let mut new = patched(&kind.gvk, Some(kind), &shown, &body, options, ctx)?;
                 body::agree_on_namespace(target, &mut new)?;
                 body::agree_on_name(target, &new)?;
@@ -48,11 +48,10 @@ impl Registry {
                 }
                 schema::defaults::apply_beside(kind, &mut new, old);
                 new.share_members(old);
-                self.revise(target, old, new, &author, ctx)
+                Ok(new)
             })
             .await?;
-        self.forget_allocations(target, &written);
-        Ok(Outcome::new(200, self.shown(written.into_view(target)?).await?))
+        Ok(Outcome::new(200, self.converter().prepare_view(written.into_view(target)?).await?))
     }
 }
 

@@ -13,9 +13,9 @@ use schema::facts::Types;
 use schema::kind::Kind;
 use schema::protobuf::{envelope, write};
 
-use crate::conversion;
 use crate::form::{MetaVersion, Shape};
 use crate::segments::Segments;
+use crate::versions;
 use crate::view::{self, ListView, View};
 
 /// Forms of an item; the numbers below are those of its conversions.
@@ -140,11 +140,11 @@ pub(crate) fn list(list: &ListView, shape: Shape) -> Result<Segments, Status> {
 }
 
 fn message(kind: &Kind, item: &Item) -> Result<Bytes, Status> {
-    item.form(WHOLE_FORM | conversion::form_id(kind), || Ok(of_kind(&kind.gvk, &view::value(kind, item)?)?.into()))
+    item.form(WHOLE_FORM | versions::form_id(kind), || Ok(of_kind(&kind.gvk, &view::value(kind, item)?)?.into()))
 }
 
 fn metadata(kind: &Kind, item: &Item) -> Result<Bytes, Status> {
-    item.form(METADATA_FORM | conversion::form_id(kind), || {
+    item.form(METADATA_FORM | versions::form_id(kind), || {
         let metadata = view::shown(kind, item)?.metadata().map_err(Status::internal)?;
         let metadata: Value = serde_json::from_slice(&metadata).map_err(Status::internal)?;
         Ok(of_kind(&meta_kind("PartialObjectMetadata"), &json!({"metadata": metadata}))?.into())

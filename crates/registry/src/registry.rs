@@ -1,22 +1,23 @@
 //! What all verbs share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use cache::{Cache, CacheError, Collection, FieldSpec, Filter, Item, Spec};
+use cache::{Cache, CacheError, Collection, Filter, Item, Observer};
 use jiff::Timestamp;
 use machinery::options::ListOptions;
-use machinery::{Revision, Status, fields};
-use schema::kind::{Kind, UnknownField};
+use machinery::{Clock, Revision, Status, fields};
+use schema::kind::Kind;
 use schema::kinds::Kinds;
 use store::{Key, Store};
 
-use crate::admission::quota::Turns;
-use crate::allocation::Allocation;
-use crate::converter::Webhooks;
-use crate::definitions::Definitions;
-use crate::failure;
+use crate::collections;
+use crate::conversion_webhook::{Converter, Webhooks};
+use crate::definitions::{self, Definitions};
 use crate::request::Target;
+use crate::reserve::Reservations;
+use crate::reserve::addresses::Addresses;
+use crate::reserve::quota::Quota;
+use crate::storage::Storage;
 use crate::templates::Templates;
 
 /// How a registry behaves where the design leaves a choice.
@@ -31,8 +32,11 @@ pub struct Settings {
     pub service_range: std::net::Ipv4Addr,
     pub service_range_bits: u8,
     pub node_ports: std::ops::RangeInclusive<u16>,
-    /// Whether a pod must have a service account, and gets its token. Only where somebody makes the accounts.
+    /// Whether a pod must have a service account, and gets its token. Only where a controller creates the accounts.
     pub service_accounts: bool,
+    /// Calls the webhooks that convert custom resources; none refuses requests that need one.
+    pub webhooks: Option<Arc<dyn Webhooks>>,
+    pub clock: Clock,
 }
 
 impl Default for Settings {
@@ -45,78 +49,101 @@ impl Default for Settings {
             service_range_bits: 16,
             node_ports: 30000..=32767,
             service_accounts: false,
+            webhooks: None,
+            clock: Clock::system(),
         }
     }
 }
 
 /// Kinds, their objects, and the verbs on them.
 pub struct Registry {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) cache: Arc<Cache>,
-    kinds: ArcSwap<Kinds>,
-    pub(crate) allocation: Allocation,
-    pub(crate) quota_turns: Turns,
-    pub(crate) definitions: Definitions,
-    pub(crate) webhooks: OnceLock<Arc<dyn Webhooks>>,
-    pub(crate) templates: Templates,
-    pub(crate) settings: Settings,
+    storage: Storage,
+    definitions: Arc<Definitions>,
+    reservations: Reservations,
+    converter: Arc<Converter>,
+    templates: Templates,
+    settings: Settings,
 }
 
 impl Registry {
     /// Opens on a store: loads what is there, and adds what every cluster has.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, CacheError> {
         let kinds = schema::kinds::builtin().clone();
-        let cache = Cache::start(Arc::clone(&store), specs(&kinds), settings.cache).await?;
-        let allocation = Allocation::new(&settings);
+        let specs = collections::specs(&kinds);
+        let definitions = Arc::new(Definitions::new(kinds));
+        let addresses = Arc::new(Addresses::new(&settings));
+        let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&definitions) as _, Arc::clone(&addresses) as _];
+        let cache = Cache::start(Arc::clone(&store), specs, settings.cache, observers).await?;
+        let storage = Storage::new(store, Arc::new(cache));
         let registry = Arc::new(Registry {
-            store,
-            cache: Arc::new(cache),
-            kinds: ArcSwap::from_pointee(kinds),
-            allocation,
-            quota_turns: Turns::default(),
-            definitions: Definitions::default(),
-            webhooks: OnceLock::new(),
+            reservations: Reservations::new(addresses, storage.clone()),
+            converter: Arc::new(Converter::new(settings.webhooks.clone())),
             templates: Templates::default(),
+            storage,
+            definitions,
             settings,
         });
-        registry.follow_definitions();
+        tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
         registry.seed().await.map_err(|status| CacheError(status.to_string()))?;
         Ok(registry)
     }
 
-    /// What is served now.
+    /// The kinds that are served now.
     #[must_use]
     pub fn kinds(&self) -> Arc<Kinds> {
-        self.kinds.load_full()
-    }
-
-    /// Serves these kinds from now on.
-    pub(crate) fn serve(&self, kinds: Kinds) {
-        self.kinds.store(Arc::new(kinds));
+        self.definitions.kinds()
     }
 
     #[must_use]
     pub fn cache(&self) -> &Arc<Cache> {
-        &self.cache
+        self.storage.cache()
     }
 
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        self.storage.store()
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    pub(crate) fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    pub(crate) fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    pub(crate) fn quota(&self) -> &Quota {
+        self.reservations.quota()
+    }
+
+    pub(crate) fn converter(&self) -> &Arc<Converter> {
+        &self.converter
+    }
+
+    pub(crate) fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Checks by name that the parts below answer.
     pub async fn ready(&self) -> Vec<(String, Result<(), String>)> {
-        let fresh = self.cache.fresh().await.map(|_| ()).map_err(|error| error.to_string());
+        let fresh = self.cache().fresh().await.map(|_| ()).map_err(|error| error.to_string());
         vec![("ping".to_owned(), Ok(())), ("store".to_owned(), fresh)]
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.settings.clock.now()
     }
 
     pub(crate) fn collection(&self, kind: &Kind) -> Arc<Collection> {
-        self.cache.collection(&kind.collection)
+        self.cache().collection(&kind.collection)
     }
 
     /// Where the target's object lives; a name that can be no key is simply not there.
@@ -127,9 +154,8 @@ impl Registry {
     }
 
     /// The object as of now: every write acknowledged before this call is in it.
-    pub(crate) async fn current(&self, kind: &Kind, key: &Key) -> Result<Option<Arc<Item>>, Status> {
-        self.cache.fresh().await.map_err(failure::fresh)?;
-        Ok(self.collection(kind).get(key))
+    pub(crate) async fn current(&self, key: &Key) -> Result<Option<Arc<Item>>, Status> {
+        self.storage.current(key).await
     }
 
     /// An object of a well-known kind, if it is there.
@@ -143,8 +169,7 @@ impl Registry {
     ) -> Result<Option<Arc<Item>>, Status> {
         let kinds = self.kinds();
         let Some(kind) = kinds.get(group, version, plural) else { return Ok(None) };
-        let Some(key) = self.collection(kind).key(namespace, name) else { return Ok(None) };
-        self.current(kind, &key).await
+        self.storage.current_named(&kind.collection, namespace, name).await
     }
 
     /// What a list or watch selects, or the refusal of a field it cannot select by.
@@ -153,7 +178,7 @@ impl Registry {
         let mut fields = options.field_selector.clone();
         for requirement in fields.requirements() {
             if !kind.fields.iter().any(|field| field.label == requirement.field) {
-                return Err(Status::bad_request(unknown_field(kind, &requirement.field)));
+                return Err(Status::bad_request(kind.unknown_field_message(&requirement.field)));
             }
         }
         if let Some(name) = &target.name {
@@ -171,42 +196,6 @@ impl Registry {
 
     /// Waits for a revision a client has seen.
     pub(crate) async fn reach(&self, revision: Revision) -> Result<Revision, Status> {
-        self.cache.reach(revision).await.map_err(failure::too_far_ahead)
+        self.storage.reach(revision).await
     }
-}
-
-fn unknown_field(kind: &Kind, field: &str) -> String {
-    match kind.unknown_field {
-        UnknownField::NotKnown => {
-            format!(r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#)
-        }
-        UnknownField::NotSupported => format!("field label not supported: {field}"),
-        UnknownField::NotSupportedForKind => {
-            format!("field label \"{field}\" not supported for {}", kind.gvk.kind)
-        }
-        UnknownField::NotSupportedForGvk => format!("field label not supported for {}: {field}", kind.gvk),
-    }
-}
-
-/// The selectable fields of each collection: of all kinds that show its objects.
-fn specs(kinds: &Kinds) -> Vec<(String, Spec)> {
-    let mut specs: Vec<(String, Vec<FieldSpec>)> = Vec::new();
-    for kind in kinds.iter().filter(|kind| kind.stored()) {
-        let at = specs.iter().position(|(name, _)| *name == kind.collection).unwrap_or_else(|| {
-            specs.push((kind.collection.clone(), Vec::new()));
-            specs.len() - 1
-        });
-        for field in &kind.fields {
-            let known = &mut specs[at].1;
-            let generic = matches!(field.label.as_str(), "metadata.name" | "metadata.namespace");
-            if !generic && !known.iter().any(|spec| spec.label == field.label) {
-                known.push(FieldSpec {
-                    label: field.label.clone(),
-                    paths: field.paths.clone(),
-                    absent: field.absent.clone(),
-                });
-            }
-        }
-    }
-    specs.into_iter().map(|(name, fields)| (name, Spec::new(fields))).collect()
 }

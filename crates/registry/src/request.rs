@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cache::Item;
 use machinery::GroupResource;
 use machinery::media::{MediaType, PatchType};
 use parking_lot::Mutex;
@@ -25,6 +26,16 @@ impl Target {
 
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
+    }
+
+    /// One object of a kind.
+    pub(crate) fn of_item(kind: &Arc<Kind>, item: &Item) -> Target {
+        Target {
+            kind: Arc::clone(kind),
+            namespace: Some(item.namespace().to_owned()).filter(|namespace| !namespace.is_empty()),
+            name: Some(item.name().to_owned()),
+            subresource: None,
+        }
     }
 
     /// The same object without its subresource.

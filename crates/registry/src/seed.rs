@@ -28,7 +28,7 @@ impl Registry {
             class("system-node-critical", 2_000_001_000, "For pods that must not be moved from their node."),
             class("system-cluster-critical", 2_000_000_000, "For pods that the cluster cannot do without."),
         )?;
-        let first = u32::from(self.settings.service_range) + 1;
+        let first = u32::from(self.settings().service_range) + 1;
         let address = std::net::Ipv4Addr::from(first).to_string();
         let service = json!({
             "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -57,7 +57,7 @@ impl Registry {
             subresource: None,
         };
         let key = self.key(&target)?;
-        if self.current(kind, &key).await?.is_some() {
+        if self.current(&key).await?.is_some() {
             return Ok(());
         }
         object["kind"] = json!(kind.gvk.kind);
@@ -67,7 +67,7 @@ impl Registry {
             .await
         {
             // Another server on the same store was quicker.
-            Err(status) if status.code == 409 => Ok(()),
+            Err(status) if status.is_already_exists() => Ok(()),
             Err(status) => Err(status),
             Ok(_) => Ok(()),
         }

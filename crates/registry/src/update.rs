@@ -7,18 +7,21 @@ use schema::kind::Kind;
 use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 
 use crate::body;
-use crate::conversion;
+use crate::collections::SERVICES;
 use crate::create::{Sent, Tracking};
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target};
+use crate::reserve::Reservation;
+use crate::reserve::addresses::AllocationError;
+use crate::versions;
 use crate::view::Outcome;
 
-/// Who changes an object, and through which door.
+/// Who changes an object, and through which subresource.
 pub(crate) struct Author<'a> {
     pub(crate) manager: &'a str,
-    /// The subresource that says which part may change.
-    pub(crate) door: Option<&'a str>,
+    /// The subresource that limits which part may change.
+    pub(crate) subresource: Option<&'a str>,
     /// The subresource under which the change is recorded.
     pub(crate) tracked_as: Option<&'a str>,
     /// The object carries its record already: it was applied.
@@ -28,8 +31,8 @@ pub(crate) struct Author<'a> {
 }
 
 impl<'a> Author<'a> {
-    pub(crate) fn through(manager: &'a str, door: Option<&'a str>) -> Self {
-        Author { manager, door, tracked_as: door, applied: false, replaces: false }
+    pub(crate) fn through(manager: &'a str, subresource: Option<&'a str>) -> Self {
+        Author { manager, subresource, tracked_as: subresource, applied: false, replaces: false }
     }
 }
 
@@ -52,16 +55,14 @@ impl Registry {
         let manager = ctx.manager(&options.field_manager);
         let key = self.key(target)?;
         let creates = kind.rules.create_on_update && target.subresource.is_none();
-        if creates && self.current(kind, &key).await?.is_none() {
+        if creates && self.current(&key).await?.is_none() {
             return self
                 .create_object(target, object, Sent::default(), Tracking::By(&manager), options.dry_run, ctx)
                 .await;
         }
         let author = Author { replaces: true, ..Author::through(&manager, target.subresource.as_deref()) };
-        let written =
-            self.rewrite(target, options.dry_run, |old| self.revise(target, old, object.clone(), &author, ctx)).await?;
-        self.forget_allocations(target, &written);
-        Ok(Outcome::new(200, self.shown(written.into_view(target)?).await?))
+        let written = self.rewrite(target, options.dry_run, Some((&author, ctx)), |_| Ok(object.clone())).await?;
+        Ok(Outcome::new(200, self.converter().prepare_view(written.into_view(target)?).await?))
     }
 
     /// The next state of an object: `new` (in the endpoint's version, defaulted) put on top of `old` (as stored), with
@@ -72,12 +73,13 @@ impl Registry {
         old: &Value,
         mut new: Value,
         author: &Author<'_>,
+        reservation: &mut Reservation<'_>,
         ctx: &Context,
     ) -> Result<Value, Status> {
         let kind = &target.kind;
         precondition(target, old, &new, author)?;
         let mut shown_old = old.clone();
-        conversion::show(kind, &mut shown_old)?;
+        versions::show(kind, &mut shown_old)?;
         keep_metadata(&shown_old, &mut new);
         meta::of_mut(&mut new).insert("resourceVersion", shown_old["metadata"]["resourceVersion"].clone());
         if let Some(warning) = meta::dedupe_owners(&mut new, " after mutating admission happens") {
@@ -89,22 +91,26 @@ impl Registry {
         if !author.applied {
             track_update(&Subject::new(kind, &ty), Some(&shown_old), &mut new, &writer);
         }
-        match author.door {
-            Some(door) => schema::strategy::prepare_for_subresource_update(kind, door, &mut new, &shown_old, &now),
+        match author.subresource {
+            Some(subresource) => {
+                schema::strategy::prepare_for_subresource_update(kind, subresource, &mut new, &shown_old, &now)
+            }
             None => {
                 schema::strategy::admit_update(kind, &mut new, &shown_old);
                 schema::strategy::prepare_for_update(kind, &mut new, &shown_old);
-                self.prepare_addresses(target, &mut new, Some(&shown_old));
+                prepare_addresses(target, &mut new, Some(&shown_old), reservation);
             }
         }
         // What the steps before have looked at and left alone is what it was, and need not be looked at again.
         new.share_members(&shown_old);
         let mut warnings = Vec::new();
-        let mut errors = match author.door {
-            Some(door) => schema::validation::validate_subresource_update(kind, door, &new, &shown_old, &mut warnings),
+        let mut errors = match author.subresource {
+            Some(subresource) => {
+                schema::validation::validate_subresource_update(kind, subresource, &new, &shown_old, &mut warnings)
+            }
             None => schema::validation::validate_update(kind, &new, &shown_old, &mut warnings),
         };
-        // Told whether or not the write is accepted.
+        // Sent whether or not the write is accepted.
         warnings.into_iter().for_each(|text| ctx.warnings.push(text));
         if !author.replaces {
             errors.extend(schema::validation::validate_patched(kind, &new, &shown_old));
@@ -112,17 +118,45 @@ impl Registry {
         if !errors.is_empty() {
             return Err(Status::invalid(&body::blamed(kind), target.name(), &errors));
         }
-        self.approve_update(target, author.door, &shown_old, &new, ctx)?;
-        if author.door.is_none() {
+        self.approve_update(target, author.subresource, &shown_old, &new, ctx)?;
+        if author.subresource.is_none() {
             let warnings = schema::warnings::on_write(kind, &new, Some(&shown_old));
             warnings.into_iter().for_each(|text| ctx.warnings.push(text));
-            self.allocate(target, &mut new, Some(&shown_old))?;
+            allocate(target, &mut new, Some(&shown_old), reservation)?;
         }
         body::in_order(kind, &mut new, Some(&shown_old))?;
         keep_times_if_unchanged(&shown_old, &mut new);
-        conversion::to_storage(kind, &mut new)?;
+        versions::to_storage(kind, &mut new)?;
         Ok(new)
     }
+}
+
+/// Fills in what a service needs to be validated.
+pub(crate) fn prepare_addresses(
+    target: &Target,
+    service: &mut Value,
+    old: Option<&Value>,
+    reservation: &mut Reservation<'_>,
+) {
+    if target.kind.collection == SERVICES {
+        reservation.prepare_service(service, old);
+    }
+}
+
+/// Reserves the addresses and ports of a service.
+pub(crate) fn allocate(
+    target: &Target,
+    service: &mut Value,
+    old: Option<&Value>,
+    reservation: &mut Reservation<'_>,
+) -> Result<(), Status> {
+    if target.kind.collection != SERVICES {
+        return Ok(());
+    }
+    reservation.allocate_service(service, old).map_err(|error| match error {
+        AllocationError::Invalid(error) => Status::invalid(&target.kind.group_kind(), meta::name(service), &[error]),
+        AllocationError::Full(why) => Status::internal(why),
+    })
 }
 
 /// The revision and identity a client says it changes.

@@ -8,7 +8,7 @@ use machinery::{Revision, Status};
 use schema::custom::Definition;
 use schema::kind::Kind;
 
-use crate::converter;
+use crate::conversion_webhook;
 
 /// Which converted form of an item is meant. One number a served version that is not the stored one.
 pub(crate) fn form_id(kind: &Kind) -> u32 {
@@ -45,7 +45,7 @@ fn show_custom(kind: &Kind, definition: &Definition, object: &mut Value) -> Resu
     let wanted = kind.group_version().to_string();
     let is_there = object["apiVersion"] == wanted.as_str();
     let written = object["metadata"]["resourceVersion"].as_str().and_then(|revision| revision.parse::<u64>().ok());
-    let asks = converter::webhook(kind).is_some();
+    let asks = conversion_webhook::webhook(kind).is_some();
     // What a webhook converted is what it is to be.
     if is_there && (asks || written.is_some_and(|revision| revision > definition.since.0)) {
         return Ok(());
@@ -82,7 +82,7 @@ pub(crate) fn to_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> 
     if kind.storage == kind.group_version() {
         return Ok(());
     }
-    if converter::webhook(kind).is_some() {
+    if conversion_webhook::webhook(kind).is_some() {
         // Nobody here can say what is stored: `converter` asks.
         return Ok(());
     }

@@ -14,11 +14,11 @@ use machinery::json::{Value, json};
 use machinery::{Revision, Status};
 use schema::kind::Kind;
 
-use crate::conversion;
-use crate::converter;
+use crate::conversion_webhook;
 use crate::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 use crate::protobuf;
 use crate::segments::Segments;
+use crate::versions;
 
 /// One object to be shown, or a `Status` in its place.
 #[derive(Clone, Debug)]
@@ -202,12 +202,12 @@ impl ListView {
 /// The object's bytes in the version its kind is asked for: as stored, or converted once and kept. Lent where that is enough,
 /// since a thousand watchers of one object would otherwise pass its count of owners around.
 pub(crate) fn shown<'a>(kind: &Kind, item: &'a Item) -> Result<Cow<'a, Encoded>, Status> {
-    if conversion::is_shown_as_stored(kind, item.revision()) {
+    if versions::is_shown_as_stored(kind, item.revision()) {
         return Ok(Cow::Borrowed(item.encoded()));
     }
-    let converted = item.form(conversion::form_id(kind), || {
+    let converted = item.form(versions::form_id(kind), || {
         let mut value: Value = parse(item)?;
-        conversion::from_storage(kind, &mut value)?;
+        versions::from_storage(kind, &mut value)?;
         let members = value.as_object().ok_or_else(|| Status::internal("an object is not an object"))?;
         let encoded = Encoded::from_stored(&to_stored(members), item.revision()).map_err(Status::internal)?;
         Ok::<_, Status>(encoded.whole().clone())
@@ -216,12 +216,12 @@ pub(crate) fn shown<'a>(kind: &Kind, item: &'a Item) -> Result<Cow<'a, Encoded>,
 }
 
 pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
-    if converter::webhook(kind).is_some() {
+    if conversion_webhook::webhook(kind).is_some() {
         return machinery::json::from_slice(shown(kind, item)?.whole()).map_err(Status::internal);
     }
     let mut value = parse(item)?;
-    if !conversion::is_shown_as_stored(kind, item.revision()) {
-        conversion::from_storage(kind, &mut value)?;
+    if !versions::is_shown_as_stored(kind, item.revision()) {
+        versions::from_storage(kind, &mut value)?;
     }
     Ok(value)
 }

@@ -26,24 +26,24 @@ impl Registry {
             timeout: self.watch_timeout(options.timeout_seconds),
             from,
         };
-        let (kind, cache) = (Arc::clone(&target.kind), Arc::clone(&self.cache));
+        let (kind, cache) = (Arc::clone(&target.kind), Arc::clone(self.cache()));
         let reached = match start {
-            WatchStart::InitialFresh | WatchStart::FreshOnly => self.cache.fresh().await.map_err(crate::failure::fresh),
+            WatchStart::InitialFresh | WatchStart::FreshOnly => self.storage().fresh().await,
             WatchStart::InitialNotOlderThan(revision) => self.reach(revision).await,
             WatchStart::InitialAny | WatchStart::AnyOnly | WatchStart::After(_) => Ok(Revision::ZERO),
         };
         if let Err(status) = reached {
-            return Ok(WatchView::refused(kind, cache, status, terms));
+            return Ok(WatchView::refused(kind, cache, status, terms, self.settings().clock.clone()));
         }
         let start = match start {
             WatchStart::After(revision) => Start::After(revision),
             WatchStart::FreshOnly | WatchStart::AnyOnly => Start::Now,
             _ => Start::Initial,
         };
-        let watcher = self.cache.watch(&self.collection(&target.kind), filter, start);
-        let mut view = WatchView::new(kind, cache, watcher, terms);
-        if crate::converter::webhook(&target.kind).is_some() {
-            view.convert_with(self.definitions.registry());
+        let watcher = self.cache().watch(&self.collection(&target.kind), filter, start);
+        let mut view = WatchView::new(kind, cache, watcher, terms, self.settings().clock.clone());
+        if crate::conversion_webhook::webhook(&target.kind).is_some() {
+            view.convert_with(Arc::clone(self.converter()));
         }
         Ok(view)
     }
@@ -53,7 +53,7 @@ impl Registry {
         match asked {
             Some(seconds) if seconds < 0 => Duration::ZERO,
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
-            _ => self.settings.watch_timeout_min.mul_f64(1.0 + rand::rng().random::<f64>()),
+            _ => self.settings().watch_timeout_min.mul_f64(1.0 + rand::rng().random::<f64>()),
         }
     }
 }

@@ -2,29 +2,27 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use cache::{Cache, EventKind, Item, Output, WatchEnd, Watcher};
-use jiff::Timestamp;
 use machinery::json::{Value, json};
-use machinery::{Revision, Status};
+use machinery::object_meta::INITIAL_EVENTS_END;
+use machinery::{Clock, Revision, Status};
 use schema::kind::Kind;
 use tokio::time::{Instant, Sleep};
 
+use crate::conversion_webhook::Converter;
 use crate::form::{Encoding, Form, IncludeObject, Shape};
 use crate::protobuf;
-use crate::registry::Registry;
 use crate::view;
 
 /// How often a watch that allows bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long before its deadline a watch gets its last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// Marks the bookmark that ends the initial events.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// What a client asked of a watch beside what it selects.
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +51,11 @@ pub struct WatchView {
     columns_sent: bool,
     /// Whether events in protobuf say their length; a WebSocket does that itself.
     lengths: bool,
-    /// Who converts objects that only a webhook can.
-    converter: Option<Weak<Registry>>,
+    /// For a kind whose versions a webhook converts.
+    converter: Option<Arc<Converter>>,
     /// What is being converted, to be shown afterwards.
     converting: Option<(Converting, Output)>,
+    clock: Clock,
 }
 
 type Converting = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
@@ -98,16 +97,16 @@ impl Frames {
 }
 
 impl WatchView {
-    pub(crate) fn new(kind: Arc<Kind>, cache: Arc<Cache>, watcher: Watcher, terms: WatchTerms) -> Self {
-        Self::with(kind, cache, Source::Watching(watcher), terms)
+    pub(crate) fn new(kind: Arc<Kind>, cache: Arc<Cache>, watcher: Watcher, terms: WatchTerms, clock: Clock) -> Self {
+        Self::with(kind, cache, Source::Watching(watcher), terms, clock)
     }
 
     /// A watch that was accepted and then says only why it cannot be.
-    pub(crate) fn refused(kind: Arc<Kind>, cache: Arc<Cache>, status: Status, terms: WatchTerms) -> Self {
-        Self::with(kind, cache, Source::Refused(Box::new(status)), terms)
+    pub(crate) fn refused(kind: Arc<Kind>, cache: Arc<Cache>, status: Status, terms: WatchTerms, clock: Clock) -> Self {
+        Self::with(kind, cache, Source::Refused(Box::new(status)), terms, clock)
     }
 
-    fn with(kind: Arc<Kind>, cache: Arc<Cache>, source: Source, terms: WatchTerms) -> Self {
+    fn with(kind: Arc<Kind>, cache: Arc<Cache>, source: Source, terms: WatchTerms, clock: Clock) -> Self {
         let now = Instant::now();
         let last_bookmark = terms.timeout.checked_sub(BOOKMARK_BEFORE_END).filter(|left| !left.is_zero());
         let bookmark_due = last_bookmark.filter(|_| terms.bookmarks).map(|left| now + left.min(BOOKMARK_INTERVAL));
@@ -124,17 +123,18 @@ impl WatchView {
             lengths: true,
             converter: None,
             converting: None,
+            clock,
         }
     }
 
     /// For a kind whose versions a webhook converts: events wait until it has answered.
-    pub(crate) fn convert_with(&mut self, registry: Weak<Registry>) {
-        self.converter = Some(registry);
+    pub(crate) fn convert_with(&mut self, converter: Arc<Converter>) {
+        self.converter = Some(converter);
     }
 
     /// Begins to convert what came, if a webhook has to be asked.
     fn take_in(&mut self, output: Output, frames: &mut Frames) {
-        let Some(registry) = self.converter.as_ref().and_then(Weak::upgrade) else {
+        let Some(converter) = self.converter.clone() else {
             return self.show(output, frames);
         };
         let items: Vec<Arc<Item>> = match &output {
@@ -143,7 +143,7 @@ impl WatchView {
             Output::InitialEnd(_) => Vec::new(),
         };
         let kind = Arc::clone(&self.kind);
-        let converting = async move { registry.ready_to_show(&kind, &items).await };
+        let converting = async move { converter.prepare(&kind, &items).await };
         self.converting = Some((Box::pin(converting), output));
     }
 
@@ -282,7 +282,7 @@ impl WatchView {
             }),
             Shape::Table { version, include } => view::value(&self.kind, item).map(|value| {
                 let metadata = json!({"resourceVersion": item.revision().to_string()});
-                let rows = vec![view::row(&self.kind, &value, version, include, Timestamp::now())];
+                let rows = vec![view::row(&self.kind, &value, version, include, self.clock.now())];
                 Bytes::from(
                     view::table(version, columns_once(&mut self.columns_sent, &self.kind), metadata, rows).to_string(),
                 )
@@ -316,9 +316,7 @@ impl WatchView {
         self.source = Source::Over;
         let status = match end {
             WatchEnd::Ended => return,
-            WatchEnd::Expired { asked, oldest } => {
-                Status::expired(format!("too old resource version: {asked} ({oldest})"))
-            }
+            WatchEnd::Expired { asked, oldest } => Status::watch_expired(asked, oldest),
             WatchEnd::Failed(why) => Status::internal(why),
         };
         self.fail(&status, frames);
@@ -357,7 +355,7 @@ impl WatchView {
                 let table_metadata = json!({"resourceVersion": revision.to_string()});
                 // Even a client that wants no objects must be able to read the mark.
                 let include = if initial_end { IncludeObject::Metadata } else { include };
-                let rows = vec![view::row(&self.kind, &zero, version, include, Timestamp::now())];
+                let rows = vec![view::row(&self.kind, &zero, version, include, self.clock.now())];
                 view::table(version, columns_once(&mut self.columns_sent, &self.kind), table_metadata, rows)
             }
         };

@@ -166,7 +166,7 @@ async fn a_service_takes_its_ports_on_update() {
 async fn a_new_quota_is_counted() {
     let world = World::new().await;
     world.create("configmaps/default", json!({"metadata": {"name": "there"}})).await.unwrap();
-    let counting = tokio::spawn(registry::admission::quota::recount::keep_counts(Arc::clone(&world.registry)));
+    let counting = tokio::spawn(registry::reserve::quota::recount::keep_counts(Arc::clone(&world.registry)));
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1", "pods": "2"}}});
     world.create("resourcequotas/default", quota).await.unwrap();
     let counted = async {

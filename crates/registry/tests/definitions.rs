@@ -32,7 +32,16 @@ impl World {
     }
 
     async fn on(store: Arc<MemoryStore>) -> Self {
-        let registry = Registry::start(store.clone(), Settings::default()).await.unwrap();
+        Self::with(store, Settings::default()).await
+    }
+
+    async fn with_webhooks(webhooks: Arc<dyn Webhooks>) -> Self {
+        let store = Arc::new(MemoryStore::new(Retention::default()));
+        Self::with(store, Settings { webhooks: Some(webhooks), ..Settings::default() }).await
+    }
+
+    async fn with(store: Arc<MemoryStore>, settings: Settings) -> Self {
+        let registry = Registry::start(store.clone(), settings).await.unwrap();
         World { registry, store }
     }
 
@@ -421,7 +430,7 @@ async fn apply_uses_the_schema_of_the_definition() {
 }
 
 /// Converts `spec.host` and `spec.port` of v1 to `spec.address` of v2, and back.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Converter {
     asked: AtomicUsize,
     failing: Mutex<Option<String>>,
@@ -475,9 +484,8 @@ fn converted_by_webhook() -> Value {
 
 #[tokio::test]
 async fn a_webhook_converts_what_is_read_written_and_watched() {
-    let world = World::new().await;
     let converter = Arc::new(Converter::default());
-    world.registry.call_webhooks_with(converter.clone());
+    let world = World::with_webhooks(converter.clone()).await;
     world.define(converted_by_webhook()).await;
     let second = "example.com/v2/things/default";
     world.create(THINGS, thing("x", json!({"host": "a", "port": 1}))).await.unwrap();
@@ -521,9 +529,8 @@ async fn a_webhook_converts_what_is_read_written_and_watched() {
 
 #[tokio::test]
 async fn no_bookmark_passes_an_object_that_is_being_converted() {
-    let world = World::new().await;
     let converter = Arc::new(Converter::default());
-    world.registry.call_webhooks_with(converter.clone());
+    let world = World::with_webhooks(converter.clone()).await;
     world.define(converted_by_webhook()).await;
     // Its bookmark is due two seconds before its end.
     let query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=4";

@@ -19,7 +19,7 @@ pub mod metrics;
 mod request;
 pub mod service;
 pub mod shutdown;
-mod webhooks;
+pub mod webhooks;
 mod wire;
 
 pub use request::{

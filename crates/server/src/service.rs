@@ -35,7 +35,6 @@ use crate::request::reply::{self, Reply};
 use crate::request::request_info::{RequestInfo, Verb};
 use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::warnings;
-use crate::webhooks::HttpsWebhooks;
 use crate::wire::body::{BytesBody, RequestBody, ResponseBody};
 use crate::wire::compression;
 use crate::wire::connection::{Answer, Handler};
@@ -79,7 +78,6 @@ impl Server {
         let mut shown = config.metrics;
         metrics.register(&mut shown);
         let openapi = OpenApiDocuments::new(&config.limits);
-        registry.call_webhooks_with(Arc::new(HttpsWebhooks));
         Server(Arc::new(Inner {
             registry,
             limits: Arc::new(config.limits),

@@ -25,7 +25,7 @@ const ANSWER_MAX: usize = 64 << 20;
 
 /// Calls webhooks over the network, one connection each.
 #[derive(Debug, Default)]
-pub(crate) struct HttpsWebhooks;
+pub struct HttpsWebhooks;
 
 impl Webhooks for HttpsWebhooks {
     fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>> {

@@ -3,15 +3,16 @@
 use machinery::Status;
 use machinery::json::Value;
 
-use crate::admission::amounts::Amounts;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::Target;
+use crate::reserve::amounts::Amounts;
+use crate::reserve::quota::storage_class;
 use crate::view;
 
 impl Registry {
     pub(super) fn check_claim_resize(&self, target: &Target, old: &Value, new: &Value) -> Result<(), Status> {
-        let size = |claim: &Value| Amounts::of(&claim["spec"]["resources"]["requests"]).get("storage");
+        let size = |claim: &Value| Amounts::from_value(&claim["spec"]["resources"]["requests"]).get("storage");
         if size(new) <= size(old) {
             return Ok(());
         }
@@ -20,7 +21,8 @@ impl Registry {
             return refuse("Only bound persistent volume claims can be expanded");
         }
         let (class, before) = (storage_class(new), storage_class(old));
-        let found = if class == before { self.cached("storage.k8s.io/storageclasses", None, class) } else { None };
+        let found =
+            if class == before { self.storage().cached("storage.k8s.io/storageclasses", None, class) } else { None };
         let found = found.map(|class| view::parse(&class)).transpose()?;
         if found.is_some_and(|class| class["allowVolumeExpansion"] == true) {
             return Ok(());
@@ -30,10 +32,4 @@ impl Registry {
              resize",
         )
     }
-}
-
-/// The class of a claim: the old annotation counts before the field.
-pub(super) fn storage_class(claim: &Value) -> &str {
-    let annotated = claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
-    annotated.or_else(|| claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ impl Registry {
             return;
         }
         let marks = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-        if let Some(class) = default_of(&self.few("storage.k8s.io/storageclasses", None), &marks) {
+        if let Some(class) = default_of(&self.storage().values("storage.k8s.io/storageclasses", None), &marks) {
             claim["spec"]["storageClassName"] = json!(class);
         }
     }
@@ -27,7 +27,7 @@ impl Registry {
             return;
         }
         let marks = ["ingressclass.kubernetes.io/is-default-class"];
-        if let Some(class) = default_of(&self.few("networking.k8s.io/ingressclasses", None), &marks) {
+        if let Some(class) = default_of(&self.storage().values("networking.k8s.io/ingressclasses", None), &marks) {
             ingress["spec"]["ingressClassName"] = json!(class);
         }
     }

@@ -6,11 +6,11 @@ use machinery::Status;
 use machinery::json::{Text, Value, json};
 use machinery::quantity::Quantity;
 
-use crate::admission::amounts::{Amounts, Half, of_pod};
 use crate::admission::joined;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::Target;
+use crate::reserve::amounts::{Amounts, Half, of_pod};
 
 const LIMIT_RANGES: &str = "core/limitranges";
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -18,14 +18,14 @@ const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 impl Registry {
     /// Gives a new pod's containers what they leave open.
     pub(super) fn fill_from_limit_ranges(&self, target: &Target, pod: &mut Value) {
-        for range in self.few(LIMIT_RANGES, target.namespace.as_deref()) {
+        for range in self.storage().values(LIMIT_RANGES, target.namespace.as_deref()) {
             fill(&range, pod);
         }
     }
 
     /// Holds a pod or claim against the ranges of its namespace.
     pub(super) fn check_limit_ranges(&self, target: &Target, object: &Value) -> Result<(), Status> {
-        for range in self.few(LIMIT_RANGES, target.namespace.as_deref()) {
+        for range in self.storage().values(LIMIT_RANGES, target.namespace.as_deref()) {
             if let Some(why) = joined(objections(&range, &target.kind.plural, object)) {
                 return Err(Status::forbidden(&target.gr(), meta::name(object), why));
             }
@@ -131,13 +131,13 @@ struct Asked {
 
 impl Asked {
     fn check(&self, limit: &Value, whys: &mut Vec<String>) {
-        for (name, least) in &Amounts::of(&limit["min"]).0 {
+        for (name, least) in &Amounts::from_value(&limit["min"]).0 {
             whys.extend(self.below(name, least));
         }
-        for (name, most) in &Amounts::of(&limit["max"]).0 {
+        for (name, most) in &Amounts::from_value(&limit["max"]).0 {
             whys.extend(self.above(name, most));
         }
-        for (name, most) in &Amounts::of(&limit["maxLimitRequestRatio"]).0 {
+        for (name, most) in &Amounts::from_value(&limit["maxLimitRequestRatio"]).0 {
             whys.extend(self.too_far_apart(name, most));
         }
     }

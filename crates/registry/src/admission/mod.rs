@@ -10,12 +10,10 @@
 //! - `default_class`: the class of claims and ingresses that name none
 //! - `claim_resize`: whether a claim may grow
 //! - `certificates`: who asks for a certificate
-//! - [`quota`]: whether there is room; last, because it counts what everybody else let through
 //!
-//! `amounts` is the arithmetic of resources they share. Each looks at its own small collection first (a lock and a
+//! Each looks at its own small collection first (a lock and a
 //! length): a cluster without limits, quotas and labels pays nothing for them.
 
-mod amounts;
 mod certificates;
 mod claim_resize;
 mod default_class;
@@ -23,19 +21,14 @@ mod limit_ranges;
 mod namespaces;
 mod pod_security;
 mod priority;
-pub mod quota;
 mod runtime_class;
 mod service_accounts;
 
-use std::sync::Arc;
-
-use cache::Item;
 use machinery::Status;
 use machinery::json::Value;
 
 use crate::registry::Registry;
 use crate::request::{Context, Target};
-use crate::view;
 
 impl Registry {
     /// Changes a new object before it is validated, or refuses it.
@@ -71,16 +64,16 @@ impl Registry {
         }
     }
 
-    /// Looks at the next state of an object that is valid, through whichever door it came.
+    /// Looks at the next state of an object that is valid, through whichever subresource.
     pub(crate) fn approve_update(
         &self,
         target: &Target,
-        door: Option<&str>,
+        subresource: Option<&str>,
         old: &Value,
         new: &Value,
         ctx: &Context,
     ) -> Result<(), Status> {
-        match (target.kind.collection.as_str(), door) {
+        match (target.kind.collection.as_str(), subresource) {
             ("core/pods", Some("resize")) => {
                 if !crate::meta::is_deleting(old) {
                     self.check_limit_ranges(target, new)?;
@@ -96,22 +89,6 @@ impl Registry {
             ("core/namespaces", None) => self.check_security_labels(target, Some(old), new, ctx),
             (_, None) => self.check_pod_security(target, Some(old), new, ctx),
         }
-    }
-
-    /// The objects of a small collection in a namespace (or all of it), as values. Nothing is read where there are none.
-    fn few(&self, collection: &str, namespace: Option<&str>) -> Vec<Value> {
-        let collection = self.cache.collection(collection);
-        if collection.is_empty() {
-            return Vec::new();
-        }
-        let snapshot = self.cache.snapshot(&collection);
-        snapshot.scan(collection.name(), namespace, None).filter_map(|item| view::parse(item).ok()).collect()
-    }
-
-    /// An object as the cache has it. Every write awaits what was acknowledged before it, so this is no older.
-    fn cached(&self, collection: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Item>> {
-        let collection = self.cache.collection(collection);
-        collection.get(&collection.key(namespace, name)?)
     }
 }
 

@@ -54,6 +54,6 @@ impl Registry {
 
     /// Where a namespace's phase stands among its selectable fields.
     fn phase_slot(&self) -> usize {
-        self.cache.collection("core/namespaces").spec().slot("status.phase").unwrap_or_default()
+        self.cache().collection("core/namespaces").spec().slot("status.phase").unwrap_or_default()
     }
 }

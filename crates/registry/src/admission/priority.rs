@@ -51,8 +51,8 @@ impl Registry {
 
     /// The class marked as the default; of several the one with the lowest value.
     fn default_priority_class(&self) -> Option<Value> {
-        let collection = self.cache.collection("scheduling.k8s.io/priorityclasses");
-        let snapshot = self.cache.snapshot(&collection);
+        let collection = self.cache().collection("scheduling.k8s.io/priorityclasses");
+        let snapshot = self.cache().snapshot(&collection);
         // Every pod that names no class asks: only those that may be the default are read.
         let marked = |item: &&std::sync::Arc<cache::Item>| {
             memchr::memmem::find(item.encoded().whole(), br#""globalDefault":true"#).is_some()

@@ -3,10 +3,10 @@
 use machinery::Status;
 use machinery::json::{Value, json};
 
-use crate::admission::amounts::Amounts;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::Target;
+use crate::reserve::amounts::Amounts;
 use crate::view;
 
 impl Registry {
@@ -37,7 +37,7 @@ fn take(class: &Value, pod: &mut Value) -> Result<(), String> {
         }
     } else {
         let given = said.as_object().is_some_and(|said| !said.is_empty());
-        if given && Amounts::of(said) != Amounts::of(overhead) {
+        if given && Amounts::from_value(said) != Amounts::from_value(overhead) {
             return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
         }
         if overhead.is_object() {

@@ -25,7 +25,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
 impl Registry {
     pub(super) async fn find_service_account(&self, target: &Target, pod: &mut Value) -> Result<(), Status> {
-        if !self.settings.service_accounts {
+        if !self.settings().service_accounts {
             return Ok(());
         }
         let annotated = |name: &str| pod["metadata"]["annotations"].get(name).is_some();

@@ -1,4 +1,4 @@
-//! Whether the names of a definition are free in its group, and what its status says about that.
+//! The names of a definition that are free in its group, and the status that follows from them.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -6,59 +6,57 @@ use std::collections::HashSet;
 use machinery::json::{Value, json};
 use schema::custom::{Condition, Installed, Names};
 
-use super::MANAGER;
+use super::{MANAGER, status_of};
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::Context;
 use crate::update::Author;
 
-impl Registry {
-    /// Brings the status of every definition up to what its names deserve.
-    pub(super) async fn accept_names(&self, ctx: &Context) {
-        // One at a time, each on what the others have by then: whoever comes first has the name.
-        loop {
-            let all = self.known_definitions();
-            let mut wrote = false;
-            for definition in &all {
-                let Some(wanted) = wanted(definition, &all) else { continue };
-                match self.write_status(definition, &wanted, ctx).await {
-                    Ok(()) => {
-                        wrote = true;
-                        break;
-                    }
-                    // Deleted, or changed in between: the next change wakes us.
-                    Err(refused) if matches!(refused.code, 404 | 409) => {}
-                    Err(refused) => {
-                        tracing::warn!(name = definition.name, %refused, "the names of a definition were not accepted");
-                    }
+/// Writes the status that the names of every definition lead to.
+pub(super) async fn accept(registry: &Registry, ctx: &Context) {
+    // One at a time, each after the others are accepted: the first has the name.
+    loop {
+        let all = registry.definitions().all();
+        let mut wrote = false;
+        for definition in &all {
+            let Some(wanted) = wanted(definition, &all) else { continue };
+            match write_status(registry, definition, &wanted, ctx).await {
+                Ok(()) => {
+                    wrote = true;
+                    break;
+                }
+                // Deleted, or changed in between: the next change wakes us.
+                Err(refused) if refused.is_not_found() || refused.is_conflict() => {}
+                Err(refused) => {
+                    tracing::warn!(name = definition.name, %refused, "the names of a definition were not accepted");
                 }
             }
-            if !wrote {
-                return;
-            }
+        }
+        if !wrote {
+            return;
         }
     }
+}
 
-    async fn write_status(
-        &self,
-        definition: &Installed,
-        wanted: &Wanted,
-        ctx: &Context,
-    ) -> Result<(), machinery::Status> {
-        let target = self.definition_target(&definition.name)?;
-        let author = Author::through(MANAGER, Some("status"));
-        let now = meta::timestamp(self.now());
-        let written = self.rewrite(&target, false, |old| {
-            if meta::uid(old) != definition.uid {
-                return Err(machinery::Status::not_found(&target.gr(), &definition.name));
-            }
-            let mut new = old.clone();
-            new["status"]["acceptedNames"] = wanted.names.to_value();
-            wanted.conditions.iter().for_each(|condition| set_condition(&mut new, condition, &now));
-            self.revise(&target, old, new, &author, ctx)
-        });
-        written.await.map(|_| ())
-    }
+async fn write_status(
+    registry: &Registry,
+    definition: &Installed,
+    wanted: &Wanted,
+    ctx: &Context,
+) -> Result<(), machinery::Status> {
+    let target = status_of(registry, &definition.name)?;
+    let author = Author::through(MANAGER, Some("status"));
+    let now = meta::timestamp(registry.now());
+    let written = registry.rewrite(&target, false, Some((&author, ctx)), |old| {
+        if meta::uid(old) != definition.uid {
+            return Err(machinery::Status::not_found(&target.gr(), &definition.name));
+        }
+        let mut new = old.clone();
+        new["status"]["acceptedNames"] = wanted.names.to_value();
+        wanted.conditions.iter().for_each(|condition| set_condition(&mut new, condition, &now));
+        Ok(new)
+    });
+    written.await.map(|_| ())
 }
 
 /// The names and conditions that a definition ought to have.

@@ -1,39 +1,39 @@
-//! Amounts of resources by name (`cpu: 500m`), and what a pod asks for as a whole.
+//! Amounts of resources by name (`cpu: 500m`), and those of a pod as a whole.
 
 use std::collections::BTreeMap;
 
 use machinery::json::Value;
 use machinery::quantity::Quantity;
 
-/// Resources and how much of them. What is no amount is not there.
+/// Amounts by resource. Values that are not quantities are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Amounts(pub(super) BTreeMap<String, Quantity>);
+pub(crate) struct Amounts(pub(crate) BTreeMap<String, Quantity>);
 
 impl Amounts {
-    pub(super) fn of(value: &Value) -> Self {
+    pub(crate) fn from_value(value: &Value) -> Self {
         let amounts = value.as_object().into_iter().flatten();
         Amounts(
             amounts.filter_map(|(name, amount)| Some((name.to_string(), Quantity::from_value(amount).ok()?))).collect(),
         )
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<Quantity> {
+    pub(crate) fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).cloned()
     }
 
-    pub(super) fn set(&mut self, name: impl Into<String>, amount: Quantity) {
+    pub(crate) fn set(&mut self, name: impl Into<String>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
 
-    pub(super) fn add(&mut self, other: &Amounts) {
+    pub(crate) fn add(&mut self, other: &Amounts) {
         for (name, amount) in &other.0 {
             let sum = self.0.get(name).map_or_else(|| amount.clone(), |before| before.plus(amount));
             self.0.insert(name.clone(), sum);
         }
     }
 
-    /// The larger of each.
-    pub(super) fn raise_to(&mut self, other: &Amounts) {
+    /// Raises each amount to at least that of `other`.
+    pub(crate) fn raise_to(&mut self, other: &Amounts) {
         for (name, amount) in &other.0 {
             if self.0.get(name).is_none_or(|before| before < amount) {
                 self.0.insert(name.clone(), amount.clone());
@@ -41,8 +41,8 @@ impl Amounts {
         }
     }
 
-    /// What of `self` is more than `other` has; the rest is not there.
-    pub(super) fn beyond(&self, other: &Amounts) -> Amounts {
+    /// By how much `self` is more than `other`; resources that are not are left out.
+    pub(crate) fn beyond(&self, other: &Amounts) -> Amounts {
         let more = self.0.iter().filter_map(|(name, amount)| {
             let rest = other.0.get(name).map_or_else(|| amount.clone(), |other| amount.minus(other));
             (!rest.is_zero() && !rest.is_negative()).then(|| (name.clone(), rest))
@@ -50,17 +50,17 @@ impl Amounts {
         Amounts(more.collect())
     }
 
-    pub(super) fn only(&self, keep: impl Fn(&str) -> bool) -> Amounts {
+    pub(crate) fn only(&self, keep: impl Fn(&str) -> bool) -> Amounts {
         Amounts(
             self.0.iter().filter(|(name, _)| keep(name)).map(|(name, amount)| (name.clone(), amount.clone())).collect(),
         )
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         self.0.iter().map(|(name, amount)| (name, amount.to_string())).collect()
     }
 }
@@ -75,22 +75,22 @@ impl std::fmt::Display for Amounts {
     }
 }
 
-/// Which half of a container's resources.
+/// One half of a container's resources.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Half {
+pub(crate) enum Half {
     Requests,
     Limits,
 }
 
 impl Half {
-    pub(super) fn of(self, resources: &Value) -> Amounts {
-        Amounts::of(&resources[if self == Half::Requests { "requests" } else { "limits" }])
+    pub(crate) fn of(self, resources: &Value) -> Amounts {
+        Amounts::from_value(&resources[if self == Half::Requests { "requests" } else { "limits" }])
     }
 }
 
-/// What a pod takes while it runs: its containers together, or the most its start takes; what it says as a whole counts
-/// before both. Sidecars run from their turn on.
-pub(super) fn of_pod(pod: &Value, half: Half) -> Amounts {
+/// What a pod takes: the sum of its containers or the largest amount during its start, whichever is more; the resources of
+/// the pod as a whole override both. Sidecars run from their turn on.
+pub(crate) fn of_pod(pod: &Value, half: Half) -> Amounts {
     let spec = &pod["spec"];
     let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut running = Amounts::default();
@@ -134,9 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn more_is_told_from_less() {
-        let (a, b) =
-            (Amounts::of(&json!({"x": "2", "y": "1", "z": "1"})), Amounts::of(&json!({"x": "500m", "y": "1"})));
+    fn the_excess_over_other_amounts() {
+        let (a, b) = (
+            Amounts::from_value(&json!({"x": "2", "y": "1", "z": "1"})),
+            Amounts::from_value(&json!({"x": "500m", "y": "1"})),
+        );
         assert_eq!(a.beyond(&b).to_string(), "x=1500m,z=1");
         assert!(b.beyond(&a).is_empty());
     }

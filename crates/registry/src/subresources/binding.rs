@@ -27,7 +27,7 @@ impl Registry {
         let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
         let topology = self.topology_of(&node).await?;
         let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
-        self.rewrite(&pod, options.dry_run, |old| {
+        self.rewrite(&pod, options.dry_run, None, |old| {
             for (said, is, what) in [
                 (meta::uid(&binding), meta::uid(old), "UID"),
                 (meta::resource_version(&binding), meta::resource_version(old), "ResourceVersion"),

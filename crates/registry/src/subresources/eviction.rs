@@ -30,7 +30,7 @@ impl Registry {
         deletion.dry_run |= options.dry_run;
         let pod_target = target.parent();
         let key = self.key(&pod_target)?;
-        let item = self.current(&target.kind, &key).await?;
+        let item = self.current(&key).await?;
         let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
         let pod = view::parse(&item)?;
         let at_ease = matches!(pod["status"]["phase"].as_str(), Some("Pending" | "Succeeded" | "Failed"));
@@ -47,8 +47,8 @@ impl Registry {
     /// Takes one disruption from the budget that covers the pod, or says why there is none to take.
     async fn ask_budget(&self, target: &Target, pod: &Value, dry_run: bool) -> Result<(), Status> {
         let namespace = target.namespace.as_deref();
-        let collection = self.cache.collection("policy/poddisruptionbudgets");
-        let snapshot = self.cache.snapshot(&collection);
+        let collection = self.cache().collection("policy/poddisruptionbudgets");
+        let snapshot = self.cache().snapshot(&collection);
         let mut covering = Vec::new();
         for budget in snapshot.scan(collection.name(), namespace, None).filter_map(|item| view::parse(item).ok()) {
             let selector = labels::Selector::from_label_selector(&budget["spec"]["selector"]);
@@ -86,7 +86,7 @@ impl Registry {
         };
         let pod_name = target.name().to_owned();
         let now = meta::timestamp(self.now());
-        self.rewrite(&budget_target, dry_run, |old| {
+        self.rewrite(&budget_target, dry_run, None, |old| {
             let name = meta::name(old);
             let observed = old["status"]["observedGeneration"].as_i64().unwrap_or_default();
             if observed < old["metadata"]["generation"].as_i64().unwrap_or_default() {
@@ -112,7 +112,7 @@ impl Registry {
     /// The condition a watcher sees before the pod goes.
     async fn note_disruption(&self, target: &Target) -> Result<(), Status> {
         let now = meta::timestamp(self.now());
-        self.rewrite(target, false, |old| {
+        self.rewrite(target, false, None, |old| {
             let mut new = old.clone();
             let conditions = old["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let mut conditions: Vec<Value> =

@@ -22,7 +22,7 @@ impl Registry {
             check_log_options(target.name(), query)?;
         }
         let key = self.key(target)?;
-        let item = self.current(&target.kind, &key).await?;
+        let item = self.current(&key).await?;
         let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
         let object = view::parse(&item)?;
         if is_pod {

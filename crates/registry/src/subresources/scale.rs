@@ -236,13 +236,13 @@ impl Registry {
     ) -> Result<Outcome, Status> {
         let (Scaler::Applies(manager) | Scaler::Updates(manager)) = scaler;
         let parent = target.parent();
-        let author = Author { manager, door: None, tracked_as: Some("scale"), applied: true, replaces: true };
+        let author = Author { manager, subresource: None, tracked_as: Some("scale"), applied: true, replaces: true };
         let (gvk, version) = (kind(), target.kind.group_version().to_string());
         let ty = body::type_of(&gvk)?;
         let written = self
-            .rewrite(&parent, dry_run, |old| {
+            .rewrite(&parent, dry_run, Some((&author, ctx)), |old| {
                 let mut shown = old.clone();
-                crate::conversion::show(&target.kind, &mut shown)?;
+                crate::versions::show(&target.kind, &mut shown)?;
                 let places = Places::of(&target.kind);
                 let live = with_managers(target, &shown);
                 let mut scale = wanted(&live)?;
@@ -287,14 +287,14 @@ impl Registry {
                         }
                     }
                 }
-                self.revise(&parent, old, new, &author, ctx)
+                Ok(new)
             })
             .await?;
         let value = match &written {
             Written::Kept(item) => view::value(&target.kind, item)?,
             Written::Removed(value) | Written::Imagined(value) => {
                 let mut value = value.clone();
-                crate::conversion::show(&target.kind, &mut value)?;
+                crate::versions::show(&target.kind, &mut value)?;
                 value
             }
         };

@@ -185,7 +185,7 @@ impl Registry {
     }
 
     fn known(&self, collection: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        let collection = self.cache.collection(collection);
+        let collection = self.cache().collection(collection);
         let item = collection.get(&collection.key(namespace, name)?)?;
         view::parse(&item).ok()
     }

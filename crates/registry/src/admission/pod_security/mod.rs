@@ -37,7 +37,7 @@ impl Registry {
         let Some(template) = (if is_pod { Some(new) } else { template_of(&target.kind.collection, new) }) else {
             return Ok(());
         };
-        let Some(found) = self.cached("core/namespaces", None, namespace) else { return Ok(()) };
+        let Some(found) = self.storage().cached("core/namespaces", None, namespace) else { return Ok(()) };
         if !found.labels().iter().any(|(name, _)| name.starts_with(policy::PREFIX)) {
             return Ok(());
         }
@@ -92,8 +92,8 @@ impl Registry {
     }
 
     fn warn_of_pods(&self, namespace: &str, standard: Standard, ctx: &Context) {
-        let collection = self.cache.collection("core/pods");
-        let snapshot = self.cache.snapshot(&collection);
+        let collection = self.cache().collection("core/pods");
+        let snapshot = self.cache().snapshot(&collection);
         let mut pods = snapshot.scan(collection.name(), Some(namespace), None);
         let mut by_reasons: BTreeMap<String, (String, usize)> = BTreeMap::new();
         for pod in pods.by_ref().take(PODS_MAX).filter_map(|item| view::parse(item).ok()) {

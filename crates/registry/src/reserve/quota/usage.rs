@@ -1,4 +1,4 @@
-//! What an object takes from quotas, and which of them count it.
+//! The usage of an object, and the quotas that count it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,26 @@ use machinery::labels::Selector;
 use machinery::quantity::{Notation, Quantity};
 use schema::kind::Kind;
 
-use crate::admission::amounts::{Amounts, Half, of_pod};
-use crate::admission::claim_resize::storage_class;
+use crate::collections::{
+    CONFIG_MAPS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS, SECRETS, SERVICES,
+};
 use crate::meta;
+use crate::reserve::amounts::{Amounts, Half, of_pod};
 
-/// The objects of one resource, as quotas count them.
-pub(super) struct Counted<'a> {
+/// Computes the usage of the objects of one kind.
+pub(super) struct Evaluator<'a> {
     kind: &'a Kind,
-    what: What,
+    class: Class,
     /// `count/deployments.apps`
     count: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Class {
     Pod,
     Service,
     Claim,
-    /// Counted, and nothing else.
+    /// Only the number of objects is counted.
     Other,
 }
 
@@ -40,8 +42,8 @@ const OF_PODS: [&str; 10] = [
     "limits.ephemeral-storage",
     "pods",
 ];
-/// What containers must say where a quota counts it.
-const MUST_SAY: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+/// Resources that every container must state where a quota counts them.
+const MUST_STATE: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 const OF_SERVICES: [&str; 3] = ["services", "services.loadbalancers", "services.nodeports"];
 const OF_CLAIMS: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
@@ -50,60 +52,60 @@ fn one() -> Quantity {
     Quantity::new(1, Notation::Decimal)
 }
 
-impl<'a> Counted<'a> {
-    /// None for what no quota counts.
+impl<'a> Evaluator<'a> {
+    /// None for a kind that no quota counts.
     pub(super) fn new(kind: &'a Kind) -> Option<Self> {
-        let what = match kind.collection.as_str() {
-            "core/events" => return None,
-            "core/pods" => What::Pod,
-            "core/services" => What::Service,
-            "core/persistentvolumeclaims" => What::Claim,
+        let class = match kind.collection.as_str() {
+            EVENTS => return None,
+            PODS => Class::Pod,
+            SERVICES => Class::Service,
+            PERSISTENT_VOLUME_CLAIMS => Class::Claim,
             _ if !kind.stored() || !kind.namespaced => return None,
-            _ => What::Other,
+            _ => Class::Other,
         };
-        Some(Counted { kind, what, count: format!("count/{}", kind.group_resource()) })
+        Some(Evaluator { kind, class, count: format!("count/{}", kind.group_resource()) })
     }
 
-    /// Whether a quota may object to this write. `old` is none for a create.
-    pub(super) fn handles(&self, door: Option<&str>, old: Option<&Value>, new: &Value) -> bool {
-        match (self.what, door, old) {
+    /// Whether a quota may refuse this write. `old` is none for a create.
+    pub(super) fn handles(&self, subresource: Option<&str>, old: Option<&Value>, new: &Value) -> bool {
+        match (self.class, subresource, old) {
             (_, None, None) => true,
-            (What::Pod, None, Some(old)) => has_deadline(old) != has_deadline(new),
-            (What::Pod, Some("resize"), Some(_)) => true,
-            (What::Service | What::Claim, None, Some(_)) => true,
+            (Class::Pod, None, Some(old)) => has_deadline(old) != has_deadline(new),
+            (Class::Pod, Some("resize"), Some(_)) => true,
+            (Class::Service | Class::Claim, None, Some(_)) => true,
             _ => false,
         }
     }
 
-    /// The old name of a count, for the kinds that were counted first.
+    /// The older name of the count, which some kinds have.
     fn alias(&self) -> Option<&str> {
-        let known = ["core/configmaps", "core/resourcequotas", "core/replicationcontrollers", "core/secrets"];
+        let known = [CONFIG_MAPS, RESOURCE_QUOTAS, REPLICATION_CONTROLLERS, SECRETS];
         known.contains(&self.kind.collection.as_str()).then_some(self.kind.plural.as_str())
     }
 
-    /// Whether a resource that a quota names is one these objects take.
+    /// Whether objects of this kind take the resource that a quota names.
     pub(super) fn matches_name(&self, name: &str) -> bool {
         if name == self.count || Some(name) == self.alias() {
             return true;
         }
-        match self.what {
-            What::Pod => {
+        match self.class {
+            Class::Pod => {
                 let foreign = name.contains('/') && !name.contains("kubernetes.io/") && name.starts_with("requests.");
                 OF_PODS.contains(&name)
                     || name.starts_with("hugepages-")
                     || name.starts_with("requests.hugepages-")
                     || foreign
             }
-            What::Service => OF_SERVICES.contains(&name),
-            What::Claim => {
+            Class::Service => OF_SERVICES.contains(&name),
+            Class::Claim => {
                 OF_CLAIMS.contains(&name) || OF_CLAIMS.iter().any(|of| name.ends_with(&format!("{BY_CLASS}{of}")))
             }
-            What::Other => false,
+            Class::Other => false,
         }
     }
 
-    /// Whether a quota counts this object: it names something the object takes, and its scopes are the object's.
-    pub(super) fn interest(&self, quota: &Value, object: &Value) -> bool {
+    /// Whether a quota counts this object: it names a resource the object takes, and the object is in its scopes.
+    pub(super) fn counts(&self, quota: &Value, object: &Value) -> bool {
         let hard = quota["status"]["hard"].as_object();
         hard.is_some_and(|hard| hard.keys().any(|name| self.matches_name(name))) && self.in_scope(quota, object)
     }
@@ -112,53 +114,54 @@ impl<'a> Counted<'a> {
         let scopes = quota["spec"]["scopes"].as_array().into_iter().flatten();
         let named = scopes.map(|scope| json!({"scopeName": scope, "operator": "Exists"}));
         let selected = quota["spec"]["scopeSelector"]["matchExpressions"].as_array().into_iter().flatten().cloned();
-        named.chain(selected).all(|scope| match self.what {
-            What::Pod => pod_in_scope(&scope, object),
-            What::Claim => claim_in_scope(&scope, object),
-            What::Service | What::Other => false,
+        named.chain(selected).all(|scope| match self.class {
+            Class::Pod => pod_in_scope(&scope, object),
+            Class::Claim => claim_in_scope(&scope, object),
+            Class::Service | Class::Other => false,
         })
     }
 
-    /// What an object takes.
+    /// What an object takes, by resource.
     pub(super) fn usage(&self, object: &Value) -> Amounts {
         let mut usage = Amounts::default();
         usage.set(self.count.as_str(), one());
         if let Some(alias) = self.alias() {
             usage.set(alias, one());
         }
-        match self.what {
-            What::Pod if runs(object) => {
+        match self.class {
+            Class::Pod if runs(object) => {
                 let (mut requests, mut limits) = (of_pod(object, Half::Requests), of_pod(object, Half::Limits));
-                let overhead = Amounts::of(&object["spec"]["overhead"]);
+                let overhead = Amounts::from_value(&object["spec"]["overhead"]);
                 limits.add(&overhead.only(|name| limits.get(name).is_some_and(|limit| !limit.is_zero())));
                 requests.add(&overhead);
                 usage.add(&named(&requests, &limits));
             }
-            What::Pod | What::Other => {}
-            What::Service => service(object, &mut usage),
-            What::Claim => claim(object, &mut usage),
+            Class::Pod | Class::Other => {}
+            Class::Service => service(object, &mut usage),
+            Class::Claim => claim(object, &mut usage),
         }
         usage
     }
 
-    /// What a write takes from a quota that counts it: none if nothing; an error says why it cannot have it.
+    /// What a write takes from a quota: none if nothing; an error if the quota has not enough.
     pub(super) fn wanted(&self, quota: &Value, old: Option<&Value>, new: &Value) -> Result<Option<Amounts>, String> {
-        if !self.interest(quota, new) {
+        if !self.counts(quota, new) {
             return Ok(None);
         }
         let name = meta::name(quota);
-        let (hard, used) = (Amounts::of(&quota["status"]["hard"]), Amounts::of(&quota["status"]["used"]));
-        let named: Vec<&str> = hard.0.keys().map(String::as_str).filter(|name| self.matches_name(name)).collect();
-        if self.what == What::Pod
-            && let Some(why) = silence(&named, new)
+        let (hard, used) =
+            (Amounts::from_value(&quota["status"]["hard"]), Amounts::from_value(&quota["status"]["used"]));
+        let counted: Vec<&str> = hard.0.keys().map(String::as_str).filter(|name| self.matches_name(name)).collect();
+        if self.class == Class::Pod
+            && let Some(why) = unstated(&counted, new)
         {
             return Err(format!("failed quota: {name}: {why}"));
         }
-        if named.iter().any(|resource| used.get(resource).is_none()) {
-            return Err(format!("status unknown for quota: {name}, resources: {}", named.join(",")));
+        if counted.iter().any(|resource| used.get(resource).is_none()) {
+            return Err(format!("status unknown for quota: {name}, resources: {}", counted.join(",")));
         }
         let mut wanted = self.usage(new);
-        if let Some(old) = old.filter(|old| self.interest(quota, old)) {
+        if let Some(old) = old.filter(|old| self.counts(quota, old)) {
             wanted = wanted.beyond(&self.usage(old));
         }
         let wanted = wanted.only(|name| hard.0.contains_key(name)).beyond(&Amounts::default());
@@ -177,7 +180,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Requests and limits under the names quotas have for them.
+/// Requests and limits under the names that quotas use.
 fn named(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::default();
     usage.set("pods", one());
@@ -202,33 +205,33 @@ fn named(requests: &Amounts, limits: &Amounts) -> Amounts {
     usage
 }
 
-/// Which containers say nothing of what a quota counts.
-fn silence(counted: &[&str], pod: &Value) -> Option<String> {
+/// The containers that do not state a resource that a quota counts.
+fn unstated(counted: &[&str], pod: &Value) -> Option<String> {
     let whole = |half: Half| !half.of(&pod["spec"]["resources"]).is_empty();
     if whole(Half::Requests) || whole(Half::Limits) {
         return None;
     }
-    let mut silent: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for list in ["containers", "initContainers"] {
         for container in pod["spec"][list].as_array().into_iter().flatten() {
             let resources = &container["resources"];
-            let said = named(&Half::Requests.of(resources), &Half::Limits.of(resources));
-            for resource in counted.iter().filter(|name| MUST_SAY.contains(name) && said.get(name).is_none()) {
-                silent.entry(resource).or_default().insert(container["name"].as_str().unwrap_or_default());
+            let stated = named(&Half::Requests.of(resources), &Half::Limits.of(resources));
+            for resource in counted.iter().filter(|name| MUST_STATE.contains(name) && stated.get(name).is_none()) {
+                missing.entry(resource).or_default().insert(container["name"].as_str().unwrap_or_default());
             }
         }
     }
-    if silent.is_empty() {
+    if missing.is_empty() {
         return None;
     }
-    let texts = silent.into_iter().map(|(resource, containers)| {
+    let texts = missing.into_iter().map(|(resource, containers)| {
         let containers: Vec<&str> = containers.into_iter().collect();
         format!("{resource} for: {}", containers.join(","))
     });
     Some(format!("must specify {}", texts.collect::<Vec<_>>().join("; ")))
 }
 
-/// A pod that has ended takes nothing but its name; one that is ending takes its share until it is gone.
+/// A finished pod is only counted; one that is being deleted takes its share until it is gone.
 fn runs(pod: &Value) -> bool {
     !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
@@ -237,7 +240,7 @@ fn has_deadline(pod: &Value) -> bool {
     pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0)
 }
 
-/// Whether `value` of a scope is what its operator asks for.
+/// Whether the operator of a scope selects `value`.
 fn selects(scope: &Value, value: Option<&str>) -> bool {
     let name = scope["scopeName"].as_str().unwrap_or_default();
     let expression = json!({"key": name, "operator": scope["operator"], "values": scope["values"]});
@@ -259,7 +262,7 @@ fn pod_in_scope(scope: &Value, pod: &Value) -> bool {
     }
 }
 
-/// Whether a pod's affinities look into other namespaces.
+/// Whether an affinity of a pod selects pods of other namespaces.
 fn reaches_across(pod: &Value) -> bool {
     let across = |term: &Value| {
         term["namespaces"].as_array().is_some_and(|namespaces| !namespaces.is_empty())
@@ -307,14 +310,20 @@ fn service(service: &Value, usage: &mut Amounts) {
     usage.set("services.nodeports", count(node_ports));
 }
 
+/// The class of a claim: the old annotation counts before the field.
+pub(crate) fn storage_class(claim: &Value) -> &str {
+    let annotated = claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
+    annotated.or_else(|| claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
+}
+
 fn claim(claim: &Value, usage: &mut Amounts) {
     usage.set("persistentvolumeclaims", one());
     let class = storage_class(claim);
     if !class.is_empty() {
         usage.set(format!("{class}{BY_CLASS}persistentvolumeclaims"), one());
     }
-    let asked = Amounts::of(&claim["spec"]["resources"]["requests"]).get("storage");
-    let allocated = Amounts::of(&claim["status"]["allocatedResources"]).get("storage");
+    let asked = Amounts::from_value(&claim["spec"]["resources"]["requests"]).get("storage");
+    let allocated = Amounts::from_value(&claim["status"]["allocatedResources"]).get("storage");
     let Some(storage) = asked.map(|asked| allocated.filter(|more| *more > asked).unwrap_or(asked)) else { return };
     usage.set("requests.storage", storage.clone());
     if !class.is_empty() {
@@ -329,15 +338,15 @@ mod tests {
 
     fn usage(group: &str, plural: &str, object: &Value) -> String {
         let kind = builtin().get(group, "v1", plural).unwrap();
-        Counted::new(kind).unwrap().usage(object).to_string()
+        Evaluator::new(kind).unwrap().usage(object).to_string()
     }
 
     fn quota(hard: Value, used: Value) -> Value {
         json!({"metadata": {"name": "q"}, "spec": {}, "status": {"hard": hard, "used": used}})
     }
 
-    fn pods() -> Counted<'static> {
-        Counted::new(builtin().get("", "v1", "pods").unwrap()).unwrap()
+    fn pods() -> Evaluator<'static> {
+        Evaluator::new(builtin().get("", "v1", "pods").unwrap()).unwrap()
     }
 
     fn pod(resources: Value) -> Value {
@@ -345,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_objects_take() {
+    fn usage_of_objects() {
         let asking = pod(json!({"requests": {"cpu": "1", "example.com/gpu": "2"}, "limits": {"cpu": "2"}}));
         assert_eq!(
             usage("", "pods", &asking),
@@ -367,12 +376,12 @@ mod tests {
             "count/persistentvolumeclaims=1,fast.storageclass.storage.k8s.io/persistentvolumeclaims=1,\
              fast.storageclass.storage.k8s.io/requests.storage=1Gi,persistentvolumeclaims=1,requests.storage=1Gi"
         );
-        assert!(Counted::new(builtin().get("", "v1", "events").unwrap()).is_none());
-        assert!(Counted::new(builtin().get("", "v1", "nodes").unwrap()).is_none());
+        assert!(Evaluator::new(builtin().get("", "v1", "events").unwrap()).is_none());
+        assert!(Evaluator::new(builtin().get("", "v1", "nodes").unwrap()).is_none());
     }
 
     #[test]
-    fn a_quota_says_what_is_too_much() {
+    fn a_refusal_names_what_is_exceeded() {
         let wanted = |hard: Value, used: Value, pod: Value| {
             pods().wanted(&quota(hard, used), None, &pod).map(|wanted| wanted.map(|w| w.to_string()))
         };
@@ -395,7 +404,7 @@ mod tests {
     #[test]
     fn scopes_choose_pods() {
         let mut scoped = quota(json!({"pods": "1"}), json!({"pods": "0"}));
-        let counts = |quota: &Value, pod: &Value| pods().interest(quota, pod);
+        let counts = |quota: &Value, pod: &Value| pods().counts(quota, pod);
         scoped["spec"]["scopes"] = json!(["BestEffort"]);
         assert!(counts(&scoped, &pod(json!({}))));
         assert!(!counts(&scoped, &pod(json!({"requests": {"cpu": "1"}}))));
@@ -406,8 +415,8 @@ mod tests {
         let mut high = pod(json!({}));
         high["spec"]["priorityClassName"] = json!("high");
         assert!(counts(&scoped, &high));
-        let services = Counted::new(builtin().get("", "v1", "services").unwrap()).unwrap();
+        let services = Evaluator::new(builtin().get("", "v1", "services").unwrap()).unwrap();
         scoped["status"]["hard"] = json!({"services": "1"});
-        assert!(!services.interest(&scoped, &json!({})));
+        assert!(!services.counts(&scoped, &json!({})));
     }
 }
