@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apply is two programs that each say only what they want of a deployment, and a third that patches it by hand.
+// apply runs two programs that apply parts of a deployment, and a third that patches it.
 func apply(ctx context.Context, config *rest.Config) error {
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -54,7 +54,7 @@ func apply(ctx context.Context, config *rest.Config) error {
 	}
 	fmt.Println("forced", *applied.Spec.Replicas, images(applied), managers(applied.ManagedFields))
 
-	// A program that read what it owns sends it back with a change: what it leaves out goes away.
+	// A program reads what it owns and sends it back with a change: fields that it leaves out are removed.
 	owned, err := appsapply.ExtractDeployment(applied, "owner")
 	if err != nil {
 		return fmt.Errorf("extract: %w", err)
@@ -105,7 +105,7 @@ func ports(deployment *appsv1.Deployment, name string) (all []int32) {
 	return all
 }
 
-// managers tells who owns the number of replicas, as manager:operation.
+// managers returns the owners of the number of replicas, as manager:operation.
 func managers(entries []metav1.ManagedFieldsEntry) (all []string) {
 	for _, entry := range entries {
 		var fields struct {
@@ -121,7 +121,7 @@ func managers(entries []metav1.ManagedFieldsEntry) (all []string) {
 	return all
 }
 
-// causes are the fields a conflict names.
+// causes returns the fields that a conflict names.
 func causes(err error) (all []string) {
 	if status, ok := err.(apierrors.APIStatus); ok && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {

@@ -23,7 +23,7 @@ import (
 
 var things = schema.GroupVersionResource{Group: "go.example.com", Version: "v1", Resource: "things"}
 
-// installThings puts the definition in place as the tests of an operator do, and returns once it is in discovery.
+// installThings creates the definition as the tests of an operator do, and returns once it is in discovery.
 func installThings(config *rest.Config) error {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
 	object := func(properties map[string]apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
@@ -53,7 +53,7 @@ func installThings(config *rest.Config) error {
 	return err
 }
 
-// customClients walks a custom resource's life without types, and reads its metadata alone.
+// customClients creates, changes and deletes a custom resource without types, and reads its metadata alone.
 func customClients(ctx context.Context, config *rest.Config) error {
 	if err := installThings(config); err != nil {
 		return fmt.Errorf("install: %w", err)
@@ -148,7 +148,7 @@ func (l *ThingList) DeepCopyObject() runtime.Object {
 
 type painter struct{ client client.Client }
 
-// Reconcile writes down the color in the status, and says how many of the color the index knows.
+// Reconcile writes the color into the status, and prints how many objects of the color the index has.
 func (p painter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var thing Thing
 	if err := p.client.Get(ctx, request.NamespacedName, &thing); err != nil {

@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// loggedRequests tells the driver what was asked (on stderr), so that it can see a relist or a fallback.
+// loggedRequests writes each request to stderr, so that the driver sees a relist or a fallback.
 type loggedRequests struct{ next http.RoundTripper }
 
 func (l loggedRequests) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// measure is a shared informer on all pods that tells what it costs when asked: `mark` and `report` on stdin, as
-// testkit's gauge has it.
+// measure is a shared informer on all pods that reports its cost on request: `mark` and `report` on stdin, as in
+// testkit's gauge.
 func measure(ctx context.Context, config *rest.Config) error {
 	started := time.Now()
 	var lock sync.Mutex
@@ -89,7 +89,7 @@ func measure(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// countedSets sees each request for everything: a list, or a watch that begins with what is there.
+// countedSets counts requests for the whole set: a list, or a watch with initial events.
 type countedSets struct {
 	next http.RoundTripper
 	set  func()

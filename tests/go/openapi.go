@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// openAPI reads every document in both of its forms with the libraries that clients use, and holds the forms against
-// each other: the message must be what the reference's own conversion makes of the JSON.
+// openAPI reads every document in both of its forms with the libraries that clients use, and compares them: the message
+// must be what the reference's own conversion makes of the JSON.
 func openAPI(ctx context.Context, config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -44,7 +44,7 @@ func openAPI(ctx context.Context, config *rest.Config) error {
 	return thirdVersion(client)
 }
 
-// definition has in its schema what the forms and versions treat each in their own way.
+// definition has a schema with everything that the forms and versions treat differently.
 const definition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -92,7 +92,7 @@ spec:
           status: {type: object, properties: {size: {type: integer}}}
 `
 
-// install makes the definition and waits until its document is there.
+// install creates the definition and waits for its document.
 func install(ctx context.Context, config *rest.Config, client *discovery.DiscoveryClient) error {
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(definition), &object.Object); err != nil {
@@ -193,7 +193,7 @@ func thirdVersion(client *discovery.DiscoveryClient) error {
 	return nil
 }
 
-// equal compares messages, and values of any form (which travel as text) by what they say.
+// equal compares messages; values of any form, which are sent as text, are compared by their meaning.
 func equal(expected, found proto.Message) error {
 	plain(expected.ProtoReflect())
 	plain(found.ProtoReflect())

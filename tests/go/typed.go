@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// typedJSON is typed for those who choose JSON.
+// typedJSON is typed with JSON chosen.
 func typedJSON(ctx context.Context, config *rest.Config) error {
 	config.ContentType = "application/json"
 	return typed(ctx, config)
 }
 
-// typed walks an object's life through the typed client, and the errors a program tells apart. When nobody chooses,
-// it sends bodies of built-in kinds as protobuf, and would rather have answers so too.
+// typed creates, changes and deletes an object through the typed client, and checks the errors that a program distinguishes. By
+// default it sends bodies of built-in kinds as protobuf, and prefers answers in it.
 func typed(ctx context.Context, config *rest.Config) error {
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	kubernetes "k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// definitions are the published OpenAPI definitions by model name. Their texts are not used.
+// definitions are the published OpenAPI definitions by model name. Their descriptions are not used.
 func definitions() map[string]*spec.Schema {
 	found := map[string]*spec.Schema{}
 	ref := func(path string) spec.Ref { return spec.MustCreateRef("#/components/schemas/" + path) }
@@ -33,7 +33,7 @@ func modelName(goType reflect.Type) string {
 	return ""
 }
 
-// enum is what a string may be, in the order of the definition; "" when the definition does not say.
+// enum returns the values that a string may have, in the order of the definition; "" when there is no list.
 func enum(at *spec.Schema) string {
 	if at == nil {
 		return ""
@@ -67,7 +67,7 @@ func values(at *spec.Schema) *spec.Schema {
 	return at.AdditionalProperties.Schema
 }
 
-// unions is the extension of that name as JSON.
+// unions returns the extension of that name as JSON.
 func unions(def *spec.Schema) string {
 	if def == nil || def.Extensions["x-kubernetes-unions"] == nil {
 		return ""
@@ -77,8 +77,8 @@ func unions(def *spec.Schema) string {
 	return string(text)
 }
 
-// said is what the definition of a field adds to its Go type: r required, l its list type stands there, m its map
-// type stands there, n it has no default though its type would have one, d=… another default than that of its type.
+// said returns what the definition of a field adds to its Go type: r required, l it has a list type, m it has a map type, n it
+// has no default though its type would have one, d=… another default than that of its type.
 func said(field reflect.StructField, omitted bool, def *spec.Schema, name string) string {
 	if def == nil {
 		return ""
@@ -116,7 +116,7 @@ func said(field reflect.StructField, omitted bool, def *spec.Schema, name string
 	return strings.Join(words, " ")
 }
 
-// zero is the default that a definition gives to a type by itself: none to what may be absent.
+// zero returns the default that a definition gives to a type by itself; optional types have none.
 func zero(goType reflect.Type) string {
 	if _, ok := leaves[fullName(goType)]; ok {
 		return ""

@@ -1,8 +1,8 @@
-// Command facts prints what the published Kubernetes modules say about the served kinds: JSON fields in order, their
-// types, what is left out when empty, protobuf numbers, list and map relations, merge keys, names of
-// definitions, required fields and enums. Names and numbers only.
+// Command facts writes facts about the served kinds from the published Kubernetes modules: JSON fields in order, their types,
+// which are omitted when empty, protobuf numbers, list and map types, merge keys, names of definitions, required fields and
+// enums. Names and numbers only.
 //
-// It also writes objects of all kinds in both of their forms, which tests compare with.
+// It also writes objects of all kinds in both of their forms, for tests to compare with.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// served is every group and version that a v1.36 server answers for with its default settings.
+// served lists every group and version that a v1.36 server serves with its default settings.
 var served = []schema.GroupVersion{
 	{Version: "v1"},
 	{Group: "admissionregistration.k8s.io", Version: "v1"},
@@ -51,7 +51,7 @@ var served = []schema.GroupVersion{
 	{Group: "storage.k8s.io", Version: "v1"},
 }
 
-// spoken are kinds that travel on the wire without being a resource of their own.
+// spoken lists kinds that are sent on the wire without being a resource.
 var spoken = map[schema.GroupVersionKind]any{
 	{Group: "admission.k8s.io", Version: "v1", Kind: "AdmissionReview"}:          admission.AdmissionReview{},
 	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "ConversionReview"}:     apiextensions.ConversionReview{},
@@ -71,10 +71,10 @@ var spoken = map[schema.GroupVersionKind]any{
 	{Version: "v1", Kind: "Status"}:                                              meta.Status{},
 }
 
-// described are types that only OpenAPI documents show.
+// described lists types that only OpenAPI documents show.
 var described = []any{meta.WatchEvent{}, meta.Patch{}, version.Info{}}
 
-// optionKinds are registered into every group by the scheme, but travel only in queries.
+// optionKinds are registered into every group by the scheme, but are sent only in queries.
 var optionKinds = map[string]bool{
 	"WatchEvent": true, "ListOptions": true, "GetOptions": true, "DeleteOptions": true, "CreateOptions": true,
 	"UpdateOptions": true, "PatchOptions": true, "ExportOptions": true, "PodLogOptions": true, "PodExecOptions": true,
@@ -120,7 +120,7 @@ func main() {
 	write("../../crates/schema/src/facts/types.tsv", func(out io.Writer) { types(out, table, order, ids) })
 }
 
-// write makes a file of the tree anew; it is started in its own folder.
+// write replaces a file of the tree; the command runs in its own folder.
 func write(path string, content func(io.Writer)) {
 	file, err := os.Create(path)
 	must(err)

@@ -17,7 +17,7 @@ type table struct {
 	relations map[string]schema.TypeDef
 	ids       map[string]int
 	lines     []string
-	// keys says which fields of an object are keys of some list of it: only their defaults matter.
+	// keys has the fields of an object that are keys of a list of it: only their defaults matter.
 	keys map[string]map[string]bool
 	// defs are the definitions of the OpenAPI documents.
 	defs map[string]*spec.Schema
@@ -90,7 +90,7 @@ var either = map[string]string{
 
 func fullName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
-// node gives the number of a type as it stands in one place: the Go type, and how it merges there.
+// node returns the number of a type in one place: the Go type, and how it merges there.
 func (t *table) node(goType reflect.Type, ref schema.TypeRef, at *spec.Schema) int {
 	for goType.Kind() == reflect.Pointer {
 		goType = goType.Elem()
@@ -179,7 +179,7 @@ func (t *table) definition(goType reflect.Type) (schema.TypeDef, bool) {
 	return def, ok
 }
 
-// object gives the number of a struct; its fields stand on lines of their own after it.
+// object returns the number of a struct; its fields are on lines of their own after it.
 func (t *table) object(goType reflect.Type) int {
 	for goType.Kind() == reflect.Pointer {
 		goType = goType.Elem()
@@ -213,7 +213,7 @@ func (t *table) object(goType reflect.Type) int {
 }
 
 // fields writes the fields of a struct, those of embedded ones in their place. In protobuf an embedded struct is a
-// message of its own, so the number of a field in it is a path; "-" stands for what protobuf carries elsewhere (kind and
+// message of its own, so the number of a field in it is a path; "-" is for what protobuf has elsewhere (kind and
 // apiVersion). The names of the embedded structs show in decoding errors.
 func (t *table) fields(out *strings.Builder, goType reflect.Type, known bool, relations map[string]schema.StructField, keys map[string]bool, published *spec.Schema, path, within string) {
 	for i := range goType.NumField() {

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// vectors writes objects in both of their forms, as the real types have them: one line an object, its JSON and its
-// protobuf in hexadecimal. Each kind comes empty and filled. A struct is filled in the first place it is met and empty in
-// all others, so every field is there once and the file stays small.
+// vectors writes objects in both of their forms, as the real types have them: one line for each object, its JSON and its
+// protobuf in hexadecimal. Each kind is written empty and filled. A struct is filled in the first place it is met and empty in
+// all others, so every field appears once and the file stays small.
 func vectors(out io.Writer, order []schema.GroupVersionKind, kinds map[schema.GroupVersionKind]reflect.Type) {
 	fill := &filler{met: map[reflect.Type]bool{}}
 	for _, gvk := range order {
@@ -71,7 +71,7 @@ func (f *filler) value(value reflect.Value, depth int) {
 	f.count++
 	switch target := value.Addr().Interface().(type) {
 	case *meta.TypeMeta:
-		return // stands outside of the message
+		return // outside of the message
 	case *meta.Time:
 		*target = meta.NewTime(time.Unix(1700000000+int64(f.count), 0).UTC())
 		return

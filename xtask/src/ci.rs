@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: the cheap checks first, so that a mistake is known before the tests have run.
+//! `cargo xtask ci`: all checks, the cheap ones first.
 
 use crate::progress::{Outcome, Step, say};
 use crate::workspace::Workspace;
@@ -6,7 +6,7 @@ use crate::{counts, suites, tidy};
 
 pub(crate) fn ci(workspace: &Workspace) -> Outcome {
     Step::new("fmt").run(&mut workspace.cargo(&["fmt", "--all", "--check"]))?;
-    tidy::tidy(workspace)?;
+    tidy::tidy(workspace, &[])?;
     Step::new("clippy").run(&mut workspace.cargo(&[
         "clippy",
         "--workspace",
@@ -21,8 +21,8 @@ pub(crate) fn ci(workspace: &Workspace) -> Outcome {
     suites::test(workspace, &[])
 }
 
-/// Licences, advisories and bans (deny.toml). The advisory database is fetched from the net, so a machine without it
-/// or without cargo-deny goes on, and says so.
+/// Checks licences, advisories and bans (deny.toml). A machine without cargo-deny, or without the net from which the advisory
+/// database is fetched, skips the check with a message.
 fn deny(workspace: &Workspace) -> Outcome {
     let installed = workspace.cargo(&["deny", "--version"]).output().is_ok_and(|output| output.status.success());
     if !installed {

@@ -1,8 +1,8 @@
-//! `cargo xtask counts`: the instructions of the hot paths against those on record, since times are noise on a busy machine.
+//! `cargo xtask counts`: compares the instructions of the hot paths with a record, since times are noise on a busy machine.
 //!
-//! The program is `crates/registry/examples/hot_paths.rs`; callgrind counts what happens in its function `measured`. The record
-//! is `xtask/counts.tsv`, a line for each path: its name, how often it runs, and its instructions for one run. A change that
-//! makes a path dearer says so by writing the record again (`cargo xtask counts --write`).
+//! The program is `crates/registry/examples/hot_paths.rs`; callgrind counts the instructions in its function `measured`. The record is
+//! `xtask/counts.tsv`, with one line for each path: name, number of runs, instructions of one run. A change that makes a path more
+//! expensive on purpose writes the record again (`cargo xtask counts --write`).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::workspace::Workspace;
 
 const RECORD: &str = "xtask/counts.tsv";
 
-/// A path may take this much more than its record says, in hundredths: hash seeds and the C library of the machine have a
-/// say in it, about two hundredths as measured.
+/// Percent by which a path may exceed its record. Hash seeds and the C library of the machine change the count by about two
+/// percent, as measured.
 const TOLERANCE: u64 = 10;
 
-/// A path on record.
+/// A line of the record.
 struct Line<'a> {
     path: &'a str,
     times: u64,
@@ -46,14 +46,14 @@ pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root.join("target"), Into::into);
     let program = target.join("counts/examples/hot_paths");
     let record = workspace.read(RECORD);
-    let (mut written, mut dearer) = (String::new(), Vec::new());
+    let (mut written, mut exceeded) = (String::new(), Vec::new());
     for line in record.lines().map(line) {
         let line = line?;
         let now = count(workspace, &program, &line)?;
         let change = now as f64 / line.instructions.max(1) as f64 * 100.0 - 100.0;
         say(&format!("{:16} {now:>9} instructions, {change:+.1} % of the record", line.path));
         if now * 100 > line.instructions * (100 + TOLERANCE) {
-            dearer.push(format!("{} takes {now} instructions, on record are {}", line.path, line.instructions));
+            exceeded.push(format!("{} takes {now} instructions; the record has {}", line.path, line.instructions));
         }
         // Writing to a String cannot fail.
         let _ = writeln!(written, "{}\t{}\t{now}", line.path, line.times);
@@ -61,7 +61,7 @@ pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
     if write {
         return std::fs::write(workspace.root.join(RECORD), written).map_err(|e| format!("cannot write {RECORD}: {e}"));
     }
-    if dearer.is_empty() { Ok(()) } else { Err(dearer.join("; ")) }
+    if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
 }
 
 fn line(text: &str) -> Result<Line<'_>, Failure> {
@@ -72,7 +72,7 @@ fn line(text: &str) -> Result<Line<'_>, Failure> {
     Ok(Line { path: path.ok_or_else(malformed)?, times: number(times)?, instructions: number(instructions)? })
 }
 
-/// The instructions of one run of a path.
+/// Counts the instructions of one run of a path.
 fn count(workspace: &Workspace, program: &Path, line: &Line<'_>) -> Result<u64, Failure> {
     let mut command = workspace.command(
         "valgrind",
@@ -80,11 +80,11 @@ fn count(workspace: &Workspace, program: &Path, line: &Line<'_>) -> Result<u64, 
     );
     let output = command.arg(program).args([line.path, &line.times.to_string()]).output();
     let output = output.map_err(|e| format!("valgrind cannot be started: {e}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let collected = said.lines().find_map(|line| line.split_once("Collected :")).map(|(_, number)| number.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let collected = stderr.lines().find_map(|line| line.split_once("Collected :")).map(|(_, number)| number.trim());
     let collected: Option<u64> = collected.and_then(|number| number.parse().ok());
     match collected {
         Some(collected) if output.status.success() && collected > 0 => Ok(collected / line.times.max(1)),
-        _ => Err(format!("no instructions were counted for {}:\n{said}", line.path)),
+        _ => Err(format!("no instructions were counted for {}:\n{stderr}", line.path)),
     }
 }

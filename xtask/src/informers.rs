@@ -1,4 +1,4 @@
-//! `cargo xtask informers`: our informer beside kube-rs' reflector, client-go's and the floor, on one server and the same changes.
+//! `cargo xtask informers`: compares our informer with kube-rs' reflector, client-go's informer and the floor, on one server.
 
 use crate::progress::{Outcome, Step};
 use crate::tools::{self, Tool};
@@ -7,8 +7,8 @@ use crate::workspace::Workspace;
 pub(crate) fn informers(workspace: &Workspace, args: &[&str]) -> Outcome {
     tools::install(workspace, &[Tool::Go])?;
     Step::new("server").run(&mut workspace.cargo(&["build", "--release", "--bin", "dogwatch"]))?;
-    // As a program is built that is meant to be cheap: at a few hundred events a second what counts is how far apart the code
-    // of an event lies. By name: each example more takes minutes to link.
+    // The profile for long-running programs: at a few hundred events a second the layout of the code decides the cost. Examples are
+    // named, because each one more takes minutes to link.
     let mut build =
         workspace.cargo(&["build", "--profile", "dist", "--package", "dogwatch-client", "--package", "blackbox"]);
     build.args([

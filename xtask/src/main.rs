@@ -1,4 +1,4 @@
-//! The project's commands, one list for people and CI: `cargo xtask` prints it.
+//! The project's commands for people and CI; `cargo xtask` lists them.
 
 mod ci;
 mod counts;
@@ -16,21 +16,22 @@ use std::process::ExitCode;
 use progress::Outcome;
 use workspace::Workspace;
 
-/// What `cargo xtask` prints; each command's arguments are parsed in its own file.
+/// Help text of `cargo xtask`; each command parses its own arguments.
 const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [--only NAME]   install what the tests need into .tools, then run them all
-                       NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs
+                       NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs, crds
   ci                   fmt, clippy, tidy, deny (where cargo-deny is installed), counts, test
-  tidy                 the rules a compiler does not know: crate order, purpose lines, size, words
-  counts [--write]     instructions of the hot paths against those on record (needs valgrind)
-  facts                make the committed tables of Kubernetes facts again (tools/facts)
-  torture --kills N    kill the store N times while it writes, and check what it kept
+  tidy [--words]       house rules: crate order, purpose lines, size, the map, rows of the specification;
+                       --words lists phrases that need a second reading
+  counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
+  facts                generate the committed tables of Kubernetes facts (tools/facts)
+  torture --kills N    kill the store N times while it writes, and check its content
   informers [PODS [RATE [SECONDS]]]
-                       what our informer costs beside kube-rs' reflector and client-go's, on one server
+                       compare our informer with kube-rs' reflector and client-go's informer
   soak                 10 informers on 50 000 objects, 2 000 changes a second, three kills of the server
-  tools                only install what the tests need
+  tools                install what the tests need, and run nothing
 ";
 
 fn main() -> ExitCode {
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         }
         ["test", rest @ ..] => suites::test(&workspace, rest),
         ["ci"] => ci::ci(&workspace),
-        ["tidy"] => tidy::tidy(&workspace),
+        ["tidy", rest @ ..] => tidy::tidy(&workspace, rest),
         ["counts", rest @ ..] => counts::counts(&workspace, rest),
         ["facts"] => facts(&workspace),
         ["torture", rest @ ..] => torture::torture(&workspace, rest),
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if failure != progress::SAID {
+            if failure != progress::REPORTED {
                 eprintln!("xtask: {failure}");
             }
             ExitCode::FAILURE
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The Go program knows which tables it makes and where they stand; it only has to be started in its folder.
+/// Runs the Go program in its folder; it knows which tables it writes and where.
 fn facts(workspace: &Workspace) -> Outcome {
     let folder = workspace.root.join("tools/facts");
     if !folder.join("go.mod").is_file() {

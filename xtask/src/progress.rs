@@ -1,4 +1,4 @@
-//! Running a command so that a person sees what goes on and for how long.
+//! Runs commands with their progress and duration on stderr.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,19 +9,19 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A sentence for the person who ran the command.
+/// A message for the person who ran the command.
 pub(crate) type Failure = String;
 pub(crate) type Outcome = Result<(), Failure>;
 
-/// The failure of a command that ended with its own last word.
-pub(crate) const SAID: &str = "";
+/// The failure of a command that has printed its own message.
+pub(crate) const REPORTED: &str = "";
 
-/// How long a command may be silent before we say that it still runs.
+/// Silence of a command after which a line reports that it still runs.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// One line with the time since the start, on stderr: stdout is for results.
+/// Prints a line with the time since the start, on stderr: stdout is for results.
 pub(crate) fn say(text: &str) {
     eprintln!("[{:>4}s] {text}", STARTED.elapsed().as_secs());
 }
@@ -44,7 +44,7 @@ impl<'a> Step<'a> {
         self.end(status.success(), &format!("{status}"))
     }
 
-    /// Runs a command that has little to say; its output goes to `log`, and is shown when it fails.
+    /// Runs a command with its output in `log`, which is shown when it fails.
     pub(crate) fn run_logged(&self, command: &mut Command, log: &Path) -> Outcome {
         let file = File::create(log).map_err(|e| format!("cannot write {}: {e}", log.display()))?;
         let errors = file.try_clone().map_err(|e| format!("cannot write {}: {e}", log.display()))?;
@@ -72,7 +72,7 @@ impl<'a> Step<'a> {
         self.end(status.success(), &format!("{status}"))
     }
 
-    /// Runs a command, hands each line of its stdout to `each` (which prints it), and says whether it succeeded.
+    /// Runs a command, passes each line of its stdout to `each`, and returns whether it succeeded.
     pub(crate) fn run_lines(&self, command: &mut Command, mut each: impl FnMut(&str)) -> Result<bool, Failure> {
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| self.not_started(command, &e))?;
         let stdout = child.stdout.take().ok_or("a piped child has no stdout")?;

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: informers through kills under load, at the size the project promises.
+//! `cargo xtask soak`: informers under load while the server is killed, at full size.
 
 use crate::progress::{Outcome, Step};
 use crate::workspace::Workspace;

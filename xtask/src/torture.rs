@@ -1,9 +1,9 @@
-//! `cargo xtask torture --kills N`: the store's crash tests with as many kills as you like.
+//! `cargo xtask torture --kills N`: the store's crash tests with N kills.
 
 use crate::progress::{Outcome, Step};
 use crate::workspace::Workspace;
 
-/// The store's crash tests read their number of kills from here.
+/// Environment variable from which the store's crash tests take the number of kills.
 const KILLS_ENV: &str = "DOGWATCH_TORTURE_KILLS";
 
 pub(crate) fn torture(workspace: &Workspace, args: &[&str]) -> Outcome {

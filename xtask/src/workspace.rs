@@ -1,4 +1,4 @@
-//! Where things are: the root of the checkout, the folder of installed tools, the environment commands run in.
+//! Paths of the checkout and of installed tools, and the environment in which commands run.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::Command;
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Everything `cargo xtask test` installs, so that deleting one folder takes it all away again.
+    /// Folder of everything that `cargo xtask test` installs; deleting it removes all of that.
     pub(crate) tools: PathBuf,
 }
 
 impl Workspace {
     pub(crate) fn locate() -> Self {
-        // Cargo sets this for `cargo run`; the manifest of xtask stands one folder below the root.
+        // Cargo sets this for `cargo run`; the manifest of xtask is one folder below the root.
         let manifest =
             env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
         let root = manifest.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
@@ -21,23 +21,23 @@ impl Workspace {
         Self { root, tools }
     }
 
-    /// The folder of programs that goes first on PATH.
+    /// Folder of installed programs, first on PATH.
     pub(crate) fn bin(&self) -> PathBuf {
         self.tools.join("bin")
     }
 
-    /// A command in the root, with the installed tools first on PATH.
+    /// Returns a command that runs in the root with the installed tools first on PATH.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.root).env("PATH", self.path()).env("DOGWATCH_TOOLS", &self.tools);
         command
     }
 
-    /// The cargo that runs us, so that one toolchain builds everything.
+    /// Returns a command of the cargo that runs xtask, so that one toolchain builds everything.
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let mut command = self.command(&cargo, args);
-        // `cargo run` describes xtask in these; build scripts of others must not see them.
+        // `cargo run` describes xtask in these; other build scripts must not see them.
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("CARGO_PKG_") {
                 command.env_remove(name);
@@ -53,12 +53,12 @@ impl Workspace {
         env::join_paths(folders).unwrap_or(old)
     }
 
-    /// A file below the root, as text; empty when it is not there.
+    /// Returns the text of a file below the root; empty when it does not exist.
     pub(crate) fn read(&self, file: &str) -> String {
         std::fs::read_to_string(self.root.join(file)).unwrap_or_default()
     }
 
-    /// Where cargo puts what it builds, as cargo itself says.
+    /// Returns cargo's target directory.
     pub(crate) fn target_dir(&self) -> Result<PathBuf, String> {
         let metadata = self.metadata()?;
         let dir = metadata["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
@@ -77,7 +77,7 @@ impl Workspace {
     }
 }
 
-/// Is there such a program on PATH?
+/// Returns whether a program is on PATH.
 pub(crate) fn has_program(name: &str) -> bool {
     env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(name).is_file()))
 }

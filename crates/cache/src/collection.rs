@@ -19,7 +19,7 @@ use crate::items::Items;
 use crate::routing::Routes;
 use crate::spec::Spec;
 use crate::tally::{Figures, Tally};
-use crate::watcher::Mailbox;
+use crate::watcher::{Mailbox, MailboxEnd};
 
 /// One resource's objects, history and watchers.
 pub struct Collection {
@@ -220,24 +220,34 @@ impl Collection {
         Some(event)
     }
 
-    /// Starts over from what the store holds now, after the feed was lost beyond resuming. Every watcher ends: what
-    /// happened in between is not known, and a client must list again.
-    pub(crate) fn reset(&self, entries: &[Entry], revision: Revision, limits: HistoryLimits) {
+    /// Replaces the objects with those that the store has at `revision`, after changes were lost. Every watch expires: what
+    /// happened in between is unknown, so its client must list again.
+    ///
+    /// The objects are parsed first and replace the old ones under one lock, together with the list of watches: a reader
+    /// sees the old collection or the new one, and each watch either expires or was opened on the new one.
+    pub(crate) fn reload(&self, entries: &[Entry], revision: Revision, limits: HistoryLimits) {
+        let mut spec = self.spec();
+        let mut items: Items = entries.iter().filter_map(|entry| item(entry, &spec)).collect();
         let watchers = {
             let mut state = self.state.lock();
-            state.items = Items::default();
+            // The fields were redefined while the objects were parsed. That happens under this lock only, and rarely.
+            if !Arc::ptr_eq(&spec, &self.spec.load()) {
+                spec = self.spec();
+                items = entries.iter().filter_map(|entry| item(entry, &spec)).collect();
+            }
+            state.items = items;
             state.history = History::new(revision, limits);
-            state.changed = Revision::ZERO;
+            // Not the newest revision among the objects: the last change may have been a delete.
+            state.changed = revision;
             state.routes.drain()
         };
-        self.load(entries);
-        watchers.iter().for_each(|mailbox| mailbox.end());
+        watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Reloaded { oldest: revision }));
     }
 
     /// Ends every watch of this collection: its shape changed, or it is no longer served.
     pub fn end_watches(&self) {
         let watchers = self.state.lock().routes.drain();
-        watchers.iter().for_each(|mailbox| mailbox.end());
+        watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Closed));
     }
 
     /// Changes what can be selected on. Objects are read again; watches end, since their filters speak of old slots.
@@ -254,7 +264,7 @@ impl Collection {
             self.spec.store(Arc::new(spec));
             state.routes.drain()
         };
-        watchers.iter().for_each(|mailbox| mailbox.end());
+        watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Closed));
     }
 
     pub(crate) fn leave(&self, mailbox: &Arc<Mailbox>) {

@@ -37,8 +37,9 @@ impl Collections {
         if let Some(collection) = self.by_name.read().get(name) {
             return Arc::clone(collection);
         }
-        let floor = *self.reached.borrow();
         let mut by_name = self.by_name.write();
+        // Read under the lock, so that a reload finds every collection that has an earlier floor.
+        let floor = *self.reached.borrow();
         let empty = || Arc::new(Collection::new(name, Spec::default(), floor, self.history));
         Arc::clone(by_name.entry(name.into()).or_insert_with(empty))
     }

@@ -9,6 +9,7 @@ use machinery::Revision;
 use store::{Batch, Entry, ListQuery, Prefix, WatchError};
 
 use crate::cache::{CacheError, Shared};
+use crate::collection::Collection;
 use crate::event::Event;
 
 /// Objects read from the store in one piece.
@@ -108,12 +109,20 @@ async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
         // Begins those that are new.
         let _ = shared.collections.get(name);
     }
-    for collection in shared.collections.all() {
+    let reload = |collection: &Collection| {
         let entries = found.get(collection.name()).copied().unwrap_or_default();
-        collection.reset(entries, listed.revision, shared.config.history);
-    }
+        collection.reload(entries, listed.revision, shared.config.history);
+    };
+    let reloaded = shared.collections.all();
+    reloaded.iter().for_each(|collection| reload(collection));
     report_load(shared, listed.revision);
     shared.collections.reached.send_replace(listed.revision);
+    // A collection that a reader named in the meantime has a history from the old revision on.
+    for collection in shared.collections.all() {
+        if !reloaded.iter().any(|done| Arc::ptr_eq(done, &collection)) {
+            reload(&collection);
+        }
+    }
     Ok(listed.revision)
 }
 

@@ -83,7 +83,7 @@ impl Delivery {
 pub enum WatchEnd {
     /// History has left it behind: `oldest` can still be watched from.
     Expired { asked: Revision, oldest: Revision },
-    /// The collection was redefined or reloaded; the client may watch again.
+    /// The collection was redefined, or the server stops; the client may resume from its last revision.
     Ended,
     /// The store's history could not be read.
     Failed(String),
@@ -101,8 +101,17 @@ struct Slot {
     pending: Few<(Arc<Event>, EventKind)>,
     /// The owner walks history itself; nothing is left here until it has caught up.
     behind: bool,
-    ended: bool,
+    end: Option<MailboxEnd>,
     waker: Option<Waker>,
+}
+
+/// Why the collection ended a watch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MailboxEnd {
+    /// The collection was redefined, or the server stops.
+    Closed,
+    /// The collection was reloaded and changes before `oldest` are lost.
+    Reloaded { oldest: Revision },
 }
 
 impl Mailbox {
@@ -128,10 +137,10 @@ impl Mailbox {
         Some(slot.waker.take())
     }
 
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&self, end: MailboxEnd) {
         let waker = {
             let mut slot = self.slot.lock();
-            slot.ended = true;
+            slot.end = Some(end);
             slot.waker.take()
         };
         if let Some(waker) = waker {
@@ -245,19 +254,23 @@ impl Watcher {
                         self.phase = Phase::Archive(changes);
                         Ok(None)
                     }
-                    Err(error) => Err(self.over(error)),
+                    Err(error) => Err(self.failed(error)),
                 }),
                 Phase::Archive(changes) => match changes.poll_next(cx) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(Some(Ok(batch))) => Poll::Ready(Ok(self.take_archived(batch))),
-                    Poll::Ready(Some(Err(error))) => Poll::Ready(Err(self.over(error))),
+                    Poll::Ready(Some(Err(error))) => Poll::Ready(Err(self.failed(error))),
                     Poll::Ready(None) => Poll::Ready(Err(WatchEnd::Ended)),
                 },
             };
             match step {
                 Poll::Ready(Ok(Some(output))) => return Poll::Ready(Ok(output)),
-                Poll::Ready(Ok(None)) if self.mailbox.slot.lock().ended => return Poll::Ready(Err(WatchEnd::Ended)),
-                Poll::Ready(Ok(None)) => {}
+                Poll::Ready(Ok(None)) => {
+                    let end = self.mailbox.slot.lock().end;
+                    if let Some(end) = end {
+                        return Poll::Ready(Err(self.ended(end)));
+                    }
+                }
                 Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
                 Poll::Pending => return Poll::Pending,
             }
@@ -289,7 +302,7 @@ impl Watcher {
             self.phase = Phase::Behind;
             return Poll::Ready(None);
         }
-        if slot.ended {
+        if slot.end.is_some() {
             return Poll::Ready(None);
         }
         slot.waker = Some(cx.waker().clone());
@@ -352,14 +365,23 @@ impl Watcher {
         (!deliveries.is_empty()).then_some(Output::Live(deliveries))
     }
 
-    fn over(&self, error: WatchError) -> WatchEnd {
+    fn ended(&self, end: MailboxEnd) -> WatchEnd {
+        match end {
+            MailboxEnd::Closed => WatchEnd::Ended,
+            MailboxEnd::Reloaded { oldest } => self.expired(oldest),
+        }
+    }
+
+    fn failed(&self, error: WatchError) -> WatchEnd {
         match error {
-            WatchError::Compacted { oldest, .. } => {
-                self.collection.tally().expired.add(1);
-                WatchEnd::Expired { asked: self.cursor, oldest }
-            }
+            WatchError::Compacted { oldest, .. } => self.expired(oldest),
             error => WatchEnd::Failed(error.to_string()),
         }
+    }
+
+    fn expired(&self, oldest: Revision) -> WatchEnd {
+        self.collection.tally().expired.add(1);
+        WatchEnd::Expired { asked: self.cursor, oldest }
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) enum Expr {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// In characters, as [`super::source::Issue`] counts.
+    /// In characters, as [`crate::source::Issue`] counts.
     pub(crate) offset: u32,
     /// How many levels there are below and with this one.
     depth: u16,

@@ -482,3 +482,121 @@ impl Checker<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use machinery::json::json;
+
+    use crate::parser;
+
+    use super::*;
+
+    fn checked(text: &str) -> Result<Checked, Issues> {
+        let schema = json!({"type": "object", "properties": {
+            "n": {"type": "integer"},
+            "s": {"type": "string"},
+            "t": {"type": "string", "format": "date-time"},
+            "l": {"type": "array", "items": {"type": "string"}},
+            "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "o": {"type": "object", "properties": {"x": {"type": "boolean"}}},
+            "any": {"x-kubernetes-int-or-string": true},
+        }});
+        let of = Shape::of(&schema, false).declared_type();
+        check(parser::parse(text).expect(text), &[("self".into(), of)])
+    }
+
+    fn type_of(text: &str) -> String {
+        let checked = checked(text).unwrap_or_else(|issues| panic!("{}", issues.show(text)));
+        checked.show(checked.output())
+    }
+
+    #[test]
+    fn types_follow_from_the_schema_and_the_overloads() {
+        for (text, want) in [
+            ("self.n + 1", "int"),
+            ("self.s + 'a'", "string"),
+            ("self.t - self.t", "duration"),
+            ("self.o", "selfType.o"),
+            ("self.m['a']", "int"),
+            ("self.?s", "optional_type(string)"),
+            ("self.?o.x", "optional_type(bool)"),
+            ("self.any", "dyn"),
+            ("has(self.s)", "bool"),
+            ("quantity('1')", "kubernetes.Quantity"),
+            ("type(1)", "type(int)"),
+            ("int", "type(int)"),
+        ] {
+            assert_eq!(type_of(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn containers_have_the_most_general_type_of_their_elements() {
+        for (text, want) in [
+            ("[1, 2]", "list(int)"),
+            ("[1, 'a']", "list(dyn)"),
+            ("[]", "list(dyn)"),
+            ("[[], [1]]", "list(list(int))"),
+            ("{'a': 1, 'b': 2}", "map(string, int)"),
+            ("{'a': 1, 'b': 'c'}", "map(string, dyn)"),
+            ("[?self.?s]", "list(string)"),
+            ("self.l.map(x, size(x))", "list(int)"),
+            ("self.m.map(k, k)", "list(string)"),
+            ("self.l.transformMap(i, v, i)", "map(int, int)"),
+            ("true ? [] : [1]", "list(int)"),
+        ] {
+            assert_eq!(type_of(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn calls_refer_to_every_overload_that_fits() {
+        for (text, want_name, want_overloads, want_qualified) in [
+            ("self.n == 1", "_==_", &["equals"][..], false),
+            ("self.l.size()", "size", &["list_size"], false),
+            ("size(dyn(1))", "size", &["size_bytes", "size_list", "size_map", "size_string"], false),
+            ("sets.contains([1], [1])", "sets.contains", &["list_sets_contains_list"], true),
+            ("true && false", "_&&_", &["logical_and"], false),
+        ] {
+            let checked = checked(text).expect(text);
+            let Reference::Function { name, overloads, qualified } = checked.reference(checked.ast.root) else {
+                panic!("{text} is no call");
+            };
+            let mut overloads = overloads.clone();
+            overloads.sort_unstable();
+            assert_eq!((*name, &*overloads, *qualified), (want_name, want_overloads, want_qualified), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_types_and_the_offset() {
+        for (text, offset, want) in [
+            ("self.n + 'a'", 7, "found no matching overload for '_+_' applied to '(int, string)'"),
+            ("self.s.size(1)", 11, "found no matching overload for 'size' applied to 'string.(int)'"),
+            ("self.nothing", 4, "undefined field 'nothing'"),
+            ("self.n.x", 6, "type 'int' does not support field selection"),
+            ("1 == foo", 5, "undeclared reference to 'foo' (in container '')"),
+            ("foo()", 3, "undeclared reference to 'foo' (in container '')"),
+            ("1 && true", 0, "expected type 'bool' but found 'int'"),
+            ("[?1]", 2, "expected type 'optional_type(int)' but found 'int'"),
+            (
+                "self.n.all(x, true)",
+                4,
+                "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
+            ),
+            ("self.l.all(x, 1)", 14, "expected type 'bool' but found 'int'"),
+            ("self.l.all(x, true) && x", 23, "undeclared reference to 'x' (in container '')"),
+        ] {
+            let issues = checked(text).expect_err(text);
+            let found: Vec<_> = issues.list().iter().map(|issue| (issue.offset, &*issue.message)).collect();
+            assert!(found.contains(&(Some(offset), want)), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn variables_are_mentioned_by_reference_and_not_by_name() {
+        assert!(checked("self.n == 1").unwrap().mentions("self"));
+        assert!(checked(".self.n == 1").unwrap().mentions("self"));
+        assert!(!checked("{'self': 1}.self == 1").unwrap().mentions("self"));
+    }
+}

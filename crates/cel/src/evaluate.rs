@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::meter::Meter;
+use crate::cost::{self, CallCost, Meter};
 use crate::plan::{Attribute, Base, Call, Fold, Index, Members, Plan};
-use crate::price::{self, Price};
 use crate::value::{Fault, Key, List, Map, Outcome, Text, Val, equal};
 
 /// What a variable holds.
@@ -190,8 +189,8 @@ impl<'p, 'a> Machine<'p, 'a> {
     fn equal(&mut self, sides: &'p [Plan; 2], negated: bool) -> Outcome<Val<'a>> {
         let mut failed = None;
         let args = [self.argument(&sides[0], &mut failed)?, self.argument(&sides[1], &mut failed)?];
-        let price = if negated { Price::Smaller } else { Price::Equality };
-        let cost = price.amount(&args, None, &mut self.meter)?;
+        let rule = if negated { CallCost::Compare } else { CallCost::Equality };
+        let cost = rule.actual(&args, None, &mut self.meter)?;
         self.meter.charge(cost)?;
         if let Some(fault) = failed {
             return Err(fault);
@@ -214,19 +213,19 @@ impl<'p, 'a> Machine<'p, 'a> {
                 return Err(failed.unwrap_or(Fault::Limit));
             }
         }
-        if !call.price.is_of_result() || failed.is_some() {
-            let cost = call.price.amount(&args, None, &mut self.meter)?;
+        if !call.cost.depends_on_result() || failed.is_some() {
+            let cost = call.cost.actual(&args, None, &mut self.meter)?;
             self.meter.charge(cost)?;
         }
         if let Some(fault) = failed {
             return Err(fault);
         }
         let result = match &call.pattern {
-            Some(pattern) => super::library::with_pattern(call.name, pattern, &args, &mut self.meter),
+            Some(pattern) => crate::library::with_pattern(call.name, pattern, &args, &mut self.meter),
             None => (call.run)(&args, &mut self.meter),
         };
-        if call.price.is_of_result() {
-            let cost = call.price.amount(&args, result.as_ref().ok(), &mut self.meter)?;
+        if call.cost.depends_on_result() {
+            let cost = call.cost.actual(&args, result.as_ref().ok(), &mut self.meter)?;
             self.meter.charge(cost)?;
         }
         match result {
@@ -259,7 +258,7 @@ impl<'p, 'a> Machine<'p, 'a> {
                 }
             }
         }
-        self.meter.charge(price::LIST)?;
+        self.meter.charge(cost::LIST)?;
         failed.map_or(Ok(Val::list(values)), Err)
     }
 
@@ -290,7 +289,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         if built == Err(Fault::Limit) {
             return Err(Fault::Limit);
         }
-        self.meter.charge(price::MAP)?;
+        self.meter.charge(cost::MAP)?;
         built.map(|()| Val::Map(Map::Values(Arc::new(values))))
     }
 

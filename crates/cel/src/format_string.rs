@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use machinery::go_text::quote;
 
-use crate::meter::Meter;
+use crate::cost::Meter;
 use crate::value::{Fault, List, Map, Outcome, Val};
 
 /// One `%…` of a format.

@@ -29,8 +29,8 @@
 
 mod ast;
 mod checker;
+mod cost;
 mod escape;
-mod estimate;
 mod evaluate;
 mod field_path;
 mod format_string;
@@ -43,14 +43,12 @@ mod lists;
 mod literal;
 mod literal_checks;
 mod macros;
-mod meter;
 mod network;
 mod numbers;
 mod parser;
 pub mod pattern;
 mod plan;
 pub mod policy;
-mod price;
 mod program;
 mod rules;
 mod semver;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use jiff::civil::DateTime;
 use machinery::quantity::{Notation, Quantity};
 
+use crate::cost::Meter;
 use crate::formats::NamedFormat;
-use crate::meter::Meter;
 use crate::network::{Cidr, Ip};
 use crate::numbers;
 use crate::pattern::Pattern;

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::cost::Meter;
 use crate::library::Implementation;
-use crate::meter::Meter;
 use crate::numbers;
 use crate::strings;
 use crate::time::Span;

@@ -1,7 +1,7 @@
 //! From the text of an expression to its tree.
 //!
 //! Bounded before anything is built: the length of the text, how deep it nests, and, since macros copy what they are
-//! given, the number of nodes ([`super::ast::Ast::NODES_MAX`]).
+//! given, the number of nodes ([`crate::ast::Ast::NODES_MAX`]).
 
 use crate::ast::{Ast, Entry, Expr, Id, Literal, Overgrown};
 use crate::lexer::{self, Kind, Token};
@@ -592,5 +592,177 @@ impl Parser {
                 self.add(start, Expr::Error, 0)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Renders a tree as nested lists: `(_+_ 1 (_*_ 2 3))`. A field is `(. a b)`, a target is the first argument.
+    fn tree(ast: &Ast, id: Id) -> String {
+        let join = |ids: &[Id]| ids.iter().map(|id| tree(ast, *id)).collect::<Vec<_>>().join(" ");
+        let mark = |optional: bool| if optional { "?" } else { "" };
+        match ast.expr(id) {
+            Expr::Literal(Literal::Null) => "null".to_owned(),
+            Expr::Literal(Literal::Bool(value)) => value.to_string(),
+            Expr::Literal(Literal::Int(value)) => value.to_string(),
+            Expr::Literal(Literal::Uint(value)) => format!("{value}u"),
+            Expr::Literal(Literal::Double(value)) => format!("{value:?}"),
+            Expr::Literal(Literal::String(text)) => format!("{text:?}"),
+            Expr::Literal(Literal::Bytes(bytes)) => format!("b{bytes:?}"),
+            Expr::Ident(name) => name.to_string(),
+            Expr::Select { operand, field, test } => {
+                format!("({} {} {field})", if *test { "has" } else { "." }, tree(ast, *operand))
+            }
+            Expr::Call { function, target, args } => {
+                let operands: Vec<Id> = target.iter().chain(args).copied().collect();
+                format!("({function} {})", join(&operands)).replace(" )", ")")
+            }
+            Expr::List { elements, optional } => {
+                let marked =
+                    |(at, id): (usize, &Id)| mark(optional.get(at) == Some(&true)).to_owned() + &tree(ast, *id);
+                format!("[{}]", elements.iter().enumerate().map(marked).collect::<Vec<_>>().join(" "))
+            }
+            Expr::Map(entries) => {
+                let shown = |entry: &Entry| {
+                    format!("{}{}: {}", mark(entry.optional), tree(ast, entry.key), tree(ast, entry.value))
+                };
+                format!("{{{}}}", entries.iter().map(shown).collect::<Vec<_>>().join(", "))
+            }
+            Expr::Struct { name, values } => format!("{name}{{{}}}", join(values)),
+            Expr::Comprehension(inner) if inner.bind => {
+                format!("(let {} = {} in {})", inner.accumulator, tree(ast, inner.init), tree(ast, inner.result))
+            }
+            Expr::Comprehension(inner) => {
+                let second = inner.second.as_ref().map_or(String::new(), |name| format!(", {name}"));
+                format!(
+                    "(for {}{second} in {} from {} while {} step {} result {})",
+                    inner.variable,
+                    tree(ast, inner.range),
+                    tree(ast, inner.init),
+                    tree(ast, inner.condition),
+                    tree(ast, inner.step),
+                    tree(ast, inner.result)
+                )
+            }
+            Expr::Error => "error".to_owned(),
+        }
+    }
+
+    fn parsed(text: &str) -> String {
+        let ast = parse(text).unwrap_or_else(|issues| panic!("{}", issues.show(text)));
+        tree(&ast, ast.root)
+    }
+
+    #[test]
+    fn operators_bind_by_precedence_and_to_the_left() {
+        for (text, want) in [
+            ("1 + 2 * 3", "(_+_ 1 (_*_ 2 3))"),
+            ("1 * 2 + 3", "(_+_ (_*_ 1 2) 3)"),
+            ("1 - 2 - 3", "(_-_ (_-_ 1 2) 3)"),
+            ("8 / 4 % 3", "(_%_ (_/_ 8 4) 3)"),
+            ("(1 + 2) * 3", "(_*_ (_+_ 1 2) 3)"),
+            ("a + 1 < b == c", "(_==_ (_<_ (_+_ a 1) b) c)"),
+            ("a in b && c", "(_&&_ (@in a b) c)"),
+            ("a || b && c || d", "(_||_ a (_&&_ b c) d)"),
+            ("a ? b : c ? d : e", "(_?_:_ a b (_?_:_ c d e))"),
+            ("a || b ? c : d", "(_?_:_ (_||_ a b) c d)"),
+        ] {
+            assert_eq!(parsed(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn signs_and_negations_in_pairs_cancel_out() {
+        for (text, want) in [
+            ("!a", "(!_ a)"),
+            ("!!a", "a"),
+            ("!!!a.b", "(!_ (. a b))"),
+            ("--a", "a"),
+            ("-a", "(-_ a)"),
+            ("1 - -2", "(_-_ 1 -2)"),
+            // The sign belongs to the literal: the positive number would not fit.
+            ("-9223372036854775808", "-9223372036854775808"),
+        ] {
+            assert_eq!(parsed(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn members_chain_from_left_to_right() {
+        for (text, want) in [
+            ("a.b[0].f(x, 1)", "(f (_[_] (. a b) 0) x 1)"),
+            ("a.?b[?c]", "(_[?_] (_?._ a \"b\") c)"),
+            (".a.b", "(. .a b)"),
+            ("f()", "(f)"),
+            ("[1, ?a]", "[1 ?a]"),
+            ("{'k': 1u, ?'o': b}", "{\"k\": 1u, ?\"o\": b}"),
+            ("{1: 1.5, true: null,}", "{1: 1.5, true: null}"),
+            ("a.b.C{x: 1}", "a.b.C{1}"),
+            ("b'a'", "b[97]"),
+        ] {
+            assert_eq!(parsed(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn macros_expand_to_loops_and_bindings() {
+        for (text, want) in [
+            ("has(a.b)", "(has a b)"),
+            (
+                "l.all(x, x)",
+                "(for x in l from true while (@not_strictly_false @result) step (_&&_ @result x) result @result)",
+            ),
+            (
+                "l.exists(k, v, v)",
+                "(for k, v in l from false while (@not_strictly_false (!_ @result)) step (_||_ @result v) result @result)",
+            ),
+            (
+                "l.filter(x, p)",
+                "(for x in l from [] while true step (_?_:_ p (_+_ @result [x]) @result) result @result)",
+            ),
+            ("o.optMap(x, y)", "(_?_:_ (hasValue o) (optional.of (let x = (value o) in y)) (optional.none))"),
+            // With another number of arguments it is an ordinary call.
+            ("l.all(x)", "(all l x)"),
+        ] {
+            assert_eq!(parsed(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_offset_and_the_expected_tokens() {
+        let expected = format!("{{{START}}}");
+        for (text, offset, want) in [
+            ("1 +", 3, format!("Syntax error: mismatched input '<EOF>' expecting {expected}")),
+            ("(1", 2, "Syntax error: missing ')' at '<EOF>'".to_owned()),
+            ("[1 2]", 3, "Syntax error: mismatched input '2' expecting {']', ','}".to_owned()),
+            ("1 2", 2, "Syntax error: extraneous input '2' expecting <EOF>".to_owned()),
+            ("a.", 2, "Syntax error: no viable alternative at input '.'".to_owned()),
+            ("a ? b", 5, "Syntax error: mismatched input '<EOF>' expecting ':'".to_owned()),
+            ("é == for", 5, "reserved identifier: for".to_owned()),
+            ("9223372036854775808", 0, "invalid int literal".to_owned()),
+            ("has(a)", 4, "invalid argument to has() macro".to_owned()),
+            ("l.all(1, true)", 6, "argument must be a simple name".to_owned()),
+            ("l.all(a, a, true)", 9, "duplicate variable name: a".to_owned()),
+            ("l.all(__result__, true)", 6, "iteration variable overwrites accumulator variable".to_owned()),
+        ] {
+            let issues = parse(text).expect_err(text);
+            let found: Vec<_> = issues.list().iter().map(|issue| (issue.offset, &*issue.message)).collect();
+            assert!(found.contains(&(Some(offset), &*want)), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded_for_brackets_and_for_chains() {
+        let nested = |depth: usize| "(".repeat(depth) + "1" + &")".repeat(depth);
+        let chain = |length: usize| "a".to_owned() + &".a".repeat(length);
+        let message = |text: &str| parse(text).err().map(|issues| issues.list()[0].message.clone());
+        assert_eq!(message(&nested(249)), None);
+        assert_eq!(message(&nested(250)).as_deref(), Some("expression recursion limit exceeded: 250"));
+        assert_eq!(message(&chain(250)), None);
+        assert_eq!(message(&chain(251)).as_deref(), Some("max recursion depth exceeded"));
+        // Terms of one operator are one node, however many there are.
+        assert_eq!(message(&("a".to_owned() + &" || a".repeat(1_000))), None);
     }
 }

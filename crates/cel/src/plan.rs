@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 use crate::ast::{Comprehension, Entry, Expr, Id, Literal};
 use crate::checker::{Checked, Reference, TYPES_WITHOUT_VALUE};
+use crate::cost::CallCost;
 use crate::evaluate::constant;
 use crate::library::{self, Implementation};
 use crate::lists;
 use crate::macros::ACCUMULATOR;
 use crate::pattern::Pattern;
-use crate::price::{self, Price};
 use crate::value::{Key, Text, Val};
 
 /// One step of an evaluation.
@@ -79,7 +79,7 @@ pub(crate) enum Index {
 pub(crate) struct Call {
     pub(crate) name: &'static str,
     pub(crate) run: Implementation,
-    pub(crate) price: Price,
+    pub(crate) cost: CallCost,
     pub(crate) args: Box<[Plan]>,
     /// Where the second argument is a pattern that is known.
     pub(crate) pattern: Option<Pattern>,
@@ -240,8 +240,8 @@ impl Planner<'_> {
                 name,
                 "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint"
             );
-        let price = price::of(name, overload);
-        fold(Plan::Call(Box::new(Call { name, run, price, args: args.into(), pattern: compiled })), known)
+        let cost = CallCost::of(name, overload);
+        fold(Plan::Call(Box::new(Call { name, run, cost, args: args.into(), pattern: compiled })), known)
     }
 
     fn comprehension(&mut self, inner: &Comprehension) -> Planned {
@@ -317,7 +317,7 @@ fn value_of(literal: &Literal) -> Val<'static> {
 
 /// A constant list as a set, where its elements can be looked up.
 fn members(list: &Val<'static>) -> Option<Members> {
-    let Val::List(super::value::List::Values(values)) = list else {
+    let Val::List(crate::value::List::Values(values)) = list else {
         return None;
     };
     let mut members = Members::default();

@@ -75,7 +75,7 @@ impl Declarations {
     }
 
     fn compile(&self, expression: &str, wanted: Wanted) -> Result<Type, String> {
-        let refused = |issues: super::Issues| format!("compilation failed: {}", issues.show(expression));
+        let refused = |issues: crate::Issues| format!("compilation failed: {}", issues.show(expression));
         let ast = parser::parse(expression).map_err(refused)?;
         let checked = checker::check(ast, &self.variables).map_err(refused)?;
         let issues = literal_checks::check(&checked);

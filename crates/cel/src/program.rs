@@ -5,14 +5,14 @@ use std::sync::Arc;
 use machinery::json::Value;
 
 use crate::ast::Ast;
+use crate::cost::{CALL_LIMIT, Meter};
 use crate::evaluate::{Machine, Slot};
-use crate::meter::{CALL_LIMIT, Meter};
 use crate::plan::{self, Plan};
 use crate::shape::Shape;
 use crate::source::Issues;
 use crate::types::Type;
 use crate::value::{Fault, Val, from_json};
-use crate::{checker, estimate, literal_checks, parser};
+use crate::{checker, cost, literal_checks, parser};
 
 /// A variable that expressions may name.
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ impl Environment {
         }
         let names: Vec<&str> = self.variables.iter().map(|variable| &*variable.name).collect();
         let plan = plan::plan(&checked, &names).map_err(Refusal::Constant)?;
-        let max_cost = self.variables.first().map_or(0, |root| estimate::estimate(&checked, &root.shape).max);
+        let max_cost = self.variables.first().map_or(0, |root| cost::estimate(&checked, &root.shape).max);
         let mentioned = names.iter().map(|name| checked.mentions(name)).collect();
         Ok(Program { plan, variables: self.variables.clone(), mentioned, max_cost })
     }

@@ -1,8 +1,8 @@
 //! Functions on strings.
 
+use crate::cost::Meter;
 use crate::format_string;
 use crate::library::Implementation;
-use crate::meter::Meter;
 use crate::value::{Fault, Outcome, Text, Val};
 
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {

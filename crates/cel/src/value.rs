@@ -13,9 +13,9 @@ use machinery::go_text::type_name;
 use machinery::json::Value;
 use machinery::quantity::Quantity;
 
+use crate::cost::Meter;
 use crate::escape::{escape, unescape};
 use crate::formats::NamedFormat;
-use crate::meter::Meter;
 use crate::network::{Cidr, Ip};
 use crate::semver::Version;
 use crate::shape::{Format, Kind, Listing, Shape};
@@ -460,7 +460,7 @@ impl fmt::Display for Val<'_> {
             Val::Bool(value) => write!(f, "{value}"),
             Val::Int(value) => write!(f, "{value}"),
             Val::Uint(value) => write!(f, "{value}"),
-            Val::Double(value) => f.write_str(&super::numbers::double_text(*value)),
+            Val::Double(value) => f.write_str(&crate::numbers::double_text(*value)),
             Val::String(text) => f.write_str(text),
             Val::Type(name) => f.write_str(name),
             other => f.write_str(other.type_name()),
@@ -510,7 +510,7 @@ pub(crate) fn from_json<'a>(value: &'a Value, shape: &'a Shape) -> Outcome<Val<'
 fn string(text: &str, format: Format) -> Outcome<Val<'_>> {
     match format {
         Format::Plain => Ok(Val::String(Text::Borrowed(text))),
-        Format::Byte => super::formats::base64(text)
+        Format::Byte => crate::formats::base64(text)
             .map(|bytes| Val::Bytes(bytes.into()))
             .ok_or_else(|| Fault::new(format!("Invalid byte formatted string {text}: illegal base64 data"))),
         Format::Duration => Span::parse_lenient(text)
@@ -532,7 +532,7 @@ pub(crate) fn equal<'a>(a: &Val<'a>, b: &Val<'a>, meter: &mut Meter) -> Outcome<
         (Val::Null, Val::Null) => true,
         (Val::Null, _) | (_, Val::Null) => false,
         (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
-            super::numbers::compare(a, b) == Some(Ordering::Equal)
+            crate::numbers::compare(a, b) == Some(Ordering::Equal)
         }
         (Val::Bool(a), Val::Bool(b)) => a == b,
         (Val::String(a), Val::String(b)) => **a == **b,
@@ -621,7 +621,7 @@ fn equal_maps<'a>(a: &Map<'a>, b: &Map<'a>, meter: &mut Meter) -> Outcome<bool> 
 pub(crate) fn compare<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<Ordering> {
     match (a, b) {
         (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
-            super::numbers::compare(a, b).ok_or(Fault::of("NaN values cannot be ordered"))
+            crate::numbers::compare(a, b).ok_or(Fault::of("NaN values cannot be ordered"))
         }
         (Val::Bool(a), Val::Bool(b)) => Ok(a.cmp(b)),
         (Val::String(a), Val::String(b)) => Ok((**a).cmp(&**b)),

@@ -1,8 +1,11 @@
-//! `Expectations`: what a controller has asked for and not yet seen.
+//! `Expectations`: writes of a controller that its watch has not shown yet.
 //!
-//! A controller that creates three pods and looks at its store at once may find none of them and create three more.
-//! So it writes down what it expects before it acts, and decides nothing new about that object until the watch has
-//! shown it all (or five minutes have passed: a lost event must not stop it for ever). Status updates go on meanwhile.
+//! For users of the crate who port controllers from Kubernetes; [`Writes`](crate::controller::Writes) does the same by
+//! version and without counting.
+//!
+//! A controller that creates three pods and reads its store at once may find none of them and create three more. So it
+//! records what it expects before it acts, and decides nothing new about that object until the watch has shown all of it (or
+//! five minutes have passed: a lost event must not stop it for ever). Status updates go on meanwhile.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -12,10 +15,22 @@ use tokio::time::Instant;
 
 use crate::Key;
 
-/// Expectations that are not met within this time are given up.
+/// Time after which an unmet expectation is dropped.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What is expected of the children of each object.
+/// Expected creations and deletions of the children of each object.
+///
+/// ```
+/// use client::Key;
+/// use client::expectations::Expectations;
+///
+/// let expectations = Expectations::new();
+/// let owner = Key::new(Some("default"), "web");
+/// expectations.expect_creations(&owner, 1);
+/// assert!(!expectations.satisfied(&owner));
+/// expectations.creation_observed(&owner);
+/// assert!(expectations.satisfied(&owner));
+/// ```
 #[derive(Default)]
 pub struct Expectations {
     entries: Mutex<HashMap<Key, Expected>>,
@@ -23,23 +38,23 @@ pub struct Expectations {
 
 struct Expected {
     creations: i64,
-    /// Deletions are told apart by UID: one object is seen twice, when it begins to be deleted and when it is gone.
+    /// UIDs, since one deletion is seen twice: when it begins and when the object is gone.
     deletions: HashSet<String>,
     since: Instant,
 }
 
 impl Expectations {
-    /// Nothing is expected.
+    /// Creates an empty record.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// So many children of `key` are about to be created. Replaces what was expected before.
+    /// Expects the creation of `count` children of `key`. Replaces earlier expectations.
     pub fn expect_creations(&self, key: &Key, count: usize) {
         self.set(key, i64::try_from(count).unwrap_or(i64::MAX), HashSet::new());
     }
 
-    /// The children with these UIDs are about to be deleted. Replaces what was expected before.
+    /// Expects the deletion of the children with these UIDs. Replaces earlier expectations.
     pub fn expect_deletions<'a>(&self, key: &Key, uids: impl IntoIterator<Item = &'a str>) {
         self.set(key, 0, uids.into_iter().map(str::to_owned).collect());
     }
@@ -48,28 +63,28 @@ impl Expectations {
         self.entries.lock().insert(key.clone(), Expected { creations, deletions, since: Instant::now() });
     }
 
-    /// The watch showed a new child, or its creation failed.
+    /// Counts a creation that the watch showed, or that failed.
     pub fn creation_observed(&self, key: &Key) {
         if let Some(expected) = self.entries.lock().get_mut(key) {
             expected.creations -= 1;
         }
     }
 
-    /// The watch showed that this child is being deleted or is gone, or its deletion failed. Counts once.
+    /// Counts a deletion that the watch showed (as begun or done), or that failed. Each UID counts once.
     pub fn deletion_observed(&self, key: &Key, uid: &str) {
         if let Some(expected) = self.entries.lock().get_mut(key) {
             expected.deletions.remove(uid);
         }
     }
 
-    /// True if nothing is expected any more, nothing ever was, or it took too long.
+    /// True if all expectations are met, none were recorded, or they are too old.
     pub fn satisfied(&self, key: &Key) -> bool {
         self.entries.lock().get(key).is_none_or(|expected| {
             (expected.creations <= 0 && expected.deletions.is_empty()) || expected.since.elapsed() > TIMEOUT
         })
     }
 
-    /// The object is gone.
+    /// Drops the expectations of a deleted object.
     pub fn forget(&self, key: &Key) {
         self.entries.lock().remove(key);
     }

@@ -10,7 +10,7 @@
 //!                                  version   coalesced               backoff        the store
 //! ```
 //!
-//! A program that prints what happens to pods:
+//! A program that prints the changes of pods:
 //!
 //! ```no_run
 //! use client::informer::{InformerConfig, SharedInformer, SubscriptionOptions};
@@ -31,25 +31,24 @@
 //! # }
 //! ```
 //!
-//! The mechanism, once around: the [`reflector`] asks for everything, as a stream if the server can, and hands the whole
-//! set over at once; then it watches from the version of that set. Each change goes through a [`queue`] into the
-//! [`store`], and from there, under the same lock, into the mailbox of every handler. A connection that breaks is opened
-//! again at the last version; only a version that the server has forgotten leads to a new set, and then what changed in
-//! between is computed by comparing: what is gone becomes an *inferred* deletion. A handler usually does no more than put
-//! the key of an object into a [`workqueue`]; a [`controller`] takes keys out, one run a key at a time, and compares what
-//! is with what should be.
+//! The [`reflector`] requests the whole set, as a stream if the server can, and replaces the old set at once; then it watches
+//! from the version of that set. Each change passes through a [`queue`] into the [`store`], and from there, under the same
+//! lock, into the mailbox of every handler. After a broken connection the watch resumes at the last version; only if the server
+//! no longer has that version, the set is listed again. The changes in between are then computed by comparison: an object that
+//! is missing is an *inferred* deletion. A handler usually just adds the key of an object to a [`workqueue`]; a
+//! [`controller`] takes keys out, with at most one run for each key at a time, and compares the actual with the desired state.
 //!
-//! The parts:
+//! The modules:
 //!
-//! - [`list_watch`]: where objects come from; [`pager`] and [`retry_watcher`] beside it
+//! - [`list_watch`]: the source of objects; [`pager`] and [`retry_watcher`] use it too
 //! - [`reflector`]: keeps a target equal to the server, through every failure
 //! - [`queue`]: changes on their way to the store
 //! - [`store`]: the set, its indices, its snapshots
 //! - [`informer`]: one watch for many handlers
 //! - [`workqueue`]: keys that need work
 //! - [`controller`]: from events to reconcile runs; [`expectations`], [`retry`]
-//! - [`leader`]: one of many acts
-//! - [`events`]: telling people
+//! - [`leader`]: leader election
+//! - [`events`]: event recorders
 
 pub mod backoff;
 pub mod connect;
@@ -69,9 +68,9 @@ pub mod object;
 pub mod pager;
 pub mod queue;
 pub mod reflector;
+mod resource_version;
 pub mod retry;
 pub mod retry_watcher;
-mod revision;
 #[cfg(test)]
 mod scripted;
 pub mod store;
@@ -82,4 +81,4 @@ pub mod workqueue;
 pub use error::{ApiFailure, Error, TransportKind};
 pub use key::{InvalidKey, Key};
 pub use object::{Encoded, Object, RawObject, Undecodable};
-pub use revision::ResourceVersion;
+pub use resource_version::ResourceVersion;

@@ -1,7 +1,7 @@
 //! Counters and durations as plain values, and their text form for a scraper.
 //!
-//! Nothing is registered anywhere and nothing is global: whoever owns a queue or an informer asks it for numbers and
-//! writes them where they are wanted.
+//! There is no global registry: the owner of a queue or an informer reads its report. [`render_queue`] and
+//! [`render_informer`] are for users of the crate who serve these reports under the names that client-go uses.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Adds one.
+    /// Adds one duration.
     pub fn observe(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         if let Some(at) = BOUNDS_NANOS.iter().position(|bound| nanos <= *bound) {
@@ -46,7 +46,7 @@ impl Durations {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -92,8 +92,8 @@ pub fn render_informer(name: &str, report: &InformerReport, out: &mut String) {
         let _ = writeln!(out, "informer_handler_backlog{{{labels},handler=\"{at}\"}} {backlog}");
     }
     report.processing.render("informer_processing_latency_seconds", &labels, out);
-    let sum = |of: fn(&crate::reflector::ReflectorMetrics) -> &Counter| -> u64 {
-        report.reflectors.iter().map(|reflector| of(reflector).get()).sum()
+    let sum = |counter: fn(&crate::reflector::ReflectorMetrics) -> &Counter| -> u64 {
+        report.reflectors.iter().map(|reflector| counter(reflector).get()).sum()
     };
     for (metric, value) in [
         ("reflector_lists_total", sum(|m| &m.lists)),

@@ -1,4 +1,4 @@
-//! What can be said on the command line. What it means is decided elsewhere.
+//! Command-line arguments.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,24 +26,24 @@ pub enum Command {
     Get(Get),
     /// Show changes as they happen.
     Watch(Watch),
-    /// Make the objects of files so.
+    /// Create or update objects from files.
     Apply(Apply),
     /// Delete objects.
     Delete(Delete),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
-    /// Measure a server: one of its own, or any that has a kubeconfig.
+    /// Measure a server: a temporary one, or any that has a kubeconfig.
     #[command(subcommand)]
     Bench(Bench),
-    /// Write a consistent copy of a store to a new file, while the server runs or not.
+    /// Write a consistent copy of a store to a new file; the server may be running.
     Backup(Backup),
-    /// Make a data directory from a backup.
+    /// Create a data directory from a backup.
     Restore(Restore),
 }
 
 #[derive(Debug, Args)]
 pub struct Up {
-    /// Where objects, certificates and the kubeconfig are kept.
+    /// Directory for objects, certificates and the kubeconfig.
     #[arg(long, value_name = "DIR", default_value = ".dogwatch")]
     pub data_dir: PathBuf,
     /// Keep objects in memory only.
@@ -51,38 +51,38 @@ pub struct Up {
     pub memory: bool,
     #[command(flatten)]
     pub etcd: Etcd,
-    /// Where to listen; port 0 picks a free one, and the kubeconfig says which.
+    /// Address to listen on; port 0 picks a free port, which is in the kubeconfig.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     pub listen: SocketAddr,
-    /// Where to write the kubeconfig [default: DIR/kubeconfig].
+    /// File to write the kubeconfig to [default: DIR/kubeconfig].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Another name or address for the serving certificate; may be given several times.
+    /// Additional name or address for the serving certificate; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub tls_san: Vec<String>,
-    /// How many simulated nodes to run.
+    /// Number of simulated nodes.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub nodes: usize,
-    /// How simulated nodes behave: a YAML file, see docs/nodes.md.
+    /// YAML file with the behaviour of simulated nodes, see docs/nodes.md.
     #[arg(long, value_name = "FILE", conflicts_with = "no_controllers")]
     pub stages: Option<PathBuf>,
-    /// Run no controllers and no nodes: the API server alone.
+    /// Run the API server alone, without controllers and nodes.
     #[arg(long)]
     pub no_controllers: bool,
-    /// Which controllers run: `-job,-cronjob` is all but these, `deployment,replicaset` only these.
+    /// Controllers to run: `-job,-cronjob` is all but these, `deployment,replicaset` only these.
     #[arg(long, value_name = "NAMES", allow_hyphen_values = true, value_parser = Selection::parse,
           conflicts_with = "no_controllers")]
     pub controllers: Option<Selection>,
-    /// Whether a write is answered only once it is synced to disk.
+    /// Whether a write is acknowledged only after it is synced to disk.
     #[arg(long, value_enum, default_value_t = Durability::Full)]
     pub durability: Durability,
-    /// Bearer tokens: lines of `token,user,uid,"group1,group2"`.
+    /// File of bearer tokens: lines of `token,user,uid,"group1,group2"`.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Refuse requests without credentials with 401 instead of treating them as system:anonymous.
     #[arg(long)]
     pub no_anonymous: bool,
-    /// What to log: `info`, `debug`, `server=debug,store=info`, …
+    /// Log filter: `info`, `debug`, `server=debug,store=info`, …
     #[arg(long, value_name = "FILTER", default_value = "warn,client::list_watch=error")]
     pub log: String,
     #[command(flatten)]
@@ -95,55 +95,55 @@ pub struct Etcd {
     /// Keep objects in this etcd cluster.
     #[arg(long = "etcd", id = "etcd", value_name = "URL,URL", value_delimiter = ',')]
     pub endpoints: Vec<String>,
-    /// Below which key objects are kept in etcd.
+    /// Key prefix of objects in etcd.
     #[arg(long = "etcd-prefix", value_name = "KEY", default_value = "/registry/", requires = "etcd")]
     pub prefix: String,
     /// The authority that signed etcd's certificate.
     #[arg(long = "etcd-ca", value_name = "FILE", requires = "etcd")]
     pub ca: Option<PathBuf>,
-    /// The certificate to show to etcd.
+    /// The client certificate for etcd.
     #[arg(long = "etcd-cert", value_name = "FILE", requires = "etcd_key")]
     pub cert: Option<PathBuf>,
     /// The key of that certificate.
     #[arg(long = "etcd-key", id = "etcd_key", value_name = "FILE", requires = "etcd")]
     pub key: Option<PathBuf>,
-    /// The user to be in etcd; the password is read from DOGWATCH_ETCD_PASSWORD.
+    /// The user in etcd; the password is read from DOGWATCH_ETCD_PASSWORD.
     #[arg(long = "etcd-user", value_name = "NAME", requires = "etcd")]
     pub user: Option<String>,
 }
 
-/// Bounds on what clients may take.
+/// Limits of the server.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
-    /// Bytes of a request body.
+    /// Largest request body.
     #[arg(long, value_name = "BYTES")]
     pub max_body_bytes: Option<usize>,
     /// Open connections.
     #[arg(long, value_name = "N")]
     pub max_connections: Option<usize>,
-    /// Reads at the same time.
+    /// Concurrent reads.
     #[arg(long, value_name = "N")]
     pub max_requests_inflight: Option<usize>,
-    /// Writes at the same time.
+    /// Concurrent writes.
     #[arg(long, value_name = "N")]
     pub max_mutating_requests_inflight: Option<usize>,
     /// Open watches.
     #[arg(long, value_name = "N")]
     pub max_watches: Option<usize>,
-    /// Seconds an ordinary request may take.
+    /// Time limit of a request other than a watch.
     #[arg(long, value_name = "SECONDS")]
     pub request_timeout: Option<u64>,
-    /// Seconds a stopping server waits for what is under way.
+    /// Time that a stopping server waits for open requests.
     #[arg(long, value_name = "SECONDS")]
     pub drain_timeout: Option<u64>,
-    /// Seconds a change stays in history at least, for watches that resume.
+    /// Minimum age before a change may leave the history that watches resume from.
     #[arg(long, value_name = "SECONDS")]
     pub history_age: Option<u64>,
-    /// Changes of a resource that stay in history at least, however old.
+    /// Minimum number of changes of a resource that stay in history, whatever their age.
     #[arg(long, value_name = "N")]
     pub history_changes: Option<u64>,
-    /// Bytes of history; beyond them the oldest goes, however young.
+    /// Maximum size of history; the oldest changes beyond it are dropped, whatever their age.
     #[arg(long, value_name = "BYTES")]
     pub history_bytes: Option<u64>,
 }
@@ -156,7 +156,7 @@ pub enum Durability {
     Relaxed,
 }
 
-/// Which server, and which of its objects.
+/// The server and the objects that a command applies to.
 #[derive(Debug, Clone, Args)]
 pub struct Scope {
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
@@ -174,23 +174,15 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The namespace to look in; none is all of them.
+    /// The namespace of the command; none means all.
     pub(crate) fn namespace<'a>(&'a self, default: &'a str) -> Option<&'a str> {
         if self.all_namespaces { None } else { Some(self.namespace.as_deref().unwrap_or(default)) }
     }
 
-    /// The selector as a query parameter.
+    /// The label selector as a query.
     pub(crate) fn query(&self) -> Option<String> {
         let selector = self.selector.as_deref()?;
-        let mut encoded = String::new();
-        for byte in selector.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                encoded.push(char::from(byte));
-            } else {
-                encoded.push_str(&format!("%{byte:02X}"));
-            }
-        }
-        Some(format!("labelSelector={encoded}"))
+        Some(form_urlencoded::Serializer::new(String::new()).append_pair("labelSelector", selector).finish())
     }
 }
 
@@ -219,7 +211,7 @@ pub struct Watch {
     /// pods, pod, po, deployments.apps, …
     pub resource: String,
     pub name: Option<String>,
-    /// Begin after this resourceVersion instead of with what is there.
+    /// Start after this resourceVersion instead of with the existing objects.
     #[arg(long, value_name = "REVISION")]
     pub from: Option<u64>,
     /// Print events as the server sends them.
@@ -279,7 +271,7 @@ pub struct Backup {
 pub struct Restore {
     /// The backup to read.
     pub file: PathBuf,
-    /// The data directory to make; it must be empty or absent.
+    /// The data directory to create; it must be empty or absent.
     #[arg(long, value_name = "DIR", default_value = ".dogwatch")]
     pub data_dir: PathBuf,
 }

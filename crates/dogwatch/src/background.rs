@@ -1,4 +1,4 @@
-//! The controllers beside a server: started once it is ready, stopped before it.
+//! The controllers of a server: started once it is ready, stopped before it.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cluster::Cluster;
 
-/// How long controllers may take to end what they are at, and to give up their lease.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// Time that controllers have to finish their work and release their lease.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Controllers that run until they are stopped or this value is dropped.
 pub struct Controllers {
@@ -19,7 +19,7 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Runs them against this server, in the same process and without a socket.
+    /// Starts the controllers in this process; they reach the server without a socket.
     #[must_use]
     pub fn start(cluster: &Cluster, settings: Settings) -> Self {
         let stop = CancellationToken::new();
@@ -27,16 +27,16 @@ impl Controllers {
         Controllers { stop: stop.drop_guard(), running }
     }
 
-    /// Stops them and waits until they have ended; what takes too long is cut off.
+    /// Stops the controllers and waits until they have ended; aborts those that take too long.
     pub async fn stop(mut self) {
         drop(self.stop);
-        if tokio::time::timeout(STOP_WITHIN, &mut self.running).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, &mut self.running).await.is_err() {
             self.running.abort();
         }
     }
 }
 
-/// The programs that a cluster has beside its server. In managed fields they are called as they are there.
+/// Clients under the users and program names of a genuine cluster, which managed fields show.
 fn clients(cluster: &Cluster) -> Clients {
     let client = |user: &str, program: &'static str| {
         let user = User { name: user.to_owned(), groups: vec![MASTERS.to_owned()], ..User::default() };

@@ -1,9 +1,10 @@
-//! Store, registry and HTTP service put together, wherever requests come from.
+//! An API server without listeners: store, registry and HTTP service.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use machinery::clock::Clock;
 use registry::{Registry, Settings};
 use server::authentication::Authenticator;
 use server::authentication::accounts::AccountTokens;
@@ -17,17 +18,17 @@ use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 
-/// How often a server that is starting asks itself whether it is ready.
-const READY_POLL: Duration = Duration::from_millis(1);
+/// Pause after a failed readiness check.
+const READY_RETRY: Duration = Duration::from_millis(100);
 
-/// Who may come in.
+/// Authentication settings.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// Bearer tokens and whom they stand for.
+    /// File of bearer tokens and their users.
     pub token_file: Option<PathBuf>,
     /// Whether a request without credentials is `system:anonymous` instead of refused.
     pub anonymous: bool,
-    /// What signs the tokens of service accounts, as PEM; none makes one that lives as long as the server.
+    /// The key that signs the tokens of service accounts, as PEM; none generates one for the life of the server.
     pub accounts_key_pem: Option<String>,
 }
 
@@ -36,7 +37,7 @@ pub struct Cluster {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
     server: Server,
-    /// What runs beside requests; ends with the cluster.
+    /// Background tasks; aborted with the cluster.
     tasks: JoinSet<()>,
 }
 
@@ -46,6 +47,7 @@ impl Cluster {
         access: &Access,
         limits: Limits,
         settings: Settings,
+        clock: Clock,
     ) -> Result<Self, Failure> {
         let tokens = match &access.token_file {
             Some(path) => Tokens::read(path).map_err(|error| {
@@ -66,6 +68,7 @@ impl Cluster {
             authenticator: Authenticator { tokens, accounts: Some(accounts), anonymous: access.anonymous },
             authorizer: Arc::new(AuthenticatedOnly),
             metrics,
+            clock,
         };
         let server = Server::new(Arc::clone(&registry), config);
         let mut tasks = JoinSet::new();
@@ -73,9 +76,9 @@ impl Cluster {
         Ok(Cluster { store, registry, server, tasks })
     }
 
-    /// Counts what is there for the quotas, as a controller would: without it, only quotas that somebody else counts for
-    /// have a say.
-    pub fn keep_quotas(&mut self) {
+    /// Keeps the usage of quotas up to date, as a controller would. Without it, only quotas whose usage another program
+    /// maintains are enforced.
+    pub fn maintain_quotas(&mut self) {
         self.tasks.spawn(registry::reserve::quota::recount::keep_counts(Arc::clone(&self.registry)));
     }
 
@@ -89,14 +92,15 @@ impl Cluster {
         &self.registry
     }
 
-    /// Waits until every readiness check passes.
+    /// Waits until every readiness check passes. The checks themselves wait for the cache; only those that fail, such as
+    /// those of an etcd that does not respond, are repeated.
     pub async fn wait_until_ready(&self) {
         while self.registry.ready().await.iter().any(|(_, check)| check.is_err()) {
-            tokio::time::sleep(READY_POLL).await;
+            tokio::time::sleep(READY_RETRY).await;
         }
     }
 
-    /// Ends what runs beside requests and closes the store; nothing acknowledged is lost.
+    /// Stops the background tasks and closes the store; no acknowledged write is lost.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         self.store.close().await;

@@ -1,4 +1,4 @@
-//! Which storage engine runs below. Nothing else in the project names one.
+//! The choice of the storage engine. No other module of the program names one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use store::{Retention, Store};
 use crate::args;
 use crate::failure::Failure;
 
-/// Opens the engine a command line asks for.
+/// Opens the engine chosen on the command line.
 pub async fn open(
     data_dir: &Path,
     memory: bool,
@@ -36,18 +36,18 @@ pub async fn open(
         args::Durability::Full => store::embedded::Durability::Full,
         args::Durability::Relaxed => store::embedded::Durability::Relaxed,
     };
-    // Opening reads the file and may recover a log: not the business of an async thread.
+    // Opening reads the file and may recover a log, which would block an async thread.
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(options)).await;
     let store = opened.map_err(|error| Failure::new(format!("opening the store failed: {error}")))?;
     Ok(Arc::new(store.map_err(explain)?))
 }
 
-/// How much history a command line asks for.
+/// The retention of history chosen on the command line.
 pub fn retention(limits: &args::Limits) -> Retention {
     let mut retention = Retention::default();
     if let Some(seconds) = limits.history_age {
         retention.age_min = Duration::from_secs(seconds);
-        // Who wants a short history wants it gone soon.
+        // A short history must also be compacted often.
         retention.interval = retention.interval.min(retention.age_min.max(Duration::from_secs(1)));
     }
     retention.changes_min = limits.history_changes.unwrap_or(retention.changes_min);
@@ -69,7 +69,7 @@ pub async fn backup(data_dir: &Path, etcd: &args::Etcd, file: &Path) -> Result<(
     written.map_err(|error| Failure::new(error).hint("name the data directory with --data-dir"))
 }
 
-/// Makes a data directory from a backup; says how many objects are in it.
+/// Creates a data directory from a backup; returns the number of its objects.
 pub async fn restore(file: &Path, data_dir: &Path) -> Result<u64, Failure> {
     let (file, data_dir) = (file.to_owned(), data_dir.to_owned());
     let restored = tokio::task::spawn_blocking(move || store::embedded::restore(&file, &data_dir)).await;

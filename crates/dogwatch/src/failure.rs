@@ -1,8 +1,8 @@
-//! What a person is told when a command fails: one sentence, a hint where there is one, and an exit code.
+//! The error of a command: one sentence for the user, and an optional hint.
 
 use std::fmt;
 
-/// Why a command ended.
+/// A failed command.
 #[derive(Debug)]
 pub struct Failure {
     pub sentence: String,

@@ -1,11 +1,11 @@
-//! dogwatch as a library: the server in the same process, and what its command line is made of.
+//! dogwatch as a library: the server in the same process, and the commands of the program.
 //!
 //! - [`testing`]: a server for a test, with no socket and nothing on disk
 //! - [`engine`]: the one place that names a storage backend
-//! - [`cluster`]: store, registry and HTTP service put together
-//! - [`background`]: the controllers beside it
-//! - [`up`]: the server as a program; [`commands`]: the small client
-//! - [`args`]: what can be said on the command line; [`failure`]: what is said when it goes wrong
+//! - [`cluster`]: store, registry and HTTP service, without listeners
+//! - [`background`]: the controllers of a server
+//! - [`up`]: the server as a program; [`commands`]: a small client, and measurements
+//! - [`args`]: command-line arguments; [`failure`]: the error of a command
 
 pub mod args;
 pub mod background;

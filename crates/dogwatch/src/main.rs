@@ -1,4 +1,4 @@
-//! The dogwatch program: a thin shell around the library.
+//! The dogwatch program: reads the command line and calls the library.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,8 @@ use dogwatch::args::{Cli, Command};
 use dogwatch::failure::Failure;
 use dogwatch::{commands, engine, up};
 
-/// Writes make and drop a few hundred small pieces each, on several threads: a tenth of their processor time is here.
+/// A write allocates and frees a few hundred small blocks on several threads. jemalloc takes a tenth of the processor time
+/// of writes less than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

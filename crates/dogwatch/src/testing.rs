@@ -22,6 +22,7 @@
 
 use std::sync::Arc;
 
+use machinery::clock::Clock;
 use registry::Registry;
 use server::identity::User;
 use server::limits::Limits;
@@ -33,9 +34,9 @@ pub use controllers::{Selection, Settings};
 pub use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 
-/// A running server that lives as long as this value.
+/// A running server; stops when dropped.
 pub struct Server {
-    // Dropped first: controllers end before their server.
+    // The first field is dropped first: controllers end before their server.
     controllers: Option<Controllers>,
     cluster: Cluster,
 }
@@ -44,12 +45,12 @@ impl Server {
     /// Starts on an empty store in memory.
     ///
     /// # Panics
-    /// If the server cannot be started, which a test could do nothing about.
+    /// If the server cannot be started.
     pub async fn start() -> Self {
         Self::start_on(Arc::new(MemoryStore::new(Retention::default()))).await
     }
 
-    /// Starts on a store of the caller's.
+    /// Starts on the given store.
     ///
     /// # Panics
     /// If the store cannot be read.
@@ -65,30 +66,30 @@ impl Server {
         Self::with_controllers_on(Arc::new(MemoryStore::new(Retention::default())), settings).await
     }
 
-    /// Starts on a store of the caller's, with controllers.
+    /// Starts on the given store, with controllers.
     ///
     /// # Panics
     /// If the store cannot be read.
     pub async fn with_controllers_on(store: Arc<dyn Store>, settings: Settings) -> Self {
-        let rules =
+        let registry =
             registry::Settings { service_accounts: settings.keeps_service_accounts(), ..registry::Settings::default() };
-        let mut server = Self::start_with(store, rules).await;
+        let mut server = Self::start_with(store, registry).await;
         server.controllers = Some(server.run_controllers(settings));
         server
     }
 
-    async fn start_with(store: Arc<dyn Store>, rules: registry::Settings) -> Self {
+    async fn start_with(store: Arc<dyn Store>, settings: registry::Settings) -> Self {
         let access = Access { anonymous: true, ..Access::default() };
-        match Cluster::start(store, &access, Limits::default(), rules).await {
+        match Cluster::start(store, &access, Limits::default(), settings, Clock::system()).await {
             Ok(mut cluster) => {
-                cluster.keep_quotas();
+                cluster.maintain_quotas();
                 Server { controllers: None, cluster }
             }
             Err(failure) => panic!("the test server did not start: {failure}"),
         }
     }
 
-    /// Runs controllers beside this server until they are stopped or dropped; for tests that stop and start them.
+    /// Runs controllers against this server until they are stopped or dropped; for tests that restart them.
     #[must_use]
     pub fn run_controllers(&self, settings: Settings) -> Controllers {
         Controllers::start(&self.cluster, settings)
@@ -102,13 +103,13 @@ impl Server {
         self.cluster.stop().await;
     }
 
-    /// A client that is `system:masters`.
+    /// A client in the group `system:masters`.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client_as("dogwatch-admin", &["system:masters"])
     }
 
-    /// A client that is somebody else.
+    /// A client of the given user and groups.
     #[must_use]
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
@@ -117,7 +118,7 @@ impl Server {
         kube::Client::new(service, "default")
     }
 
-    /// What the server is made of below HTTP.
+    /// The registry of the server.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         self.cluster.registry()

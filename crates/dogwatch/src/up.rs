@@ -1,10 +1,11 @@
-//! The server as a program: opens the store, listens, says where it is, and stops when told to.
+//! `dogwatch up`: opens the store, listens, prints its address, and runs until a signal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use controllers::Stages;
+use machinery::clock::Clock;
 use server::certs::{Pki, write_private};
 use server::kubeconfig::{Credential, kubeconfig};
 use server::limits::Limits;
@@ -18,22 +19,22 @@ use crate::cluster::{Access, Cluster};
 use crate::engine;
 use crate::failure::Failure;
 
-/// Runs until a signal says stop. The first one drains, the second one does not wait.
+/// Runs until a signal. The first one drains, the second one aborts.
 pub async fn run(args: args::Up) -> Result<(), Failure> {
-    let started = Instant::now();
+    let (started, clock) = (Instant::now(), Clock::system());
     log_to_stderr(&args.log)?;
     let stages = args.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
-    make_data_dir(&args.data_dir)?;
-    // Taken first, so that a taken port is said before anything is opened.
+    create_data_dir(&args.data_dir)?;
+    // Bound first, so that a port in use is reported before anything is opened.
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
         Failure::new(format!("cannot listen on {}: {error}", args.listen))
             .hint("another program may have that port; --listen 127.0.0.1:0 picks a free one")
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
-    // Keys and certificates are made or read beside the opening of the store.
+    // Keys and certificates are read or generated while the store opens.
     let (store, pki) = tokio::join!(
         engine::open(&args.data_dir, args.memory, &args.etcd, args.durability, engine::retention(&args.limits)),
-        open_pki(&args)
+        open_pki(&args, &clock)
     );
     let (store, pki) = (store?, pki?);
     println!("data        {}", describe_data(&args));
@@ -43,17 +44,17 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         anonymous: !args.no_anonymous,
         accounts_key_pem: Some(pki.accounts_key_pem.clone()),
     };
-    let controllers = controllers(&args, &pki, stages);
-    let rules = registry::Settings {
+    let controllers = controller_settings(&args, &pki, stages);
+    let settings = registry::Settings {
         service_accounts: controllers.as_ref().is_some_and(controllers::Settings::keeps_service_accounts),
         ..registry::Settings::default()
     };
-    let mut cluster = Cluster::start(store, &access, limits(&args.limits), rules).await?;
+    let mut cluster = Cluster::start(store, &access, limits(&args.limits), settings, clock.clone()).await?;
     if controllers.is_some() {
-        cluster.keep_quotas();
+        cluster.maintain_quotas();
     }
 
-    let tls = Tls::new(&pki).map_err(Failure::new)?;
+    let tls = Tls::new(&pki, clock).map_err(Failure::new)?;
     let url = format!("https://{}", reachable(address));
     let kubeconfig_path = args.kubeconfig.clone().unwrap_or_else(|| args.data_dir.join("kubeconfig"));
     let text = kubeconfig(&url, Some(&pki.ca_pem), Credential::Certificate(&pki.admin));
@@ -78,21 +79,21 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn open_pki(args: &args::Up) -> Result<Pki, Failure> {
+async fn open_pki(args: &args::Up, clock: &Clock) -> Result<Pki, Failure> {
     let (memory, dir, names) = (args.memory, args.data_dir.join("pki"), args.tls_san.clone());
-    let now = jiff::Timestamp::now();
+    let now = clock.now();
     let open = move || if memory { Pki::in_memory(&names, now) } else { Pki::open(&dir, &names, now) };
     let opened = tokio::task::spawn_blocking(open).await;
     opened.map_err(|error| Failure::new(format!("making certificates failed: {error}")))?.map_err(Failure::new)
 }
 
-/// What runs beside the server; none if it is to be the API alone.
-fn controllers(args: &args::Up, pki: &Pki, stages: Stages) -> Option<controllers::Settings> {
+/// The settings of the controllers; none with `--no-controllers`.
+fn controller_settings(args: &args::Up, pki: &Pki, stages: Stages) -> Option<controllers::Settings> {
     let settings = controllers::Settings {
         selection: args.controllers.clone().unwrap_or_default(),
         nodes: args.nodes,
         identity: format!("dogwatch_{:016x}", rand::random::<u64>()),
-        // Only a store that others share can have other controllers at work on it.
+        // Only an etcd can be shared with other servers, whose controllers must not run at the same time.
         elect: !args.etcd.endpoints.is_empty(),
         ca_pem: pki.ca_pem.clone(),
         stages,
@@ -109,7 +110,7 @@ fn read_stages(file: &Path) -> Result<Stages, Failure> {
     if value.is_null() { Ok(Stages::default()) } else { Stages::from_value(value).map_err(wrong) }
 }
 
-/// The first signal stops the controllers and drains, the second one aborts; the end of the server ends the waiting.
+/// Waits until the server ends. The first signal stops the controllers and drains, the second one aborts.
 async fn wait_for_signals(
     trigger: Trigger,
     mut serving: tokio::task::JoinHandle<()>,
@@ -124,7 +125,7 @@ async fn wait_for_signals(
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         };
-        // While the server still answers, so that controllers end what they are at and another replica can lead at once.
+        // Before the server drains, so that controllers finish their work and release their lease for another replica.
         if let Some(controllers) = controllers.take() {
             tokio::select! {
                 () = controllers.stop() => {}
@@ -144,8 +145,8 @@ fn log_to_stderr(filter: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Only its owner may look inside.
-fn make_data_dir(dir: &Path) -> Result<(), Failure> {
+/// Creates the data directory, readable by its owner only.
+fn create_data_dir(dir: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| {
         Failure::new(format!("the data directory {} cannot be made: {error}", dir.display()))
@@ -167,7 +168,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// An address to connect to: a server that listens everywhere is reached on loopback.
+/// An address to connect to: loopback for a server that listens on all addresses.
 fn reachable(address: std::net::SocketAddr) -> std::net::SocketAddr {
     let mut address = address;
     if address.ip().is_unspecified() {
@@ -178,22 +179,22 @@ fn reachable(address: std::net::SocketAddr) -> std::net::SocketAddr {
     address
 }
 
-fn limits(said: &args::Limits) -> Limits {
+fn limits(given: &args::Limits) -> Limits {
     let mut limits = Limits::default();
-    let set = |limit: &mut usize, said: Option<usize>| {
-        if let Some(said) = said {
-            *limit = said;
+    let set = |limit: &mut usize, given: Option<usize>| {
+        if let Some(given) = given {
+            *limit = given;
         }
     };
-    set(&mut limits.body_bytes_max, said.max_body_bytes);
-    set(&mut limits.connections_max, said.max_connections);
-    set(&mut limits.inflight_reads_max, said.max_requests_inflight);
-    set(&mut limits.inflight_writes_max, said.max_mutating_requests_inflight);
-    set(&mut limits.watches_max, said.max_watches);
-    if let Some(seconds) = said.request_timeout {
+    set(&mut limits.body_bytes_max, given.max_body_bytes);
+    set(&mut limits.connections_max, given.max_connections);
+    set(&mut limits.inflight_reads_max, given.max_requests_inflight);
+    set(&mut limits.inflight_writes_max, given.max_mutating_requests_inflight);
+    set(&mut limits.watches_max, given.max_watches);
+    if let Some(seconds) = given.request_timeout {
         limits.request_timeout = Duration::from_secs(seconds);
     }
-    if let Some(seconds) = said.drain_timeout {
+    if let Some(seconds) = given.drain_timeout {
         limits.drain_timeout = Duration::from_secs(seconds);
     }
     limits

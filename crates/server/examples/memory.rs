@@ -1,9 +1,10 @@
-//! A server on a store in memory, to look at with any client: `cargo run --example memory -- KUBECONFIG [TOKEN]`.
+//! A server on a store in memory, for any client: `cargo run --example memory -- KUBECONFIG [TOKEN]`.
 //!
 //! Shows how the parts are put together; `dogwatch up` does the same with a store on disk.
 
 use std::sync::Arc;
 
+use machinery::clock::Clock;
 use server::authentication::Authenticator;
 use server::authorization::AuthenticatedOnly;
 use server::certs::{self, Pki};
@@ -33,10 +34,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             authenticator,
             authorizer: Arc::new(AuthenticatedOnly),
             metrics: prometheus_client::registry::Registry::default(),
+            clock: Clock::system(),
         },
     );
 
-    let pki = Pki::in_memory(&[], jiff::Timestamp::now())?;
+    let pki = Pki::in_memory(&[], Clock::system().now())?;
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("https://{}", socket.local_addr()?);
     let credential = token.as_deref().map_or(Credential::Certificate(&pki.admin), Credential::Token);
@@ -45,7 +47,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (trigger, stop) = shutdown::channel();
     let (limits, metrics) = (Arc::clone(server.limits()), Arc::clone(server.metrics()));
-    let running = tokio::spawn(listener::run(socket, Some(Tls::new(&pki)?), server, limits, metrics, stop));
+    let running =
+        tokio::spawn(listener::run(socket, Some(Tls::new(&pki, Clock::system())?), server, limits, metrics, stop));
     tokio::signal::ctrl_c().await?;
     trigger.drain();
     running.await?;

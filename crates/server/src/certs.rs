@@ -1,14 +1,14 @@
-//! The server's own certificate authority, its serving certificate, the administrator's client certificate, and the key
-//! of service accounts' tokens.
+//! The server's certificate authority, its serving certificate, the administrator's client certificate, and the key that
+//! signs the tokens of service accounts.
 //!
-//! Made once and kept below the directory the caller gives (0600, directory 0700):
+//! Generated once and stored in a directory of the caller (0600, directory 0700):
 //!
-//! | file | what | renewed |
+//! | file | content | renewed |
 //! |---|---|---|
-//! | `ca.crt`, `ca.key` | ECDSA P-256, ten years | never: clients hold it |
-//! | `server.crt`, `server.key` | for the names and addresses the server is reached by | when a name is missing in it, it comes from another CA, or less than 30 days are left |
+//! | `ca.crt`, `ca.key` | ECDSA P-256, ten years | never: clients trust it |
+//! | `server.crt`, `server.key` | for the names and addresses of the server | when it lacks a name, is from another CA, or has less than 30 days left |
 //! | `admin.crt`, `admin.key` | CN `kubernetes-admin`, O `system:masters` | as above |
-//! | `accounts.key` | ECDSA P-256, signs the tokens of service accounts | never: tokens in use would end |
+//! | `accounts.key` | ECDSA P-256, signs the tokens of service accounts | never: tokens in use would become invalid |
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -32,17 +32,17 @@ const CA_YEARS: i16 = 10;
 const LEAF_DAYS: i32 = 365;
 const RENEW_DAYS: i64 = 30;
 
-/// The administrator of a fresh server: who the written kubeconfig speaks as.
+/// The administrator of a new server, and the user of its kubeconfig.
 pub const ADMIN_USER: &str = "kubernetes-admin";
-/// Members may do everything.
+/// A group whose members may do everything.
 pub const ADMIN_GROUP: &str = "system:masters";
 
-/// Everything TLS needs, in memory.
+/// The keys and certificates of a server.
 pub struct Pki {
     pub ca_pem: String,
     pub serving: Leaf,
     pub admin: Leaf,
-    /// What signs the tokens of service accounts, as PEM.
+    /// The key that signs the tokens of service accounts, as PEM.
     pub accounts_key_pem: String,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Leaf {
     }
 }
 
-/// What the serving certificate is for, beside what the caller adds.
+/// Names and addresses in every serving certificate.
 #[must_use]
 pub fn default_names() -> Vec<String> {
     let mut names: Vec<String> = [
@@ -92,7 +92,7 @@ pub fn default_names() -> Vec<String> {
 }
 
 impl Pki {
-    /// Reads what is in the directory and makes what is missing, out of date, or too narrow.
+    /// Reads the files of the directory, and generates those that are missing, near their expiry, or lack a name.
     pub fn open(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<Pki, CertError> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| CertError::file(dir, e))?;
         let ca = match read_leaf(dir, "ca")? {
@@ -102,11 +102,11 @@ impl Pki {
         let issuer = issuer(&ca)?;
         let names = wanted_names(extra_names);
         let serving = match read_leaf(dir, "server")? {
-            Some(leaf) if usable(&leaf, &ca, now) && covers(&leaf, &names) => leaf,
+            Some(leaf) if is_usable(&leaf, &ca, now) && covers(&leaf, &names) => leaf,
             _ => write_leaf(dir, "server", make_serving(&issuer, &names, now)?)?,
         };
         let admin = match read_leaf(dir, "admin")? {
-            Some(leaf) if usable(&leaf, &ca, now) => leaf,
+            Some(leaf) if is_usable(&leaf, &ca, now) => leaf,
             _ => write_leaf(dir, "admin", make_client(&issuer, ADMIN_USER, &[ADMIN_GROUP], now)?)?,
         };
         let path = dir.join("accounts.key");
@@ -121,7 +121,7 @@ impl Pki {
         Ok(Pki { ca_pem: ca.cert_pem, serving, admin, accounts_key_pem })
     }
 
-    /// The same with nothing on disk, for tests.
+    /// As [`Pki::open`], without files.
     pub fn in_memory(extra_names: &[String], now: Timestamp) -> Result<Pki, CertError> {
         let ca = make_ca(now)?;
         let issuer = issuer(&ca)?;
@@ -146,7 +146,7 @@ impl Leaf {
     }
 }
 
-/// A client certificate signed by the authority in this directory: for tests, and for people who add a user.
+/// Issues a client certificate for a user, signed by the authority in this directory.
 pub fn issue_client(dir: &Path, user: &str, groups: &[&str], now: Timestamp) -> Result<Leaf, CertError> {
     let ca = read_leaf(dir, "ca")?
         .ok_or_else(|| CertError::Unreadable(format!("there is no certificate authority in {}", dir.display())))?;
@@ -158,7 +158,7 @@ fn wanted_names(extra: &[String]) -> BTreeSet<String> {
 }
 
 fn params(now: Timestamp, until: Timestamp) -> CertificateParams {
-    // A day earlier than now, so that a client whose clock is behind accepts it.
+    // Valid from a day ago, for clients whose clock is behind.
     let day = |at: Timestamp| {
         let date = at.to_zoned(TimeZone::UTC).date();
         date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs())
@@ -232,15 +232,15 @@ fn sign(params: &CertificateParams, issuer: &Issuer<'static, KeyPair>) -> Result
     Ok(Leaf { cert_pem: params.signed_by(&key, issuer)?.pem(), key_pem: key.serialize_pem() })
 }
 
-/// Signed by this authority, and for a while yet.
-fn usable(leaf: &Leaf, ca: &Leaf, now: Timestamp) -> bool {
+/// Returns whether a certificate is signed by this authority and not near its expiry.
+fn is_usable(leaf: &Leaf, ca: &Leaf, now: Timestamp) -> bool {
     let (Ok(chain), Ok(ca_chain)) = (leaf.chain(), ca.chain()) else { return false };
     let (Some(der), Some(ca_der)) = (chain.first(), ca_chain.first()) else { return false };
     let (Ok((_, cert)), Ok((_, ca_cert))) = (X509Certificate::from_der(der), X509Certificate::from_der(ca_der)) else {
         return false;
     };
     let seconds_left = cert.validity().not_after.timestamp() - now.as_second();
-    // Every authority of ours has the same subject: only the key tells two apart.
+    // Every generated authority has the same subject: compare the key.
     let signed_with = cert.extensions().iter().find_map(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|key| key.0),
         _ => None,
@@ -285,7 +285,7 @@ fn read_leaf(dir: &Path, name: &str) -> Result<Option<Leaf>, CertError> {
     let part = |suffix: &str| read(&dir.join(format!("{name}.{suffix}")));
     Ok(match (part("crt")?, part("key")?) {
         (Some(cert_pem), Some(key_pem)) => Some(Leaf { cert_pem, key_pem }),
-        // Half a pair is what a crash between the two renames leaves: as good as none.
+        // A crash between the two renames leaves half a pair, which is ignored.
         _ => None,
     })
 }
@@ -296,12 +296,12 @@ fn write_leaf(dir: &Path, name: &str, leaf: Leaf) -> Result<Leaf, CertError> {
     Ok(leaf)
 }
 
-/// A key to sign tokens with, as PEM.
+/// Generates a key to sign tokens with, as PEM.
 pub fn make_key() -> Result<String, CertError> {
     Ok(KeyPair::generate()?.serialize_pem())
 }
 
-/// Writes a file that only its owner may read; a reader sees the old content or the new, never half of it.
+/// Writes a file that only its owner may read, atomically: a reader sees the old content or the new.
 pub fn write_private(path: &Path, content: &[u8]) -> Result<(), CertError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
@@ -319,10 +319,11 @@ pub fn write_private(path: &Path, content: &[u8]) -> Result<(), CertError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machinery::clock::Clock;
     use std::os::unix::fs::PermissionsExt as _;
 
     fn now() -> Timestamp {
-        Timestamp::now()
+        Clock::system().now()
     }
 
     #[test]

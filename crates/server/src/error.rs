@@ -1,15 +1,15 @@
-//! What can go wrong before a server serves.
+//! Errors of starting a server.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Certificates could not be made, read or kept.
+/// Certificates could not be generated, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
     #[error("{path}: {source}")]
     File { path: PathBuf, source: io::Error },
     #[error("certificate: {0}")]
-    Made(#[from] rcgen::Error),
+    Generate(#[from] rcgen::Error),
     #[error("certificate: {0}")]
     Unreadable(String),
     #[error("TLS: {0}")]

@@ -1,17 +1,17 @@
-//! Who asks: a user, as authentication found it and authorization judges it.
+//! Users: the result of authentication, and the subject of authorization.
 
 use std::collections::BTreeMap;
 
-/// Group of everybody who is known.
+/// Group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Group of everybody who is not.
+/// Group of all other users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The user of a request without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// Members may do everything.
+/// Group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 
-/// A user and what is known of it.
+/// A user with its groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -36,7 +36,7 @@ impl User {
         self.in_group(MASTERS)
     }
 
-    /// Adds the group that every known user has.
+    /// Adds the group of all authenticated users.
     #[must_use]
     pub fn authenticated(mut self) -> Self {
         if self.name != ANONYMOUS && !self.in_group(AUTHENTICATED) {
@@ -45,7 +45,7 @@ impl User {
         self
     }
 
-    /// `userInfo` as the review kinds show it; empty members are left out.
+    /// `userInfo` of the review kinds; empty members are omitted.
     #[must_use]
     pub fn to_value(&self) -> machinery::json::Value {
         let mut info = machinery::json::Map::new();

@@ -1,11 +1,11 @@
-//! The file that tells every Kubernetes client where the server is and who asks.
+//! Kubeconfig files: server address and credentials for Kubernetes clients.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::certs::Leaf;
 
-/// Who the kubeconfig speaks as.
+/// The credentials in a kubeconfig.
 #[derive(Clone, Copy, Debug)]
 pub enum Credential<'a> {
     Certificate(&'a Leaf),
@@ -13,10 +13,10 @@ pub enum Credential<'a> {
     None,
 }
 
-/// A whole kubeconfig with everything embedded. `ca_pem` is none for plain HTTP.
+/// Returns a kubeconfig with embedded certificates. `ca_pem` is none for plain HTTP.
 #[must_use]
 pub fn kubeconfig(server_url: &str, ca_pem: Option<&str>, credential: Credential<'_>) -> String {
-    // A JSON string is a YAML string too, whatever is in it.
+    // A JSON string is also a YAML string.
     let quoted = |text: &str| machinery::json::Value::from(text).to_string();
     let mut text = String::from("apiVersion: v1\nkind: Config\nclusters:\n- name: dogwatch\n  cluster:\n");
     text.push_str(&format!("    server: {}\n", quoted(server_url)));

@@ -12,6 +12,7 @@
 
 pub mod certs;
 pub mod error;
+mod http_date;
 pub mod identity;
 pub mod kubeconfig;
 pub mod limits;

@@ -1,24 +1,24 @@
-//! Every bound of the server, by name: what it limits, its default, and where it shows.
+//! All limits of the server, with names and defaults.
 //!
-//! The value of each is exported as `dogwatch_limit{name="…"}`; what was refused because of one is counted in
+//! The value of each is exported as `dogwatch_limit{name="…"}`; refusals because of one are counted in
 //! `dogwatch_limit_refusals_total{name="…"}`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// All limits, as one value a caller fills in. Names end in their unit.
+/// Names end in their unit.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Request bodies above this are refused with 413.
+    /// Largest request body; larger ones get 413.
     pub body_bytes_max: usize,
-    /// A request line with its headers above this closes the connection with 431.
+    /// Largest request line with headers; larger ones get 431 and close the connection.
     pub header_bytes_max: usize,
-    /// Further connections wait in the listener's backlog until one of these ends.
+    /// Open connections; further ones wait in the listener's backlog.
     pub connections_max: usize,
-    /// Reads answered at a time; more get 429. Watches count only until they are open.
+    /// Concurrent reads; more get 429. A watch counts only until it is open.
     pub inflight_reads_max: usize,
-    /// Writes answered at a time; more get 429.
+    /// Concurrent writes; more get 429.
     pub inflight_writes_max: usize,
     /// Open watches; more get 429.
     pub watches_max: usize,
@@ -28,19 +28,19 @@ pub struct Limits {
     pub header_read_timeout: Duration,
     /// A connection without a request in progress is closed after this long.
     pub idle_timeout: Duration,
-    /// The longest a request that is no watch may take; `timeout=` can only lower it.
+    /// Time limit of a request other than a watch; `timeout=` can only lower it.
     pub request_timeout: Duration,
-    /// The longest a write may take once its body is here.
+    /// Time limit of a write after its body has been read.
     pub write_timeout: Duration,
-    /// How long open requests may take to finish once the server stops.
+    /// Time that open requests have to finish once the server stops.
     pub drain_timeout: Duration,
-    /// HTTP/2 streams of one connection at a time.
+    /// Concurrent HTTP/2 streams of one connection.
     pub streams_per_connection_max: u32,
-    /// The largest piece of a watch body handed to the connection at once.
+    /// Largest piece of a watch body that is passed to the connection at once.
     pub watch_batch_bytes_max: usize,
-    /// OpenAPI documents that are kept for the next who asks; one more, and the one that was asked for longest ago goes.
+    /// Bytes of cached OpenAPI documents; the least recently used is evicted.
     pub openapi_bytes_max: usize,
-    /// A document that nobody asked for in this time is dropped.
+    /// Time after which an unused OpenAPI document is evicted.
     pub openapi_idle_timeout: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Name and value of each, for the metric.
+    /// Name and value of each limit, for the metric.
     #[must_use]
     pub fn named(&self) -> Vec<(&'static str, f64)> {
         vec![
@@ -92,33 +92,33 @@ impl Limits {
     }
 }
 
-/// A number of places that are taken and given back.
+/// A limited number of slots, for what may happen only so often at a time.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Slots {
     name: &'static str,
     max: usize,
     taken: Arc<AtomicUsize>,
 }
 
-/// One place, given back when dropped.
+/// One slot; released when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct Slot {
     taken: Arc<AtomicUsize>,
 }
 
-impl Places {
+impl Slots {
     #[must_use]
     pub fn new(name: &'static str, max: usize) -> Self {
-        Places { name, max, taken: Arc::default() }
+        Slots { name, max, taken: Arc::default() }
     }
 
-    /// A place, or none when all are taken.
+    /// Takes a slot; none when all are taken.
     #[must_use]
-    pub fn take(&self) -> Option<Place> {
+    pub fn take(&self) -> Option<Slot> {
         let before = self.taken.fetch_add(1, Ordering::AcqRel);
-        let place = Place { taken: Arc::clone(&self.taken) };
-        // A refused place is dropped here, which gives it back.
-        (before < self.max).then_some(place)
+        let slot = Slot { taken: Arc::clone(&self.taken) };
+        // A slot above the limit is dropped here, which releases it.
+        (before < self.max).then_some(slot)
     }
 
     #[must_use]
@@ -133,7 +133,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Ordering::AcqRel);
     }
@@ -144,17 +144,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_given_back() {
-        let places = Places::new("test", 2);
-        let first = places.take();
-        let second = places.take();
+    fn dropped_slots_are_released() {
+        let slots = Slots::new("test", 2);
+        let first = slots.take();
+        let second = slots.take();
         assert!(first.is_some() && second.is_some());
-        assert!(places.take().is_none());
-        assert_eq!(places.taken(), 2);
+        assert!(slots.take().is_none());
+        assert_eq!(slots.taken(), 2);
         drop(first);
-        assert!(places.take().is_some());
+        assert!(slots.take().is_some());
         drop(second);
-        assert_eq!(places.taken(), 0);
+        assert_eq!(slots.taken(), 0);
     }
 
     #[test]

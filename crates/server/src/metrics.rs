@@ -1,9 +1,9 @@
-//! What the server counts, under the names the reference uses where it has one.
+//! Metrics of the server, under the reference's names where it has one.
 //!
 //! - [`histogram`]: buckets without a lock
 //!
-//! A request costs one lookup and a few atomic adds. Labels hold only what the server knows (verbs, served kinds), never
-//! what a client made up, so that their number is bounded.
+//! A request costs one lookup and a few atomic adds. Labels hold only values that the server knows (verbs, served kinds),
+//! never text of a client, so that their number is bounded.
 
 pub mod histogram;
 
@@ -20,10 +20,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::limits::{Limits, Places};
+use crate::limits::{Limits, Slots};
 use crate::metrics::histogram::Histogram;
 
-/// 5 ms to 60 s, with steps below the reference's first, since most answers here are faster; in nanoseconds.
+/// The reference's buckets from 5 ms to 60 s, and smaller ones, since most responses here are faster; in nanoseconds.
 const DURATIONS: &[u64] = &[
     100_000,
     250_000,
@@ -49,9 +49,9 @@ const RESPONSE_SIZES: &[u64] = &[1_000, 10_000, 100_000, 1_000_000, 10_000_000, 
 /// 1 KiB to 128 KiB.
 const EVENT_SIZES: &[u64] = &[1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536, 131_072];
 
-/// What a request is about, for its labels. Empty parts are empty labels.
+/// The labels of a request or a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct About<'a> {
+pub struct RequestLabels<'a> {
     pub verb: &'a str,
     pub group: &'a str,
     pub version: &'a str,
@@ -62,7 +62,7 @@ pub struct About<'a> {
     pub dry_run: &'a str,
 }
 
-/// Everything counted about requests of one kind.
+/// Metrics of the requests with the same labels.
 #[derive(Debug)]
 pub struct RequestSeries {
     labels: Labels,
@@ -71,19 +71,19 @@ pub struct RequestSeries {
     sizes: Histogram,
 }
 
-/// Everything counted about watches of one kind.
+/// Metrics of the watches with the same labels.
 #[derive(Debug)]
 pub struct WatchSeries {
     labels: Labels,
     open: AtomicI64,
-    /// Of the events that were sent.
+    /// Sizes of the events that were sent.
     sizes: Histogram,
 }
 
 /// Label names with their values.
 type Labels = Vec<(&'static str, String)>;
 
-impl About<'_> {
+impl RequestLabels<'_> {
     fn key(&self) -> String {
         let parts = [self.verb, self.group, self.version, self.resource, self.subresource, self.scope, self.dry_run];
         let mut key = String::with_capacity(96);
@@ -108,7 +108,8 @@ impl About<'_> {
 }
 
 impl RequestSeries {
-    pub fn answered(&self, code: u16, took: Duration, response_bytes: Option<usize>) {
+    /// Counts one response.
+    pub fn observe(&self, code: u16, took: Duration, response_bytes: Option<usize>) {
         let known = self.codes.read().iter().find(|(held, _)| *held == code).map(|(_, count)| Arc::clone(count));
         let count = known.unwrap_or_else(|| {
             let mut codes = self.codes.write();
@@ -151,19 +152,19 @@ impl Drop for OpenWatch {
     }
 }
 
-/// All of it.
+/// All metrics of a server.
 #[derive(Debug)]
 pub struct Metrics {
     requests: RwLock<HashMap<String, Arc<RequestSeries>>>,
     watches: RwLock<HashMap<String, Arc<WatchSeries>>>,
     limits: Vec<(&'static str, f64)>,
-    /// Refusals by limit; every name of `limits` that can refuse is here from the start.
+    /// Refusals by limit.
     refusals: RwLock<HashMap<&'static str, u64>>,
-    /// Read-only and mutating requests being answered.
-    pub inflight_reads: Places,
-    pub inflight_writes: Places,
-    pub watches_open: Places,
-    pub connections: Places,
+    /// Requests being handled, read-only and mutating.
+    pub inflight_reads: Slots,
+    pub inflight_writes: Slots,
+    pub watches_open: Slots,
+    pub connections: Slots,
     pub connections_accepted: AtomicU64,
     pub handshakes_failed: AtomicU64,
     pub panics: AtomicU64,
@@ -178,10 +179,10 @@ impl Metrics {
             watches: RwLock::default(),
             limits: limits.named(),
             refusals: RwLock::default(),
-            inflight_reads: Places::new("inflight_reads_max", limits.inflight_reads_max),
-            inflight_writes: Places::new("inflight_writes_max", limits.inflight_writes_max),
-            watches_open: Places::new("watches_max", limits.watches_max),
-            connections: Places::new("connections_max", limits.connections_max),
+            inflight_reads: Slots::new("inflight_reads_max", limits.inflight_reads_max),
+            inflight_writes: Slots::new("inflight_writes_max", limits.inflight_writes_max),
+            watches_open: Slots::new("watches_max", limits.watches_max),
+            connections: Slots::new("connections_max", limits.connections_max),
             connections_accepted: AtomicU64::new(0),
             handshakes_failed: AtomicU64::new(0),
             panics: AtomicU64::new(0),
@@ -190,13 +191,13 @@ impl Metrics {
     }
 
     #[must_use]
-    pub fn request(&self, about: &About<'_>) -> Arc<RequestSeries> {
-        let key = about.key();
+    pub fn request(&self, request: &RequestLabels<'_>) -> Arc<RequestSeries> {
+        let key = request.key();
         if let Some(series) = self.requests.read().get(&key) {
             return Arc::clone(series);
         }
-        let mut labels = about.labels();
-        labels.insert(1, ("dry_run", about.dry_run.to_owned()));
+        let mut labels = request.labels();
+        labels.insert(1, ("dry_run", request.dry_run.to_owned()));
         let series = RequestSeries {
             labels,
             codes: RwLock::default(),
@@ -207,31 +208,34 @@ impl Metrics {
     }
 
     #[must_use]
-    pub fn watch(&self, about: &About<'_>) -> Arc<WatchSeries> {
-        let key = about.key();
+    pub fn watch(&self, request: &RequestLabels<'_>) -> Arc<WatchSeries> {
+        let key = request.key();
         if let Some(series) = self.watches.read().get(&key) {
             return Arc::clone(series);
         }
-        let series =
-            WatchSeries { labels: about.labels(), open: AtomicI64::new(0), sizes: Histogram::spread(EVENT_SIZES, 1.0) };
+        let series = WatchSeries {
+            labels: request.labels(),
+            open: AtomicI64::new(0),
+            sizes: Histogram::sharded(EVENT_SIZES, 1.0),
+        };
         Arc::clone(self.watches.write().entry(key).or_insert_with(|| Arc::new(series)))
     }
 
-    /// Something was refused because of this limit.
+    /// Counts a refusal because of this limit.
     pub fn refused(&self, limit: &'static str) {
         *self.refusals.write().entry(limit).or_default() += 1;
     }
 
-    /// Adds all of it to what `/metrics` shows.
+    /// Adds these metrics to those served at `/metrics`.
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        registry.register_collector(Box::new(Shown(Arc::clone(self))));
+        registry.register_collector(Box::new(MetricsCollector(Arc::clone(self))));
     }
 }
 
 #[derive(Debug)]
-struct Shown(Arc<Metrics>);
+struct MetricsCollector(Arc<Metrics>);
 
-impl Collector for Shown {
+impl Collector for MetricsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let metrics = &*self.0;
         metrics.encode_requests(&mut encoder)?;
@@ -285,7 +289,7 @@ impl Metrics {
         for series in &all {
             family.encode_family(&series.labels)?.encode_gauge(&series.open.load(Ordering::Relaxed))?;
         }
-        // Series differ in scope and subresource; these two metrics do not know them.
+        // These two metrics have no labels for scope and subresource: add up the series that differ only in those.
         let mut kinds: HashMap<[&str; 3], Vec<&WatchSeries>> = HashMap::new();
         for series in &all {
             let label =
@@ -334,8 +338,8 @@ impl Metrics {
             None,
             MetricType::Gauge,
         )?;
-        for (kind, places) in [("readOnly", &self.inflight_reads), ("mutating", &self.inflight_writes)] {
-            family.encode_family(&[("request_kind", kind)])?.encode_gauge(&(places.taken() as i64))?;
+        for (kind, slots) in [("readOnly", &self.inflight_reads), ("mutating", &self.inflight_writes)] {
+            family.encode_family(&[("request_kind", kind)])?.encode_gauge(&(slots.taken() as i64))?;
         }
         let mut gauge = |name: &str, help: &str, value: i64| {
             let gauge = ConstGauge::new(value);
@@ -381,12 +385,18 @@ mod tests {
     #[test]
     fn shows_the_names_of_the_reference() {
         let metrics = Arc::new(Metrics::new(&Limits::default()));
-        let about = About { verb: "LIST", version: "v1", resource: "pods", scope: "namespace", ..About::default() };
-        let series = metrics.request(&about);
-        series.answered(200, Duration::from_millis(2), Some(5_000));
-        metrics.request(&about).answered(200, Duration::from_millis(2), Some(5_000));
-        series.answered(404, Duration::from_millis(2), None);
-        let watch = metrics.watch(&About { verb: "WATCH", ..about }).open();
+        let request = RequestLabels {
+            verb: "LIST",
+            version: "v1",
+            resource: "pods",
+            scope: "namespace",
+            ..RequestLabels::default()
+        };
+        let series = metrics.request(&request);
+        series.observe(200, Duration::from_millis(2), Some(5_000));
+        metrics.request(&request).observe(200, Duration::from_millis(2), Some(5_000));
+        series.observe(404, Duration::from_millis(2), None);
+        let watch = metrics.watch(&RequestLabels { verb: "WATCH", ..request }).open();
         watch.sent(3_000);
         metrics.refused("watches_max");
         let mut registry = Registry::default();
@@ -410,6 +420,6 @@ mod tests {
             assert!(text.lines().any(|shown| shown == line), "{line} is missing in\n{text}");
         }
         drop(watch);
-        assert_eq!(metrics.watch(&About { verb: "WATCH", ..about }).open.load(Ordering::Relaxed), 0);
+        assert_eq!(metrics.watch(&RequestLabels { verb: "WATCH", ..request }).open.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Requests: who sends one, what it asks for, and the response to it.
+//! Requests: authentication, authorization, routing, and a handler for each verb.
 //!
 //! - [`request_info`] reads verb and resource from the path, [`deadline`] the time limit from the query
 //! - [`authentication`] finds the user, [`authorization`] decides what the user may do

@@ -1,7 +1,7 @@
-//! The server as one function: a request and who is at the other end in, an answer out. No socket is needed.
+//! The server as one function, from a request and its peer to a response. No socket is needed.
 //!
-//! Order of what a request goes through (spec 02 §1.1): deadline, authentication, impersonation, limits, authorization,
-//! routing, and then its handler. Whatever happens there, a panic included, ends as an answer.
+//! Steps of a request (spec 02 §1.1): deadline, authentication, impersonation, limits, authorization, routing, handler.
+//! Every failure on the way becomes a response, a panic included.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,13 +17,14 @@ use futures::FutureExt as _;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, header};
 use machinery::Status;
+use machinery::clock::Clock;
 use machinery::query::Query;
-use prometheus_client::registry::Registry as Shown;
+use prometheus_client::registry::Registry as MetricsRegistry;
 use registry::{Registry, Warnings};
 
 use crate::identity::User;
 use crate::limits::Limits;
-use crate::metrics::{About, Metrics, RequestSeries};
+use crate::metrics::{Metrics, RequestLabels, RequestSeries};
 use crate::request::authentication::{Authenticator, impersonation};
 use crate::request::authorization::{Attributes, Authorizer, ResourceAttributes, What, forbidden};
 use crate::request::deadline;
@@ -37,7 +38,7 @@ use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::warnings;
 use crate::wire::body::{BytesBody, RequestBody, ResponseBody};
 use crate::wire::compression;
-use crate::wire::connection::{Answer, Handler};
+use crate::wire::connection::{Handler, ResponseFuture};
 use crate::wire::drain::Drain;
 use crate::wire::peer::Peer;
 
@@ -46,16 +47,18 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 const VARY_ENCODING: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
-/// What a server is made of beside its registry.
+/// The parts of a server besides its registry.
 pub struct Config {
     pub limits: Limits,
     pub authenticator: Authenticator,
     pub authorizer: Arc<dyn Authorizer>,
-    /// What `/metrics` shows; other parts may have put theirs in already.
-    pub metrics: Shown,
+    /// Served at `/metrics`; the server adds its own metrics to those registered here.
+    pub metrics: MetricsRegistry,
+    /// The clock for token expiry, ages in tables, and dates in headers.
+    pub clock: Clock,
 }
 
-/// A server. Cheap to clone; all clones are the same one.
+/// A server. Cheap to clone; all clones share their state.
 #[derive(Clone)]
 pub struct Server(pub(crate) Arc<Inner>);
 
@@ -63,7 +66,8 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) shown: Shown,
+    pub(crate) metrics_registry: MetricsRegistry,
+    pub(crate) clock: Clock,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) drain: Arc<Drain>,
@@ -75,14 +79,15 @@ impl Server {
     #[must_use]
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
         let metrics = Arc::new(Metrics::new(&config.limits));
-        let mut shown = config.metrics;
-        metrics.register(&mut shown);
+        let mut metrics_registry = config.metrics;
+        metrics.register(&mut metrics_registry);
         let openapi = OpenApiDocuments::new(&config.limits);
         Server(Arc::new(Inner {
             registry,
             limits: Arc::new(config.limits),
             metrics,
-            shown,
+            metrics_registry,
+            clock: config.clock,
             authenticator: config.authenticator,
             authorizer: config.authorizer,
             drain: Arc::default(),
@@ -106,17 +111,16 @@ impl Server {
         &self.0.registry
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     pub async fn call(&self, request: Request<RequestBody>, peer: Arc<Peer>) -> Reply {
         let inner = &self.0;
         let began = Instant::now();
         let (mut parts, body) = request.into_parts();
         let audit_id = parts.headers.get(AUDIT_ID).cloned().unwrap_or_else(audit_id);
-        let mut story = Story::default();
-        let answering = AssertUnwindSafe(inner.answer(&mut parts, body, &peer, &mut story)).catch_unwind();
-        let answered = answering.await;
+        let mut record = RequestRecord::default();
+        let response = AssertUnwindSafe(inner.respond(&mut parts, body, &peer, &mut record)).catch_unwind().await;
         let query_of = |parts: &Parts| Query::parse(parts.uri.query().unwrap_or_default());
-        let mut reply = match answered {
+        let mut reply = match response {
             Ok(Ok(reply)) => reply,
             Ok(Err(status)) => {
                 let pretty = pretty(&parts.headers, &query_of(&parts));
@@ -129,11 +133,11 @@ impl Server {
                     .map(|text| (*text).to_owned())
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_default();
-                tracing::error!(method = %parts.method, path = parts.uri.path(), why, "a request made its handler panic");
+                tracing::error!(method = %parts.method, path = parts.uri.path(), why, "request handler panicked");
                 reply::status(&Status::internal("the request made the server panic; see its log"), None, false)
             }
         };
-        warnings::add(reply.headers_mut(), &story.warnings.take());
+        warnings::add(reply.headers_mut(), &record.warnings.take());
         reply = compress(reply, &parts).await;
         let headers = reply.headers_mut();
         if !headers.contains_key(header::CACHE_CONTROL) {
@@ -141,15 +145,16 @@ impl Server {
         }
         headers.insert(AUDIT_ID, audit_id);
         let took = began.elapsed();
-        let series =
-            story.series.unwrap_or_else(|| inner.metrics.request(&About { verb: "other", ..About::default() }));
-        series.answered(reply.status().as_u16(), took, reply.body().whole_len());
+        let series = record
+            .series
+            .unwrap_or_else(|| inner.metrics.request(&RequestLabels { verb: "other", ..RequestLabels::default() }));
+        series.observe(reply.status().as_u16(), took, reply.body().whole_len());
         tracing::debug!(
             method = %parts.method,
             uri = %parts.uri,
             code = reply.status().as_u16(),
             ms = took.as_secs_f64() * 1e3,
-            user = story.user.as_ref().map_or("", |user| user.name.as_str()),
+            user = record.user.as_ref().map_or("", |user| user.name.as_str()),
             agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             "request"
         );
@@ -159,7 +164,7 @@ impl Server {
         reply
     }
 
-    /// The server as a tower service for a caller in the same process, who speaks as this user:
+    /// The server as a tower service for a caller in the same process, authenticated as this user:
     /// `kube::Client::new(server.in_process(user), "default")`.
     #[must_use]
     pub fn in_process(&self, user: User) -> InProcess {
@@ -167,21 +172,21 @@ impl Server {
     }
 }
 
-/// What is learned about a request on its way, for its headers, its metrics and its line in the log.
+/// Facts collected while a request is handled, for its `Warning` headers, its metrics and its log line.
 #[derive(Default)]
-struct Story {
+struct RequestRecord {
     user: Option<Arc<User>>,
     series: Option<Arc<RequestSeries>>,
     warnings: Warnings,
 }
 
 impl Inner {
-    async fn answer(
+    async fn respond(
         &self,
         parts: &mut Parts,
         body: RequestBody,
         peer: &Peer,
-        story: &mut Story,
+        record: &mut RequestRecord,
     ) -> Result<Reply, Status> {
         let extensions = std::mem::take(&mut parts.extensions);
         let parts = &*parts;
@@ -189,18 +194,19 @@ impl Inner {
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query)?;
         let verb = info.resource.as_ref().map_or(Verb::Get, |resource| resource.verb);
         let is_watch = verb == Verb::Watch;
-        let deadline = if is_watch { None } else { Some(deadline::of_request(&query, self.limits.request_timeout)?) };
+        let deadline =
+            if is_watch { None } else { Some(deadline::request_timeout(&query, self.limits.request_timeout)?) };
 
-        let mut user = self.authenticator.authenticate(&parts.headers, peer)?;
-        story.user = Some(Arc::clone(&user));
-        if let Some(wanted) = impersonation::wanted(&parts.headers)? {
+        let mut user = self.authenticator.authenticate(&parts.headers, peer, self.clock.now())?;
+        record.user = Some(Arc::clone(&user));
+        if let Some(wanted) = impersonation::parse(&parts.headers)? {
             user = self.impersonate(&user, wanted).await?;
-            story.user = Some(Arc::clone(&user));
+            record.user = Some(Arc::clone(&user));
         }
-        let places = if verb.writes() { &self.metrics.inflight_writes } else { &self.metrics.inflight_reads };
-        let place = places.take();
-        if place.is_none() && !user.is_master() {
-            self.metrics.refused(places.name());
+        let slots = if verb.writes() { &self.metrics.inflight_writes } else { &self.metrics.inflight_reads };
+        let slot = slots.take();
+        if slot.is_none() && !user.is_master() {
+            self.metrics.refused(slots.name());
             return Ok(reply::overloaded());
         }
         let attributes = Attributes { user: &user, verb: &info.verb(), what: info.what() };
@@ -210,7 +216,7 @@ impl Inner {
         }
 
         let route = route(&info, &self.registry.kinds());
-        story.series = Some(self.metrics.request(&about(&info, &route, &query)));
+        record.series = Some(self.metrics.request(&request_labels(&info, &route, &query)));
         let call = Call {
             server: self,
             method: &parts.method,
@@ -218,43 +224,43 @@ impl Inner {
             query: &query,
             user: &user,
             peer,
-            warnings: &story.warnings,
+            warnings: &record.warnings,
         };
         let work = handlers::answer(&call, route, body, extensions);
-        let answered = match deadline {
+        let response = match deadline {
             None => work.await,
             Some(deadline) => tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
                 self.metrics.timeouts.fetch_add(1, Ordering::Relaxed);
                 Err(Status::timeout("request did not complete within the allotted timeout"))
             }),
         };
-        drop(place);
-        answered
+        drop(slot);
+        response
     }
 
-    /// Whether a user may speak as another, part by part as rules can name them.
-    async fn impersonate(&self, user: &Arc<User>, wanted: impersonation::Wanted) -> Result<Arc<User>, Status> {
-        let mut asked: Vec<ResourceAttributes<'_>> = Vec::new();
+    /// Returns the impersonated user, after each part of the impersonation is authorized as rules can name it.
+    async fn impersonate(&self, user: &Arc<User>, wanted: impersonation::Impersonated) -> Result<Arc<User>, Status> {
+        let mut required: Vec<ResourceAttributes<'_>> = Vec::new();
         let core = ResourceAttributes { version: "v1", ..ResourceAttributes::default() };
         let account = wanted.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-        asked.push(match account {
+        required.push(match account {
             Some((namespace, name)) => ResourceAttributes { resource: "serviceaccounts", namespace, name, ..core },
             None => ResourceAttributes { resource: "users", name: &wanted.name, ..core },
         });
-        asked.extend(wanted.groups.iter().map(|name| ResourceAttributes { resource: "groups", name, ..core }));
+        required.extend(wanted.groups.iter().map(|name| ResourceAttributes { resource: "groups", name, ..core }));
         let authentication = ResourceAttributes { group: "authentication.k8s.io", ..core };
         if !wanted.uid.is_empty() {
-            asked.push(ResourceAttributes { resource: "uids", name: &wanted.uid, ..authentication });
+            required.push(ResourceAttributes { resource: "uids", name: &wanted.uid, ..authentication });
         }
         for (key, values) in &wanted.extra {
-            asked.extend(values.iter().map(|name| ResourceAttributes {
+            required.extend(values.iter().map(|name| ResourceAttributes {
                 resource: "userextras",
                 subresource: key,
                 name,
                 ..authentication
             }));
         }
-        for what in asked {
+        for what in required {
             let attributes = Attributes { user, verb: "impersonate", what: What::Resource(what) };
             let decision = self.authorizer.authorize(&attributes).get().await;
             if !decision.allowed {
@@ -265,11 +271,11 @@ impl Inner {
     }
 }
 
-/// The labels of a request. Only what is served is named: a client cannot make up labels.
-fn about<'a>(info: &'a RequestInfo<'_>, route: &'a Route, query: &Query) -> About<'a> {
+/// The metric labels of a request. They name only served kinds and paths, so that a client cannot invent labels.
+fn request_labels<'a>(info: &'a RequestInfo<'_>, route: &'a Route, query: &Query) -> RequestLabels<'a> {
     let dry_run = if query.get("dryRun").is_some() { "All" } else { "" };
     match route {
-        Route::Resource(ResourceRoute { verb, target, .. }) => About {
+        Route::Resource(ResourceRoute { verb, target, .. }) => RequestLabels {
             verb: verb.metric(),
             group: &target.kind.gvk.group,
             version: &target.kind.gvk.version,
@@ -288,7 +294,7 @@ fn about<'a>(info: &'a RequestInfo<'_>, route: &'a Route, query: &Query) -> Abou
                 _ => "",
             };
             let verb = if *info.method == Method::GET { "GET" } else { "other" };
-            About { verb, subresource, ..About::default() }
+            RequestLabels { verb, subresource, ..RequestLabels::default() }
         }
     }
 }
@@ -309,27 +315,31 @@ async fn compress(reply: Reply, parts: &Parts) -> Reply {
         Ok(chunk) => chunk,
         Err(body) => return Reply::from_parts(head, body),
     };
-    let kept = chunk.clone();
-    let packed = tokio::task::spawn_blocking(move || compression::gzip(chunk)).await;
-    match packed {
-        Ok(packed) => {
-            let mut reply = Reply::from_parts(head, ResponseBody::whole(packed));
+    let uncompressed = chunk.clone();
+    let compressed = tokio::task::spawn_blocking(move || compression::gzip(chunk)).await;
+    match compressed {
+        Ok(compressed) => {
+            let mut reply = Reply::from_parts(head, ResponseBody::whole(compressed));
             reply.headers_mut().insert(header::CONTENT_ENCODING, GZIP);
             reply.headers_mut().append(header::VARY, VARY_ENCODING);
             reply
         }
-        Err(_) => Reply::from_parts(head, ResponseBody::whole(kept)),
+        Err(_) => Reply::from_parts(head, ResponseBody::whole(uncompressed)),
     }
 }
 
 impl Handler for Server {
-    fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> Answer {
+    fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> ResponseFuture {
         let (server, peer) = (self.clone(), Arc::clone(peer));
         Box::pin(async move { server.call(request, peer).await })
     }
 
     fn drain(&self) -> &Arc<Drain> {
         &self.0.drain
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.0.clock
     }
 }
 
@@ -342,7 +352,7 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Which program this caller is, where a request does not say: managed fields and the log go by it.
+    /// Sets the user agent of requests that have none; managed fields and the log name it.
     #[must_use]
     pub fn agent(mut self, program: &'static str) -> Self {
         self.agent = Some(HeaderValue::from_static(program));

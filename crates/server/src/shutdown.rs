@@ -1,26 +1,26 @@
-//! How a server is told to stop: the first signal drains, the second aborts.
+//! Shutdown signals: the first drains, the second aborts.
 
 use tokio::sync::watch;
 
-/// How far the end has come.
+/// The phase of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Serving,
     /// No new connections; open requests finish, watches end cleanly.
     Draining,
-    /// Whatever is still open is dropped.
+    /// Open connections are dropped.
     Aborted,
 }
 
-/// The side that gives the signals.
+/// Sends shutdown signals.
 #[derive(Debug)]
 pub struct Trigger(watch::Sender<Phase>);
 
-/// The side that waits for them. Cheap to clone.
+/// Receives shutdown signals. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<Phase>);
 
-/// Two ends of one signal.
+/// Creates a connected pair.
 #[must_use]
 pub fn channel() -> (Trigger, Shutdown) {
     let (sender, receiver) = watch::channel(Phase::Serving);
@@ -28,7 +28,7 @@ pub fn channel() -> (Trigger, Shutdown) {
 }
 
 impl Trigger {
-    /// One step further: from serving to draining, from draining to aborted.
+    /// Advances from serving to draining, or from draining to aborted.
     pub fn signal(&self) -> Phase {
         self.0.send_modify(|phase| {
             *phase = match phase {
@@ -54,17 +54,12 @@ impl Shutdown {
         *self.0.borrow()
     }
 
-    #[must_use]
-    pub fn is_draining(&self) -> bool {
-        self.phase() >= Phase::Draining
-    }
-
-    /// Returns when draining has begun. A lost trigger counts as that: nobody is left to stop the server.
+    /// Returns when draining has begun, or when the trigger was dropped: then no signal can follow.
     pub async fn draining(&mut self) {
         let _ = self.0.wait_for(|phase| *phase >= Phase::Draining).await;
     }
 
-    /// Returns when the rest is to be dropped.
+    /// Returns when the shutdown is aborted.
     pub async fn aborted(&mut self) {
         if self.0.wait_for(|phase| *phase >= Phase::Aborted).await.is_err() {
             std::future::pending::<()>().await;
@@ -79,7 +74,7 @@ mod tests {
     #[tokio::test]
     async fn first_signal_drains_second_aborts() {
         let (trigger, mut shutdown) = channel();
-        assert!(!shutdown.is_draining());
+        assert_eq!(shutdown.phase(), Phase::Serving);
         assert_eq!(trigger.signal(), Phase::Draining);
         shutdown.draining().await;
         assert_eq!(trigger.signal(), Phase::Aborted);

@@ -1,4 +1,4 @@
-//! How webhooks are called: HTTPS, with the certificate authority that their configuration names.
+//! Calls webhooks over HTTPS, with the certificate authority of their configuration.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,12 +18,12 @@ use rustls_pki_types::pem::PemObject as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A webhook that has not answered by then has failed.
+/// Time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The most an answer may be: as large as the largest list of objects a server keeps in one answer of its own.
-const ANSWER_MAX: usize = 64 << 20;
+/// Largest response of a webhook: the size of the largest list that the server itself returns at once.
+const RESPONSE_MAX: usize = 64 << 20;
 
-/// Calls webhooks over the network, one connection each.
+/// Calls webhooks over the network, with a new connection for each call.
 #[derive(Debug, Default)]
 pub struct HttpsWebhooks;
 
@@ -33,7 +33,7 @@ impl Webhooks for HttpsWebhooks {
         Box::pin(async move {
             let url = url(&client)?;
             match tokio::time::timeout(TIMEOUT, call(&url, &client, review)).await {
-                Ok(Ok(answer)) => Ok(answer),
+                Ok(Ok(response)) => Ok(response),
                 Ok(Err(why)) => Err(format!("Post \"{url}\": {why}")),
                 Err(_) => Err(format!("Post \"{url}\": no answer within {} s", TIMEOUT.as_secs())),
             }
@@ -41,14 +41,14 @@ impl Webhooks for HttpsWebhooks {
     }
 }
 
-/// Where a `clientConfig` points.
+/// The URL of a `clientConfig`.
 fn url(client: &Value) -> Result<String, String> {
     if let Some(url) = client["url"].as_str() {
         return Ok(url.to_owned());
     }
     let service = &client["service"];
     let text = |member: &str| service[member].as_str().unwrap_or_default().to_owned();
-    // Pods here are records; nothing listens behind a service.
+    // Simulated pods do not listen, so a service has no address to call.
     Err(format!("service \"{}/{}\" has no address that could be called; use a url", text("namespace"), text("name")))
 }
 
@@ -75,18 +75,19 @@ async fn call(url: &str, client: &Value, review: Bytes) -> Result<Bytes, String>
         .header(header::ACCEPT, "application/json")
         .body(Full::new(review))
         .map_err(|error| error.to_string())?;
-    let answer = async {
+    let response = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await.map_err(|error| error.to_string())?;
+        let body =
+            Limited::new(response.into_body(), RESPONSE_MAX).collect().await.map_err(|error| error.to_string())?;
         if status.is_success() { Ok(body.to_bytes()) } else { Err(format!("the webhook answered {status}")) }
     };
-    let answer = answer.await;
+    let response = response.await;
     connection.abort();
-    answer
+    response
 }
 
-/// Trusts the authority that the configuration names, and nobody else.
+/// A connector that trusts only the authority of the configuration.
 fn connector(bundle: &str) -> Result<TlsConnector, String> {
     let pem = base64::engine::general_purpose::STANDARD.decode(bundle.trim()).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
@@ -113,13 +114,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_cannot_be_called_says_why() {
-        let ask = |client: Value| async move { HttpsWebhooks.post(&client, Bytes::new()).await.unwrap_err() };
-        let service = ask(json!({"service": {"namespace": "n", "name": "s"}})).await;
+    async fn a_webhook_that_cannot_be_called_is_an_error_with_a_reason() {
+        let call_error = |client: Value| async move { HttpsWebhooks.post(&client, Bytes::new()).await.unwrap_err() };
+        let service = call_error(json!({"service": {"namespace": "n", "name": "s"}})).await;
         assert!(service.starts_with("service \"n/s\" has no address"), "{service}");
-        let plain = ask(json!({"url": "http://127.0.0.1:1/"})).await;
+        let plain = call_error(json!({"url": "http://127.0.0.1:1/"})).await;
         assert!(plain.ends_with("only https is allowed"), "{plain}");
-        let nobody = ask(json!({"url": "https://127.0.0.1:1/", "caBundle": ""})).await;
-        assert!(nobody.ends_with("caBundle names no certificate authority"), "{nobody}");
+        let untrusted = call_error(json!({"url": "https://127.0.0.1:1/", "caBundle": ""})).await;
+        assert!(untrusted.ends_with("caBundle names no certificate authority"), "{untrusted}");
     }
 }

@@ -1,8 +1,8 @@
 //! `FakeServer`: a scripted HTTP/1.1 server over a real socket.
 //!
-//! A test says what each request shall be answered with, in order; the server records what was asked and when. It can
-//! do what a real server does only on its worst days: end a chunk in the middle, go silent, refuse connections, answer
-//! 410 as a status or as an event, send less than it promised.
+//! A test queues the responses, in order; the server records the requests and their times. It can fail as a real server
+//! rarely does: end a chunk in the middle, go silent, refuse connections, respond 410 as a status or as an event, send less
+//! than it announced.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use machinery::object_meta::INITIAL_EVENTS_END;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// How long a test waits for something that must happen. Long, so that a slow machine fails no test.
+/// Time that a test waits for something that must happen. Long, so that a slow machine fails no test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request as it arrived.
@@ -45,7 +46,7 @@ pub struct Request {
     pub body: Vec<u8>,
     /// When it arrived.
     pub at: Instant,
-    /// The other end of its connection, which no two connections share at a time.
+    /// The remote address; no two open connections share one.
     pub peer: SocketAddr,
 }
 
@@ -60,7 +61,7 @@ impl Request {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
-    /// `list 0`, `stream `, `watch 5`: the kind of list-watch request and its version; `-` if it has none.
+    /// `list 0`, `stream `, `watch 5`: the kind of list-watch request and its version; `-` without a version.
     pub fn summary(&self) -> String {
         let kind = match (self.query("watch"), self.query("sendInitialEvents")) {
             (Some("true"), Some("true")) => "stream",
@@ -76,13 +77,13 @@ enum Step {
     Bytes(Vec<u8>),
     Wait(Duration),
     Live(mpsc::Receiver<String>),
-    /// Keep the connection open and silent until the client leaves.
+    /// Keep the connection open and silent until the client closes it.
     Hold,
     /// Close the connection without ending the body.
     Cut,
 }
 
-/// What a request is answered with.
+/// The response to a request.
 pub struct Answer {
     code: u16,
     headers: Vec<(String, String)>,
@@ -130,7 +131,7 @@ impl Answer {
         self
     }
 
-    /// Sends bytes as they are, within a chunk.
+    /// Sends raw bytes as one chunk.
     pub fn bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.steps.push_back(Step::Bytes(bytes.into()));
         self
@@ -162,7 +163,7 @@ impl Answer {
         self
     }
 
-    /// From here on sends what the test writes; the body ends when the test drops the writer.
+    /// From here on sends the lines that the test writes; the body ends when the test drops the writer.
     pub fn live(mut self) -> (Self, LiveWriter) {
         let (sender, receiver) = mpsc::channel(1024);
         self.steps.push_back(Step::Live(receiver));
@@ -177,7 +178,7 @@ pub struct LiveWriter {
 }
 
 impl LiveWriter {
-    /// Sends one event. Nothing happens if the client is gone.
+    /// Sends one event. Does nothing if the client has disconnected.
     pub async fn line(&self, event: Value) {
         let _ = self.sender.send(event.to_string()).await;
     }
@@ -195,7 +196,7 @@ type Responder = Box<dyn FnMut(&Request) -> Answer + Send>;
 #[derive(Default)]
 struct Shared {
     answers: Mutex<VecDeque<Answer>>,
-    /// Answers what the script does not.
+    /// Responds when no answer is queued.
     responder: Mutex<Option<Responder>>,
     requests: Mutex<Vec<Request>>,
     unscripted: Mutex<usize>,
@@ -218,17 +219,17 @@ impl FakeServer {
         format!("http://{}", self.address)
     }
 
-    /// Queues an answer. Requests take them in order; one without an answer gets 500 and is counted.
+    /// Queues an answer. Requests take them in order; a request without one gets 500 and is counted.
     pub fn answer(&self, answer: Answer) {
         self.shared.answers.lock().push_back(answer);
     }
 
-    /// Answers every request for which no answer is queued by looking at it.
+    /// Computes the answer to every request for which none is queued.
     pub fn answer_with(&self, responder: impl FnMut(&Request) -> Answer + Send + 'static) {
         *self.shared.responder.lock() = Some(Box::new(responder));
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().clone()
     }
@@ -238,7 +239,7 @@ impl FakeServer {
         self.requests().iter().map(Request::summary).collect()
     }
 
-    /// Requests for which the script had nothing.
+    /// Number of requests for which no answer was queued.
     pub fn unscripted(&self) -> usize {
         *self.shared.unscripted.lock()
     }
@@ -265,7 +266,7 @@ impl FakeServer {
             }
         };
         if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
-            panic!("waited in vain for {what}; asked so far: {:?}", self.summaries());
+            panic!("timed out waiting for {what}; requests so far: {:?}", self.summaries());
         }
     }
 
@@ -278,7 +279,7 @@ impl FakeServer {
 
     /// Listens again on the same port.
     pub async fn listen_again(&self) {
-        // The closed listener may take a moment to leave the port.
+        // The closed listener may take a moment to free the port.
         let deadline = Instant::now() + PATIENCE;
         loop {
             match TcpListener::bind(self.address).await {
@@ -375,12 +376,7 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::
         }
     }
     let body = buffer.drain(..length).collect();
-    let params = query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(name, value)| (decode(name), decode(value)))
-        .collect();
+    let params = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     Ok(Some(Request {
         method,
         path: path.to_owned(),
@@ -390,27 +386,6 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::
         at: Instant::now(),
         peer: stream.peer_addr()?,
     }))
-}
-
-fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => match rest.split_at_checked(2) {
-                Some((hex, tail)) => {
-                    rest = tail;
-                    let hex = std::str::from_utf8(hex).unwrap_or_default();
-                    u8::from_str_radix(hex, 16).unwrap_or(b'?')
-                }
-                None => b'%',
-            },
-            other => other,
-        });
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// True if the connection can take another request.
@@ -514,7 +489,7 @@ pub fn bookmark(version: u64) -> Value {
 /// The BOOKMARK event that ends the initial state.
 pub fn bookmark_end(version: u64) -> Value {
     let mut event = bookmark(version);
-    event["object"]["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    event["object"]["metadata"]["annotations"] = json!({INITIAL_EVENTS_END: "true"});
     event
 }
 
@@ -537,7 +512,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_come_in_order_and_requests_are_recorded() {
+    async fn answers_are_sent_in_order_and_requests_are_recorded() {
         let server = FakeServer::start().await;
         server.answer(Answer::json(200, &json!({"n": 1})));
         let text = talk(&server, "GET /api/v1/pods?labelSelector=a%3Db+c&watch=true HTTP/1.1\r\nHost: x\r\n\r\n").await;

@@ -1,16 +1,17 @@
-//! What a program that follows a server costs, told when asked: commands on stdin, answers on stdout.
+//! The cost of a program that follows a server: commands on stdin, results on stdout.
 //!
-//! `mark` begins a stretch: events, CPU and the highest memory count from there. `report` tells of it as one line of JSON.
-//! The end of stdin ends the program. Whatever is compared speaks this, in whatever language.
+//! `mark` begins a measurement: events, CPU and peak memory count from there. `report` prints it as one line of JSON. The
+//! program ends with its stdin. All compared programs implement this protocol, whatever their language.
 
 use std::io::BufRead;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use machinery::Clock;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// The annotation by which a writer says when a change was due, in nanoseconds since 1970.
+/// The annotation with the time at which a change was due, in nanoseconds since 1970.
 pub const DUE: &str = "gauge/due";
 
 /// The due time of a change, from its bytes: decoding a whole object for it would be a cost of the measurement.
@@ -21,7 +22,7 @@ pub fn due(body: &[u8]) -> Option<&str> {
     std::str::from_utf8(&body[at..end]).ok()
 }
 
-/// Counts what a handler sees.
+/// Counts the events of a handler.
 pub struct Gauge {
     started: Instant,
     events: AtomicU64,
@@ -29,6 +30,7 @@ pub struct Gauge {
     /// Microseconds from due to seen.
     latencies: Mutex<Vec<u64>>,
     cpu: Mutex<Duration>,
+    clock: Clock,
 }
 
 impl Default for Gauge {
@@ -39,26 +41,27 @@ impl Default for Gauge {
             sets: AtomicU64::new(0),
             latencies: Mutex::default(),
             cpu: Mutex::new(cpu()),
+            clock: Clock::system(),
         }
     }
 }
 
 impl Gauge {
-    /// A change arrived at the handler.
+    /// Counts a change that arrived at the handler.
     pub fn event(&self, due: Option<&str>) {
         self.events.fetch_add(1, Ordering::Relaxed);
-        if let Some(due) = due.and_then(|due| due.parse::<u128>().ok()) {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-            self.latencies.lock().push(u64::try_from(now.saturating_sub(due) / 1000).unwrap_or(u64::MAX));
+        if let Some(due) = due.and_then(|due| due.parse::<i128>().ok()) {
+            let micros = (self.clock.now().as_nanosecond() - due).max(0) / 1000;
+            self.latencies.lock().push(u64::try_from(micros).unwrap_or(u64::MAX));
         }
     }
 
-    /// A whole set arrived: the first, or a relist.
+    /// Counts a whole set that arrived: the first, or a relist.
     pub fn set(&self) {
         self.sets.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that the first set is there, then answers until stdin ends.
+    /// Reports that the first set has arrived, then executes commands until stdin ends.
     pub fn serve(&self, objects: impl Fn() -> usize, sets: impl Fn() -> Option<u64>) {
         println!("synced {}", self.started.elapsed().as_millis());
         for line in std::io::stdin().lock().lines() {
@@ -86,15 +89,15 @@ impl Gauge {
     }
 }
 
-/// Where a compared program runs: on as many threads as the machine has, or on one if its argument says so. At a few
-/// hundred events a second a thread is enough, and a runtime of one has nobody to share work with.
+/// The runtime of a compared program: as many threads as the machine has, or one for `one-thread`. One thread is enough for a
+/// few hundred events a second, and has no other worker to wake.
 #[must_use]
 pub fn runtime(threads: Option<&str>) -> tokio::runtime::Runtime {
     let mut builder = match threads {
         Some("one-thread") => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    builder.enable_all().build().expect("the system gives threads and an epoll")
+    builder.enable_all().build().expect("the system has threads and epoll")
 }
 
 /// A line of this process's status, in KiB: `VmRSS:`, `VmHWM:`.
@@ -105,7 +108,7 @@ pub fn kib(field: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
-/// Forgets the highest memory so far.
+/// Resets the peak memory of this process.
 pub fn reset_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

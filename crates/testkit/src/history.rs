@@ -1,14 +1,14 @@
-//! Recorded histories, and what must be true of them.
+//! Recorded histories, and validators of them.
 //!
-//! A test writes while watchers record what they are told, and then holds each record against the log itself. Each promise
-//! is a validator of its own, so that a failure says which one was broken:
+//! A test writes while watchers record the events that they receive, and then compares each record with the log itself. Each
+//! guarantee has its own validator, so that a failure names the one that was broken:
 //!
-//! - [`ordered`]: revisions rise
-//! - [`unique`]: no change is told twice
-//! - [`gapless`]: exactly the changes that the log has and the selection lets through, none missing, none made up
+//! - [`ordered`]: revisions increase
+//! - [`unique`]: no change is delivered twice
+//! - [`gapless`]: exactly the changes of the log that the selection admits, none missing, none invented
 //! - [`atomic`]: an initial state is the state of one revision
-//! - [`fresh`]: a list contains what was acknowledged before it was asked for
-//! - [`durable`]: what was acknowledged is in the log
+//! - [`fresh`]: a list contains every write that was acknowledged before the request
+//! - [`durable`]: every acknowledged write is in the log
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,18 +18,18 @@ use std::fmt::Write as _;
 pub struct Change {
     pub revision: u64,
     pub object: Object,
-    /// The labels after the write; none is a delete.
+    /// The labels after the write; `None` is a delete.
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// Which object.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object {
     pub namespace: String,
     pub name: String,
 }
 
-/// What a watcher asked for.
+/// The objects that a watcher selects.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     pub namespace: Option<String>,
@@ -52,26 +52,26 @@ pub enum Kind {
     Deleted,
 }
 
-/// One event, as a watcher was told.
+/// One event, as a watcher received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct RecordedEvent {
     pub kind: Kind,
     pub object: Object,
     pub revision: u64,
 }
 
-/// Everything one watcher was told, over all its connections.
+/// All events of one watcher, over all its connections.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     pub selection: Selection,
     /// The initial state and its revision, if it began with one.
     pub initial: Option<(Vec<(Object, u64)>, u64)>,
-    /// The revision after which events were wanted.
+    /// The revision after which events were requested.
     pub after: u64,
-    pub events: Vec<Told>,
+    pub events: Vec<RecordedEvent>,
 }
 
-/// A list, and the newest write that had been acknowledged when it was asked for.
+/// A list, and the newest write that had been acknowledged when it was requested.
 #[derive(Clone, Debug)]
 pub struct Listed {
     pub revision: u64,
@@ -90,11 +90,11 @@ impl Selection {
     }
 }
 
-/// What the log says a watcher of this selection is told after a revision.
+/// The events after a revision that a watcher of this selection must receive, by the log.
 #[must_use]
-pub fn expected(log: &[Change], selection: &Selection, after: u64) -> Vec<Told> {
+pub fn expected(log: &[Change], selection: &Selection, after: u64) -> Vec<RecordedEvent> {
     let mut matching: BTreeMap<&Object, bool> = BTreeMap::new();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for change in log {
         let was = matching.get(&change.object).copied().unwrap_or(false);
         let is = change.labels.as_ref().is_some_and(|labels| selection.admits(&change.object, labels));
@@ -106,29 +106,29 @@ pub fn expected(log: &[Change], selection: &Selection, after: u64) -> Vec<Told> 
             (true, false) => Kind::Deleted,
         };
         if change.revision > after {
-            told.push(Told { kind, object: change.object.clone(), revision: change.revision });
+            events.push(RecordedEvent { kind, object: change.object.clone(), revision: change.revision });
         }
     }
-    told
+    events
 }
 
-/// Revisions rise.
+/// Checks that revisions increase.
 pub fn ordered(journal: &Journal) -> Result<(), String> {
     match journal.events.windows(2).find(|pair| pair[0].revision > pair[1].revision) {
-        Some(pair) => Err(format!("{:?} was told before {:?}", pair[0], pair[1])),
+        Some(pair) => Err(format!("{:?} was delivered before {:?}", pair[0], pair[1])),
         None => Ok(()),
     }
 }
 
-/// No change is told twice.
+/// Checks that no change is delivered twice.
 pub fn unique(journal: &Journal) -> Result<(), String> {
     match journal.events.windows(2).find(|pair| pair[0].revision == pair[1].revision) {
-        Some(pair) => Err(format!("{:?} was told twice", pair[0])),
+        Some(pair) => Err(format!("{:?} was delivered twice", pair[0])),
         None => Ok(()),
     }
 }
 
-/// Exactly what the log says, up to its end.
+/// Checks that the events are exactly those of the log, up to its end.
 pub fn gapless(journal: &Journal, log: &[Change]) -> Result<(), String> {
     let expected = expected(log, &journal.selection, journal.after);
     if expected == journal.events {
@@ -136,7 +136,7 @@ pub fn gapless(journal: &Journal, log: &[Change]) -> Result<(), String> {
     }
     let at = expected.iter().zip(&journal.events).take_while(|(want, got)| want == got).count();
     let mut report = format!(
-        "after {} a watcher of {:?} should be told {} changes and was told {}; the first difference is at {at}:",
+        "after {} a watcher of {:?} should receive {} changes and received {}; the first difference is at {at}:",
         journal.after,
         journal.selection,
         expected.len(),
@@ -146,7 +146,7 @@ pub fn gapless(journal: &Journal, log: &[Change]) -> Result<(), String> {
     Err(report)
 }
 
-/// The initial state is the state of one revision.
+/// Checks that the initial state is the state of one revision.
 pub fn atomic(journal: &Journal, log: &[Change]) -> Result<(), String> {
     let Some((state, revision)) = &journal.initial else { return Ok(()) };
     let mut want: BTreeMap<&Object, u64> = BTreeMap::new();
@@ -160,12 +160,12 @@ pub fn atomic(journal: &Journal, log: &[Change]) -> Result<(), String> {
     }
     let got: BTreeMap<&Object, u64> = state.iter().map(|(object, revision)| (object, *revision)).collect();
     if got.len() != state.len() {
-        return Err("an object was told twice in an initial state".to_owned());
+        return Err("an object was delivered twice in an initial state".to_owned());
     }
-    if want == got { Ok(()) } else { Err(format!("the state at {revision} is {want:?}, told was {got:?}")) }
+    if want == got { Ok(()) } else { Err(format!("the state at {revision} is {want:?}, received was {got:?}")) }
 }
 
-/// A list contains what was acknowledged before it was asked for.
+/// Checks that a list contains every write that was acknowledged before the request.
 pub fn fresh(lists: &[Listed]) -> Result<(), String> {
     match lists.iter().find(|list| list.revision < list.acknowledged) {
         Some(list) => Err(format!("a list showed {} after {} was acknowledged", list.revision, list.acknowledged)),
@@ -173,7 +173,7 @@ pub fn fresh(lists: &[Listed]) -> Result<(), String> {
     }
 }
 
-/// What was acknowledged is in the log, at the revision it was acknowledged with.
+/// Checks that every acknowledged write is in the log, at its acknowledged revision.
 pub fn durable(acknowledged: &[(Object, u64)], log: &[Change]) -> Result<(), String> {
     let written: BTreeMap<u64, &Object> = log.iter().map(|change| (change.revision, &change.object)).collect();
     match acknowledged.iter().find(|(object, revision)| written.get(revision) != Some(&object)) {

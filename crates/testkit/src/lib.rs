@@ -1,9 +1,11 @@
 //! Test tools of dogwatch. A dev-dependency only.
 //!
-//! - [`fake_server`]: an API server that does what a script says, over a real socket
-//! - [`gauge`]: what a program that follows a server costs
-//! - [`history`]: what watchers were told, and what must be true of it
+//! - [`fake_server`]: an API server with scripted responses, over a real socket
+//! - [`gauge`]: the cost of a program that follows a server
+//! - [`history`]: recorded events of watchers, and validators of them
+//! - [`log_capture`]: the log of the current thread
 
 pub mod fake_server;
 pub mod gauge;
 pub mod history;
+pub mod log_capture;

@@ -1,13 +1,13 @@
-//! Which crate may use which: the folders show the loop, and this proves it.
+//! Allowed dependencies between the crates of the workspace, and one source for versions and lints.
 
 use serde_json::Value;
 
 use crate::workspace::Workspace;
 
-/// A crate, by its folder, and the crates of the workspace it may use.
+/// Each crate, by its folder, with the crates of the workspace it may use.
 ///
-/// Dev-dependencies are free: a test may start more of the loop than the code below test knows.
-const ORDER: [(&str, &[&str]); 16] = [
+/// Dev-dependencies are free: a test may use more crates than the code that it tests.
+const ORDER: [(&str, &[&str]); 15] = [
     ("machinery", &[]),
     ("cel", &["machinery"]),
     ("schema", &["machinery", "cel"]),
@@ -15,18 +15,14 @@ const ORDER: [(&str, &[&str]); 16] = [
     ("cache", &["machinery", "store"]),
     ("registry", &["machinery", "schema", "store", "cache"]),
     ("server", &["machinery", "registry"]),
-    // The client runtime meets the server over the wire only.
-    ("client", &[]),
-    ("controllers", &["client"]),
-    ("console", &[]),
-    // The load generator meets the server over the wire; the store it also measures alone.
+    // The client side shares the protocol's vocabulary with the server, and meets it over the wire only.
+    ("client", &["machinery"]),
+    ("controllers", &["client", "machinery"]),
+    // The load generator meets the server over the wire; it also measures the store alone.
     ("bench", &["machinery", "store"]),
     ("testkit", &["machinery", "schema", "store", "cache", "registry", "server", "client", "dogwatch"]),
-    (
-        "dogwatch",
-        &["machinery", "schema", "store", "cache", "registry", "server", "client", "controllers", "console", "bench"],
-    ),
-    // Black box: it knows the binary, not the crates.
+    ("dogwatch", &["machinery", "schema", "store", "cache", "registry", "server", "client", "controllers", "bench"]),
+    // Drives the built binary; knows no crate.
     ("blackbox", &[]),
     ("fuzzing", &["machinery", "cel", "schema", "server"]),
     ("xtask", &[]),
@@ -34,7 +30,8 @@ const ORDER: [(&str, &[&str]); 16] = [
 
 pub(super) fn check(workspace: &Workspace, metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut complaints = Vec::new();
+    let folders: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).map(folder).collect();
+    let mut complaints = stale(&folders);
     for package in packages {
         complaints.extend(edges(package));
         if let Some(manifest) = package["manifest_path"].as_str() {
@@ -51,15 +48,25 @@ pub(super) fn folder(package: &str) -> &str {
     package.strip_prefix("dogwatch-").unwrap_or(package)
 }
 
+/// Reports names in [`ORDER`] that no crate of the workspace has.
+fn stale(folders: &[&str]) -> Vec<String> {
+    let named = ORDER.iter().flat_map(|(name, allowed)| std::iter::once(name).chain(allowed.iter()));
+    let mut missing: Vec<&str> = named.copied().filter(|name| !folders.contains(name)).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    missing.iter().map(|name| format!("xtask/src/tidy/crates.rs: there is no crate {name}")).collect()
+}
+
+/// Reports dependencies of a crate on crates above it.
 fn edges(package: &Value) -> Vec<String> {
     let name = folder(package["name"].as_str().unwrap_or_default());
     let Some((_, allowed)) = ORDER.iter().find(|(known, _)| *known == name) else {
-        return vec![format!("crate {name} has no place in the order of crates (xtask/src/tidy/crates.rs)")];
+        return vec![format!("crate {name} is not in the order of crates (xtask/src/tidy/crates.rs)")];
     };
     let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
     dependencies
         .iter()
-        // Only ours have a path; the kind is null for what ends up in the program.
+        // Only crates of the workspace have a path; the kind of a normal dependency is null.
         .filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev")
         .map(|dependency| folder(dependency["name"].as_str().unwrap_or_default()))
         .filter(|dependency| !allowed.contains(dependency))
@@ -67,7 +74,7 @@ fn edges(package: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A crate's manifest takes versions and lints from the workspace.
+/// Reports versions, paths and missing lints in a crate's manifest: they belong in the workspace manifest.
 fn single_source(shown: &str, manifest: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut section = "";
@@ -80,7 +87,7 @@ fn single_source(shown: &str, manifest: &str) -> Vec<String> {
         } else if section.contains("dependencies") {
             let Some((name, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) else { continue };
             let value = value.trim();
-            // A crate may turn on its own features for its tests.
+            // A crate may depend on itself to turn on features for its tests.
             let itself = value.contains("path = \".\"");
             if !itself && (value.starts_with('"') || value.contains("version") || value.contains("path")) {
                 let name = name.trim();
@@ -98,7 +105,7 @@ fn single_source(shown: &str, manifest: &str) -> Vec<String> {
 mod tests {
     use serde_json::json;
 
-    use super::{edges, single_source};
+    use super::{ORDER, edges, single_source, stale};
 
     #[test]
     fn a_crate_may_not_reach_up_the_loop() {
@@ -114,6 +121,13 @@ mod tests {
     #[test]
     fn an_unknown_crate_is_named() {
         assert_eq!(edges(&json!({"name": "dogwatch-new", "dependencies": []})).len(), 1);
+    }
+
+    #[test]
+    fn every_name_in_the_order_is_a_crate() {
+        let all: Vec<&str> = ORDER.iter().map(|(name, _)| *name).collect();
+        assert!(stale(&all).is_empty(), "{:?}", stale(&all));
+        assert_eq!(stale(&all[1..]), ["xtask/src/tidy/crates.rs: there is no crate machinery"]);
     }
 
     #[test]

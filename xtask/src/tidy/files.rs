@@ -1,21 +1,21 @@
-//! Rules about single files: a purpose line, a readable size, nothing unfinished, no words of one machine.
+//! Rules for single files: a purpose line, a readable size, nothing unfinished, no paths of one machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Past this many lines a file answers more than one question.
+/// Most lines of a source file; a longer one answers more than one question.
 const LINES_MAX: usize = 1000;
 
-/// Folders that are not the project's own text.
+/// Folders that hold no text of the project.
 const SKIPPED: [&str; 6] = ["target", ".git", ".tools", ".dogwatch", "node_modules", "corpus"];
 
-/// What a program is written in, here.
+/// Endings of source files.
 const SOURCES: [&str; 8] = ["rs", "go", "py", "js", "mjs", "ts", "tsx", "css"];
 
-/// Written apart, so that this file does not complain about itself.
+/// Written apart, so that this file does not report itself.
 const UNFINISHED: [&str; 3] = [concat!("#[ign", "ore"), concat!("to", "do!("), concat!("unimple", "mented!(")];
 
-/// Paths of one machine, and hosts that a lock file must not tie everyone to.
+/// Paths of one machine, and hosts that a lock file must not depend on.
 const FOREIGN: [&str; 6] = [
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),
@@ -25,12 +25,12 @@ const FOREIGN: [&str; 6] = [
     concat!("\"resol", "ved\": \"http"),
 ];
 
-/// How many files were read, and what is wrong with them.
+/// Returns the number of files, and complaints.
 pub(super) fn check(root: &Path) -> (usize, Vec<String>) {
     let files = all(root);
     let mut complaints = Vec::new();
     for file in &files {
-        // What is not text (a picture, a recording) has no lines to check.
+        // Files that are not text (pictures, recordings) have no lines to check.
         let Ok(text) = fs::read_to_string(file) else { continue };
         let shown = file.strip_prefix(root).unwrap_or(file).display().to_string();
         complaints.extend(one(&shown, &text));
@@ -38,7 +38,7 @@ pub(super) fn check(root: &Path) -> (usize, Vec<String>) {
     (files.len(), complaints)
 }
 
-/// The project's own files, in order.
+/// Returns the project's own files, sorted.
 pub(super) fn all(root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     collect(root, &mut files);
@@ -51,7 +51,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in entries.flatten() {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
-        // Links lead out of the tree (tests/js/node_modules).
+        // Links lead out of the tree (tests/js/node_modules), so only folders and files count.
         match entry.file_type() {
             Ok(kind) if kind.is_dir() && !SKIPPED.contains(&name.as_str()) => collect(&path, files),
             // In a linked work tree `.git` is a file that names a path of this machine.
@@ -65,7 +65,7 @@ fn one(shown: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let ending = shown.rsplit('.').next().unwrap_or_default();
     if ending == "rs" && !text.starts_with("//!") {
-        complaints.push(format!("{shown}:1: no purpose line; start with `//!` and say what the file is for"));
+        complaints.push(format!("{shown}:1: no purpose line; start with `//!` and the purpose of the file"));
     }
     let generated = text.lines().take(5).any(|line| line.contains("generated"));
     let lines = text.lines().count();

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machinery::Clock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -13,12 +13,12 @@ use super::sink::{EventSink, deliver};
 use super::{QUEUE, event_name, namespace_of};
 use crate::metrics::Counter;
 
-/// What kind of news.
+/// The type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventType {
-    /// As it should be.
+    /// Expected.
     Normal,
-    /// As it should not.
+    /// Unexpected.
     Warning,
 }
 
@@ -32,37 +32,65 @@ impl EventType {
 }
 
 /// Records events. Cheap to clone; never blocks.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use client::events::{ApiEvents, EventRecorder, EventType};
+/// use k8s_openapi::api::core::v1::ObjectReference;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn run(client: kube::Client, pod: ObjectReference) {
+/// let (recorder, writer) = EventRecorder::new(Arc::new(ApiEvents::new(client)), "scheduler", "host-1");
+/// tokio::spawn(writer.run(CancellationToken::new()));
+/// recorder.record(&pod, EventType::Warning, "FailedScheduling", "0/3 nodes are available");
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct EventRecorder {
     queue: mpsc::Sender<Event>,
     component: Arc<str>,
     host: Arc<str>,
     dropped: Arc<Counter>,
+    clock: Clock,
 }
 
-/// Writes what recorders record.
+/// Writes the events of its recorders to the sink.
 pub struct EventWriter {
     queue: mpsc::Receiver<Event>,
     sink: Arc<dyn EventSink<Event>>,
 }
 
 impl EventRecorder {
-    /// A recorder in the name of a component on a host, and the writer that has to run for it.
+    /// Creates a recorder for a component on a host, and the writer that has to run for it.
     pub fn new(sink: Arc<dyn EventSink<Event>>, component: &str, host: &str) -> (Self, EventWriter) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let recorder = Self { queue: sender, component: component.into(), host: host.into(), dropped: Arc::default() };
+        let recorder = Self {
+            queue: sender,
+            component: component.into(),
+            host: host.into(),
+            dropped: Arc::default(),
+            clock: Clock::system(),
+        };
         (recorder, EventWriter { queue: receiver, sink })
     }
 
-    /// The same recorder in the name of another host.
+    /// Takes the times of events from `clock` instead of the machine's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The same recorder for another host.
     #[must_use]
     pub fn on_host(&self, host: &str) -> Self {
         Self { host: host.into(), ..self.clone() }
     }
 
-    /// Something happened to an object.
+    /// Queues an event about an object. Drops and counts it if the queue is full.
     pub fn record(&self, object: &ObjectReference, kind: EventType, reason: &str, message: &str) {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let mut event = Event {
             involved_object: object.clone(),
             type_: Some(kind.as_str().into()),

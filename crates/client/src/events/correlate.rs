@@ -1,4 +1,4 @@
-//! What a stream of events is reduced to: similar ones combined, equal ones counted, floods dropped (EV-2).
+//! Reduction of a stream of events: similar ones are combined, equal ones counted, floods dropped (EV-2).
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::sink::Write;
 
-/// Entries of each memory.
-const MEMORY: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
+/// Entries of each cache.
+const ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
 /// The number of different messages at which similar events are combined.
 const SIMILAR_MAX: usize = 10;
 /// A pause of this long between similar events starts their count over.
@@ -24,7 +24,7 @@ const REFILL: Duration = Duration::from_secs(300);
 
 const COMBINED: &str = "(combined from similar events): ";
 
-/// What similar events have in common.
+/// The fields that make events similar.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Similar {
     source: String,
@@ -35,11 +35,11 @@ struct Similar {
     reporter: String,
 }
 
-/// What equal events have in common.
+/// The fields that make events equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Equal {
     similar: Similar,
-    /// None if they were combined.
+    /// `None` if they were combined.
     message: Option<String>,
 }
 
@@ -63,10 +63,10 @@ pub(super) struct Correlator {
 
 impl Correlator {
     pub(super) fn new() -> Self {
-        Self { similar: LruCache::new(MEMORY), written: LruCache::new(MEMORY), budgets: LruCache::new(MEMORY) }
+        Self { similar: LruCache::new(ENTRIES), written: LruCache::new(ENTRIES), budgets: LruCache::new(ENTRIES) }
     }
 
-    /// What to write for an event; none if it is dropped.
+    /// Returns the write for an event; `None` if it is dropped.
     pub(super) fn correlate(&mut self, event: Event) -> Option<(Equal, Write<Event>)> {
         let now = Instant::now();
         let (equal, event) = self.combine(event, now);
@@ -74,7 +74,7 @@ impl Correlator {
         self.within_budget(&equal.similar, now).then_some((equal, write))
     }
 
-    /// Remembers what the server made of it.
+    /// Remembers the event as the server returned it.
     pub(super) fn written(&mut self, equal: Equal, event: Event) {
         let name = event.metadata.name.clone().unwrap_or_default();
         let count = event.count.unwrap_or(1);
@@ -94,7 +94,7 @@ impl Correlator {
         if messages.seen.len() < SIMILAR_MAX {
             return (Equal { similar, message: Some(message) }, event);
         }
-        // Room for the next one: the set never grows beyond the limit.
+        // The set never grows beyond the limit.
         messages.seen.pop_first();
         event.message = Some(format!("{COMBINED}{message}"));
         (Equal { similar, message: None }, event)

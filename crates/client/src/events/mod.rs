@@ -1,9 +1,9 @@
-//! Event recorders: telling people what a controller did, without flooding anybody.
+//! Event recorders: a record for people of what a controller did, with bounds on its volume.
 //!
 //! - `core`: the recorder of `core/v1` Events
-//! - `correlate`: what it combines, counts and drops
+//! - `correlate`: combining, counting and dropping of similar events
 //! - `series`: the recorder of `events.k8s.io/v1` Events
-//! - `sink`: where events are written, and when a write is worth another try
+//! - `sink`: the destination of events, and its retries
 //!
 //! Recording never blocks and never fails: events wait in a bounded queue, and one that does not fit is dropped and
 //! counted.
@@ -19,7 +19,7 @@ pub use core::{EventRecorder, EventType, EventWriter};
 pub use series::{InvalidEvent, NewEvent, SeriesRecorder, SeriesWriter};
 pub use sink::{ApiEvents, EventSink};
 
-/// Events that may wait to be written.
+/// Capacity of the queue between recorders and writer.
 const QUEUE: usize = 1000;
 
 /// The namespace of an event about an object: cluster-scoped objects have theirs in `default`.
@@ -27,8 +27,8 @@ fn namespace_of(object: &k8s_openapi::api::core::v1::ObjectReference) -> String 
     object.namespace.clone().filter(|ns| !ns.is_empty()).unwrap_or_else(|| "default".to_owned())
 }
 
-/// `<object>.<nanoseconds in hex>`: unique enough, and sorted by time. If that is no valid name, the time alone has to
-/// do.
+/// `<object>.<nanoseconds in hex>`: unique enough, and sorted by time. An object whose name cannot be part of a name gives
+/// the time and a random number.
 fn event_name(object: &str, now: jiff::Timestamp) -> String {
     let nanos = now.as_nanosecond();
     let valid = !object.is_empty()

@@ -1,14 +1,14 @@
-//! The recorder of `events.k8s.io/v1` Events: repetitions become a series that is counted in memory and written now
-//! and then (EV-7).
+//! The recorder of `events.k8s.io/v1` Events: repetitions become a series that is counted in memory and written
+//! periodically (EV-7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use machinery::Clock;
 use serde_json::json;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -20,27 +20,27 @@ use super::sink::{EventSink, Write, deliver};
 use super::{QUEUE, event_name, namespace_of};
 use crate::metrics::Counter;
 
-/// Running series are written this often.
+/// Interval at which running series are written.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
-/// A series that was quiet for this long has ended; a single event is forgotten.
+/// Silence after which a series has ended; a single event is forgotten after the same time.
 const QUIET: Duration = Duration::from_secs(6 * 60);
-/// The longest note.
+/// Longest note; longer ones are cut.
 const NOTE_BYTES_MAX: usize = 1024;
 
-/// Something that happened.
+/// An event to record.
 #[derive(Debug, Clone)]
 pub struct NewEvent<'a> {
-    /// To which object.
+    /// The object that it is about.
     pub regarding: &'a ObjectReference,
-    /// Because of which other object.
+    /// Another object that is involved.
     pub related: Option<&'a ObjectReference>,
-    /// As it should be, or not.
+    /// Expected or not.
     pub kind: EventType,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: &'a str,
-    /// What was done, in one word.
+    /// The action taken, in one word.
     pub action: &'a str,
-    /// For people.
+    /// The text for people.
     pub note: &'a str,
 }
 
@@ -56,24 +56,37 @@ pub struct SeriesRecorder {
     controller: Arc<str>,
     instance: Arc<str>,
     dropped: Arc<Counter>,
+    clock: Clock,
 }
 
-/// Writes what recorders record.
+/// Writes the events of its recorders to the sink.
 pub struct SeriesWriter {
     queue: mpsc::Receiver<Event>,
     series: Series,
 }
 
 impl SeriesRecorder {
-    /// A recorder in the name of a controller and its instance, and the writer that has to run for it.
+    /// Creates a recorder for one instance of a controller, and the writer that has to run for it.
     pub fn new(sink: Arc<dyn EventSink<Event>>, controller: &str, instance: &str) -> (Self, SeriesWriter) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let recorder =
-            Self { queue: sender, controller: controller.into(), instance: instance.into(), dropped: Arc::default() };
+        let recorder = Self {
+            queue: sender,
+            controller: controller.into(),
+            instance: instance.into(),
+            dropped: Arc::default(),
+            clock: Clock::system(),
+        };
         (recorder, SeriesWriter { queue: receiver, series: Series { sink, known: HashMap::new() } })
     }
 
-    /// Something happened. Only an event that the server would refuse is an error; a note that is too long is cut.
+    /// Takes the times of events from `clock` instead of the machine's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Queues an event. Only an event that the server would refuse is an error; a note that is too long is cut.
     pub fn record(&self, new: &NewEvent<'_>) -> Result<(), InvalidEvent> {
         if new.reason.is_empty() {
             return Err(InvalidEvent("a reason"));
@@ -81,7 +94,7 @@ impl SeriesRecorder {
         if new.action.is_empty() {
             return Err(InvalidEvent("an action"));
         }
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let mut event = Event {
             regarding: Some(new.regarding.clone()),
             related: new.related.cloned(),
@@ -134,7 +147,7 @@ impl SeriesWriter {
     }
 }
 
-/// What repetitions have in common. Not the note.
+/// The fields that make two events repetitions of each other. The note is not one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Identity {
     kind: Option<String>,
@@ -162,7 +175,7 @@ impl Series {
         let now = Instant::now();
         if let Some(known) = self.known.get_mut(&identity) {
             known.last = now;
-            let last_observed_time = event.event_time.unwrap_or(MicroTime(Timestamp::now()));
+            let last_observed_time = event.event_time.expect("a recorded event has its time");
             let begins = known.event.series.is_none();
             let count = known.event.series.as_ref().map_or(1, |series| series.count).saturating_add(1);
             known.event.series = Some(EventSeries { count, last_observed_time });

@@ -1,4 +1,4 @@
-//! Where events are written, and when a write is worth another try.
+//! The destination of events, and the retries of a write.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -26,13 +26,13 @@ pub trait EventSink<E>: Send + Sync + 'static {
     fn patch(&self, namespace: String, name: String, patch: Value) -> BoxFuture<'_, Result<E, Error>>;
 }
 
-/// The Events of an API server.
+/// Writes events to an API server.
 pub struct ApiEvents {
     client: Client,
 }
 
 impl ApiEvents {
-    /// Writes with this client.
+    /// A sink that uses this client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -72,7 +72,7 @@ pub(super) enum Write<E> {
     },
 }
 
-/// Writes, again and again while the server cannot be reached. What the server refuses is not repeated (EV-6).
+/// Writes one event, with retries while the server cannot be reached. A refusal is not retried (EV-6).
 pub(super) async fn deliver<E: Clone + 'static>(
     sink: &dyn EventSink<E>,
     namespace: String,
@@ -83,7 +83,7 @@ pub(super) async fn deliver<E: Clone + 'static>(
             Write::Create(event) => sink.create(namespace.clone(), event).await,
             Write::Patch { name, patch, or_create } => {
                 match sink.patch(namespace.clone(), name, patch).await {
-                    // The server forgets events after a while.
+                    // Events expire on the server.
                     Err(error) if error.is_not_found() => sink.create(namespace.clone(), or_create).await,
                     other => other,
                 }
@@ -93,7 +93,7 @@ pub(super) async fn deliver<E: Clone + 'static>(
             Ok(event) => return Some(event),
             Err(error @ Error::Transport { .. }) => {
                 tracing::debug!(%error, attempt, "cannot write an event");
-                // The first wait is random, so that all who lost the same server do not come back together.
+                // The first wait is random, so that clients of one server do not all return at the same moment.
                 let share = if attempt == 0 { rand::random::<f64>() } else { 1.0 };
                 tokio::time::sleep(BETWEEN.mul_f64(share)).await;
             }

@@ -20,7 +20,7 @@ use super::*;
 use crate::Error;
 use crate::scripted::{failure, refused};
 
-/// Keeps what is written; answers from a script of failures first.
+/// Stores the events; first returns the scripted failures.
 struct Memory<E> {
     created: Mutex<Vec<E>>,
     patched: Mutex<Vec<(String, Value)>>,
@@ -118,6 +118,31 @@ async fn ev_01_events_are_named_placed_and_never_block() {
         full.record(&pod(&format!("p{n}")), EventType::Normal, "R", "m");
     }
     assert_eq!(full.dropped(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ev_01_the_times_of_an_event_are_those_of_the_recorders_clock() {
+    let at = jiff::Timestamp::from_second(1_700_000_000).unwrap();
+    let clock = machinery::Clock::from_fn(move || at);
+    let sink = Memory::new();
+    recorder(&sink).with_clock(clock.clone()).record(&pod("p"), EventType::Normal, "R", "m");
+    settle().await;
+    let event = sink.created.lock().remove(0);
+    assert_eq!(event.first_timestamp.map(|time| time.0), Some(at));
+    assert_eq!(event.last_timestamp.map(|time| time.0), Some(at));
+    assert_eq!(event.metadata.name, Some(format!("p.{:x}", at.as_nanosecond())));
+
+    let sink = Memory::<SeriesEvent>::new();
+    let (events, writer) = SeriesRecorder::new(sink.clone(), "c", "c-1");
+    tokio::spawn(writer.run(CancellationToken::new()));
+    let (events, p) = (events.with_clock(clock), pod("p"));
+    for _ in 0..2 {
+        events.record(&new_event(&p, "note")).unwrap();
+    }
+    settle().await;
+    assert_eq!(sink.created.lock()[0].event_time.as_ref().map(|time| time.0), Some(at));
+    let series = &sink.patched.lock()[0].1["series"];
+    assert_eq!(series["lastObservedTime"], "2023-11-14T22:13:20.000000Z");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! What a handler is told.
+//! `Event`: a change as a subscriber of an informer receives it.
 
 use std::sync::Arc;
 
@@ -7,45 +7,45 @@ use crate::queue::Certainty;
 use crate::store::Snapshot;
 use crate::{Key, Object, ResourceVersion};
 
-/// One thing that a subscriber learns. The store already shows it, or something newer (SI-6).
+/// A change as a subscriber receives it. The store already has this state, or a newer one (SI-6).
 pub enum Event<K> {
     /// The object is new to this subscriber.
     Added {
         /// The object.
         object: Arc<K>,
-        /// It was there when the subscriber joined, or came with the informer's first set.
+        /// True if it existed when the subscriber joined, or is part of the informer's first set.
         initial: bool,
     },
     /// The object changed; if both are the same state, this is a resync.
     Updated {
         /// The state this subscriber saw last.
         old: Arc<K>,
-        /// The state now.
+        /// The current state.
         new: Arc<K>,
     },
     /// The object is gone.
     Deleted {
-        /// Its last state; of an inferred deletion possibly not the very last.
+        /// Its last state; after an inferred deletion possibly not the very last.
         object: Arc<K>,
         /// Seen on the watch, or found missing by a relist.
         certainty: Certainty,
     },
-    /// The object is there, but in a form that cannot be read.
+    /// The object exists, but in a form that cannot be decoded.
     Undecodable {
         /// What the server sent.
         item: Box<Undecodable>,
         /// The state this subscriber saw last. The store no longer has it.
         previous: Option<Arc<K>>,
     },
-    /// The server's history went back to this version (a restored backup). The changes that follow lead from the old
-    /// state to the new one; versions remembered from before mean nothing any more.
+    /// The server's history went back to this version (a restored backup). The changes that follow lead from the old state to
+    /// the new one; versions from before are no longer valid.
     HistoryReset {
-        /// Where it is now.
+        /// The current version.
         version: ResourceVersion,
     },
-    /// The subscriber was too slow for its log. This is everything as it is now; changes go on from here.
+    /// The subscriber was too slow for its log. The snapshot is the current state; changes continue from there.
     Lagged {
-        /// How many changes were not delivered.
+        /// Number of changes that were not delivered.
         missed: u64,
         /// The set to start over from.
         snapshot: Arc<Snapshot<K>>,
@@ -68,7 +68,7 @@ impl<K> Clone for Event<K> {
 }
 
 impl<K: Object> Event<K> {
-    /// The object that the event is about: the new state, or the last one of a deleted object.
+    /// The object of the event: the new state, or the last one of a deleted object.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Added { object, .. } | Self::Deleted { object, .. } => Some(object),
@@ -77,7 +77,7 @@ impl<K: Object> Event<K> {
         }
     }
 
-    /// The key that the event is about. Deletions have one like all others (SI-16).
+    /// The key of the event's object. Deletions have one like all others (SI-16).
     pub fn key(&self) -> Option<Key> {
         match self {
             Self::Undecodable { item, .. } => Some(item.raw.key.clone()),
@@ -90,8 +90,8 @@ impl<K: Object> Event<K> {
         matches!(self, Self::Updated { old, new } if crate::object::same_state(&**old, &**new))
     }
 
-    /// The event as seen by somebody who only knows objects that pass `filter`: one that begins to pass is an
-    /// addition, one that ceases to is a deletion (SI-15).
+    /// The event for a subscriber that sees only objects that pass `filter`: an object that begins to pass is an addition,
+    /// one that ceases to pass is a deletion (SI-15).
     pub fn filtered(self, filter: impl Fn(&K) -> bool) -> Option<Self> {
         match self {
             Self::Updated { old, new } => match (filter(&old), filter(&new)) {

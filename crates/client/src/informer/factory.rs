@@ -17,7 +17,25 @@ use crate::list_watch::{ApiListWatch, ListerWatcher, Tweak};
 use crate::store::Scope;
 use crate::wire::Params;
 
-/// Makes informers, one for each kind and form, and runs them together.
+/// Creates informers, one for each kind and form, and runs them together.
+///
+/// ```no_run
+/// use client::informer::InformerFactory;
+/// use k8s_openapi::api::apps::v1::ReplicaSet;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn run(client: kube::Client) {
+/// let factory = InformerFactory::new(client).namespaces(["default"]);
+/// let (pods, sets) = (factory.informer::<Pod>(), factory.informer::<ReplicaSet>());
+/// let stop = CancellationToken::new();
+/// factory.start(&stop);
+/// assert!(factory.wait_synced().await.all());
+/// println!("{} pods, {} replica sets", pods.store().len(), sets.store().len());
+/// stop.cancel();
+/// factory.shutdown().await;
+/// # }
+/// ```
 ///
 /// The form counts: `Pod`, `Encoded<Pod>` and `PartialObjectMeta<Pod>` are three informers.
 pub struct InformerFactory {
@@ -35,22 +53,22 @@ struct State {
     shut_down: bool,
 }
 
-/// Which informer: the stored type, and the resource.
+/// The key of an informer: the resource and the stored type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     resource: String,
     stored: TypeId,
 }
 
-/// Whether each started informer has synced, by resource path.
+/// The sync state of each started informer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactoryReport {
-    /// Resource path and state.
+    /// Resource path, and true if synced.
     pub synced: Vec<(String, bool)>,
 }
 
 impl FactoryReport {
-    /// True if all have.
+    /// True if all are synced.
     pub fn all(&self) -> bool {
         self.synced.iter().all(|(_, synced)| *synced)
     }
@@ -84,7 +102,7 @@ impl<K: Object> AnyInformer for SharedInformer<K> {
 }
 
 impl InformerFactory {
-    /// A factory for all namespaces.
+    /// Creates a factory for all namespaces.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -95,7 +113,7 @@ impl InformerFactory {
         }
     }
 
-    /// Only these namespaces: one watch each. None means all.
+    /// Restricts the informers to these namespaces, with one watch each. An empty list means all.
     pub fn namespaces<'a>(mut self, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         self.namespaces = namespaces.into_iter().map(str::to_owned).collect();
         self
@@ -107,7 +125,7 @@ impl InformerFactory {
         self
     }
 
-    /// How the informers behave.
+    /// Sets the configuration of new informers.
     pub fn config(mut self, config: InformerConfig) -> Self {
         self.config = config;
         self
@@ -118,12 +136,12 @@ impl InformerFactory {
         self.informer_of(&())
     }
 
-    /// The informer of any kind: dynamic ones are told apart by their resource.
+    /// The informer of any kind. Dynamic kinds are distinguished by their resource.
     pub fn informer_of<K: Object>(&self, dt: &K::DynamicType) -> SharedInformer<K> {
         self.informer_with(dt, |config| config)
     }
 
-    /// The same, with its own configuration if this call makes it.
+    /// The same, with its own configuration if this call creates it.
     pub fn informer_with<K: Object>(
         &self,
         dt: &K::DynamicType,
@@ -163,7 +181,7 @@ impl InformerFactory {
         }
     }
 
-    /// Waits until every started informer has its first set. Handlers may still be busy with it (FA-4).
+    /// Waits until every started informer has its first set. Handlers may still be working on it (FA-4).
     pub async fn wait_synced(&self) -> FactoryReport {
         let waits: Vec<_> = {
             let state = self.state.lock();
@@ -177,7 +195,7 @@ impl InformerFactory {
         FactoryReport { synced }
     }
 
-    /// The state of all started informers, without waiting.
+    /// The sync state of all started informers, without waiting.
     pub fn report(&self) -> FactoryReport {
         let state = self.state.lock();
         let started = state.informers.iter().filter(|(_, informer)| informer.is_started());
@@ -185,8 +203,8 @@ impl InformerFactory {
         FactoryReport { synced }
     }
 
-    /// Starts nothing more and waits until all informers have ended. The caller gives the stop signal. May be called
-    /// again, and by several.
+    /// Prevents further starts and waits until all informers have ended. The caller sends the stop signal. May be called
+    /// several times, also concurrently.
     pub async fn shutdown(&self) {
         let tasks = {
             let mut state = self.state.lock();

@@ -14,15 +14,15 @@ use super::{Event, Subscription};
 use crate::Object;
 use crate::reflector::Counter;
 
-/// A handler that panicked is given its next event after this.
+/// Pause after a panic of a handler, before its next event.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a handler did so far.
+/// Counters of a handler.
 #[derive(Debug, Default)]
 pub struct HandlerStats {
-    /// Events handled.
+    /// Number of events handled.
     pub handled: Counter,
-    /// Events during which the handler panicked.
+    /// Number of events on which the handler panicked.
     pub panics: Counter,
 }
 
@@ -41,29 +41,29 @@ impl<K: Object> HandlerHandle<K> {
         *self.synced.borrow() == Synced::Yes
     }
 
-    /// Waits for that; false if the handler was removed or the informer stopped first.
+    /// Waits until the handler has synced; false if it is removed or the informer stops first.
     pub async fn wait_synced(&self) -> bool {
         decided(self.synced.clone()).await
     }
 
-    /// Events that wait for the handler.
+    /// Number of events that wait for the handler.
     pub fn backlog(&self) -> usize {
         self.mailbox.len()
     }
 
-    /// What the handler did so far.
+    /// The counters of the handler.
     pub fn stats(&self) -> &HandlerStats {
         &self.stats
     }
 
-    /// Removes the handler: it finishes its current event and gets no other. May be called any number of times.
+    /// Removes the handler: it finishes its current event and receives no other. May be called any number of times.
     pub fn remove(&self) {
         self.hub.leave(self.id);
     }
 }
 
-/// Hands each event to `handle`, one at a time, until the subscription ends. A panic costs that event and a pause
-/// (SI-14).
+/// Calls `handle` for one event at a time until the subscription ends. After a panic the event is skipped and the handler
+/// pauses (SI-14).
 pub(super) async fn run<K, H, F>(mut subscription: Subscription<K>, mut handle: H, stats: Arc<HandlerStats>)
 where
     K: Object,
@@ -71,14 +71,14 @@ where
     F: Future<Output = ()> + Send,
 {
     while let Some(event) = subscription.next().await {
-        // Two references; its text would be made for each event and read only after a panic.
-        let told = event.clone();
+        // Two references. Formatting would cost more, for a text that only a panic needs.
+        let copy = event.clone();
         // The closure itself may panic before it returns a future.
         let outcome = AssertUnwindSafe(async { handle(event).await }).catch_unwind().await;
         stats.handled.inc();
         if outcome.is_err() {
             stats.panics.inc();
-            tracing::error!(event = ?told, "a handler panicked; the event is skipped");
+            tracing::error!(event = ?copy, "a handler panicked; the event is skipped");
             tokio::select! {
                 () = tokio::time::sleep(PANIC_PAUSE) => {}
                 () = subscription.closed() => {}

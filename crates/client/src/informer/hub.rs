@@ -1,7 +1,7 @@
-//! The hub: where the store changes and the mailboxes learn of it.
+//! The hub: changes the store and fills the mailboxes.
 //!
-//! Both happen under one lock. A subscriber that joins takes that lock too, so what it finds in the store and what it
-//! is told afterwards fit together exactly: nothing lost, nothing twice (SI-2). The lock is never held across an await;
+//! Both happen under one lock. A subscriber that joins takes that lock too, so the state that it finds in the store and the
+//! changes that follow fit together exactly: nothing is lost or repeated (SI-2). The lock is never held across an await;
 //! mailboxes never block, so neither does the hub.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(super) struct Hub<K> {
     store: Store<K>,
     state: Mutex<State<K>>,
     synced: watch::Sender<Synced>,
-    /// How long batches took to apply and distribute.
+    /// Time to apply and distribute a batch.
     processing: Arc<Durations>,
 }
 
@@ -33,13 +33,13 @@ struct State<K> {
     subscribers: Vec<(u64, Arc<Mailbox<K>>)>,
     next_id: u64,
     resync: ResyncSchedule,
-    /// Sources whose first set is still to come.
+    /// Sources whose first set is still missing.
     missing: BTreeSet<Scope>,
     stopped: bool,
 }
 
 impl<K> State<K> {
-    /// To be told without the lock: a handler may ask the informer anything.
+    /// For delivery without the lock: a handler may call any method of the informer.
     fn mailboxes(&self) -> Vec<Arc<Mailbox<K>>> {
         self.subscribers.iter().map(|(_, mailbox)| mailbox.clone()).collect()
     }
@@ -67,7 +67,7 @@ impl<K: Object> Hub<K> {
         self.synced.subscribe()
     }
 
-    /// Applies what a source's queue handed out, and tells everybody.
+    /// Applies a batch of a source's queue, and delivers its changes to all subscribers.
     pub(super) fn process(&self, scope: &Scope, batch: Batch<K>) {
         let began = std::time::Instant::now();
         let mut state = self.state.lock();
@@ -94,20 +94,20 @@ impl<K: Object> Hub<K> {
                 decide(&self.synced, Synced::Yes);
             }
         }
-        let told = state.mailboxes();
+        let mailboxes = state.mailboxes();
         drop(state);
         self.processing.observe(began.elapsed());
-        told.iter().for_each(|mailbox| mailbox.deliver());
+        mailboxes.iter().for_each(|mailbox| mailbox.deliver());
     }
 
-    /// Joins: first everything as it is, then every change.
+    /// Adds a subscriber: its mailbox has all objects, then every change.
     pub(super) fn join(&self, options: &SubscriptionOptions) -> Result<(u64, Arc<Mailbox<K>>), InformerError> {
         let mut state = self.state.lock();
         if state.stopped {
             return Err(InformerError::Stopped);
         }
         let mailbox = Arc::new(Mailbox::new(options.delivery, options.repeat_unchanged));
-        // A joining subscriber may be given more initial objects than its log holds: it then starts with a snapshot.
+        // There may be more initial objects than its log holds: then it starts with a snapshot.
         for object in self.store.snapshot().iter() {
             mailbox.push(&Applied::Added(object.clone()), true);
         }
@@ -121,7 +121,7 @@ impl<K: Object> Hub<K> {
         Ok((id, mailbox))
     }
 
-    /// Leaves. What waited is dropped.
+    /// Removes a subscriber. Its backlog is dropped.
     pub(super) fn leave(&self, id: u64) {
         let mut state = self.state.lock();
         state.resync.remove(id);
@@ -131,17 +131,17 @@ impl<K: Object> Hub<K> {
         }
     }
 
-    /// A snapshot that fits a mailbox: no change is between the two.
-    pub(super) fn with_snapshot<R>(&self, use_it: impl FnOnce(Arc<Snapshot<K>>) -> R) -> R {
+    /// Calls `read` with a snapshot under the lock, so that no change is between the snapshot and the mailboxes.
+    pub(super) fn with_snapshot<R>(&self, read: impl FnOnce(Arc<Snapshot<K>>) -> R) -> R {
         let _state = self.state.lock();
-        use_it(self.store.snapshot())
+        read(self.store.snapshot())
     }
 
     pub(super) fn start_resync(&self) -> Option<Duration> {
         self.state.lock().resync.start()
     }
 
-    /// Shows everything again to those who are due.
+    /// Delivers all objects again to the subscribers that are due.
     pub(super) fn resync(&self) {
         let mut state = self.state.lock();
         let due = state.resync.due(Instant::now());
@@ -153,12 +153,12 @@ impl<K: Object> Hub<K> {
                 mailbox.push(&Applied::Unchanged(object.clone()), false);
             }
         }
-        let told = state.mailboxes();
+        let mailboxes = state.mailboxes();
         drop(state);
-        told.iter().for_each(|mailbox| mailbox.deliver());
+        mailboxes.iter().for_each(|mailbox| mailbox.deliver());
     }
 
-    /// Tells nobody anything any more.
+    /// Closes all mailboxes. Later batches are ignored.
     pub(super) fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;

@@ -1,11 +1,11 @@
-//! What waits for one subscriber.
+//! The events that wait for one subscriber.
 //!
 //! client-go keeps every notification of a slow handler, without limit. Here a subscriber chooses:
 //!
-//! - [`Delivery::Latest`]: one entry a key. However long the subscriber sleeps, it finds at most one change for each
-//!   object that exists or was deleted, leading from what it saw last to what is now.
-//! - [`Delivery::Every`]: every change, in a log of bounded length. If it overflows, the subscriber is told so and
-//!   gets a snapshot to start over from.
+//! - [`Delivery::Latest`]: one entry for each key. However slow the subscriber is, it finds at most one change for each
+//!   object that exists or was deleted, from the state it saw last to the current one.
+//! - [`Delivery::Every`]: every change, in a log of bounded length. If the log overflows, the subscriber receives
+//!   [`Event::Lagged`] with a snapshot to start over from.
 //!
 //! A pending entry of `Latest`, by example (the subscriber saw `a@1`):
 //!
@@ -26,16 +26,16 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::Event;
-use super::carrier::Carrier;
+use super::inline_handler::InlineHandler;
 use crate::object::Undecodable;
 use crate::queue::Certainty;
 use crate::store::{Applied, Snapshot};
 use crate::{Key, Object, ResourceVersion};
 
-/// How changes are kept for a subscriber that does not take them at once.
+/// The form in which changes wait for a subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Delivery {
-    /// One entry a key: the change from what was seen last to what is now.
+    /// One entry for each key: the change from the state seen last to the current one.
     #[default]
     Latest,
     /// Every change, at most this many; then [`Event::Lagged`].
@@ -45,79 +45,79 @@ pub enum Delivery {
     },
 }
 
-/// Whether somebody has seen the initial objects.
+/// Delivery of the initial objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Synced {
     NotYet,
     Yes,
-    /// It ended before.
+    /// The informer or the subscription ended before.
     Never,
 }
 
-/// Waits until it is decided; true if synced.
+/// Waits until the state is decided; true if synced.
 pub(super) async fn decided(mut synced: watch::Receiver<Synced>) -> bool {
     synced.wait_for(|state| *state != Synced::NotYet).await.is_ok_and(|state| *state == Synced::Yes)
 }
 
-/// Sets the state unless it is decided.
-pub(super) fn decide(synced: &watch::Sender<Synced>, as_: Synced) {
+/// Sets the state unless it is decided already.
+pub(super) fn decide(synced: &watch::Sender<Synced>, outcome: Synced) {
     synced.send_if_modified(|state| {
         let open = *state == Synced::NotYet;
         if open {
-            *state = as_;
+            *state = outcome;
         }
         open
     });
 }
 
 pub(super) struct Mailbox<K> {
-    waiting: Mutex<Waiting<K>>,
-    /// Who can be handed new mail at once. Weak: it holds the subscriber, who holds this.
-    carrier: OnceLock<Weak<Carrier>>,
-    /// All initial objects were taken, and the subscriber came back for more (SI-10).
+    state: Mutex<State<K>>,
+    /// Called with new events without a wake-up. Weak: it owns the subscriber, which owns this mailbox.
+    inline_handler: OnceLock<Weak<InlineHandler>>,
+    /// Yes once all initial objects were taken and the subscriber asked for the next event (SI-10).
     synced: watch::Sender<Synced>,
-    /// Tell of objects that a relist showed unchanged (SI-8).
+    /// Deliver objects that a relist found unchanged (SI-8).
     pub(super) repeat_unchanged: bool,
 }
 
-struct Waiting<K> {
-    kept: Kept<K>,
+struct State<K> {
+    backlog: Backlog<K>,
     closed: bool,
-    /// The subscriber, if it waits.
+    /// Set while the subscriber waits.
     subscriber: Option<Waker>,
 }
 
-impl<K> Waiting<K> {
+impl<K> State<K> {
     fn is_empty(&self) -> bool {
-        match &self.kept {
-            Kept::Latest(latest) => latest.order.is_empty() && latest.second.is_none(),
-            Kept::Every(log) => log.entries.is_empty() && log.missed == 0,
+        match &self.backlog {
+            Backlog::Latest(latest) => latest.order.is_empty() && latest.second_event.is_none(),
+            Backlog::Every(log) => log.entries.is_empty() && log.missed == 0,
         }
     }
 
     fn len(&self) -> usize {
-        match &self.kept {
-            Kept::Latest(latest) => latest.pending.len(),
-            Kept::Every(log) => log.entries.len(),
+        match &self.backlog {
+            Backlog::Latest(latest) => latest.pending.len(),
+            Backlog::Every(log) => log.entries.len(),
         }
     }
 
-    fn wait(&mut self, cx: &Context<'_>) -> Poll<()> {
+    fn register(&mut self, cx: &Context<'_>) -> Poll<()> {
         self.subscriber = Some(cx.waker().clone());
         Poll::Pending
     }
 }
 
-/// More mail than this is a task's work: it would hold up the source.
-const AT_ONCE_MAX: usize = 16;
+/// Largest backlog that is handled inline; more would delay the source.
+const INLINE_EVENTS_MAX: usize = 16;
 
-enum Kept<K> {
+enum Backlog<K> {
     Latest(Latest<K>),
     Every(Log<K>),
 }
 
-/// What the subscriber gets next.
-pub(super) enum Taken<K> {
+/// The result of taking from a mailbox.
+pub(super) enum TakeResult<K> {
     Event(Event<K>),
     /// The log overflowed: a snapshot is needed, taken under the hub's lock.
     NeedsSnapshot,
@@ -127,115 +127,116 @@ pub(super) enum Taken<K> {
 
 impl<K: Object> Mailbox<K> {
     pub(super) fn new(delivery: Delivery, repeat_unchanged: bool) -> Self {
-        let kept = match delivery {
-            Delivery::Latest => Kept::Latest(Latest::new()),
-            Delivery::Every { capacity } => Kept::Every(Log::new(capacity.max(1))),
+        let backlog = match delivery {
+            Delivery::Latest => Backlog::Latest(Latest::new()),
+            Delivery::Every { capacity } => Backlog::Every(Log::new(capacity.max(1))),
         };
         Self {
-            waiting: Mutex::new(Waiting { kept, closed: false, subscriber: None }),
-            carrier: OnceLock::new(),
+            state: Mutex::new(State { backlog, closed: false, subscriber: None }),
+            inline_handler: OnceLock::new(),
             synced: watch::Sender::new(Synced::NotYet),
             repeat_unchanged,
         }
     }
 
-    /// New mail is handed over at once by this, if it can be.
-    pub(super) fn carried_by(&self, carrier: &Arc<Carrier>) {
-        let _ = self.carrier.set(Arc::downgrade(carrier));
+    /// Registers the handler that `deliver` may call inline.
+    pub(super) fn set_inline_handler(&self, handler: &Arc<InlineHandler>) {
+        let _ = self.inline_handler.set(Arc::downgrade(handler));
     }
 
-    /// Puts a change in. Nobody is told until `deliver`.
+    /// Adds a change. The subscriber is notified by `deliver`.
     pub(super) fn push(&self, change: &Applied<K>, initial: bool) {
-        let mut waiting = self.waiting.lock();
-        if waiting.closed {
+        let mut state = self.state.lock();
+        if state.closed {
             return;
         }
-        match &mut waiting.kept {
-            Kept::Latest(latest) => latest.push(change, initial),
-            Kept::Every(log) => log.push(change, initial),
+        match &mut state.backlog {
+            Backlog::Latest(latest) => latest.push(change, initial),
+            Backlog::Every(log) => log.push(change, initial),
         }
     }
 
-    /// Has the subscriber take what came: a handler that keeps up is called here and now, everybody else is woken. No lock
-    /// may be held: a handler may ask the informer anything.
+    /// Notifies the subscriber of what was pushed: calls a handler that keeps up inline, wakes any other subscriber. The
+    /// caller must hold no lock: a handler may call any method of the informer.
     pub(super) fn deliver(&self) {
-        let mut waiting = self.waiting.lock();
-        if waiting.is_empty() && !waiting.closed {
+        let mut state = self.state.lock();
+        if state.is_empty() && !state.closed {
             return;
         }
-        let little = waiting.len() <= AT_ONCE_MAX;
-        let Some(subscriber) = waiting.subscriber.take() else { return };
-        drop(waiting);
-        let called = little && self.carrier.get().and_then(Weak::upgrade).is_some_and(|carrier| carrier.call());
+        let is_short = state.len() <= INLINE_EVENTS_MAX;
+        let Some(subscriber) = state.subscriber.take() else { return };
+        drop(state);
+        let handler = self.inline_handler.get().and_then(Weak::upgrade);
+        let called = is_short && handler.is_some_and(|handler| handler.call());
         if !called {
             subscriber.wake();
         }
     }
 
-    /// All initial objects are in; whoever takes past this point has synced.
+    /// Marks the end of the initial objects; a subscriber that takes past this mark has synced.
     pub(super) fn push_sync_mark(&self) {
-        match &mut self.waiting.lock().kept {
-            Kept::Latest(latest) => {
+        match &mut self.state.lock().backlog {
+            Backlog::Latest(latest) => {
                 latest.append(Slot::SyncMark);
             }
-            Kept::Every(log) => log.push_sync_mark(),
+            Backlog::Every(log) => log.push_sync_mark(),
         }
     }
 
-    pub(super) fn take(&self) -> Taken<K> {
-        let mut waiting = self.waiting.lock();
-        if waiting.closed {
-            return Taken::Closed;
+    pub(super) fn take(&self) -> TakeResult<K> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return TakeResult::Closed;
         }
         let mut passed_mark = false;
-        let taken = match &mut waiting.kept {
-            Kept::Latest(latest) => latest.take(&mut passed_mark).map_or(Taken::Nothing, Taken::Event),
-            Kept::Every(log) if log.missed > 0 => Taken::NeedsSnapshot,
-            Kept::Every(log) => log.take(&mut passed_mark).map_or(Taken::Nothing, Taken::Event),
+        let taken = match &mut state.backlog {
+            Backlog::Latest(latest) => latest.take(&mut passed_mark).map_or(TakeResult::Nothing, TakeResult::Event),
+            Backlog::Every(log) if log.missed > 0 => TakeResult::NeedsSnapshot,
+            Backlog::Every(log) => log.take(&mut passed_mark).map_or(TakeResult::Nothing, TakeResult::Event),
         };
-        drop(waiting);
+        drop(state);
         if passed_mark {
             decide(&self.synced, Synced::Yes);
         }
         taken
     }
 
-    /// Starts over from a snapshot. The caller holds the hub's lock, so that the snapshot is exactly what the missed
-    /// changes led to.
+    /// Starts over from a snapshot. The caller holds the hub's lock, so that the snapshot is exactly the result of the missed
+    /// changes.
     pub(super) fn start_over(&self, snapshot: Arc<Snapshot<K>>) -> Option<Event<K>> {
-        match &mut self.waiting.lock().kept {
-            Kept::Latest(_) => None,
-            Kept::Every(log) => log.start_over(snapshot),
+        match &mut self.state.lock().backlog {
+            Backlog::Latest(_) => None,
+            Backlog::Every(log) => log.start_over(snapshot),
         }
     }
 
     /// Waits until there is something to take.
     pub(super) async fn wait(&self) {
         poll_fn(|cx| {
-            let mut waiting = self.waiting.lock();
-            if waiting.closed || !waiting.is_empty() { Poll::Ready(()) } else { waiting.wait(cx) }
+            let mut state = self.state.lock();
+            if state.closed || !state.is_empty() { Poll::Ready(()) } else { state.register(cx) }
         })
         .await;
     }
 
-    /// Waits until there will never be anything to take.
+    /// Waits until the mailbox is closed.
     pub(super) async fn wait_closed(&self) {
         poll_fn(|cx| {
-            let mut waiting = self.waiting.lock();
-            if waiting.closed { Poll::Ready(()) } else { waiting.wait(cx) }
+            let mut state = self.state.lock();
+            if state.closed { Poll::Ready(()) } else { state.register(cx) }
         })
         .await;
     }
 
     pub(super) fn close(&self) {
-        let mut waiting = self.waiting.lock();
-        waiting.closed = true;
-        match &mut waiting.kept {
-            Kept::Latest(latest) => *latest = Latest::new(),
-            Kept::Every(log) => log.entries.clear(),
+        let mut state = self.state.lock();
+        state.closed = true;
+        match &mut state.backlog {
+            Backlog::Latest(latest) => *latest = Latest::new(),
+            Backlog::Every(log) => log.entries.clear(),
         }
-        let subscriber = waiting.subscriber.take();
-        drop(waiting);
+        let subscriber = state.subscriber.take();
+        drop(state);
         decide(&self.synced, Synced::Never);
         if let Some(subscriber) = subscriber {
             subscriber.wake();
@@ -243,7 +244,7 @@ impl<K: Object> Mailbox<K> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.lock().len()
+        self.state.lock().len()
     }
 
     pub(super) fn synced(&self) -> watch::Receiver<Synced> {
@@ -253,16 +254,16 @@ impl<K: Object> Mailbox<K> {
 
 // ---- Latest ----
 
-/// Entries that an empty mailbox keeps room for.
-const ROOM_KEPT: usize = 1024;
+/// Largest capacity, in entries, that an empty mailbox keeps allocated.
+const CAPACITY_KEPT: usize = 1024;
 
 struct Latest<K> {
     /// Arrival order. A tree and not a list, so that an entry that cancels out leaves nothing behind.
     order: BTreeMap<u64, Slot>,
     pending: HashMap<Key, Pending<K>>,
     next_turn: u64,
-    /// The second half of an entry that tells two things.
-    second: Option<Event<K>>,
+    /// The addition of an entry that is both a deletion and an addition.
+    second_event: Option<Event<K>>,
 }
 
 enum Slot {
@@ -273,15 +274,16 @@ enum Slot {
 
 struct Pending<K> {
     turn: u64,
-    /// What the subscriber saw last; none if it does not know the object.
+    /// The state that the subscriber saw last; `None` if it does not know the object.
     seen: Option<Arc<K>>,
-    /// The incarnation it saw was deleted, and another one came.
+    /// The incarnation that it saw, if that was deleted and another one was created.
     replaced: Option<(Arc<K>, Certainty)>,
-    now: Now<K>,
+    current: Current<K>,
     initial: bool,
 }
 
-enum Now<K> {
+/// The current state of a key.
+enum Current<K> {
     Present(Arc<K>),
     Absent(Arc<K>, Certainty),
     Undecodable(Box<Undecodable>),
@@ -289,7 +291,7 @@ enum Now<K> {
 
 impl<K: Object> Latest<K> {
     fn new() -> Self {
-        Self { order: BTreeMap::new(), pending: HashMap::new(), next_turn: 0, second: None }
+        Self { order: BTreeMap::new(), pending: HashMap::new(), next_turn: 0, second_event: None }
     }
 
     fn append(&mut self, slot: Slot) -> u64 {
@@ -300,21 +302,21 @@ impl<K: Object> Latest<K> {
     }
 
     fn push(&mut self, change: &Applied<K>, initial: bool) {
-        let (key, seen, now) = match change {
-            Applied::Added(new) => (new.object_key(), None, Now::Present(new.clone())),
-            Applied::Updated { old, new } => (new.object_key(), Some(old.clone()), Now::Present(new.clone())),
+        let (key, seen, current) = match change {
+            Applied::Added(new) => (new.object_key(), None, Current::Present(new.clone())),
+            Applied::Updated { old, new } => (new.object_key(), Some(old.clone()), Current::Present(new.clone())),
             Applied::Unchanged(object) => {
                 let key = object.object_key();
                 if self.pending.contains_key(&key) {
-                    return; // something newer waits already
+                    return; // a newer change waits already
                 }
-                (key, Some(object.clone()), Now::Present(object.clone()))
+                (key, Some(object.clone()), Current::Present(object.clone()))
             }
             Applied::Deleted { object, certainty } => {
-                (object.object_key(), Some(object.clone()), Now::Absent(object.clone(), *certainty))
+                (object.object_key(), Some(object.clone()), Current::Absent(object.clone(), *certainty))
             }
             Applied::Undecodable { item, previous } => {
-                (item.raw.key.clone(), previous.clone(), Now::Undecodable(item.clone()))
+                (item.raw.key.clone(), previous.clone(), Current::Undecodable(item.clone()))
             }
             Applied::HistoryReset(version) => {
                 self.append(Slot::Reset(version.clone()));
@@ -322,7 +324,7 @@ impl<K: Object> Latest<K> {
             }
         };
         if let Some(pending) = self.pending.get_mut(&key) {
-            if pending.merge(now) == Merged::CancelledOut {
+            if pending.merge(current) == Merged::CancelledOut {
                 let turn = pending.turn;
                 self.pending.remove(&key);
                 self.order.remove(&turn);
@@ -330,11 +332,11 @@ impl<K: Object> Latest<K> {
             return;
         }
         let turn = self.append(Slot::Key(key.clone()));
-        self.pending.insert(key, Pending { turn, seen, replaced: None, now, initial });
+        self.pending.insert(key, Pending { turn, seen, replaced: None, current, initial });
     }
 
     fn take(&mut self, passed_mark: &mut bool) -> Option<Event<K>> {
-        if let Some(event) = self.second.take() {
+        if let Some(event) = self.second_event.take() {
             return Some(event);
         }
         while let Some((_, slot)) = self.order.pop_first() {
@@ -344,14 +346,14 @@ impl<K: Object> Latest<K> {
                 Slot::Key(key) => {
                     if let Some(pending) = self.pending.remove(&key) {
                         let (first, second) = pending.into_events();
-                        self.second = second;
+                        self.second_event = second;
                         return Some(first);
                     }
                 }
             }
         }
-        // The first set, or a relist, made room for every object; nothing like it comes again soon.
-        if self.pending.capacity() > ROOM_KEPT {
+        // The first set, or a relist, allocated an entry for every object. That is rare, so the memory is returned.
+        if self.pending.capacity() > CAPACITY_KEPT {
             self.pending = HashMap::new();
         }
         None
@@ -360,40 +362,40 @@ impl<K: Object> Latest<K> {
 
 #[derive(PartialEq)]
 enum Merged {
-    Kept,
+    StillPending,
     CancelledOut,
 }
 
 impl<K> Pending<K> {
-    /// Folds a later change in.
-    fn merge(&mut self, now: Now<K>) -> Merged {
-        match (&self.now, now) {
-            // Deleted and back again: the incarnation that was seen is gone all the same.
-            (Now::Absent(object, certainty), Now::Present(new)) => {
+    /// Merges a later change into this entry.
+    fn merge(&mut self, current: Current<K>) -> Merged {
+        match (&self.current, current) {
+            // Deleted and created again: the incarnation that was seen is still gone.
+            (Current::Absent(object, certainty), Current::Present(new)) => {
                 self.replaced = Some((object.clone(), *certainty));
-                self.now = Now::Present(new);
+                self.current = Current::Present(new);
             }
-            (_, Now::Absent(object, certainty)) => {
+            (_, Current::Absent(object, certainty)) => {
                 if self.seen.is_none() {
                     return Merged::CancelledOut;
                 }
                 let (object, certainty) = self.replaced.take().unwrap_or((object, certainty));
-                self.now = Now::Absent(object, certainty);
+                self.current = Current::Absent(object, certainty);
             }
-            (_, now) => self.now = now,
+            (_, current) => self.current = current,
         }
-        Merged::Kept
+        Merged::StillPending
     }
 
     fn into_events(self) -> (Event<K>, Option<Event<K>>) {
-        match (self.seen, self.replaced, self.now) {
-            (previous, _, Now::Undecodable(item)) => (Event::Undecodable { item, previous }, None),
-            (_, _, Now::Absent(object, certainty)) => (Event::Deleted { object, certainty }, None),
-            (_, Some((object, certainty)), Now::Present(new)) => {
+        match (self.seen, self.replaced, self.current) {
+            (previous, _, Current::Undecodable(item)) => (Event::Undecodable { item, previous }, None),
+            (_, _, Current::Absent(object, certainty)) => (Event::Deleted { object, certainty }, None),
+            (_, Some((object, certainty)), Current::Present(new)) => {
                 (Event::Deleted { object, certainty }, Some(Event::Added { object: new, initial: false }))
             }
-            (Some(old), None, Now::Present(new)) => (Event::Updated { old, new }, None),
-            (None, None, Now::Present(object)) => (Event::Added { object, initial: self.initial }, None),
+            (Some(old), None, Current::Present(new)) => (Event::Updated { old, new }, None),
+            (None, None, Current::Present(object)) => (Event::Added { object, initial: self.initial }, None),
         }
     }
 }
@@ -403,9 +405,9 @@ impl<K> Pending<K> {
 struct Log<K> {
     entries: VecDeque<Entry<K>>,
     capacity: usize,
-    /// Changes dropped since the log overflowed.
+    /// Number of changes dropped since the log overflowed.
     missed: u64,
-    /// The sync mark was among what was dropped.
+    /// True if the sync mark was dropped too.
     lost_mark: bool,
 }
 

@@ -1,18 +1,18 @@
 //! `SharedInformer`: one watch of a kind, many readers and many handlers.
 //!
-//! - `event`: what a handler is told
-//! - `mailbox`: what waits for one handler, bounded by the number of objects and not by the number of changes
-//! - `hub`: the one place where the store changes and the mailboxes learn of it, so that joining is exact
-//! - `resync`: which handler is due to see everything again
+//! - `event`: the events that a handler receives
+//! - `mailbox`: the backlog of one handler, bounded by the number of objects and not by the number of changes
+//! - `hub`: the one place where the store and the mailboxes change together, so that joining is exact
+//! - `resync`: the schedule of repetitions for handlers that want them
 //! - `handler`: running a function over a mailbox
-//! - `carrier`: who runs it: the informer while it keeps up, otherwise a task of its own
+//! - `inline_handler`: the same without a wake-up, as long as the function keeps up
 //! - `factory`: one informer for each kind
 
-mod carrier;
 mod event;
 mod factory;
 mod handler;
 mod hub;
+mod inline_handler;
 mod mailbox;
 #[cfg(test)]
 mod model;

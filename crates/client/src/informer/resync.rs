@@ -1,7 +1,7 @@
-//! Which subscriber is due to see everything again (SI-9).
+//! The schedule of resyncs (SI-9).
 //!
-//! The informer checks at a fixed period; a subscriber that wishes for 70 s with checks every 30 s is shown everything
-//! every 90 s. Without a check period nobody is, whatever they wish.
+//! The informer checks at a fixed period; a subscriber that wants a resync every 70 s, with checks every 30 s, gets one every
+//! 90 s. Without a check period there are no resyncs.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::backoff::from_now;
 
-/// Shorter wishes become this.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// Shortest period of a resync; shorter wishes are raised to it.
+const PERIOD_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct ResyncSchedule {
@@ -31,7 +31,7 @@ impl ResyncSchedule {
         Self { check: check.filter(|period| !period.is_zero()), running: false, wishes: Vec::new() }
     }
 
-    /// From now on the check period is fixed.
+    /// Fixes the check period and returns it.
     pub(super) fn start(&mut self) -> Option<Duration> {
         self.running = true;
         for wish in &mut self.wishes {
@@ -42,7 +42,7 @@ impl ResyncSchedule {
 
     pub(super) fn add(&mut self, id: u64, wish: Option<Duration>) {
         let (Some(check), Some(wish)) = (self.check, wish.filter(|period| !period.is_zero())) else { return };
-        let mut period = wish.max(SHORTEST);
+        let mut period = wish.max(PERIOD_MIN);
         if period < check {
             if self.running {
                 period = check;
@@ -57,7 +57,7 @@ impl ResyncSchedule {
         self.wishes.retain(|wish| wish.id != id);
     }
 
-    /// Who is due; they are due again one period from now.
+    /// Returns the subscribers that are due, and schedules each again one period from now.
     pub(super) fn due(&mut self, now: Instant) -> Vec<u64> {
         let due = self.wishes.iter_mut().filter(|wish| now >= wish.next);
         due.map(|wish| {

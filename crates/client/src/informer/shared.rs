@@ -1,4 +1,4 @@
-//! `SharedInformer`: the public face of reflector, queue, store and mailboxes.
+//! `SharedInformer`: a reflector, a queue, a store and mailboxes as one.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
-use super::carrier::Carrier;
 use super::handler::{self, HandlerHandle, HandlerStats};
 use super::hub::Hub;
-use super::mailbox::{Delivery, Mailbox, Synced, Taken, decided};
+use super::inline_handler::InlineHandler;
+use super::mailbox::{Delivery, Mailbox, Synced, TakeResult, decided};
 use crate::list_watch::ListerWatcher;
 use crate::metrics::Durations;
 use crate::queue::InOrderQueue;
@@ -22,41 +22,67 @@ use crate::reflector::{ProblemHandler, Reflector, ReflectorConfig, ReflectorMetr
 use crate::store::{Index, IndexError, Lister, Scope, Store};
 use crate::{Object, ResourceVersion};
 
-/// How an informer behaves.
+/// The configuration of an informer.
 #[derive(Debug, Clone, Default)]
 pub struct InformerConfig {
-    /// Its reflectors.
+    /// The configuration of its reflectors.
     pub reflector: ReflectorConfig,
-    /// How often handlers that wish for a resync are considered; unset: never.
+    /// Interval at which handlers that want a resync are checked; `None`: never.
     pub resync_check: Option<Duration>,
 }
 
-/// How a subscriber wants to be told.
+/// The options of a subscription.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SubscriptionOptions {
-    /// What is kept for it while it is busy.
+    /// The form of its backlog.
     pub delivery: Delivery,
-    /// Show every object again this often (only if the informer has a check period).
+    /// Interval at which every object is delivered again (only if the informer has a check period).
     pub resync: Option<Duration>,
-    /// Also tell of objects that a relist found unchanged, as client-go does (SI-8).
+    /// Deliver also the objects that a relist found unchanged, as client-go does (SI-8).
     pub repeat_unchanged: bool,
 }
 
-/// Something that an informer cannot do now.
+/// An operation that is not possible in the current state of an informer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InformerError {
-    /// It runs, or ran, already. An informer never starts twice.
+    /// The informer was started before. It never starts twice.
     #[error("the informer was started already")]
     Started,
-    /// It has stopped.
+    /// The informer has stopped.
     #[error("the informer has stopped")]
     Stopped,
-    /// An index problem.
+    /// The index cannot be added.
     #[error(transparent)]
     Index(#[from] IndexError),
 }
 
 /// One watch of a kind, shared by many readers and handlers. Clones are the same informer.
+///
+/// ```no_run
+/// use client::informer::{InformerConfig, SharedInformer, SubscriptionOptions};
+/// use client::list_watch::ApiListWatch;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn run(client: kube::Client) -> Result<(), client::informer::InformerError> {
+/// let source = ApiListWatch::namespaced::<Pod>(client, "default").labels("app=web");
+/// let informer = SharedInformer::<Pod>::new(source, InformerConfig::default());
+/// let stop = CancellationToken::new();
+/// let running = tokio::spawn(informer.start(stop.clone())?);
+///
+/// // Read the current state …
+/// informer.wait_synced().await;
+/// for pod in informer.store().snapshot().iter() {
+///     println!("{:?}", pod.metadata.name);
+/// }
+/// // … or follow the changes.
+/// let mut events = informer.subscribe(SubscriptionOptions::default())?;
+/// while let Some(event) = events.next().await {
+///     println!("{event:?}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct SharedInformer<K> {
     inner: Arc<Inner<K>>,
 }
@@ -66,7 +92,7 @@ struct Inner<K> {
     sources: Vec<(Scope, Arc<dyn ListerWatcher>)>,
     setup: Mutex<Setup<K>>,
     handlers: Mutex<JoinSet<()>>,
-    /// Set once, by `run`.
+    /// One for each source, set by `start`.
     running: Mutex<Vec<Running<K>>>,
 }
 
@@ -82,18 +108,18 @@ struct Running<K> {
     queue: Arc<InOrderQueue<K>>,
 }
 
-/// The state of an informer in numbers.
+/// The figures of an informer at one moment.
 #[derive(Clone)]
 pub struct InformerReport {
-    /// Objects in the store.
+    /// Number of objects in the store.
     pub objects: usize,
     /// The version of the store.
     pub version: ResourceVersion,
-    /// Changes that wait to be applied.
+    /// Number of changes that wait to be applied.
     pub queued: usize,
-    /// Events that wait, for each subscriber.
+    /// Number of events that wait, for each subscriber.
     pub backlogs: Vec<usize>,
-    /// How long batches of changes took to apply and distribute.
+    /// Time to apply and distribute a batch of changes.
     pub processing: Arc<Durations>,
     /// The counters of each reflector.
     pub reflectors: Vec<Arc<ReflectorMetrics>>,
@@ -106,12 +132,12 @@ impl<K> Clone for SharedInformer<K> {
 }
 
 impl<K: Object> SharedInformer<K> {
-    /// An informer of one source.
+    /// Creates an informer of one source.
     pub fn new(source: impl ListerWatcher, config: InformerConfig) -> Self {
         Self::of_sources(vec![(Scope::All, Arc::new(source))], config)
     }
 
-    /// An informer of several namespaces: one watch each, one store.
+    /// Creates an informer of several namespaces: one watch each, one store.
     pub fn of_sources(sources: Vec<(Scope, Arc<dyn ListerWatcher>)>, config: InformerConfig) -> Self {
         let scopes: Vec<Scope> = sources.iter().map(|(scope, _)| scope.clone()).collect();
         let inner = Inner {
@@ -124,17 +150,17 @@ impl<K: Object> SharedInformer<K> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The readable set.
+    /// The store of the informer.
     pub fn store(&self) -> Store<K> {
         self.inner.hub.store().clone()
     }
 
-    /// A lister of the set.
+    /// A lister over the store.
     pub fn lister(&self, dt: &K::DynamicType) -> Lister<K> {
         Lister::new(self.store(), dt)
     }
 
-    /// Adds an index, at any time until the informer has stopped.
+    /// Adds an index to the store, at any time until the informer has stopped.
     pub fn add_index<V: Ord + Clone + Send + Sync + 'static>(
         &self,
         name: &str,
@@ -154,7 +180,7 @@ impl<K: Object> SharedInformer<K> {
         self.set_up(|setup| setup.transform = Some(Arc::new(transform)))
     }
 
-    /// Is told of every problem. Before the start only; the last setter wins.
+    /// Calls `handler` for every problem. Before the start only; the last setter wins.
     pub fn on_problem(&self, handler: ProblemHandler) -> Result<(), InformerError> {
         self.set_up(|setup| setup.on_problem = Some(handler))
     }
@@ -168,14 +194,14 @@ impl<K: Object> SharedInformer<K> {
         Ok(())
     }
 
-    /// Joins as a stream of events: first what is there, then every change.
+    /// Subscribes to events: first the objects in the store, then every change.
     pub fn subscribe(&self, options: SubscriptionOptions) -> Result<Subscription<K>, InformerError> {
         let (id, mailbox) = self.inner.hub.join(&options)?;
         Ok(Subscription { id, hub: self.inner.hub.clone(), mailbox })
     }
 
-    /// Joins with a function that is called for one event after the other, in a task of its own. While it keeps up and
-    /// never takes long without waiting, the informer calls it itself: that saves a wake-up for each event.
+    /// Subscribes with a function that is called for one event after the other, in a task of its own. While it keeps up and
+    /// never runs long without waiting, the informer calls it inline: that saves a wake-up for each event.
     pub fn add_handler<H, F>(&self, options: SubscriptionOptions, handle: H) -> Result<HandlerHandle<K>, InformerError>
     where
         H: FnMut(Event<K>) -> F + Send + 'static,
@@ -183,7 +209,7 @@ impl<K: Object> SharedInformer<K> {
     {
         let subscription = self.subscribe(options)?;
         let stats = Arc::new(HandlerStats::default());
-        let handle_of = HandlerHandle {
+        let registered = HandlerHandle {
             id: subscription.id,
             hub: subscription.hub.clone(),
             mailbox: subscription.mailbox.clone(),
@@ -191,10 +217,10 @@ impl<K: Object> SharedInformer<K> {
             stats: stats.clone(),
         };
         let mailbox = subscription.mailbox.clone();
-        let carrier = Arc::new(Carrier::new(handler::run(subscription, handle, stats)));
-        mailbox.carried_by(&carrier);
-        self.inner.handlers.lock().spawn(carrier.run());
-        Ok(handle_of)
+        let inline = Arc::new(InlineHandler::new(handler::run(subscription, handle, stats)));
+        mailbox.set_inline_handler(&inline);
+        self.inner.handlers.lock().spawn(inline.run());
+        Ok(registered)
     }
 
     /// True once the first set of every source is in the store.
@@ -202,7 +228,7 @@ impl<K: Object> SharedInformer<K> {
         *self.inner.hub.synced().borrow() == Synced::Yes
     }
 
-    /// Waits for that; false if the informer stops first.
+    /// Waits for the first sets; false if the informer stops first.
     pub async fn wait_synced(&self) -> bool {
         decided(self.inner.hub.synced()).await
     }
@@ -217,7 +243,7 @@ impl<K: Object> SharedInformer<K> {
         self.inner.hub.is_stopped()
     }
 
-    /// The state in numbers.
+    /// The current figures.
     pub fn report(&self) -> InformerReport {
         let running = self.inner.running.lock();
         let store = self.inner.hub.store();
@@ -261,7 +287,7 @@ async fn run_feeds<K: Object>(
     feeds: Vec<impl Future<Output = ()> + Send + 'static>,
     stop: CancellationToken,
 ) {
-    // If this future is dropped, the hub must still let go of its subscribers.
+    // If this future is dropped, the hub must still release its subscribers.
     let _stop_on_drop = StopOnDrop(inner.hub.clone());
     let mut tasks = JoinSet::new();
     for feed in feeds {
@@ -298,7 +324,7 @@ impl<K: Object> Drop for StopOnDrop<K> {
     }
 }
 
-/// One source: its reflector fills the queue, the hub empties it.
+/// Runs one source: its reflector fills the queue, the hub empties it.
 async fn feed<K: Object>(
     reflector: Reflector<K>,
     queue: Arc<InOrderQueue<K>>,
@@ -307,18 +333,18 @@ async fn feed<K: Object>(
     stop: CancellationToken,
 ) {
     let mut fill = pin!(reflector.run(stop));
-    // Both in one step: a consumer that waits on the queue would be woken by its own task, which the runtime takes for a
-    // task that yields, and wakes another thread for it with every event.
+    // Both in one step: a consumer that waited on the queue would be woken by its own task; the runtime treats that as a task
+    // that yields, and wakes another thread for it with every event.
     poll_fn(|cx| {
         let filled = fill.as_mut().poll(cx);
-        while queue.try_pop_with(|batch| hub.process(&scope, batch)) {}
+        while queue.pop_with(|batch| hub.process(&scope, batch)) {}
         filled
     })
     .await;
     queue.close();
 }
 
-/// A subscriber's end of its mailbox. Dropping it leaves.
+/// A stream of the events of an informer. Dropping it ends the subscription.
 pub struct Subscription<K: Object> {
     id: u64,
     hub: Arc<Hub<K>>,
@@ -330,21 +356,21 @@ impl<K: Object> Subscription<K> {
     pub async fn next(&mut self) -> Option<Event<K>> {
         loop {
             match self.mailbox.take() {
-                Taken::Event(event) => return Some(event),
-                Taken::Closed => return None,
-                Taken::NeedsSnapshot => {
+                TakeResult::Event(event) => return Some(event),
+                TakeResult::Closed => return None,
+                TakeResult::NeedsSnapshot => {
                     let event = self.hub.with_snapshot(|snapshot| self.mailbox.start_over(snapshot));
                     if event.is_some() {
                         return event;
                     }
                 }
-                Taken::Nothing => self.mailbox.wait().await,
+                TakeResult::Nothing => self.mailbox.wait().await,
             }
         }
     }
 
-    /// Takes events until one satisfies the condition. Survives relists, and so may skip states in between; use a
-    /// [`RetryWatcher`](crate::retry_watcher::RetryWatcher) to see each. `None` if the informer stops first.
+    /// Takes events until one satisfies the condition. A relist may skip states in between; use a
+    /// [`RetryWatcher`](crate::retry_watcher::RetryWatcher) to see each of them. `None` if the informer stops first.
     pub async fn until(&mut self, mut condition: impl FnMut(&Event<K>) -> bool) -> Option<Event<K>> {
         loop {
             let event = self.next().await?;
@@ -354,12 +380,12 @@ impl<K: Object> Subscription<K> {
         }
     }
 
-    /// True once all initial objects were taken and the subscriber came back for more.
+    /// True once all initial objects were taken and the next event was requested.
     pub fn has_synced(&self) -> bool {
         *self.mailbox.synced().borrow() == Synced::Yes
     }
 
-    /// Events that wait.
+    /// Number of events that wait.
     pub fn backlog(&self) -> usize {
         self.mailbox.len()
     }

@@ -552,7 +552,7 @@ async fn several_namespaces_are_one_informer() {
 
 #[test]
 fn script_13_a_million_changes_of_ten_keys_are_ten_entries() {
-    use super::mailbox::{Mailbox, Taken};
+    use super::mailbox::{Mailbox, TakeResult};
     use crate::store::Applied;
     let states: Vec<Arc<ConfigMap>> =
         (0..20).map(|n| Arc::new(ConfigMap::from_raw(&object(&format!("k{}@{}", n % 10, n + 1))).unwrap())).collect();
@@ -563,7 +563,7 @@ fn script_13_a_million_changes_of_ten_keys_are_ten_entries() {
     }
     assert_eq!(mailbox.len(), 10);
     let mut told = 0;
-    while let Taken::Event(event) = mailbox.take() {
+    while let TakeResult::Event(event) = mailbox.take() {
         assert!(matches!(event, Event::Updated { .. }));
         told += 1;
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use machinery::Clock;
 use parking_lot::Mutex;
 use thiserror::Error as ThisError;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -15,18 +15,18 @@ use super::lock::{Held, LeaseLock, LeaseRecord};
 use crate::Error;
 use crate::metrics::Counter;
 
-/// The figures of an election.
+/// The parameters of an election.
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
-    /// Who this candidate is; unique among all.
+    /// The name of this candidate; unique among all.
     pub identity: String,
-    /// How long others wait after they saw the last renewal.
+    /// Time that other candidates wait after they saw the last renewal.
     pub lease_duration: Duration,
-    /// How long after its last good renewal the leader goes on trying, and acting.
+    /// Time after its last successful renewal during which the leader still acts and retries.
     pub renew_deadline: Duration,
-    /// How long between attempts.
+    /// Time between attempts.
     pub retry_period: Duration,
-    /// Give the lease up when stopped, once the guarded work has ended, so that another can lead at once.
+    /// Release the lease after a stop, once the guarded work has ended, so that another candidate can lead at once.
     pub release_on_stop: bool,
 }
 
@@ -43,10 +43,10 @@ impl ElectionConfig {
     }
 }
 
-/// Figures that cannot work.
+/// Parameters that cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum InvalidElection {
-    /// Nobody could tell who leads.
+    /// The holder of the lease could not be identified.
     #[error("the identity of a candidate must not be empty")]
     NoIdentity,
     /// The leader could still act when another begins.
@@ -63,19 +63,19 @@ pub enum InvalidElection {
 /// A candidate sleeps between its retry period and this much times it, so that candidates do not move together.
 const JITTER: f64 = 1.2;
 
-/// Something that others may want to know.
+/// A change of leadership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transition {
     /// This candidate leads.
     BecameLeader,
     /// This candidate no longer leads.
     StoppedLeading,
-    /// Somebody leads; it may be this candidate.
+    /// A leader was seen; it may be this candidate.
     NewLeader(String),
 }
 
 impl Transition {
-    /// The message of the event on the Lease (reason `LeaderElection`); none for what is not an event.
+    /// The message of the event on the Lease (reason `LeaderElection`); `None` for a transition without an event.
     pub fn message(&self, identity: &str) -> Option<String> {
         match self {
             Self::BecameLeader => Some(format!("{identity} became leader")),
@@ -104,24 +104,24 @@ pub struct LeaderGuard {
 }
 
 impl LeaderGuard {
-    /// True while this process may act as the leader. Judged by the clock at the moment of the call: also right if the
+    /// True while this process may act as the leader. Computed from the time of the call, so it is also right if the
     /// electing task is starved.
     pub fn is_leader(&self) -> bool {
         !self.lost.is_cancelled() && self.shared.may_act()
     }
 
-    /// Ends when leadership is lost or the election is stopped. The work should end too.
+    /// Completes when leadership is lost or the election is stopped. The work should end then.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// The same as a token, to stop controllers with.
+    /// The same as a token, for stopping controllers.
     pub fn token(&self) -> CancellationToken {
         self.lost.clone()
     }
 }
 
-/// Whether a leader renews as it should (LE-11).
+/// Health check of a leader's renewals (LE-11).
 #[derive(Clone)]
 pub struct ElectionHealth {
     shared: Arc<Shared>,
@@ -167,15 +167,34 @@ impl Shared {
 
 type OnTransition = Arc<dyn Fn(&Transition) + Send + Sync>;
 
-/// One candidate.
+/// One candidate of an election.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use client::leader::{ApiLease, ElectionConfig, Elector, LeaderGuard};
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn run(client: kube::Client) -> Result<(), client::leader::InvalidElection> {
+/// let lease = ApiLease::new(client, "kube-system", "my-controller");
+/// let elector = Elector::new(Arc::new(lease), ElectionConfig::new("host-1"))?;
+/// let lead = |guard: LeaderGuard| async move {
+///     // … start controllers, and stop them when leadership is lost …
+///     guard.lost().await;
+/// };
+/// elector.run(lead, CancellationToken::new()).await;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Elector {
     lock: Arc<dyn LeaseLock>,
     config: ElectionConfig,
     on_transition: OnTransition,
     shared: Arc<Shared>,
-    /// The record as last seen, and when it was first seen so.
+    /// The record as last seen, and the time at which this state of it was first seen.
     observed: Option<(Held, Instant)>,
     known_leader: Option<String>,
+    clock: Clock,
 }
 
 impl Elector {
@@ -206,12 +225,19 @@ impl Elector {
             shared: Arc::new(shared),
             observed: None,
             known_leader: None,
+            clock: Clock::system(),
         })
     }
 
-    /// Is told who leads. Must not block.
-    pub fn on_transition(mut self, tell: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
-        self.on_transition = Arc::new(tell);
+    /// Takes the times in the Lease from `clock` instead of the machine's. Deadlines use the monotonic clock (LE-4).
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Calls `handler` at each transition. It must not block.
+    pub fn on_transition(mut self, handler: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
+        self.on_transition = Arc::new(handler);
         self
     }
 
@@ -222,8 +248,8 @@ impl Elector {
 
     /// Waits for leadership, then runs `lead` until it ends, leadership is lost, or `stop`. Leads at most once.
     ///
-    /// On loss or stop the guard tells the work to end; it has as long as the lease lasts, then it is cut off. The lease
-    /// is given up only after the work has ended.
+    /// On loss or stop the guard signals the work to end; what has not ended when the lease does is aborted. The lease is
+    /// released only after the work has ended.
     pub async fn run<F, W>(mut self, lead: F, stop: CancellationToken) -> Outcome
     where
         F: FnOnce(LeaderGuard) -> W,
@@ -235,7 +261,7 @@ impl Elector {
         }
         let lost = CancellationToken::new();
         let guard = LeaderGuard { lost: lost.clone(), shared: self.shared.clone() };
-        // If this future is dropped, nobody renews: the work must end with it.
+        // If this future is dropped, the lease is no longer renewed: the work must end with it.
         let _lost_on_drop = lost.clone().drop_guard();
         let mut work = AbortOnDropHandle::new(tokio::spawn(lead(guard)));
         (self.on_transition)(&Transition::BecameLeader);
@@ -265,7 +291,7 @@ impl Elector {
         }
     }
 
-    /// Renews until that has failed for the renew deadline.
+    /// Renews until renewals have failed for the renew deadline.
     async fn keep(&mut self) {
         let mut last_good = self.shared.state.lock().last_good.unwrap_or_else(Instant::now);
         loop {
@@ -285,13 +311,13 @@ impl Elector {
         }
     }
 
-    /// The work may take what is left of the lease. True if it ended by then.
+    /// Waits for the work until the lease ends. True if the work ended by then.
     async fn wait_for(&self, work: &mut AbortOnDropHandle<()>) -> bool {
         let last_good = self.shared.state.lock().last_good.unwrap_or_else(Instant::now);
         if timeout_at(last_good + self.config.lease_duration, &mut *work).await.is_ok() {
             return true;
         }
-        tracing::error!("the leader's work did not end in time and is cut off");
+        tracing::error!("the leader's work did not end in time and is aborted");
         work.abort();
         false
     }
@@ -300,7 +326,7 @@ impl Elector {
     async fn try_once(&mut self) -> Result<(), Error> {
         let leading = self.shared.state.lock().leading;
         if leading && let Some((held, _)) = self.observed.clone() {
-            // The usual case: nobody else wrote since, so no read is needed.
+            // The usual case: the Lease has not changed since, so no read is needed.
             let record = self.renewal(&held.record);
             if let Ok(held) = self.lock.update(held, record).await {
                 self.observe(held);
@@ -309,7 +335,7 @@ impl Elector {
             self.shared.slow_renewals.inc();
         }
         let Some(held) = self.lock.get().await? else {
-            let now = Timestamp::now();
+            let now = self.clock.now();
             let record = LeaseRecord { acquired: Some(now), renewed: Some(now), ..self.own_record() };
             let held = self.lock.create(record).await?;
             self.observe(held);
@@ -323,7 +349,7 @@ impl Elector {
         let record = if ours {
             self.renewal(&held.record)
         } else {
-            let now = Timestamp::now();
+            let now = self.clock.now();
             LeaseRecord {
                 acquired: Some(now),
                 renewed: Some(now),
@@ -348,12 +374,12 @@ impl Elector {
         LeaseRecord {
             holder: own.holder,
             duration_seconds: own.duration_seconds,
-            renewed: Some(Timestamp::now()),
+            renewed: Some(self.clock.now()),
             ..record.clone()
         }
     }
 
-    /// Local time since the record last changed, against the record's own duration (LE-4).
+    /// Compares the local time since the record last changed with the record's own duration (LE-4).
     fn has_expired(&self) -> bool {
         self.observed.as_ref().is_none_or(|(held, since)| since.elapsed() >= held.record.duration())
     }
@@ -372,7 +398,7 @@ impl Elector {
         }
     }
 
-    /// Gives the lease up: nobody holds it, and nobody has to wait (LE-10).
+    /// Releases the lease: it has no holder, and no candidate has to wait (LE-10).
     async fn release(&self) {
         let deadline = Instant::now() + self.config.renew_deadline;
         let released = timeout_at(deadline, async {
@@ -380,7 +406,7 @@ impl Elector {
             if held.record.holder != self.config.identity {
                 return Ok(());
             }
-            let now = Timestamp::now();
+            let now = self.clock.now();
             let record = LeaseRecord {
                 holder: String::new(),
                 duration_seconds: 1,
@@ -410,11 +436,11 @@ mod tests {
             slow_renewals: Counter::default(),
         });
         let health = ElectionHealth { shared: shared.clone() };
-        assert!(health.is_healthy(Duration::ZERO), "who does not lead is well");
+        assert!(health.is_healthy(Duration::ZERO), "a candidate that does not lead is healthy");
         shared.set(true, Some(Instant::now()));
         tokio::time::advance(Duration::from_secs(24)).await;
         assert!(health.is_healthy(Duration::from_secs(10)));
-        assert!(!shared.may_act(), "it must not act, although the process is not yet called sick");
+        assert!(!shared.may_act(), "it must not act, although it still counts as healthy");
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(!health.is_healthy(Duration::from_secs(10)));
     }

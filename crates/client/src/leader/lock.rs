@@ -12,27 +12,27 @@ use kube::api::{Api, PostParams};
 
 use crate::Error;
 
-/// What a Lease says about who leads.
+/// The content of a Lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseRecord {
-    /// Who; empty if nobody.
+    /// The leader; empty if there is none.
     pub holder: String,
-    /// For how long after a renewal others must wait.
+    /// Time that others must wait after a renewal.
     pub duration_seconds: i32,
-    /// When the holder began to lead.
+    /// Time at which the holder began to lead.
     pub acquired: Option<Timestamp>,
-    /// When it last renewed.
+    /// Time of its last renewal.
     pub renewed: Option<Timestamp>,
-    /// How often the lease changed hands.
+    /// Number of changes of the holder.
     pub transitions: i32,
-    /// How the leader is chosen, if elections are coordinated by the server.
+    /// The strategy of an election that the server coordinates.
     pub strategy: Option<String>,
-    /// Who should lead instead, if elections are coordinated by the server.
+    /// The candidate that should lead instead, in an election that the server coordinates.
     pub preferred_holder: Option<String>,
 }
 
 impl LeaseRecord {
-    /// What the Lease's spec says.
+    /// Reads the spec of a Lease.
     pub fn from_spec(spec: &LeaseSpec) -> Self {
         Self {
             holder: spec.holder_identity.clone().unwrap_or_default(),
@@ -45,7 +45,7 @@ impl LeaseRecord {
         }
     }
 
-    /// The Lease's spec that says this.
+    /// The spec of a Lease with this content.
     pub fn to_spec(&self) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(self.holder.clone()),
@@ -66,19 +66,19 @@ impl LeaseRecord {
 /// A record as it was read or written, with the object around it.
 #[derive(Debug, Clone)]
 pub struct Held {
-    /// What it says.
+    /// Its content.
     pub record: LeaseRecord,
     /// The Lease; its version guards the next write.
     pub lease: Lease,
 }
 
-/// Where the record is kept.
+/// Storage of the record.
 pub trait LeaseLock: Send + Sync + 'static {
-    /// Reads it; none if it does not exist.
+    /// Reads the record; `None` if it does not exist.
     fn get(&self) -> BoxFuture<'_, Result<Option<Held>, Error>>;
-    /// Creates it.
+    /// Creates the record.
     fn create(&self, record: LeaseRecord) -> BoxFuture<'_, Result<Held, Error>>;
-    /// Writes it, if it has not changed since `held`.
+    /// Writes the record, if it has not changed since `held`.
     fn update(&self, held: Held, record: LeaseRecord) -> BoxFuture<'_, Result<Held, Error>>;
 }
 

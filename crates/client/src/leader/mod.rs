@@ -1,4 +1,4 @@
-//! Leader election on a Lease: of many candidates one acts, and it stops acting before another may begin.
+//! Leader election on a Lease: one of many candidates acts, and it stops acting before another may begin.
 //!
 //! - `lock`: reading and writing the Lease
 //! - `elector`: acquiring, renewing, losing, releasing
@@ -8,8 +8,8 @@
 //! candidate   sees that renew ─────────────────────────────────────┤ 15 s after it saw it: may take over
 //! ```
 //!
-//! Nobody compares the times written in the Lease with a clock: clocks differ. A candidate measures how long *it* has
-//! seen no change, the leader how long ago *it* sent its last good renewal.
+//! The times written in the Lease are never compared with a clock: clocks differ. A candidate measures how long *it* has
+//! seen no change, the leader how long ago *it* sent its last successful renewal.
 
 mod elector;
 mod lock;

@@ -14,7 +14,7 @@ use super::*;
 use crate::Error;
 use crate::scripted::{failure, refused};
 
-/// A Lease in memory that checks versions, and can be cut off from one candidate.
+/// A Lease in memory that checks versions. The connection of each candidate can be cut.
 #[derive(Clone, Default)]
 struct Server {
     state: Arc<Mutex<ServerState>>,
@@ -128,11 +128,21 @@ impl Candidate {
     }
 }
 
+/// A wall clock that moves with the virtual time.
+fn virtual_clock() -> machinery::Clock {
+    let began = Instant::now();
+    machinery::Clock::from_fn(move || {
+        let elapsed = jiff::SignedDuration::try_from(began.elapsed()).unwrap();
+        jiff::Timestamp::from_second(1_700_000_000).unwrap().checked_add(elapsed).unwrap()
+    })
+}
+
 fn run_with(lock: Connection, config: ElectionConfig, wind_down: Duration) -> Candidate {
     let guard: Arc<Mutex<Option<LeaderGuard>>> = Arc::default();
     let told: Arc<Mutex<Vec<Transition>>> = Arc::default();
     let (g, t) = (guard.clone(), told.clone());
-    let elector = Elector::new(Arc::new(lock), config).unwrap().on_transition(move |tr| t.lock().push(tr.clone()));
+    let elector = Elector::new(Arc::new(lock), config).unwrap();
+    let elector = elector.with_clock(virtual_clock()).on_transition(move |tr| t.lock().push(tr.clone()));
     let health = elector.health();
     let stop = CancellationToken::new();
     let lead = move |guard: LeaderGuard| async move {
@@ -193,22 +203,25 @@ async fn le_03_create_renew_and_take_over() {
     first.until_leading().await;
     let created = server.record();
     assert_eq!((created.transitions, created.acquired), (0, created.renewed));
+    assert_eq!(created.acquired.map(|at| at.as_second()), Some(1_700_000_000), "by the clock of the candidate");
     sleep(Duration::from_secs(5)).await;
     let renewed = server.record();
     assert_eq!((renewed.transitions, renewed.acquired), (0, created.acquired), "a renewal keeps them");
+    assert_eq!(renewed.renewed.map(|at| at.as_second()), Some(1_700_000_004), "the second renewal after 2 s each");
     *lock.cut.lock() = true;
     let second = run(server.candidate(), "two");
     second.until_leading().await;
     let taken = server.record();
     assert_eq!((taken.holder.as_str(), taken.transitions), ("two", 1));
     assert_ne!(taken.acquired, created.acquired);
+    assert_eq!(taken.acquired, taken.renewed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn le_04_times_in_the_lease_are_never_compared_with_the_clock() {
     let server = Server::default();
     // A holder whose clock is years ahead, and who is gone.
-    let far = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_hours(24 * 3650)).unwrap();
+    let far = machinery::Clock::system().now().checked_add(jiff::SignedDuration::from_hours(24 * 3650)).unwrap();
     let record =
         LeaseRecord { holder: "ghost".into(), duration_seconds: 15, renewed: Some(far), ..LeaseRecord::default() };
     *server.state.lock() = ServerState { record: Some(record), version: 1, ..ServerState::default() };

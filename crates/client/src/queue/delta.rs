@@ -1,4 +1,4 @@
-//! `Delta`: one thing that happened to the watched set, on its way from the reflector to the store.
+//! `Delta`: one change of the watched set, on its way from the reflector to the store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::object::Undecodable;
 use crate::{Key, Object, ResourceVersion};
 
-/// One change. The reflector speaks in whole sets and single events; [`DeltaFifo`](super::DeltaFifo) turns the whole
-/// sets into one delta an object, [`InOrderQueue`](super::InOrderQueue) keeps them whole.
+/// One change. The reflector sends whole sets and single events; [`DeltaFifo`](super::DeltaFifo) turns a whole set into one
+/// delta for each object, [`InOrderQueue`](super::InOrderQueue) keeps it whole.
 pub enum Delta<K> {
-    /// The watch said ADDED.
+    /// An ADDED event.
     Added(Arc<K>),
-    /// The watch said MODIFIED.
+    /// A MODIFIED event.
     Updated(Arc<K>),
     /// The object is gone.
     Deleted(Deletion<K>),
@@ -20,8 +20,8 @@ pub enum Delta<K> {
     Replaced(Arc<K>),
     /// A resync shows the object again.
     Sync(Arc<K>),
-    /// A relist that is still under way found the object in a newer state. Nothing is said about how far the set has
-    /// come; [`Delta::ReplacedAll`] does so, with [`Staged::Ahead`] in the place of this object.
+    /// A relist that is still under way found the object in a newer state. The version of the set does not move;
+    /// [`Delta::ReplacedAll`] moves it, with [`Staged::Ahead`] in the place of this object.
     Ahead(Arc<K>),
     /// A relist: this is the whole set.
     ReplacedAll(Replacement<K>),
@@ -33,7 +33,7 @@ pub enum Delta<K> {
     Undecodable(Box<Undecodable>),
 }
 
-/// How a deletion became known.
+/// The source of the knowledge that an object is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Certainty {
     /// The watch delivered it; the object is its last state.
@@ -45,11 +45,11 @@ pub enum Certainty {
 
 /// An object that is gone: client-go's tombstone, typed.
 pub struct Deletion<K> {
-    /// Which object.
+    /// The key of the object.
     pub key: Key,
-    /// The last state known, if any was.
+    /// The last known state, if any.
     pub object: Option<Arc<K>>,
-    /// How it became known.
+    /// Observed on the watch, or inferred from a relist.
     pub certainty: Certainty,
 }
 
@@ -67,14 +67,14 @@ pub struct Replacement<K> {
 pub enum Staged<K> {
     /// A readable object.
     Object(Arc<K>),
-    /// One that is not.
+    /// An object that cannot be decoded.
     Undecodable(Box<Undecodable>),
-    /// One whose state was told before the set was whole, as [`Delta::Ahead`].
+    /// An object whose state was sent before the set was whole, as [`Delta::Ahead`].
     Ahead,
 }
 
 impl<K> Delta<K> {
-    /// The object that the delta is about, if it is about one.
+    /// The object that changed; `None` for changes of the whole set.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Added(object)

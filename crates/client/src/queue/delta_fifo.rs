@@ -1,4 +1,6 @@
-//! `DeltaFifo`: keys in order of their first waiting change; all changes of a key are handed out together.
+//! `DeltaFifo`: keys in order of their first waiting change; all changes of a key are popped together.
+//!
+//! For users of the crate who port code from client-go: informers use [`InOrderQueue`](super::InOrderQueue).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,9 +16,9 @@ use crate::{Key, Object};
 
 /// The changes of objects, grouped by key.
 ///
-/// Unlike client-go's, the changes of a key are compacted while they wait: an update replaces the update before it, and
-/// what came before a deletion no longer matters. So memory is bounded by the number of keys, however slow the consumer
-/// is; [`DeltaFifo::keeping_all`] keeps every change instead.
+/// Unlike in client-go, the changes of a key are compacted while they wait: an update replaces the update before it, and a
+/// deletion replaces everything before it. So memory is bounded by the number of keys, however slow the consumer is;
+/// [`DeltaFifo::keeping_all`] keeps every change instead.
 pub struct DeltaFifo<K> {
     state: Mutex<State<K>>,
     filled: Notify,
@@ -31,14 +33,14 @@ struct State<K> {
     closed: bool,
 }
 
-/// What one pop hands out.
+/// The result of one pop.
 #[derive(Debug)]
 pub struct PoppedDeltas<K: Object> {
-    /// Which object.
+    /// The key of the object.
     pub key: Key,
-    /// What happened to it, oldest first.
+    /// Its changes, oldest first.
     pub deltas: Vec<Delta<K>>,
-    /// It belongs to the first population.
+    /// True for changes of the first population.
     pub initial: bool,
 }
 
@@ -56,17 +58,17 @@ impl<K: Object> DeltaFifo<K> {
         self
     }
 
-    /// The object was added.
+    /// Queues an addition.
     pub fn add(&self, object: Arc<K>) {
         self.change(object.object_key(), Delta::Added(object));
     }
 
-    /// The object was changed.
+    /// Queues an update.
     pub fn update(&self, object: Arc<K>) {
         self.change(object.object_key(), Delta::Updated(object));
     }
 
-    /// The object was deleted. Dropped if the key is neither waiting nor known.
+    /// Queues a deletion. Dropped if the key neither waits nor is known.
     pub fn delete(&self, deletion: Deletion<K>) {
         let mut state = self.state.lock();
         state.population.begin_with_change();
@@ -76,7 +78,7 @@ impl<K: Object> DeltaFifo<K> {
         }
     }
 
-    /// These are all objects: one Replaced each, then a tombstone for every other key that waits or is known.
+    /// Queues a whole set: one Replaced for each object, then a tombstone for every other key that waits or is known.
     pub fn replace(&self, set: Replacement<K>) {
         let mut state = self.state.lock();
         let mut elements = 0;
@@ -109,7 +111,7 @@ impl<K: Object> DeltaFifo<K> {
         state.population.begin_with_set(elements);
     }
 
-    /// Shows every known object again, unless something about it waits already.
+    /// Queues a Sync for every known object for which nothing waits.
     pub fn resync(&self) {
         let mut state = self.state.lock();
         for key in self.known.keys() {
@@ -121,7 +123,7 @@ impl<K: Object> DeltaFifo<K> {
         }
     }
 
-    /// Waits for a key with changes and hands them to `process`, under the lock of the queue: nothing enters
+    /// Waits for a key with changes and passes them to `process`, under the lock of the queue: nothing can be pushed
     /// meanwhile. `None` once the queue is closed and empty.
     pub async fn pop_with<R>(&self, process: impl FnOnce(PoppedDeltas<K>) -> R) -> Option<R> {
         loop {
@@ -142,12 +144,12 @@ impl<K: Object> DeltaFifo<K> {
         }
     }
 
-    /// True once the first whole set was popped, or if a single change came before any set.
+    /// True once the first whole set was popped, or if a single change was pushed before any set.
     pub fn has_synced(&self) -> bool {
         self.state.lock().population.is_complete()
     }
 
-    /// Keys waiting.
+    /// The number of keys that wait.
     pub fn len(&self) -> usize {
         self.state.lock().order.len()
     }
@@ -157,7 +159,7 @@ impl<K: Object> DeltaFifo<K> {
         self.len() == 0
     }
 
-    /// Takes nothing more; what waits is still handed out.
+    /// Refuses further changes; those that wait can still be popped.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.filled.notify_one();
@@ -191,7 +193,7 @@ fn tombstone<K>(key: &Key, object: Option<Arc<K>>) -> Deletion<K> {
     Deletion { key: key.clone(), object, certainty: Certainty::Inferred }
 }
 
-/// Two deletions in a row are one: the observed one if there is one, since it carries the true last state.
+/// Merges two deletions in a row. An observed one is kept, since it carries the true last state.
 fn merge_deletions<K>(deltas: &mut Vec<Delta<K>>) {
     let n = deltas.len();
     if n < 2 {
@@ -203,7 +205,7 @@ fn merge_deletions<K>(deltas: &mut Vec<Delta<K>>) {
     }
 }
 
-/// At most two deltas a key: the last deletion, and the newest state after it. An object that was added and then
+/// Leaves at most two deltas of a key: the last deletion, and the newest state after it. An object that was added and then
 /// changed is still an addition, with the newer state.
 fn compact<K>(deltas: &mut Vec<Delta<K>>) {
     if let Some(last) = deltas.iter().rposition(|delta| matches!(delta, Delta::Deleted(_))) {

@@ -12,19 +12,20 @@ use super::{Delta, KnownObjects, Population};
 use crate::reflector::{Target, TargetError};
 use crate::{Key, Object};
 
-/// Elements that may wait before the producer does. Reached only if the consumer stands still.
+/// Capacity in elements.
 const CAPACITY: usize = 2000;
 /// Distinct keys that are processed together.
 const BATCH: usize = 1000;
 
 /// Changes in strict order of arrival, for one producer and one consumer.
 ///
-/// Nothing is merged, so a delete and a re-creation stay two events. The bound is on the number of elements: a full
-/// queue makes the reflector wait, and the server's history waits with it.
+/// Nothing is merged, so a delete and a re-creation stay two events. The producer waits while the queue is full. The consumer
+/// polls: in an informer both are one future, which pops after each step of the reflector, so that the capacity bounds what a
+/// source that is always ready can push within one step.
 pub struct InOrderQueue<K> {
     state: Mutex<State<K>>,
-    filled: Notify,
-    drained: Notify,
+    /// Notified at each pop; the producer waits for it while the queue is full.
+    popped: Notify,
     known: Arc<dyn KnownObjects<K>>,
     capacity: usize,
 }
@@ -39,7 +40,7 @@ struct State<K> {
 pub struct Batch<K> {
     /// The changes, in order.
     pub deltas: Vec<Delta<K>>,
-    /// They belong to the first population.
+    /// True for changes of the first population.
     pub initial: bool,
 }
 
@@ -49,16 +50,16 @@ impl<K: Object> InOrderQueue<K> {
         Self::with_capacity(known, CAPACITY)
     }
 
-    /// The same with another bound.
+    /// The same with another capacity.
     pub fn with_capacity(known: Arc<dyn KnownObjects<K>>, capacity: usize) -> Self {
         let state = State { elements: VecDeque::new(), population: Population::default(), closed: false };
-        Self { state: Mutex::new(state), filled: Notify::new(), drained: Notify::new(), known, capacity }
+        Self { state: Mutex::new(state), popped: Notify::new(), known, capacity }
     }
 
-    /// Waits for room, then appends. After `close` the change is refused.
+    /// Waits until the queue is not full, then appends. Refuses the change after `close`.
     pub async fn push(&self, delta: Delta<K>) -> Result<(), TargetError> {
         loop {
-            let drained = self.drained.notified();
+            let popped = self.popped.notified();
             {
                 let mut state = self.state.lock();
                 if state.closed {
@@ -73,48 +74,29 @@ impl<K: Object> InOrderQueue<K> {
                         _ => {}
                     }
                     state.elements.push_back(delta);
-                    self.filled.notify_one();
                     return Ok(());
                 }
             }
-            drained.await;
+            popped.await;
         }
     }
 
-    /// Waits for a batch, and has it processed before the population counts it as done. False once the queue is
-    /// closed and empty.
-    pub async fn pop_with(&self, mut process: impl FnMut(Batch<K>)) -> bool {
-        loop {
-            let filled = self.filled.notified();
-            if self.try_pop_with(&mut process) {
-                return true;
-            }
-            {
-                let state = self.state.lock();
-                if state.closed && state.elements.is_empty() {
-                    return false;
-                }
-            }
-            filled.await;
-        }
-    }
-
-    /// The same for a batch that is there; false if none is.
-    pub fn try_pop_with(&self, process: impl FnOnce(Batch<K>)) -> bool {
+    /// Passes the next batch to `process`; the population counts it as done afterwards. False if the queue is empty.
+    pub fn pop_with(&self, process: impl FnOnce(Batch<K>)) -> bool {
         let Some(batch) = self.state.lock().take_batch() else { return false };
-        self.drained.notify_one();
+        self.popped.notify_one();
         let whole_sets = batch.deltas.iter().filter(|d| matches!(d, Delta::ReplacedAll(_))).count();
         process(batch);
         self.state.lock().population.processed(whole_sets);
         true
     }
 
-    /// True once the first whole set was processed, or if a single change came before any set.
+    /// True once the first whole set was processed, or if a single change was pushed before any set.
     pub fn has_synced(&self) -> bool {
         self.state.lock().population.is_complete()
     }
 
-    /// Elements waiting.
+    /// The number of elements that wait.
     pub fn len(&self) -> usize {
         self.state.lock().elements.len()
     }
@@ -124,18 +106,17 @@ impl<K: Object> InOrderQueue<K> {
         self.len() == 0
     }
 
-    /// Takes nothing more; what waits is still handed out.
+    /// Refuses further changes; those that wait can still be popped.
     pub fn close(&self) {
         self.state.lock().closed = true;
-        self.filled.notify_one();
-        self.drained.notify_waiters();
+        self.popped.notify_waiters();
     }
 }
 
 impl<K: Object> State<K> {
     fn take_batch(&mut self) -> Option<Batch<K>> {
         let initial = !self.population.is_complete();
-        // The usual case: there is nothing to be distinct from.
+        // The usual case: a single key is distinct.
         if self.elements.len() == 1 {
             return Some(Batch { deltas: self.elements.pop_front().into_iter().collect(), initial });
         }
@@ -144,7 +125,7 @@ impl<K: Object> State<K> {
         while deltas.len() < BATCH {
             let Some(next) = self.elements.front() else { break };
             let Some(key) = next.key() else {
-                // A whole set, a resync or a bookmark goes alone.
+                // A whole set, a resync or a bookmark is a batch of its own.
                 if deltas.is_empty() {
                     deltas.extend(self.elements.pop_front());
                 }
@@ -187,14 +168,12 @@ mod tests {
         Delta::ReplacedAll(Replacement { items, version: "9".into(), history_reset: false })
     }
 
-    async fn pop(queue: &InOrderQueue<ConfigMap>) -> (Vec<String>, bool) {
-        let mut out = (Vec::new(), false);
-        queue
-            .pop_with(|batch| {
-                out = (batch.deltas.iter().map(|d| format!("{d:?}")).collect(), batch.initial);
-            })
-            .await;
-        out
+    fn pop(queue: &InOrderQueue<ConfigMap>) -> (Vec<String>, bool) {
+        let mut popped = None;
+        queue.pop_with(|batch| {
+            popped = Some((batch.deltas.iter().map(|d| format!("{d:?}")).collect(), batch.initial));
+        });
+        popped.expect("a batch waits")
     }
 
     #[tokio::test]
@@ -203,9 +182,9 @@ mod tests {
         for delta in [Delta::Added(map("a@1")), Delta::Added(map("b@2")), Delta::Updated(map("a@3")), Delta::SyncAll] {
             queue.push(delta).await.unwrap();
         }
-        assert_eq!(pop(&queue).await.0, ["Added(a@1)", "Added(b@2)"]);
-        assert_eq!(pop(&queue).await.0, ["Updated(a@3)"]);
-        assert_eq!(pop(&queue).await.0, ["SyncAll"]);
+        assert_eq!(pop(&queue).0, ["Added(a@1)", "Added(b@2)"]);
+        assert_eq!(pop(&queue).0, ["Updated(a@3)"]);
+        assert_eq!(pop(&queue).0, ["SyncAll"]);
     }
 
     #[tokio::test]
@@ -218,17 +197,17 @@ mod tests {
         };
         queue.push(Delta::Deleted(gone)).await.unwrap();
         queue.push(Delta::Added(map("a@3#new"))).await.unwrap();
-        assert_eq!(pop(&queue).await.0, ["Deleted(a@2)"]);
-        assert_eq!(pop(&queue).await.0, ["Added(a@3)"]);
+        assert_eq!(pop(&queue).0, ["Deleted(a@2)"]);
+        assert_eq!(pop(&queue).0, ["Added(a@3)"]);
     }
 
     #[tokio::test]
     async fn has_synced_only_after_the_first_set_was_processed() {
         let queue = InOrderQueue::new(Arc::new(()));
-        assert!(!queue.has_synced(), "nothing came yet");
+        assert!(!queue.has_synced(), "nothing was pushed yet");
         queue.push(set(&[])).await.unwrap();
         assert!(!queue.has_synced(), "an empty set still has to be processed");
-        queue.pop_with(|_| assert!(!queue.has_synced(), "not while it is being processed")).await;
+        assert!(queue.pop_with(|_| assert!(!queue.has_synced(), "not while it is being processed")));
         assert!(queue.has_synced());
     }
 
@@ -237,7 +216,7 @@ mod tests {
         let queue = InOrderQueue::new(Arc::new(()));
         queue.push(Delta::Added(map("a@1"))).await.unwrap();
         assert!(queue.has_synced());
-        assert!(!pop(&queue).await.1);
+        assert!(!pop(&queue).1);
     }
 
     #[tokio::test]
@@ -245,8 +224,8 @@ mod tests {
         let queue = InOrderQueue::new(Arc::new(()));
         queue.push(set(&["a@1"])).await.unwrap();
         queue.push(set(&["a@1"])).await.unwrap();
-        assert!(pop(&queue).await.1);
-        assert!(!pop(&queue).await.1);
+        assert!(pop(&queue).1);
+        assert!(!pop(&queue).1);
     }
 
     #[tokio::test]
@@ -259,9 +238,16 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert!(!producer.is_finished());
-        pop(&queue).await;
+        pop(&queue);
         producer.await.unwrap().unwrap();
         assert_eq!(queue.len(), 1);
+        let refused = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.push(Delta::Added(map("c@3"))).await }
+        });
+        tokio::task::yield_now().await;
+        queue.close();
+        assert!(refused.await.unwrap().is_err(), "a producer that waits learns of the close");
     }
 
     #[tokio::test]
@@ -270,7 +256,7 @@ mod tests {
         queue.push(Delta::Added(map("a@1"))).await.unwrap();
         queue.close();
         assert!(queue.push(Delta::Added(map("b@1"))).await.is_err());
-        assert!(queue.pop_with(|_| ()).await);
-        assert!(!queue.pop_with(|_| ()).await);
+        assert!(queue.pop_with(|_| ()));
+        assert!(!queue.pop_with(|_| ()));
     }
 }

@@ -1,8 +1,8 @@
 //! The queues between a reflector and a store.
 //!
-//! - `delta`: what travels in them
-//! - `delta_fifo`: grouped by key, in order of the first change of each key (client-go's DeltaFIFO)
-//! - `in_order`: strictly in order of arrival; whole sets stay whole (what client-go's informers run today, and ours)
+//! - `delta`: the elements
+//! - `in_order`: strictly in order of arrival; whole sets stay whole (the queue of client-go's informers today, and of ours)
+//! - `delta_fifo`: grouped by key, in order of the first change of each key (client-go's DeltaFIFO), for users of the crate
 
 mod delta;
 mod delta_fifo;
@@ -16,7 +16,7 @@ pub use in_order::{Batch, InOrderQueue};
 
 use crate::Key;
 
-/// What the consumer of a queue already has: needed to tell which objects a relist no longer contains.
+/// The objects that the consumer of a queue already has: needed to find those that a relist no longer contains.
 pub trait KnownObjects<K>: Send + Sync + 'static {
     /// The object of that key.
     fn get(&self, key: &Key) -> Option<Arc<K>>;
@@ -24,7 +24,7 @@ pub trait KnownObjects<K>: Send + Sync + 'static {
     fn keys(&self) -> Vec<Key>;
 }
 
-/// Nothing is known.
+/// A consumer without objects.
 impl<K> KnownObjects<K> for () {
     fn get(&self, _: &Key) -> Option<Arc<K>> {
         None
@@ -34,12 +34,12 @@ impl<K> KnownObjects<K> for () {
     }
 }
 
-/// Whether the first whole set has gone through a queue.
+/// Progress of the first whole set through a queue.
 #[derive(Debug, Default)]
 struct Population {
-    /// Something was put in, in whatever form.
+    /// Something was pushed: a set or a single change.
     begun: bool,
-    /// Elements of the first set that were not processed yet.
+    /// Elements of the first set that are not processed yet.
     left: usize,
 }
 
@@ -48,12 +48,12 @@ impl Population {
         self.begun && self.left == 0
     }
 
-    /// A single change came first: there is no initial set to wait for.
+    /// Called for a single change. If it is the first push, there is no initial set to wait for.
     fn begin_with_change(&mut self) {
         self.begun = true;
     }
 
-    /// The first whole set has so many elements; later ones do not count.
+    /// Called for a whole set of so many elements. Only the first counts.
     fn begin_with_set(&mut self, elements: usize) {
         if !self.begun {
             (self.begun, self.left) = (true, elements);

@@ -1,39 +1,39 @@
-//! Every figure of the reflector.
+//! The parameters of the reflector.
 
 use std::time::Duration;
 
 use crate::backoff::BackoffConfig;
 
-/// How a reflector behaves. The defaults are those of client-go 1.36 where it has one.
+/// The configuration of a reflector. The defaults are those of client-go 1.36 where it has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReflectorConfig {
-    /// Ask for the initial state as a stream, and list only if the server cannot.
+    /// Request the initial state as a stream, and list only if the server cannot stream.
     pub streaming: bool,
-    /// Always list in pages of this size. Unset: 500 where pages help, none where the server's cache can answer.
+    /// Always list in pages of this size. `None`: 500 where pages help, no pages where the server's cache can serve.
     pub page_limit: Option<u32>,
-    /// The watch timeout is uniform in this and twice this; less than five minutes counts as five.
+    /// The watch timeout is uniform between this and twice this; less than five minutes counts as five.
     pub min_watch_timeout: Duration,
     /// Delays after failures.
     pub backoff: BackoffConfig,
-    /// How often the target is asked whether it wants a resync; unset: never.
+    /// Interval of resyncs; `None`: never.
     pub resync: Option<Duration>,
-    /// A streaming list whose end does not come within this is abandoned for a list (RF-19).
+    /// A streaming list without progress or end for this long is abandoned for a list (RF-19).
     pub initial_events_limit: Duration,
-    /// A warning is logged each time this passes without that end.
+    /// Interval of the warnings before that.
     pub initial_events_warning: Duration,
-    /// A watch on which nothing at all arrives for this long is dead and is opened anew. Servers send bookmarks about
-    /// every minute.
+    /// A watch on which nothing at all arrives for this long is dead and is reopened. Servers send bookmarks about every
+    /// minute.
     pub idle_limit: Duration,
     /// A watch that ends this soon and without an event is a failure, not a timeout.
     pub very_short: Duration,
     /// Internal errors within this time of the first do not cause a relist.
     pub internal_error_window: Duration,
-    /// So many answers "too many requests" to a streaming list lead to a list instead (RF-20).
+    /// Number of consecutive "too many requests" responses to a streaming list after which it is a list instead (RF-20).
     pub busy_limit: u32,
-    /// During a relist, show readers and handlers each changed object as soon as it arrives, and remove what is gone at
-    /// the end. The old and the new set then never exist at the same time, which matters for large sets; but until the
-    /// end the store shows a mixture that the server never had: new objects beside old ones that are gone already. Off,
-    /// readers see the old set or the new one (RF-11). In both cases the version moves at the end.
+    /// During a relist, publish each changed object as soon as it arrives, and remove missing ones at the end. The old and
+    /// the new set then never exist at the same time, which matters for large sets; but until the end the store is a mixture
+    /// that the server never had: new objects together with old ones that no longer exist. Off, readers see the old set or
+    /// the new one (RF-11). In both cases the version moves at the end.
     pub relist_in_place: bool,
     /// Cut `metadata.managedFields` out of every object before it is decoded.
     pub without_managed_fields: bool,

@@ -1,4 +1,4 @@
-//! The states of a reflector, and what moves it from one to the next.
+//! The states of a reflector and their transitions.
 //!
 //! ```text
 //!            ┌────────────────────────── Pause ◄──────────────┐ any failure that ends a round
@@ -9,8 +9,8 @@
 //!            └─────────► List ──(whole set)──► OpenWatch ─────┘ └────┘
 //! ```
 //!
-//! Every state is one function that returns the next state. Nothing here watches for a stop: the caller drops the
-//! running future, and with it the request, the pause or the waiting hand-over.
+//! Every state is one function that returns the next state. Nothing here checks for a stop: the caller drops the running
+//! future, and with it the request, the pause or the wait for the target.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,23 +28,23 @@ use crate::queue::{Certainty, Deletion, Delta};
 use crate::wire::{Params, VersionMatch};
 use crate::{Error, Object, RawObject, ResourceVersion};
 
-/// Where a reflector stands.
+/// The state of a reflector.
 enum State {
     /// The set is unknown, or known to be incomplete: get it whole.
     Start,
-    /// Ask for the whole set as a stream that then goes on as the watch.
+    /// Request the whole set as a stream that continues as the watch.
     StreamList,
-    /// Ask for the whole set as a list.
+    /// Request the whole set as a list.
     List,
     /// The set is complete up to the last version: watch from there.
     OpenWatch,
     /// Changes arrive.
     Watch(OpenStream),
-    /// Wait, then go on.
+    /// Wait, then continue.
     Pause(Duration, After),
 }
 
-/// What follows a pause.
+/// The state after a pause.
 enum After {
     Start,
     StreamList,
@@ -53,16 +53,16 @@ enum After {
 
 struct OpenStream {
     stream: WatchStream,
-    /// When the request was sent.
+    /// Time of the request.
     opened: Instant,
-    /// Events seen on it, bookmarks included.
+    /// Number of events, bookmarks included.
     events: u64,
-    /// The version it was opened at was a request ("" or "0"), not a point in history: leading ADDED events are the
-    /// initial state in no order, and their versions say nothing (RF-3).
+    /// False while the watch shows its initial state: if it was opened at "" or "0", which is no point in history, the
+    /// leading ADDED events are in no order and their versions are not a position (RF-3).
     versions_trusted: bool,
 }
 
-/// Reads wire objects into stored ones.
+/// Decodes wire objects into stored ones.
 pub(super) struct Decoder<K> {
     expected: Option<ExpectedKind>,
     without_managed_fields: bool,
@@ -121,28 +121,27 @@ pub(super) struct Machine<K> {
     backoff: Backoff,
     /// The target is complete up to here; unset before the first set.
     last: Option<ResourceVersion>,
-    /// Objects up to this version were told to the target by a relist that did not come to its end. No set older than
-    /// this may follow.
+    /// Objects up to this version were sent to the target by a relist that did not complete. No older set may follow.
     ahead: Option<ResourceVersion>,
-    /// The server cannot answer at `last` (expired, or too large): ask for the most recent state instead.
+    /// The server cannot serve `last` (expired, or too large): request the most recent state instead.
     last_unavailable: bool,
-    /// An RV=0 list came back in pages, so the server's cache is off: page from now on.
+    /// An RV=0 list was paginated, so the server's cache is off: page from now on.
     pages: bool,
-    /// Answers "too many requests" to the streaming list in a row.
+    /// Number of consecutive "too many requests" responses to the streaming list.
     busy: u32,
-    /// Streaming lists in a row that ended before their end bookmark.
+    /// Number of consecutive streaming lists that ended before their end bookmark.
     unfinished: u32,
-    /// When the current streak of internal errors began, and when its last one came.
+    /// Times of the first and the last of the current streak of internal errors.
     internal_errors: Option<(Instant, Instant)>,
 }
 
-/// A calm of this long ends a streak of internal errors.
+/// Time without an internal error that ends a streak of them.
 const INTERNAL_ERROR_CALM: Duration = Duration::from_secs(60);
 
-/// The longest streaming list, in multiples of the limit for one without progress.
+/// Longest streaming list, in multiples of the limit for one without progress.
 const INITIAL_EVENTS_EXTENSIONS: u32 = 10;
 
-/// A streaming list that keeps ending early is reopened at once this many times; then it backs off.
+/// Number of times that a streaming list that ended early is reopened without a delay.
 const UNFINISHED_FREE: u32 = 2;
 
 impl<K: Object> Machine<K> {
@@ -212,9 +211,9 @@ impl<K: Object> Machine<K> {
 
     async fn stream_list(&mut self) -> State {
         self.metrics.streaming_lists.inc();
-        let asked = self.relist_version();
+        let requested = self.relist_version();
         let params = Params {
-            version: Some(asked.clone()),
+            version: Some(requested.clone()),
             version_match: Some(VersionMatch::NotOlderThan),
             allow_bookmarks: true,
             send_initial_events: true,
@@ -222,17 +221,17 @@ impl<K: Object> Machine<K> {
             ..Params::default()
         };
         let opened = Instant::now();
-        // Each initial object shows progress and buys more time; a server that streams for ever without an end does not.
+        // Each initial object is progress and extends the limit, but not beyond `longest`.
         let longest = from_now(self.config.initial_events_limit.saturating_mul(INITIAL_EVENTS_EXTENSIONS));
         let limit = from_now(self.config.initial_events_limit);
         let stream = match timeout_at(limit, self.source.watch(params)).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return self.stream_list_failed(Phase::Open, error, &asked),
-            Err(_) => return self.give_up_streaming("the streaming list was not answered in time"),
+            Ok(Err(error)) => return self.stream_list_failed(Phase::Open, error, &requested),
+            Err(_) => return self.give_up_streaming("no response to the streaming list in time"),
         };
         let open = OpenStream { stream, opened, events: 0, versions_trusted: true };
-        let mut staging = self.staging(self.config.relist_in_place && !asked.is_unset());
-        let state = self.stage_stream(open, &mut staging, &asked, limit, longest).await;
+        let mut staging = self.staging(self.config.relist_in_place && !requested.is_unset());
+        let state = self.stage_stream(open, &mut staging, &requested, limit, longest).await;
         self.keep_ahead(&staging);
         state
     }
@@ -241,7 +240,7 @@ impl<K: Object> Machine<K> {
         &mut self,
         mut open: OpenStream,
         staging: &mut Staging<K>,
-        asked: &ResourceVersion,
+        requested: &ResourceVersion,
         mut limit: Instant,
         longest: Instant,
     ) -> State {
@@ -251,7 +250,7 @@ impl<K: Object> Machine<K> {
             let item = match timeout_at(warn_at.min(limit), open.stream.next()).await {
                 Ok(item) => item,
                 Err(_) if Instant::now() >= limit => {
-                    return self.give_up_streaming("the end of the initial state did not come in time");
+                    return self.give_up_streaming("the end of the initial state did not arrive in time");
                 }
                 Err(_) => {
                     tracing::warn!(waited = ?opened.elapsed(), "still waiting for the end of the initial state");
@@ -260,7 +259,7 @@ impl<K: Object> Machine<K> {
                 }
             };
             let now = Instant::now();
-            self.metrics.heard(now);
+            self.metrics.record_arrival(now);
             match item {
                 Some(Ok(WatchItem::Added(raw))) => {
                     open.events += 1;
@@ -278,15 +277,15 @@ impl<K: Object> Machine<K> {
                 Some(Ok(WatchItem::Bookmark(Bookmark { version, initial_events_end: true }))) => {
                     open.events += 1;
                     (self.busy, self.unfinished) = (0, 0);
-                    return match self.accept_set(staging, asked, version).await {
+                    return match self.accept_set(staging, requested, version).await {
                         Accepted::Yes => State::Watch(open),
                         Accepted::HistoryWentBack => State::Start,
                     };
                 }
                 Some(Ok(WatchItem::Bookmark(_) | WatchItem::Unknown { .. })) => open.events += 1,
-                Some(Ok(WatchItem::Error(error))) => return self.stream_list_failed(Phase::Stream, error, asked),
+                Some(Ok(WatchItem::Error(error))) => return self.stream_list_failed(Phase::Stream, error, requested),
                 Some(Err(error)) if !error.is_broken_connection() => {
-                    return self.stream_list_failed(Phase::Stream, error, asked);
+                    return self.stream_list_failed(Phase::Stream, error, requested);
                 }
                 Some(Err(_)) | None if self.was_very_short(&open) => {
                     return self.give_up_streaming("the streaming list ended at once");
@@ -302,9 +301,9 @@ impl<K: Object> Machine<K> {
         }
     }
 
-    fn stream_list_failed(&mut self, phase: Phase, error: Error, asked: &ResourceVersion) -> State {
+    fn stream_list_failed(&mut self, phase: Phase, error: Error, requested: &ResourceVersion) -> State {
         if error.is_refused() || error.is_too_many_requests() {
-            self.tell(phase, &error);
+            self.report(phase, &error);
             self.busy += u32::from(error.is_too_many_requests());
             if self.busy >= self.config.busy_limit {
                 self.busy = 0;
@@ -313,13 +312,13 @@ impl<K: Object> Machine<K> {
             }
             return State::Pause(self.backoff.next(error.retry_after()), After::StreamList);
         }
-        if (error.is_expired() || error.is_too_large_version()) && !asked.is_unset() {
+        if (error.is_expired() || error.is_too_large_version()) && !requested.is_unset() {
             self.last_unavailable = true;
             return State::StreamList;
         }
-        // A refusal to stream is no problem: the list that follows tells of a real one, such as a missing permission.
+        // A refusal to stream is not a problem: the list that follows reports a real one, such as a missing permission.
         if phase == Phase::Stream {
-            self.tell(phase, &error);
+            self.report(phase, &error);
         }
         self.give_up_streaming("the server does not stream its initial state")
     }
@@ -335,12 +334,12 @@ impl<K: Object> Machine<K> {
     async fn list(&mut self) -> State {
         let mut tried_recent = false;
         loop {
-            let asked = if self.last.is_none() && !self.last_unavailable {
+            let requested = if self.last.is_none() && !self.last_unavailable {
                 ResourceVersion::any()
             } else {
                 self.relist_version()
             };
-            match self.list_at(&asked).await {
+            match self.list_at(&requested).await {
                 Ok(Accepted::Yes) => return State::OpenWatch,
                 Ok(Accepted::HistoryWentBack) => {}
                 Err(error) if !tried_recent && (error.is_expired() || error.is_too_large_version()) => {
@@ -348,34 +347,34 @@ impl<K: Object> Machine<K> {
                     tried_recent = true;
                 }
                 Err(error) => {
-                    self.tell(Phase::List, &error);
+                    self.report(Phase::List, &error);
                     return State::Pause(self.backoff.next(error.retry_after()), After::Start);
                 }
             }
         }
     }
 
-    async fn list_at(&mut self, asked: &ResourceVersion) -> Result<Accepted, Error> {
+    async fn list_at(&mut self, requested: &ResourceVersion) -> Result<Accepted, Error> {
         self.metrics.lists.inc();
-        let zero = *asked == ResourceVersion::any();
+        let zero = *requested == ResourceVersion::any();
         let limit = match self.config.page_limit {
             Some(forced) => Some(forced),
-            None if self.pages || zero || asked.is_unset() => Some(PAGE_LIMIT),
-            // A limit would make the server go to its store; without one its cache can answer.
+            None if self.pages || zero || requested.is_unset() => Some(PAGE_LIMIT),
+            // With a limit the server would read its store; without one it can serve from its cache.
             None => None,
         };
-        let params = Params { version: Some(asked.clone()), limit, ..Params::default() };
-        // The pages of one list may come from servers that have come differently far; a list in one piece does not.
+        let params = Params { version: Some(requested.clone()), limit, ..Params::default() };
+        // The pages of one list may be served by servers at different versions; an unpaged list cannot.
         let in_place = self.config.relist_in_place && limit.is_none();
         let mut staging = self.staging(in_place);
         let listed = list_all(&*self.source, params, self.config.idle_limit, &mut staging).await;
         self.keep_ahead(&staging);
         let listed = listed?;
-        self.metrics.heard(Instant::now());
+        self.metrics.record_arrival(Instant::now());
         if zero && listed.paginated {
             self.pages = true;
         }
-        Ok(self.accept_set(&mut staging, asked, listed.version).await)
+        Ok(self.accept_set(&mut staging, requested, listed.version).await)
     }
 
     // ---- changes ----
@@ -396,13 +395,13 @@ impl<K: Object> Machine<K> {
                 let versions_trusted = !version.is_unset() && version != ResourceVersion::any();
                 State::Watch(OpenStream { stream, opened, events: 0, versions_trusted })
             }
-            // A server that restarts refuses connections, or breaks them: nothing is known to be missing, so no relist.
+            // A server that restarts refuses or breaks connections: no change is known to be missing, so no relist.
             Ok(Err(error)) if error.is_unreachable() || error.is_too_many_requests() => {
-                self.tell(Phase::Open, &error);
+                self.report(Phase::Open, &error);
                 State::Pause(self.backoff.next(error.retry_after()), After::OpenWatch)
             }
             Ok(Err(error)) => {
-                self.tell(Phase::Open, &error);
+                self.report(Phase::Open, &error);
                 State::Pause(self.backoff.next(error.retry_after()), After::Start)
             }
             Err(_) => {
@@ -414,7 +413,7 @@ impl<K: Object> Machine<K> {
 
     async fn watch(&mut self, mut open: OpenStream) -> State {
         let mut resync_at = self.config.resync.map(from_now);
-        // Moved when it fires and not for each event, which would take the timer's lock twice an event.
+        // Reset when it fires and not for each event, which would take the timer's lock twice for each event.
         let idle = sleep_until(from_now(self.config.idle_limit));
         tokio::pin!(idle);
         let mut idle_at = idle.deadline();
@@ -443,7 +442,7 @@ impl<K: Object> Machine<K> {
                         idle.as_mut().reset(idle_at);
                         continue;
                     }
-                    tracing::info!(version = ?self.last, "nothing arrived on the watch, opening it anew");
+                    tracing::info!(version = ?self.last, "nothing arrived on the watch, reopening it");
                     self.metrics.idle_restarts.inc();
                     self.backoff.stream_ended(open.opened);
                     return State::OpenWatch;
@@ -451,7 +450,7 @@ impl<K: Object> Machine<K> {
             };
             let now = Instant::now();
             idle_at = after(now, self.config.idle_limit);
-            self.metrics.heard(now);
+            self.metrics.record_arrival(now);
             match item {
                 Some(Ok(WatchItem::Error(error))) => return self.stream_error(&open, error),
                 Some(Ok(item)) => {
@@ -477,7 +476,7 @@ impl<K: Object> Machine<K> {
     }
 
     fn stream_error(&mut self, open: &OpenStream, error: Error) -> State {
-        self.tell(Phase::Stream, &error);
+        self.report(Phase::Stream, &error);
         if error.is_too_many_requests() {
             self.backoff.stream_ended(open.opened);
             return State::Pause(self.backoff.next(error.retry_after()), After::OpenWatch);
@@ -505,29 +504,29 @@ impl<K: Object> Machine<K> {
 
     // ---- one event ----
 
-    /// Hands an event to the target, then moves the last version (RF-1, RF-2).
+    /// Passes an event to the target, then moves the last version (RF-1, RF-2).
     async fn take_event(&mut self, item: WatchItem, open: &mut OpenStream) -> Next {
         let version = match item {
             WatchItem::Added(raw) => {
                 self.metrics.bytes.add(raw.body.len() as u64);
                 if !self.decoder.is_expected(&raw) {
-                    return Next::GoOn;
+                    return Next::Continue;
                 }
                 if self.is_repeated(&raw) {
                     self.metrics.repeated.inc();
-                    return Next::GoOn;
+                    return Next::Continue;
                 }
                 let version = raw.version.clone();
                 self.store(raw, Delta::Added).await;
                 if !open.versions_trusted {
-                    return Next::GoOn;
+                    return Next::Continue;
                 }
                 version
             }
             WatchItem::Modified(raw) => {
                 self.metrics.bytes.add(raw.body.len() as u64);
                 if !self.decoder.is_expected(&raw) {
-                    return Next::GoOn;
+                    return Next::Continue;
                 }
                 let version = raw.version.clone();
                 self.store(raw, Delta::Updated).await;
@@ -536,7 +535,7 @@ impl<K: Object> Machine<K> {
             WatchItem::Deleted(raw) => {
                 self.metrics.bytes.add(raw.body.len() as u64);
                 if !self.decoder.is_expected(&raw) {
-                    return Next::GoOn;
+                    return Next::Continue;
                 }
                 let version = raw.version.clone();
                 self.delete(raw).await;
@@ -554,12 +553,12 @@ impl<K: Object> Machine<K> {
                 tracing::warn!(kind, "unknown type of watch event");
                 version
             }
-            // Taken by the caller.
-            WatchItem::Error(_) => return Next::GoOn,
+            // Handled by the caller.
+            WatchItem::Error(_) => return Next::Continue,
         };
         open.versions_trusted = true;
         self.set_last(version);
-        Next::GoOn
+        Next::Continue
     }
 
     async fn store(&mut self, raw: RawObject, delta: fn(Arc<K>) -> Delta<K>) {
@@ -572,7 +571,7 @@ impl<K: Object> Machine<K> {
 
     async fn delete(&mut self, raw: RawObject) {
         let key = raw.key.clone();
-        // An unreadable last state does not make the object less gone.
+        // The object is gone even if its last state cannot be decoded.
         let object = match self.decoder.decode(raw) {
             Ok(Some(object)) => Some(Arc::new(object)),
             Ok(None) | Err(_) => self.target.known(&key),
@@ -580,7 +579,7 @@ impl<K: Object> Machine<K> {
         self.apply(Delta::Deleted(Deletion { key, object, certainty: Certainty::Observed })).await;
     }
 
-    /// An ADDED for a state that is already stored, or older: the server replays history it was not asked for.
+    /// True for an ADDED whose state is already stored, or older: the server replays history that was not requested.
     fn is_repeated(&self, raw: &RawObject) -> bool {
         self.target.known(&raw.key).is_some_and(|known| {
             let stored = known.state_version();
@@ -596,37 +595,37 @@ impl<K: Object> Machine<K> {
 
     // ---- shared by both ways to get the whole set ----
 
-    /// Where the next set is put together. In place: what changed goes to the target as it arrives; only for a set that
-    /// the server promised to be no older than what the target has.
+    /// Creates the staging area of the next set. In place, changed objects are sent to the target as they arrive; only for a
+    /// set that the server guarantees to be no older than the target's.
     fn staging(&self, in_place: bool) -> Staging<K> {
-        let promised = self.last.is_some() && !self.last_unavailable;
+        let not_older = self.last.is_some() && !self.last_unavailable;
         Staging::new(
             self.decoder.clone(),
             self.target.clone(),
             self.metrics.clone(),
             !self.last_unavailable,
-            in_place && promised,
+            in_place && not_older,
         )
     }
 
-    /// Remembers what a relist told, in case it ends here.
+    /// Remembers how far a relist has changed the target, in case it does not complete.
     fn keep_ahead(&mut self, staging: &Staging<K>) {
-        if let Some(told) = staging.told()
-            && self.ahead.as_ref().is_none_or(|ahead| ahead.is_before(told))
+        if let Some(sent) = staging.newest_sent()
+            && self.ahead.as_ref().is_none_or(|ahead| ahead.is_before(sent))
         {
-            self.ahead = Some(told.clone());
+            self.ahead = Some(sent.clone());
         }
     }
 
     async fn accept_set(
         &mut self,
         staging: &mut Staging<K>,
-        asked: &ResourceVersion,
+        requested: &ResourceVersion,
         version: ResourceVersion,
     ) -> Accepted {
         let went_back = [&self.last, &self.ahead].into_iter().flatten().any(|seen| version.is_before(seen));
-        if went_back && !(asked.is_unset() && self.last_unavailable) {
-            tracing::warn!(%version, last = ?self.last, "the server's history went back, asking for its most recent state");
+        if went_back && !(requested.is_unset() && self.last_unavailable) {
+            tracing::warn!(%version, last = ?self.last, "the server's history went back, requesting its most recent state");
             self.last_unavailable = true;
             return Accepted::HistoryWentBack;
         }
@@ -636,7 +635,7 @@ impl<K: Object> Machine<K> {
         self.last_unavailable = false;
         self.metrics.replacements.inc();
         self.apply(Delta::ReplacedAll(staging.finish(version.clone(), went_back))).await;
-        staging.forget_told();
+        staging.forget_sent();
         self.ahead = None;
         self.set_last(version);
         Accepted::Yes
@@ -661,7 +660,7 @@ impl<K: Object> Machine<K> {
         open.events == 0 && open.opened.elapsed() < self.config.very_short
     }
 
-    fn tell(&self, phase: Phase, error: &Error) {
+    fn report(&self, phase: Phase, error: &Error) {
         (self.on_problem)(&Problem { phase, error: error.clone() });
     }
 }
@@ -672,6 +671,6 @@ enum Accepted {
 }
 
 enum Next {
-    GoOn,
+    Continue,
     HistoryWentBack,
 }

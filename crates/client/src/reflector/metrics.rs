@@ -1,4 +1,4 @@
-//! What a reflector counts. Plain values: nothing is registered anywhere.
+//! The counters of a reflector. Plain values: there is no registry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,21 +15,21 @@ pub struct ReflectorMetrics {
     pub lists: Counter,
     /// Streaming lists begun.
     pub streaming_lists: Counter,
-    /// Whole sets handed to the target, the first included.
+    /// Whole sets sent to the target, the first included.
     pub replacements: Counter,
-    /// Streaming lists given up for a list.
+    /// Streaming lists abandoned for a list.
     pub fallbacks: Counter,
     /// Watches opened, streaming lists excluded.
     pub watches: Counter,
     /// Watches that ended and were opened again at the last version.
     pub restarts: Counter,
-    /// Watches given up because nothing arrived.
+    /// Watches reopened because nothing arrived.
     pub idle_restarts: Counter,
     /// Events received.
     pub events: Counter,
     /// Bytes of objects received.
     pub bytes: Counter,
-    /// Objects that could not be read.
+    /// Objects that could not be decoded.
     pub undecodable: Counter,
     /// ADDED events that repeated a state already known.
     pub repeated: Counter,
@@ -40,7 +40,7 @@ pub struct ReflectorMetrics {
     /// Objects of a relist that were unchanged and kept.
     pub kept: Counter,
     last_version: Mutex<ResourceVersion>,
-    last_heard: Mutex<Option<Instant>>,
+    last_arrival: Mutex<Option<Instant>>,
 }
 
 impl ReflectorMetrics {
@@ -49,17 +49,17 @@ impl ReflectorMetrics {
         self.last_version.lock().clone()
     }
 
-    /// How long ago the server was last heard of, if it ever was.
+    /// Time since anything last arrived from the server; `None` if nothing ever did.
     pub fn silence(&self) -> Option<Duration> {
-        self.last_heard.lock().map(|at| at.elapsed())
+        self.last_arrival.lock().map(|at| at.elapsed())
     }
 
     pub(super) fn set_last_version(&self, version: &ResourceVersion) {
         *self.last_version.lock() = version.clone();
     }
 
-    pub(super) fn heard(&self, now: Instant) {
-        *self.last_heard.lock() = Some(now);
+    pub(super) fn record_arrival(&self, now: Instant) {
+        *self.last_arrival.lock() = Some(now);
     }
 }
 

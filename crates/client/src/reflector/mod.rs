@@ -1,9 +1,9 @@
-//! `Reflector`: keeps a target equal to what the server has, by listing once and watching ever after.
+//! `Reflector`: keeps a target equal to the server's state, by one list and then a watch.
 //!
-//! - `machine`: the states and what moves between them
+//! - `machine`: the states and their transitions
 //! - `staging`: the set that a relist builds before it replaces the old one
-//! - `config`: every figure, with its default
-//! - `metrics`: what the reflector counts
+//! - `config`: the parameters and their defaults
+//! - `metrics`: the counters
 
 mod config;
 mod machine;
@@ -23,27 +23,27 @@ pub use metrics::{Counter, ReflectorMetrics};
 
 use crate::list_watch::ListerWatcher;
 use crate::queue::Delta;
-use crate::{Error, Key, Object};
+use crate::{Error, Key, Object, TransportKind};
 use machine::Machine;
 
-/// Where a reflector puts what it learns.
+/// The receiver of a reflector's changes.
 pub trait Target<K>: Send + Sync + 'static {
-    /// Takes one change. May wait (a full queue); dropping the future abandons the change.
+    /// Applies one change. May wait (a full queue); dropping the future abandons the change.
     fn apply(&self, delta: Delta<K>) -> BoxFuture<'_, Result<(), TargetError>>;
-    /// The object of that key, if the target has it. Lets a relist keep objects that did not change.
+    /// The object of that key, if the target has it. A relist keeps objects that did not change.
     fn known(&self, key: &Key) -> Option<Arc<K>>;
-    /// Asked when the resync timer fires.
+    /// Called when the resync timer fires; false skips this resync.
     fn should_resync(&self) -> bool {
         true
     }
 }
 
-/// A target could not take a change.
+/// A target could not apply a change.
 #[derive(Debug, Clone, Error)]
 #[error("{0}")]
 pub struct TargetError(pub String);
 
-/// Where in its loop a reflector met an error.
+/// The phase of a reflector in which an error occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// A list failed.
@@ -54,41 +54,62 @@ pub enum Phase {
     Stream,
 }
 
-/// An error of a reflector, for whoever wants to know. The reflector itself goes on.
+/// An error of a reflector, passed to its [`ProblemHandler`]. The reflector itself continues.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    /// Where it happened.
+    /// The phase.
     pub phase: Phase,
-    /// What happened.
+    /// The error.
     pub error: Error,
 }
 
-/// Told of every problem, in-stream errors included (client-go tells only of failed lists and opens, RF-8).
+/// Called for every problem, in-stream errors included (client-go reports only failed lists and opens, RF-8).
 pub type ProblemHandler = Arc<dyn Fn(&Problem) + Send + Sync>;
 
 /// Changes an object before it is stored; an error drops the object (DQ-4).
 pub type Transform<K> = Arc<dyn Fn(K) -> Result<K, String> + Send + Sync>;
 
-/// Keeps a [`Target`] equal to what a [`ListerWatcher`] shows.
+/// Keeps a [`Target`] equal to the objects of a [`ListerWatcher`].
+///
+/// Most programs use a [`SharedInformer`](crate::informer::SharedInformer), which runs one of these. A reflector alone can
+/// fill a store that has no handlers:
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use client::list_watch::ApiListWatch;
+/// use client::reflector::{Reflector, ReflectorConfig};
+/// use client::store::Store;
+/// use k8s_openapi::api::core::v1::Node;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn run(client: kube::Client) {
+/// let (nodes, writer) = Store::<Node>::new();
+/// let source = Arc::new(ApiListWatch::all::<Node>(client));
+/// let reflector = Reflector::new(source, Arc::new(writer), ReflectorConfig::default());
+/// tokio::spawn(reflector.run(CancellationToken::new()));
+/// println!("{} nodes at version {}", nodes.len(), nodes.version());
+/// # }
+/// ```
 pub struct Reflector<K> {
     machine: Machine<K>,
     metrics: Arc<ReflectorMetrics>,
 }
 
 impl<K: Object> Reflector<K> {
-    /// A reflector that has not started.
+    /// Creates a reflector that has not started.
     pub fn new(source: Arc<dyn ListerWatcher>, target: Arc<dyn Target<K>>, config: ReflectorConfig) -> Self {
         let metrics = Arc::new(ReflectorMetrics::default());
         Self { machine: Machine::new(source, target, config, metrics.clone()), metrics }
     }
 
-    /// Changes every object before it reaches the target. Each wire object passes exactly once.
+    /// Sets a function that changes every object before it reaches the target. Each wire object passes exactly once.
     pub fn transform(mut self, transform: Option<Transform<K>>) -> Self {
         self.machine.set_transform(transform);
         self
     }
 
-    /// Replaces the default of logging problems.
+    /// Replaces the default handler, which logs problems.
     pub fn on_problem(mut self, handler: Option<ProblemHandler>) -> Self {
         if let Some(handler) = handler {
             self.machine.on_problem = handler;
@@ -101,18 +122,19 @@ impl<K: Object> Reflector<K> {
         self.metrics.clone()
     }
 
-    /// Runs until `stop`. Stopping interrupts whatever is under way: a request, a pause, a target that makes it wait.
+    /// Runs until `stop`, which interrupts a request, a pause and a wait for the target.
     pub async fn run(mut self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.machine.run()).await;
     }
 }
 
-/// The default of [`Reflector::on_problem`] (RF-9).
+/// The default of [`Reflector::on_problem`] (RF-9): an expired version and a connection that the server ended are part of a
+/// normal day and logged at debug level, everything else is an error. The clean end of a watch is not a problem at all.
 fn log_problem(problem: &Problem) {
-    let error = &problem.error;
-    if error.is_expired() || error.is_broken_connection() && problem.phase == Phase::Stream {
-        tracing::debug!(phase = ?problem.phase, %error, "list-watch starts over");
+    let Problem { phase, error } = problem;
+    if error.is_expired() || matches!(error, Error::Transport { kind: TransportKind::Eof, .. }) {
+        tracing::debug!(?phase, %error, "list-watch starts over");
     } else {
-        tracing::warn!(phase = ?problem.phase, %error, "list-watch failed, will retry");
+        tracing::error!(?phase, %error, "list-watch failed, will retry");
     }
 }

@@ -1,6 +1,6 @@
-//! The set that a relist builds: objects that did not change are taken from the old set, so that the two together
-//! cost little more than one. In place, objects that did change are told to the target at once, and not even those exist
-//! twice.
+//! The set that a relist builds: objects that did not change are taken from the old set, so that the two together need
+//! little more memory than one. In place, changed objects are sent to the target at once, so that they do not exist twice
+//! either.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ pub(super) struct Staging<K> {
     decoder: Arc<Decoder<K>>,
     target: Arc<dyn Target<K>>,
     metrics: Arc<ReflectorMetrics>,
-    /// Take unchanged objects from the target. Not after the history went back: a version may then stand for two
-    /// different states.
+    /// Take unchanged objects from the target. Not after the history went back: one version may then be two different
+    /// states.
     keep_unchanged: bool,
-    /// Tell the target of changed objects as they come.
+    /// Send changed objects to the target as they arrive.
     in_place: bool,
     /// The newest version among those.
-    told: Option<ResourceVersion>,
+    newest_sent: Option<ResourceVersion>,
 }
 
 impl<K: Object> Staging<K> {
@@ -33,7 +33,7 @@ impl<K: Object> Staging<K> {
         keep_unchanged: bool,
         in_place: bool,
     ) -> Self {
-        Self { items: BTreeMap::new(), decoder, target, metrics, keep_unchanged, in_place, told: None }
+        Self { items: BTreeMap::new(), decoder, target, metrics, keep_unchanged, in_place, newest_sent: None }
     }
 
     pub(super) async fn insert(&mut self, raw: RawObject) {
@@ -57,8 +57,8 @@ impl<K: Object> Staging<K> {
         match self.decoder.decode(raw) {
             Ok(Some(object)) if goes_ahead => {
                 self.items.insert(key, Staged::Ahead);
-                if self.told.as_ref().is_none_or(|told| told.is_before(&version)) {
-                    self.told = Some(version);
+                if self.newest_sent.as_ref().is_none_or(|newest| newest.is_before(&version)) {
+                    self.newest_sent = Some(version);
                 }
                 if let Err(error) = self.target.apply(Delta::Ahead(Arc::new(object))).await {
                     tracing::warn!(%error, "the target refused a change");
@@ -80,17 +80,17 @@ impl<K: Object> Staging<K> {
         self.items.remove(&raw.key);
     }
 
-    /// The newest version that the target was told of before the set was whole.
-    pub(super) fn told(&self) -> Option<&ResourceVersion> {
-        self.told.as_ref()
+    /// The newest version that was sent to the target before the set was whole.
+    pub(super) fn newest_sent(&self) -> Option<&ResourceVersion> {
+        self.newest_sent.as_ref()
     }
 
     /// The set was accepted: it is no longer ahead of anything.
-    pub(super) fn forget_told(&mut self) {
-        self.told = None;
+    pub(super) fn forget_sent(&mut self) {
+        self.newest_sent = None;
     }
 
-    /// Hands the set over.
+    /// Returns the set.
     pub(super) fn finish(&mut self, version: ResourceVersion, history_reset: bool) -> Replacement<K> {
         Replacement { items: std::mem::take(&mut self.items), version, history_reset }
     }

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::json;
+use testkit::log_capture::{Level, LogCapture};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use crate::store::{Scope, Store, StoreWriter};
 use crate::wire::{Params, VersionMatch};
 use crate::{Key, ResourceVersion};
 
-/// A store that also writes down what it was told.
+/// A store that also records the changes as text.
 struct Notebook {
     writer: StoreWriter<ConfigMap>,
     lines: Mutex<Vec<String>>,
@@ -226,11 +227,47 @@ async fn rf_08_the_problem_handler_sees_lists_opens_and_streams() {
     assert_eq!(seen, [Phase::List, Phase::Open, Phase::Stream], "client-go hides the last one");
 }
 
-#[tokio::test(start_paused = true)]
-async fn rf_09_the_default_handler_takes_every_problem() {
-    for error in [gone(), refused(), failure(403, "Forbidden")] {
-        log_problem(&Problem { phase: Phase::Stream, error });
+#[test]
+fn rf_09_the_default_handler_logs_expired_versions_and_lost_connections_at_debug_level_and_the_rest_as_errors() {
+    let transport = |kind| crate::Error::Transport { kind, message: "x".into() };
+    let undecodable = crate::Error::Decode { what: "a watch event", message: "x".into() };
+    let log = LogCapture::start();
+    for (error, level) in [
+        (gone(), Level::DEBUG),
+        (failure(410, "Gone"), Level::DEBUG),
+        (transport(crate::TransportKind::Eof), Level::DEBUG),
+        (refused(), Level::ERROR),
+        (transport(crate::TransportKind::Timeout), Level::ERROR),
+        (transport(crate::TransportKind::Tls), Level::ERROR),
+        (failure(403, "Forbidden"), Level::ERROR),
+        (failure(500, "InternalError"), Level::ERROR),
+        (undecodable, Level::ERROR),
+    ] {
+        for phase in [Phase::List, Phase::Open, Phase::Stream] {
+            log_problem(&Problem { phase, error: error.clone() });
+            let lines = log.take("client");
+            let levels: Vec<Level> = lines.iter().map(|line| line.level).collect();
+            assert_eq!(levels, [level], "{phase:?} {error}");
+            assert!(lines[0].text.contains(&error.to_string()), "{lines:?}");
+        }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rf_09_a_watch_that_ends_is_not_logged_and_a_failing_list_is_by_default() {
+    let source = ScriptedSource::listing();
+    source.on_list(Ok((vec![], "5", None)));
+    source.on_watch(Ok(vec![Step::Wait(Duration::from_secs(2))]));
+    source.on_watch(Ok(vec![Step::Wait(Duration::from_secs(2)), in_stream(gone())]));
+    source.on_list(Err(failure(403, "Forbidden")));
+    let log = LogCapture::start();
+    let reflector = Reflector::<ConfigMap>::new(Arc::new(source.clone()), Notebook::new(), config());
+    tokio::spawn(reflector.run(CancellationToken::new()));
+    source.asked_times(3).await;
+    assert!(log.take("client").is_empty(), "the first watch came to a clean end");
+    source.asked_times(5).await;
+    let levels: Vec<Level> = log.take("client").iter().map(|line| line.level).collect();
+    assert_eq!(levels, [Level::DEBUG, Level::ERROR], "the expired watch, then the forbidden list");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! What can be said to `dogwatch bench`.
+//! Arguments of `dogwatch bench`.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// Everything, one after the other.
+    /// All measurements, one after the other.
     All(BenchRun),
-    /// From nothing to ready, and memory then.
+    /// Time from start to ready, and memory at that point.
     Start(BenchRun),
     /// Creating pods.
     Create(BenchRun),
@@ -16,44 +16,44 @@ pub enum Bench {
     Get(BenchRun),
     /// Merge patches of pods.
     Patch(BenchRun),
-    /// Listing all pods: fresh, from what is there, by pages, by selectors.
+    /// Listing all pods: fresh, from the cache, by pages, by selectors.
     List(BenchRun),
-    /// Writes to pods that many watch.
+    /// Writes to pods with many watchers.
     Fanout(BenchRun),
-    /// Writes to pods while many watch others.
+    /// Writes to pods while many watchers watch other pods.
     FanoutSelective(BenchRun),
-    /// Writes to pods that many watch, some of whom do not read.
+    /// Writes to pods with many watchers, some of which do not read.
     SlowWatchers(BenchRun),
-    /// Memory of a watcher to whom nothing happens.
+    /// Memory of a watcher without events.
     IdleWatchers(BenchRun),
-    /// All informers cut off at once, all back with a list and a watch.
+    /// All informers disconnected at once, then back with a list and a watch.
     RelistStorm(BenchRun),
-    /// The server killed and stopped under watchers, who resume without a list.
+    /// The server killed and stopped under watchers, which resume without a list.
     Restart(BenchRun),
-    /// Watches that begin with everything there is, many at once.
+    /// Many concurrent watches that start with all objects.
     Watchlist(BenchRun),
     /// The embedded store against a bare SQLite writer with the same batching.
     Store(BenchRun),
     /// Simulated nodes and deployments, until every pod runs.
     Scale(BenchRun),
-    /// CustomResourceDefinitions, until they are established, and writes of their objects.
+    /// Time until CustomResourceDefinitions are established, and writes of their objects.
     Crds(BenchRun),
-    /// Two results of --json beside each other, as a table and as a picture.
+    /// Compare two results of --json, as a table and as a picture.
     Compare(BenchCompare),
-    /// The program that does nothing but encrypt and write; other measurements start it.
+    /// The baseline program, which only encrypts and writes; other measurements start it.
     #[command(hide = true)]
     Floor,
 }
 
 #[derive(Debug, Args)]
 pub struct BenchRun {
-    /// The server to measure [default: one of its own, in a folder that is removed afterwards].
+    /// The server to measure [default: a temporary one].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A process of that server, for its processor time and memory; may be given several times.
+    /// A process of that server, for its processor time and memory; may be repeated.
     #[arg(long, value_name = "PID", requires = "kubeconfig")]
     pub pid: Vec<u32>,
-    /// Speak HTTP/2 instead of HTTP/1.1.
+    /// Use HTTP/2 instead of HTTP/1.1.
     #[arg(long)]
     pub http2: bool,
     /// Print the result as JSON.
@@ -62,19 +62,19 @@ pub struct BenchRun {
     /// Smaller loads: everything within five minutes.
     #[arg(long)]
     pub quick: bool,
-    /// Where servers and stores keep their files; they are removed afterwards [default: the system's folder for
-    /// temporary files].
+    /// Directory for the files of servers and stores, which are removed afterwards [default: the system's temporary
+    /// directory].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     #[command(flatten)]
     pub load: BenchLoad,
 }
 
-/// How much of it.
+/// Sizes of the load.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub struct BenchLoad {
-    /// Pods that are made, read and listed.
+    /// Pods that are created, read and listed.
     #[arg(long, value_name = "N")]
     pub objects: Option<u64>,
     /// Gets and patches.
@@ -86,21 +86,22 @@ pub struct BenchLoad {
     /// Lists of each kind.
     #[arg(long, value_name = "N")]
     pub lists: Option<u64>,
-    /// Bytes of a pod as the server gives it.
+    /// Size of a pod as the server returns it.
     #[arg(long, value_name = "BYTES")]
     pub size: Option<usize>,
-    /// Different specs among the pods, sent in turns [default: 100]. With as many as pods, each has its own.
+    /// Different specs among the pods, sent in turn [default: 100].
     #[arg(long, value_name = "N")]
     pub specs: Option<u64>,
+    /// Open watches.
     #[arg(long, value_name = "N")]
     pub watchers: Option<usize>,
     /// Connections of those watchers; fewer than watchers only with --http2.
     #[arg(long, value_name = "N")]
     pub connections: Option<usize>,
-    /// Writes a second that watchers see; requests a second for latencies.
+    /// Writes per second that watchers see; requests per second for latencies.
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
-    /// How long writes go on.
+    /// Duration of the writes.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
     /// A label selector of watchers; `bench=load` selects every pod.
@@ -112,7 +113,7 @@ pub struct BenchLoad {
     /// Watchers that do not read.
     #[arg(long, value_name = "N")]
     pub slow: Option<usize>,
-    /// Clients that need everything at once.
+    /// Clients that list or watch everything at the same time.
     #[arg(long, value_name = "N")]
     pub informers: Option<usize>,
     /// Starts of each kind.
@@ -124,7 +125,7 @@ pub struct BenchLoad {
     /// Simulated nodes.
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
-    /// Pods of deployments on them.
+    /// Pods of deployments on the simulated nodes.
     #[arg(long, value_name = "N")]
     pub pods: Option<u32>,
     /// CustomResourceDefinitions.
@@ -138,7 +139,7 @@ pub struct BenchCompare {
     pub a: PathBuf,
     /// Another one.
     pub b: PathBuf,
-    /// Where to draw the picture.
+    /// File to draw the picture to.
     #[arg(long, value_name = "FILE", default_value = "bench-compare.svg")]
     pub plot: PathBuf,
 }

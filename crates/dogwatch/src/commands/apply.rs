@@ -1,4 +1,4 @@
-//! `dogwatch apply`: makes the objects of files so, by server-side apply.
+//! `dogwatch apply`: creates or updates the objects of files, by server-side apply.
 
 use http::Method;
 
@@ -22,8 +22,8 @@ pub async fn apply(args: Apply) -> Result<(), Failure> {
             let path =
                 format!("{}?fieldManager=dogwatch&force={}", resource.path(Some(namespace), Some(name)), args.force);
             let body = ("application/apply-patch+yaml", object.to_string().into_bytes());
-            let answer = remote.ask(Method::PATCH, &path, "application/json", Some(body)).await?;
-            let what = if answer.code == 201 { "created" } else { "applied" };
+            let response = remote.call_ok(Method::PATCH, &path, "application/json", Some(body)).await?;
+            let what = if response.code == 201 { "created" } else { "applied" };
             println!("{} {what}", resource.display(name));
         }
     }

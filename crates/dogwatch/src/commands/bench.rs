@@ -1,4 +1,4 @@
-//! `dogwatch bench`: measurements, each beside the floor of the same run.
+//! `dogwatch bench`: measurements, each compared with the baseline of the same run.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -64,7 +64,8 @@ async fn measure(scenarios: &[Scenario], args: BenchRun) -> Result<(), Failure> 
 }
 
 fn options(args: BenchRun) -> Result<Options, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::new(format!("where is this program? {error}")))?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
     let protocol = if args.http2 { Protocol::Http2 } else { Protocol::Http1 };
     Ok(Options {
         program,
@@ -77,8 +78,8 @@ fn options(args: BenchRun) -> Result<Options, Failure> {
 }
 
 fn sizes(args: &BenchRun, protocol: Protocol) -> Sizes {
-    fn set<T: Copy>(size: &mut T, said: Option<T>) {
-        *size = said.unwrap_or(*size);
+    fn set<T: Copy>(size: &mut T, given: Option<T>) {
+        *size = given.unwrap_or(*size);
     }
     let load = &args.load;
     let mut sizes = if args.quick { Sizes::quick() } else { Sizes::default() };
@@ -101,9 +102,9 @@ fn sizes(args: &BenchRun, protocol: Protocol) -> Sizes {
     }
     let rate = load.rate.map(|rate| rate.clamp(0.1, 1e6));
     sizes.rate = rate;
-    // Whoever says what to watch with gets that one measurement instead of those of the budget.
-    let said = load.watchers.is_some() || rate.is_some() || args.http2 || load.connections.is_some();
-    if said || load.label_selector.is_some() || load.field_selector.is_some() {
+    // Options for watchers replace the fan-out measurements of the budget by the one they describe.
+    let has_options = load.watchers.is_some() || rate.is_some() || args.http2 || load.connections.is_some();
+    if has_options || load.label_selector.is_some() || load.field_selector.is_some() {
         sizes.fanouts = vec![Fanout {
             watchers: sizes.watchers,
             rate: rate.unwrap_or(20.0),
@@ -138,8 +139,9 @@ fn compare_files(args: &BenchCompare) -> Result<(), Failure> {
 
 fn read(path: &Path) -> Result<Report, Failure> {
     let text = std::fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    serde_json::from_slice(&text)
-        .map_err(|error| Failure::new(format!("{} is no result of `dogwatch bench … --json`: {error}", path.display())))
+    serde_json::from_slice(&text).map_err(|error| {
+        Failure::new(format!("{} is not a result of `dogwatch bench … --json`: {error}", path.display()))
+    })
 }
 
 fn name(path: &Path, report: &Report) -> String {

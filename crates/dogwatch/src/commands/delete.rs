@@ -1,4 +1,4 @@
-//! `dogwatch delete`: objects by name, or those of files.
+//! `dogwatch delete`: deletes objects by name, or those of files.
 
 use http::Method;
 
@@ -12,11 +12,11 @@ pub async fn delete(args: Delete) -> Result<(), Failure> {
     let fallback = args.scope.namespace(&remote.namespace).unwrap_or(&remote.namespace).to_owned();
     if let Some(word) = &args.resource {
         if args.names.is_empty() {
-            return Err(Failure::new("say which ones by name").hint("dogwatch delete pods a b"));
+            return Err(Failure::new("the names of the objects are missing").hint("dogwatch delete pods a b"));
         }
         let resource = remote.resource(word).await?;
         for name in &args.names {
-            one(&remote, &resource, &fallback, name).await?;
+            delete_object(&remote, &resource, &fallback, name).await?;
         }
     }
     for file in &args.files {
@@ -24,15 +24,16 @@ pub async fn delete(args: Delete) -> Result<(), Failure> {
             let text = |member: &str| object[member].as_str().unwrap_or_default().to_owned();
             let resource = remote.resource_of_kind(&text("apiVersion"), &text("kind")).await?;
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&fallback);
-            one(&remote, &resource, namespace, object["metadata"]["name"].as_str().unwrap_or_default()).await?;
+            delete_object(&remote, &resource, namespace, object["metadata"]["name"].as_str().unwrap_or_default())
+                .await?;
         }
     }
     Ok(())
 }
 
-async fn one(remote: &Remote, resource: &Resource, namespace: &str, name: &str) -> Result<(), Failure> {
+async fn delete_object(remote: &Remote, resource: &Resource, namespace: &str, name: &str) -> Result<(), Failure> {
     let path = resource.path(Some(namespace), Some(name));
-    remote.ask(Method::DELETE, &path, "application/json", None).await?;
+    remote.call_ok(Method::DELETE, &path, "application/json", None).await?;
     println!("{} deleted", resource.display(name));
     Ok(())
 }

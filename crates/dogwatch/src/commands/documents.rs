@@ -1,4 +1,4 @@
-//! Objects in files: YAML with several documents, JSON, lists.
+//! Reads objects from files: YAML with several documents, JSON, lists.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,7 +7,7 @@ use machinery::json::Value;
 
 use crate::failure::Failure;
 
-/// Every object in a file, or on standard input for `-`. The items of a List stand for themselves.
+/// Reads all objects of a file, or of standard input for `-`. A List is replaced by its items.
 pub(super) fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     let mut text = String::new();
     if path.as_os_str() == "-" {
@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     Ok(objects)
 }
 
-/// The documents of a stream: what stands between lines that begin with three dashes.
+/// Splits a YAML stream into documents, at lines that begin with three dashes.
 fn split(text: &str) -> Vec<String> {
     let mut documents = vec![String::new()];
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! `dogwatch get`: objects as a table, or as they are.
+//! `dogwatch get`: prints objects as a table, JSON, YAML or names.
 
 use http::Method;
 use machinery::json::Value;
@@ -19,21 +19,24 @@ pub async fn get(args: Get) -> Result<(), Failure> {
     }
     match args.output {
         Output::Table | Output::Wide => {
-            let answer = remote.ask(Method::GET, &path, TABLE, None).await?.value()?;
-            print!("{}", table(&answer, args.output == Output::Wide, args.scope.all_namespaces && resource.namespaced));
+            let response = remote.call_ok(Method::GET, &path, TABLE, None).await?.value()?;
+            print!(
+                "{}",
+                table(&response, args.output == Output::Wide, args.scope.all_namespaces && resource.namespaced)
+            );
         }
         Output::Json => {
-            let answer = remote.ask(Method::GET, &path, "application/json", None).await?.value()?;
-            println!("{answer:#}");
+            let response = remote.call_ok(Method::GET, &path, "application/json", None).await?.value()?;
+            println!("{response:#}");
         }
         Output::Yaml => {
-            let answer = remote.ask(Method::GET, &path, "application/yaml", None).await?;
-            print!("{}", String::from_utf8_lossy(&answer.body));
+            let response = remote.call_ok(Method::GET, &path, "application/yaml", None).await?;
+            print!("{}", String::from_utf8_lossy(&response.body));
         }
         Output::Name => {
-            let answer = remote.ask(Method::GET, &path, "application/json", None).await?.value()?;
-            let one = [answer.clone()];
-            let items = answer["items"].as_array().map_or(&one[..], Vec::as_slice);
+            let response = remote.call_ok(Method::GET, &path, "application/json", None).await?.value()?;
+            let one = [response.clone()];
+            let items = response["items"].as_array().map_or(&one[..], Vec::as_slice);
             for item in items {
                 println!("{}", resource.display(item["metadata"]["name"].as_str().unwrap_or_default()));
             }
@@ -42,9 +45,9 @@ pub async fn get(args: Get) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A server's table as text, columns padded to their widest cell.
-fn table(answer: &Value, wide: bool, with_namespace: bool) -> String {
-    let columns: Vec<(usize, &str)> = answer["columnDefinitions"]
+/// Formats a server's table, with columns padded to their widest cell.
+fn table(response: &Value, wide: bool, with_namespace: bool) -> String {
+    let columns: Vec<(usize, &str)> = response["columnDefinitions"]
         .as_array()
         .into_iter()
         .flatten()
@@ -58,7 +61,7 @@ fn table(answer: &Value, wide: bool, with_namespace: bool) -> String {
         head.insert(0, "NAMESPACE".to_owned());
     }
     lines.push(head);
-    for row in answer["rows"].as_array().into_iter().flatten() {
+    for row in response["rows"].as_array().into_iter().flatten() {
         let mut line: Vec<String> = columns.iter().map(|(at, _)| cell(&row["cells"][*at])).collect();
         if with_namespace {
             line.insert(0, cell(&row["object"]["metadata"]["namespace"]));
@@ -96,14 +99,14 @@ mod tests {
 
     #[test]
     fn a_table_is_padded_and_hides_wide_columns() {
-        let answer = json!({
+        let response = json!({
             "columnDefinitions": [{"name": "Name", "priority": 0}, {"name": "Data", "priority": 0}, {"name": "X", "priority": 1}],
             "rows": [
                 {"cells": ["long-name", 1, "w"], "object": {"metadata": {"namespace": "a"}}},
                 {"cells": ["b", null, "w"], "object": {"metadata": {"namespace": "b"}}},
             ],
         });
-        assert_eq!(table(&answer, false, false), "NAME        DATA\nlong-name   1\nb           <none>\n");
-        assert!(table(&answer, true, true).starts_with("NAMESPACE   NAME        DATA     X\n"));
+        assert_eq!(table(&response, false, false), "NAME        DATA\nlong-name   1\nb           <none>\n");
+        assert!(table(&response, true, true).starts_with("NAMESPACE   NAME        DATA     X\n"));
     }
 }

@@ -1,7 +1,7 @@
-//! A small client, so that nobody needs another program to try the server.
+//! The client commands, and `bench`.
 //!
-//! - `remote`: the server a kubeconfig names, and the resources it serves
-//! - `get`, `watch`, `apply`, `delete`: one file a command
+//! - `remote`: the server of a kubeconfig, and the resources it serves
+//! - `get`, `watch`, `apply`, `delete`: one module for each command
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `documents`: objects in files
 //! - `bench`: measurements

@@ -1,4 +1,4 @@
-//! `dogwatch proxy`: plain HTTP on loopback, passed on with the kubeconfig's credentials.
+//! `dogwatch proxy`: serves plain HTTP on loopback and forwards it with the kubeconfig's credentials.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,8 +16,8 @@ use super::remote::Remote;
 use crate::args::Proxy;
 use crate::failure::Failure;
 
-/// Headers that belong to one hop and are not passed on.
-const HOP: [header::HeaderName; 7] = [
+/// Headers of a single hop, which are not forwarded.
+const HOP_HEADERS: [header::HeaderName; 7] = [
     header::CONNECTION,
     header::HOST,
     header::PROXY_AUTHENTICATE,
@@ -41,7 +41,7 @@ pub async fn proxy(args: Proxy) -> Result<(), Failure> {
         let remote = Arc::clone(&remote);
         let _ = stream.set_nodelay(true);
         tokio::spawn(async move {
-            let service = service_fn(move |request| pass(Arc::clone(&remote), request));
+            let service = service_fn(move |request| forward(Arc::clone(&remote), request));
             let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a proxied connection ended");
@@ -50,7 +50,7 @@ pub async fn proxy(args: Proxy) -> Result<(), Failure> {
     }
 }
 
-async fn pass(remote: Arc<Remote>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn forward(remote: Arc<Remote>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     // Another web page in the user's browser must not reach the cluster by a name that resolves to loopback.
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -58,7 +58,7 @@ async fn pass(remote: Arc<Remote>, request: Request<Incoming>) -> Result<Respons
         return Ok(refusal(StatusCode::FORBIDDEN, "Forbidden: the proxy is for localhost"));
     }
     let (mut head, body) = request.into_parts();
-    for name in HOP {
+    for name in HOP_HEADERS {
         head.headers.remove(name);
     }
     let body = match body.collect().await {
@@ -71,7 +71,7 @@ async fn pass(remote: Arc<Remote>, request: Request<Incoming>) -> Result<Respons
     let request = Request::from_parts(head, Body::from(body.to_vec()));
     Ok(match remote.send(request).await {
         Ok(mut response) => {
-            for name in HOP {
+            for name in HOP_HEADERS {
                 response.headers_mut().remove(name);
             }
             response

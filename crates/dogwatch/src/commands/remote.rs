@@ -1,4 +1,4 @@
-//! The server a kubeconfig names, and the resources it serves.
+//! The server of a kubeconfig, and the resources it serves.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// A connection to a server.
 pub(super) struct Remote {
     client: Client,
-    /// Where things are looked for that name no namespace.
+    /// The namespace of commands that name none.
     pub(super) namespace: String,
 }
 
-/// A resource as a person named it, found.
+/// A resource of the server.
 #[derive(Clone, Debug)]
 pub(super) struct Resource {
     pub(super) group: String,
@@ -30,14 +30,14 @@ pub(super) struct Resource {
     pub(super) namespaced: bool,
 }
 
-/// An answer that is all there.
-pub(super) struct Answer {
+/// A response with its whole body.
+pub(super) struct RemoteResponse {
     pub(super) code: u16,
     pub(super) body: Vec<u8>,
 }
 
 impl Remote {
-    /// Connects by the kubeconfig given, else `$KUBECONFIG`, else the one of a server started in this folder, else the
+    /// Connects with the given kubeconfig, else `$KUBECONFIG`, else that of a server started in this directory, else the
     /// user's own.
     pub(super) async fn connect(kubeconfig: Option<&Path>) -> Result<Self, Failure> {
         let path = find_kubeconfig(kubeconfig)?;
@@ -57,7 +57,7 @@ impl Remote {
         self.client.clone()
     }
 
-    /// Sends a request and gives the answer's head and streaming body.
+    /// Sends a request; the body of the response is a stream.
     pub(super) async fn send(&self, request: Request<Body>) -> Result<http::Response<Body>, Failure> {
         self.client.send(request).await.map_err(|error| Failure::new(format!("the server does not answer: {error}")))
     }
@@ -68,7 +68,7 @@ impl Remote {
         path: &str,
         accept: &str,
         body: Option<(&str, Vec<u8>)>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<RemoteResponse, Failure> {
         let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
         let bytes = match body {
             Some((content_type, bytes)) => {
@@ -80,27 +80,26 @@ impl Remote {
         let request = request.body(Body::from(bytes)).map_err(Failure::new)?;
         let response = self.send(request).await?;
         let code = response.status().as_u16();
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| Failure::new(format!("the server went away in the middle of its answer: {error}")))?;
-        Ok(Answer { code, body: body.to_bytes().into() })
+        let body =
+            response.into_body().collect().await.map_err(|error| {
+                Failure::new(format!("the connection ended in the middle of the response: {error}"))
+            })?;
+        Ok(RemoteResponse { code, body: body.to_bytes().into() })
     }
 
-    /// As [`Remote::call`]; an answer that is not a success is a failure with the server's own words.
-    pub(super) async fn ask(
+    /// As [`Remote::call`]; a response other than a success is a failure with the server's message.
+    pub(super) async fn call_ok(
         &self,
         method: Method,
         path: &str,
         accept: &str,
         body: Option<(&str, Vec<u8>)>,
-    ) -> Result<Answer, Failure> {
-        let answer = self.call(method, path, accept, body).await?;
-        if (200..300).contains(&answer.code) { Ok(answer) } else { Err(answer.refusal()) }
+    ) -> Result<RemoteResponse, Failure> {
+        let response = self.call(method, path, accept, body).await?;
+        if (200..300).contains(&response.code) { Ok(response) } else { Err(response.refusal()) }
     }
 
-    /// The resource a person means by `pods`, `pod`, `po` or `deployments.apps`.
+    /// Finds a resource by `pods`, `pod`, `po` or `deployments.apps`.
     pub(super) async fn resource(&self, word: &str) -> Result<Resource, Failure> {
         let (name, group) = word.split_once('.').map_or((word, None), |(name, group)| (name, Some(group)));
         let found = self.resources().await?.into_iter().find(|(resource, names)| {
@@ -113,7 +112,7 @@ impl Remote {
         })
     }
 
-    /// The resource of a kind in one version.
+    /// Finds the resource of a kind in one version.
     pub(super) async fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Resource, Failure> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self
@@ -126,16 +125,16 @@ impl Remote {
             .ok_or_else(|| Failure::new(format!("the server knows no {kind} in {api_version}")))
     }
 
-    /// Every resource with the names it goes by, the core group first.
+    /// All resources with their names, the core group first.
     async fn resources(&self) -> Result<Vec<(Resource, Vec<String>)>, Failure> {
         let mut all = Vec::new();
         for path in ["/api", "/apis"] {
-            let answer = self.ask(Method::GET, path, AGGREGATED, None).await?;
-            for group in answer.value()?["items"].as_array().into_iter().flatten() {
+            let response = self.call_ok(Method::GET, path, AGGREGATED, None).await?;
+            for group in response.value()?["items"].as_array().into_iter().flatten() {
                 let name = group["metadata"]["name"].as_str().unwrap_or_default();
                 for version in group["versions"].as_array().into_iter().flatten() {
                     for resource in version["resources"].as_array().into_iter().flatten() {
-                        all.push(described(name, version, resource));
+                        all.push(parse_resource(name, version, resource));
                     }
                 }
             }
@@ -144,7 +143,7 @@ impl Remote {
     }
 }
 
-fn described(group: &str, version: &Value, resource: &Value) -> (Resource, Vec<String>) {
+fn parse_resource(group: &str, version: &Value, resource: &Value) -> (Resource, Vec<String>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let found = Resource {
         group: group.to_owned(),
@@ -182,23 +181,23 @@ impl Resource {
         path
     }
 
-    /// `configmap/a`, `deployment.apps/web`: how things are named in what is printed.
+    /// The name of an object in output: `configmap/a`, `deployment.apps/web`.
     pub(super) fn display(&self, name: &str) -> String {
         let kind = self.kind.to_lowercase();
         if self.group.is_empty() { format!("{kind}/{name}") } else { format!("{kind}.{}/{name}", self.group) }
     }
 }
 
-impl Answer {
+impl RemoteResponse {
     pub(super) fn value(&self) -> Result<Value, Failure> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::new(format!("the server's answer is no JSON: {error}")))
+            .map_err(|error| Failure::new(format!("the server's response is not JSON: {error}")))
     }
 
-    /// What the server says about a request it refuses.
+    /// The server's message about a request that it refused.
     pub(super) fn refusal(&self) -> Failure {
-        let said = self.value().ok().and_then(|value| value["message"].as_str().map(str::to_owned));
-        Failure::new(said.unwrap_or_else(|| format!("{} {}", self.code, String::from_utf8_lossy(&self.body).trim())))
+        let message = self.value().ok().and_then(|value| value["message"].as_str().map(str::to_owned));
+        Failure::new(message.unwrap_or_else(|| format!("{} {}", self.code, String::from_utf8_lossy(&self.body).trim())))
     }
 }
 

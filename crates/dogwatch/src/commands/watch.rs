@@ -1,4 +1,4 @@
-//! `dogwatch watch`: what is there, then each change as it happens, one line an event, also through a server's restart.
+//! `dogwatch watch`: prints existing objects, then each change, one line for each event; survives a server's restart.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ pub async fn watch(args: Watch) -> Result<(), Failure> {
             WatchItem::Added(object) => ("ADDED", object),
             WatchItem::Modified(object) => ("MODIFIED", object),
             WatchItem::Deleted(object) => ("DELETED", object),
-            // The watcher keeps these to itself.
+            // The watcher handles these itself.
             WatchItem::Bookmark(_) | WatchItem::Unknown { .. } => continue,
             WatchItem::Error(error) if error.is_expired() => {
                 return Err(Failure::new(error).hint("leave out --from to start with what is there now"));
             }
             WatchItem::Error(error) => return Err(Failure::new(error)),
         };
-        if !show(kind, &object, args.json) {
+        if !print_event(kind, &object, args.json) {
             break;
         }
     }
@@ -58,14 +58,14 @@ fn source(remote: &Remote, resource: &Resource, args: &Watch) -> ApiListWatch {
     source
 }
 
-/// Prints one event; false when nobody reads any longer.
-fn show(kind: &str, object: &RawObject, json: bool) -> bool {
+/// Prints one event; returns false when standard output is closed.
+fn print_event(kind: &str, object: &RawObject, json: bool) -> bool {
     let text = if json {
         format!(r#"{{"type":"{kind}","object":{}}}"#, String::from_utf8_lossy(&object.body).trim_end())
     } else {
         format!("{kind:9} {:>8}  {}", object.version, object.key)
     };
     let mut out = std::io::stdout().lock();
-    // A closed pipe is how `| head` says it has enough.
+    // `| head` closes the pipe when it has enough.
     writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }

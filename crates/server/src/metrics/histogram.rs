@@ -1,72 +1,72 @@
-//! A histogram that many threads may add to without a lock: one atomic add for its bucket, one for its sum.
+//! A histogram without a lock: a value costs one atomic add for its bucket and one for the sum.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Into how many parts a histogram is spread that all threads add to at once.
-const SPREAD: usize = 8;
-/// Counts of one part end where the next cache line begins.
+/// Shards of a histogram that all threads add to at the same time.
+const SHARDS: usize = 8;
+/// Cells of a shard are padded to whole cache lines (two of 64 bytes, which processors fetch together).
 const LINE: usize = 128 / size_of::<AtomicU64>();
 
-/// Counts of values in buckets. Values are whole units (nanoseconds, bytes); `scale` turns them into what is shown.
+/// Counts of values in buckets. Values are whole units (nanoseconds, bytes); `scale` converts them to the exported unit.
 #[derive(Debug)]
 pub struct Histogram {
-    /// Upper bounds in units, ascending; the bucket above all of them has no bound.
+    /// Upper bounds in units, ascending; one more bucket has no bound.
     bounds: &'static [u64],
-    parts: Box<[Part]>,
+    shards: Box<[Shard]>,
     scale: f64,
 }
 
-/// What some of the threads have added: a count for each bucket, and then the sum.
+/// The values of some of the threads: a count for each bucket, then the sum.
 #[derive(Debug)]
-struct Part(Box<[AtomicU64]>);
+struct Shard(Box<[AtomicU64]>);
 
-/// Threads take parts in turns.
-fn part_of_this_thread() -> usize {
+/// Assigns shards to threads in turn.
+fn shard_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static PART: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
-    PART.with(|part| *part)
+    SHARD.with(|shard| *shard)
 }
 
 impl Histogram {
     #[must_use]
     pub fn new(bounds: &'static [u64], scale: f64) -> Self {
-        Self::of_parts(1, bounds, scale)
+        Self::with_shards(1, bounds, scale)
     }
 
-    /// For what happens so often that threads would wait for each other's additions.
+    /// For values so frequent that threads would contend for the same cells.
     #[must_use]
-    pub fn spread(bounds: &'static [u64], scale: f64) -> Self {
-        Self::of_parts(SPREAD, bounds, scale)
+    pub fn sharded(bounds: &'static [u64], scale: f64) -> Self {
+        Self::with_shards(SHARDS, bounds, scale)
     }
 
-    fn of_parts(parts: usize, bounds: &'static [u64], scale: f64) -> Self {
+    fn with_shards(shards: usize, bounds: &'static [u64], scale: f64) -> Self {
         let cells = (bounds.len() + 2).next_multiple_of(LINE);
-        let part = |_| Part((0..cells).map(|_| AtomicU64::new(0)).collect());
-        Histogram { bounds, parts: (0..parts).map(part).collect(), scale }
+        let shard = |_| Shard((0..cells).map(|_| AtomicU64::new(0)).collect());
+        Histogram { bounds, shards: (0..shards).map(shard).collect(), scale }
     }
 
     pub fn observe(&self, value: u64) {
-        let part = if self.parts.len() == 1 { 0 } else { part_of_this_thread() % self.parts.len() };
-        let Part(cells) = &self.parts[part];
+        let shard = if self.shards.len() == 1 { 0 } else { shard_of_this_thread() % self.shards.len() };
+        let Shard(cells) = &self.shards[shard];
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         cells[bucket].fetch_add(1, Ordering::Relaxed);
         cells[self.bounds.len() + 1].fetch_add(value, Ordering::Relaxed);
     }
 
-    /// The sum over all parts of one of their cells.
+    /// The sum of one cell over all shards.
     fn total(&self, cell: usize) -> u64 {
-        self.parts.iter().map(|Part(cells)| cells[cell].load(Ordering::Relaxed)).sum()
+        self.shards.iter().map(|Shard(cells)| cells[cell].load(Ordering::Relaxed)).sum()
     }
 
-    /// How many values there were.
+    /// The number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         (0..=self.bounds.len()).map(|bucket| self.total(bucket)).sum()
     }
 
-    /// Sum, count, and for each bucket its upper bound and own count, as the encoder wants them.
+    /// Sum, count, and for each bucket its upper bound and own count, in the order of the encoder's arguments.
     #[must_use]
     pub fn read(&self) -> (f64, u64, Vec<(f64, u64)>) {
         let counts: Vec<u64> = (0..=self.bounds.len()).map(|bucket| self.total(bucket)).collect();
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_threads_add_is_found_together() {
-        let histogram = Histogram::spread(&[10, 20], 1.0);
+    fn values_of_several_threads_are_added_up() {
+        let histogram = Histogram::sharded(&[10, 20], 1.0);
         std::thread::scope(|scope| {
             for thread in 0..20 {
                 let histogram = &histogram;

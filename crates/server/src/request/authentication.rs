@@ -1,12 +1,12 @@
-//! From a request's credentials to a user: client certificate, bearer token, WebSocket token, or nobody.
+//! Authentication: finds the user of a request by client certificate, bearer token or WebSocket token.
 //!
 //! - [`certificate`]: the subject of a client certificate
 //! - [`tokens`]: the static token file
 //! - [`accounts`]: tokens of service accounts
-//! - [`impersonation`]: one user speaking as another
+//! - [`impersonation`]: requests on behalf of another user
 //!
-//! A credential that is there but wrong is 401, also when nobody may ask; an `Authorization` header that is no bearer
-//! token is not a credential of ours and is ignored.
+//! A wrong credential is a 401, even where anonymous requests are allowed; an `Authorization` header other than a bearer
+//! token is ignored.
 
 pub mod accounts;
 pub mod certificate;
@@ -22,24 +22,25 @@ use jiff::Timestamp;
 use machinery::status::Status;
 
 use crate::identity::User;
-use crate::request::authentication::accounts::{AccountTokens, Judgement};
+use crate::request::authentication::accounts::{AccountTokens, TokenVerdict};
 use crate::request::authentication::tokens::Tokens;
 use crate::wire::peer::{ClientCertificate, Peer};
 
-/// The subprotocol prefix that carries a bearer token through a browser's WebSocket.
+/// Prefix of the WebSocket subprotocol that carries a bearer token of a browser.
 pub const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Finds out who asks. Shared by all connections.
+/// Finds the user of a request. Shared by all connections.
 #[derive(Debug, Default)]
 pub struct Authenticator {
     pub tokens: Tokens,
     pub accounts: Option<AccountTokens>,
-    /// Whether a request without credentials is nobody's (and then judged) or refused at once.
+    /// Whether a request without credentials is from `system:anonymous` or refused.
     pub anonymous: bool,
 }
 
 impl Authenticator {
-    pub fn authenticate(&self, headers: &HeaderMap, peer: &Peer) -> Result<Arc<User>, Status> {
+    /// Returns the user of a request, or 401.
+    pub fn authenticate(&self, headers: &HeaderMap, peer: &Peer, now: Timestamp) -> Result<Arc<User>, Status> {
         let mut wrong = false;
         match &peer.certificate {
             Some(ClientCertificate::Verified(user)) => return Ok(Arc::clone(user)),
@@ -47,43 +48,43 @@ impl Authenticator {
             None => {}
         }
         if let Some(token) = bearer(headers) {
-            match self.token(token, None) {
+            match self.token(token, None, now) {
                 Ok((user, _)) => return Ok(user),
                 Err(_) => wrong = true,
             }
         }
         match websocket_token(headers) {
-            Some(Ok(token)) => match self.token(&token, None) {
+            Some(Ok(token)) => match self.token(&token, None, now) {
                 Ok((user, _)) => return Ok(user),
                 Err(_) => wrong = true,
             },
             Some(Err(())) => wrong = true,
             None => {}
         }
-        if wrong || !self.anonymous { Err(Status::unauthorized()) } else { Ok(self.tokens.nobody()) }
+        if wrong || !self.anonymous { Err(Status::unauthorized()) } else { Ok(self.tokens.anonymous()) }
     }
 
-    /// Whom a bearer token stands for, and for which of the audiences (ours, if none are given) it is good. An error says
-    /// why it is not.
-    pub fn token(&self, token: &str, audiences: Option<&[String]>) -> Judgement {
-        let ours = self.accounts.as_ref().map(AccountTokens::audiences).unwrap_or_default();
-        let asked = audiences.unwrap_or(ours);
+    /// Returns the user of a bearer token, and for which of the audiences (this server's, if none are given) it is valid;
+    /// otherwise the reason why it is not.
+    pub fn token(&self, token: &str, audiences: Option<&[String]>, now: Timestamp) -> TokenVerdict {
+        let own = self.accounts.as_ref().map(AccountTokens::audiences).unwrap_or_default();
+        let wanted = audiences.unwrap_or(own);
         if let Some(user) = self.tokens.user(token) {
-            // A token of the file is for this server and nobody else.
-            let common: Vec<String> = asked.iter().filter(|one| ours.contains(one)).cloned().collect();
-            if !asked.is_empty() && common.is_empty() {
+            // A token of the file is valid for this server only.
+            let common: Vec<String> = wanted.iter().filter(|one| own.contains(one)).cloned().collect();
+            if !wanted.is_empty() && common.is_empty() {
                 return Err("invalid bearer token".to_owned());
             }
             return Ok((user, common));
         }
-        match self.accounts.as_ref().and_then(|accounts| accounts.user(token, asked, Timestamp::now())) {
-            Some(judged) => judged.map_err(|why| format!("[invalid bearer token, {why}]")),
+        match self.accounts.as_ref().and_then(|accounts| accounts.user(token, wanted, now)) {
+            Some(verdict) => verdict.map_err(|why| format!("[invalid bearer token, {why}]")),
             None => Err("invalid bearer token".to_owned()),
         }
     }
 }
 
-/// The token of `Authorization: Bearer …`; anything else in that header is not for us.
+/// The token of `Authorization: Bearer …`; any other scheme is ignored.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let (scheme, token) = value.split_once(' ')?;
@@ -91,7 +92,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// The token among the subprotocols. It must not be the only one: there would be nothing left to agree on.
+/// The token among the subprotocols. There must be another one, which the handshake can agree on.
 fn websocket_token(headers: &HeaderMap) -> Option<Result<String, ()>> {
     if !crate::wire::websocket::is_upgrade(headers) {
         return None;
@@ -118,7 +119,7 @@ fn websocket_token(headers: &HeaderMap) -> Option<Result<String, ()>> {
     }
 }
 
-/// Every requested subprotocol, over repeated headers too.
+/// All requested subprotocols, also from repeated headers.
 pub fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers
         .get_all(header::SEC_WEBSOCKET_PROTOCOL)
@@ -144,7 +145,7 @@ mod tests {
 
     fn name(pairs: &[(&'static str, &str)]) -> Result<String, u16> {
         authenticator()
-            .authenticate(&headers(pairs), &Peer::default())
+            .authenticate(&headers(pairs), &Peer::default(), Timestamp::UNIX_EPOCH)
             .map(|user| user.name.clone())
             .map_err(|status| status.code)
     }
@@ -163,7 +164,10 @@ mod tests {
     fn without_anonymous_nobody_is_refused() {
         let mut authenticator = authenticator();
         authenticator.anonymous = false;
-        assert_eq!(authenticator.authenticate(&HeaderMap::new(), &Peer::default()).unwrap_err().code, 401);
+        assert_eq!(
+            authenticator.authenticate(&HeaderMap::new(), &Peer::default(), Timestamp::UNIX_EPOCH).unwrap_err().code,
+            401
+        );
     }
 
     #[test]
@@ -171,11 +175,14 @@ mod tests {
         let root = Arc::new(User { name: "root".to_owned(), ..User::default() });
         let bad_token = headers(&[("authorization", "Bearer nope")]);
         let peer = Peer { certificate: Some(ClientCertificate::Verified(root)), ..Peer::default() };
-        assert_eq!(authenticator().authenticate(&bad_token, &peer).unwrap().name, "root");
+        assert_eq!(authenticator().authenticate(&bad_token, &peer, Timestamp::UNIX_EPOCH).unwrap().name, "root");
         let peer = Peer { certificate: Some(ClientCertificate::Refused), ..Peer::default() };
-        assert_eq!(authenticator().authenticate(&HeaderMap::new(), &peer).unwrap_err().code, 401);
+        assert_eq!(
+            authenticator().authenticate(&HeaderMap::new(), &peer, Timestamp::UNIX_EPOCH).unwrap_err().code,
+            401
+        );
         let token = headers(&[("authorization", "Bearer sesame")]);
-        assert_eq!(authenticator().authenticate(&token, &peer).unwrap().name, "alice");
+        assert_eq!(authenticator().authenticate(&token, &peer, Timestamp::UNIX_EPOCH).unwrap().name, "alice");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether a user may do what it asks: the one seam ([`Authorizer`]) and the authorizer a server starts with.
+//! Authorization: the [`Authorizer`] trait, and the authorizer that a server starts with.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,23 +9,23 @@ use machinery::status::Status;
 
 use crate::identity::{AUTHENTICATED, User};
 
-/// What is asked, by whom.
+/// A request to authorize.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     pub user: &'a User,
-    /// `get`, `list`, …; the lower-case method for paths that are no resource; empty for methods without a meaning.
+    /// `get`, `list`, …; the lower-case method for other paths than resources; empty for methods without a verb.
     pub verb: &'a str,
     pub what: What<'a>,
 }
 
-/// The thing a request is about.
+/// The target of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
     Resource(ResourceAttributes<'a>),
     Path(&'a str),
 }
 
-/// A resource, as far as a rule can name it. Absent parts are empty.
+/// A resource, in the parts that rules name. Absent parts are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourceAttributes<'a> {
     pub group: &'a str,
@@ -36,7 +36,8 @@ pub struct ResourceAttributes<'a> {
     pub name: &'a str,
 }
 
-/// An authorizer's answer. Without an opinion the request is refused, too; a review tells the two apart.
+/// The decision of an authorizer. A request without an opinion is refused, like a denied one; only reviews show the
+/// difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub allowed: bool,
@@ -62,7 +63,7 @@ impl Decision {
     }
 }
 
-/// A decision that is there, or one that has to be waited for. Most are there: no allocation for them.
+/// A decision, or a future of one. Most decisions are immediate and need no allocation.
 pub enum Verdict<'a> {
     Now(Decision),
     Later(Pin<Box<dyn Future<Output = Decision> + Send + 'a>>),
@@ -77,12 +78,12 @@ impl Verdict<'_> {
     }
 }
 
-/// Judges requests. `server` asks it once a request, before it looks at anything the request names.
+/// Authorizes requests. Called for each request before the named objects are looked up.
 pub trait Authorizer: Send + Sync + 'static {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a>;
 }
 
-/// Everything for everybody who is known; health and version for the rest.
+/// Allows everything to authenticated users, and only health and version to others.
 #[derive(Debug, Default)]
 pub struct AuthenticatedOnly;
 
@@ -104,7 +105,7 @@ fn is_open(path: &str) -> bool {
     OPEN_PATHS.iter().any(|open| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The refusal, as clients print it.
+/// The 403 of a refused request, in the reference's words.
 #[must_use]
 pub fn forbidden(attributes: &Attributes<'_>, decision: &Decision) -> Status {
     let user = quote(&attributes.user.name);
@@ -135,7 +136,7 @@ pub fn forbidden(attributes: &Attributes<'_>, decision: &Decision) -> Status {
     if !decision.reason.is_empty() {
         why = format!("{why}: {}", decision.reason);
     }
-    // Browsers may show this text; it must not become markup.
+    // A browser may render this text: escape markup.
     let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     Status::forbidden(&gr, name, why)
 }
@@ -144,7 +145,7 @@ pub fn forbidden(attributes: &Attributes<'_>, decision: &Decision) -> Status {
 mod tests {
     use super::*;
 
-    async fn ask(user: &User, verb: &str, what: What<'_>) -> Result<(), String> {
+    async fn authorize_text(user: &User, verb: &str, what: What<'_>) -> Result<(), String> {
         let attributes = Attributes { user, verb, what };
         let decision = AuthenticatedOnly.authorize(&attributes).get().await;
         if decision.allowed { Ok(()) } else { Err(forbidden(&attributes, &decision).message) }
@@ -152,27 +153,27 @@ mod tests {
 
     #[tokio::test]
     async fn health_and_version_are_open_to_all() {
-        let nobody = User::anonymous();
+        let anonymous = User::anonymous();
         for path in ["/healthz", "/livez/ping", "/readyz", "/version"] {
-            assert_eq!(ask(&nobody, "get", What::Path(path)).await, Ok(()), "{path}");
+            assert_eq!(authorize_text(&anonymous, "get", What::Path(path)).await, Ok(()), "{path}");
         }
         assert_eq!(
-            ask(&nobody, "get", What::Path("/healthzz")).await,
+            authorize_text(&anonymous, "get", What::Path("/healthzz")).await,
             Err("forbidden: User \"system:anonymous\" cannot get path \"/healthzz\"".to_owned())
         );
-        assert!(ask(&nobody, "post", What::Path("/healthz")).await.is_err());
+        assert!(authorize_text(&anonymous, "post", What::Path("/healthz")).await.is_err());
         assert_eq!(
-            ask(&nobody, "get", What::Path("/<b>&")).await,
+            authorize_text(&anonymous, "get", What::Path("/<b>&")).await,
             Err("forbidden: User \"system:anonymous\" cannot get path \"/&lt;b&gt;&amp;\"".to_owned())
         );
     }
 
     #[tokio::test]
     async fn resources_are_for_the_known() {
-        let nobody = User::anonymous();
+        let anonymous = User::anonymous();
         let nodes = What::Resource(ResourceAttributes { resource: "nodes", ..ResourceAttributes::default() });
         assert_eq!(
-            ask(&nobody, "list", nodes).await.unwrap_err(),
+            authorize_text(&anonymous, "list", nodes).await.unwrap_err(),
             "nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the \
              cluster scope"
         );
@@ -185,14 +186,14 @@ mod tests {
             ..ResourceAttributes::default()
         });
         assert_eq!(
-            ask(&nobody, "get", status).await.unwrap_err(),
+            authorize_text(&anonymous, "get", status).await.unwrap_err(),
             "deployments.apps \"d\" is forbidden: User \"system:anonymous\" cannot get resource \
              \"deployments/status\" in API group \"apps\" in the namespace \"ns\""
         );
         let alice = User { name: "alice".to_owned(), ..User::default() };
-        assert!(ask(&alice, "list", nodes).await.is_err());
-        assert_eq!(ask(&alice.authenticated(), "list", nodes).await, Ok(()));
+        assert!(authorize_text(&alice, "list", nodes).await.is_err());
+        assert_eq!(authorize_text(&alice.authenticated(), "list", nodes).await, Ok(()));
         let master = User { name: "m".to_owned(), groups: vec!["system:masters".to_owned()], ..User::default() };
-        assert_eq!(ask(&master, "list", nodes).await, Ok(()));
+        assert_eq!(authorize_text(&master, "list", nodes).await, Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! How long a request may take: `timeout=30s` in the query, never more than the server's own limit.
+//! Time limits of requests: `timeout=30s` in the query, at most the server's own limit.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use machinery::Status;
 use machinery::go_text::quote;
 use machinery::query::Query;
 
-/// The time a request that is no watch has.
-pub fn of_request(query: &Query, max: Duration) -> Result<Duration, Status> {
+/// Returns the time limit of a request other than a watch.
+pub fn request_timeout(query: &Query, max: Duration) -> Result<Duration, Status> {
     let Some(text) = query.get("timeout") else { return Ok(max) };
-    let asked = parse_duration(text).map_err(|why| {
+    let wanted = parse_duration(text).map_err(|why| {
         Status::bad_request(format!("invalid timeout specified in the request URL - time: {why} {}", quote(text)))
     })?;
-    Ok(if asked.is_zero() { max } else { asked.min(max) })
+    Ok(if wanted.is_zero() { max } else { wanted.min(max) })
 }
 
-/// `1h15m30.5s`: a sequence of numbers with units. A negative one counts as nothing.
+/// Parses `1h15m30.5s`: a sequence of numbers with units. A negative duration is zero.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let invalid = || "invalid duration".to_owned();
     let (negative, mut rest) = match text.strip_prefix('-') {
@@ -50,7 +50,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     if negative {
         return Ok(Duration::ZERO);
     }
-    // The longest that can be written in the reference's 64 bits of nanoseconds.
+    // The longest duration in the reference's 64-bit nanoseconds.
     if seconds > 9_223_372_036.0 { Err(invalid()) } else { Ok(Duration::from_secs_f64(seconds)) }
 }
 
@@ -58,8 +58,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn ask(query: &str) -> Result<Duration, String> {
-        of_request(&Query::parse(query), Duration::from_secs(60)).map_err(|status| status.message)
+    fn timeout(query: &str) -> Result<Duration, String> {
+        request_timeout(&Query::parse(query), Duration::from_secs(60)).map_err(|status| status.message)
     }
 
     #[test]
@@ -76,18 +76,18 @@ mod tests {
             ("timeout=500ms", 0.5),
             ("timeout=0m10s", 10.0),
         ] {
-            assert_eq!(ask(query), Ok(Duration::from_secs_f64(seconds)), "{query}");
+            assert_eq!(timeout(query), Ok(Duration::from_secs_f64(seconds)), "{query}");
         }
     }
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        let says = |why: &str| Err(format!("invalid timeout specified in the request URL - time: {why}"));
-        assert_eq!(ask("timeout=abc"), says("invalid duration \"abc\""));
-        assert_eq!(ask("timeout="), says("invalid duration \"\""));
-        assert_eq!(ask("timeout=30"), says("missing unit in duration \"30\""));
-        assert_eq!(ask("timeout=3x"), says("unknown unit \"x\" in duration \"3x\""));
-        assert_eq!(ask("timeout=99999999999h"), says("invalid duration \"99999999999h\""));
-        assert_eq!(ask("timeout=1.2.3s"), says("invalid duration \"1.2.3s\""));
+        let error = |why: &str| Err(format!("invalid timeout specified in the request URL - time: {why}"));
+        assert_eq!(timeout("timeout=abc"), error("invalid duration \"abc\""));
+        assert_eq!(timeout("timeout="), error("invalid duration \"\""));
+        assert_eq!(timeout("timeout=30"), error("missing unit in duration \"30\""));
+        assert_eq!(timeout("timeout=3x"), error("unknown unit \"x\" in duration \"3x\""));
+        assert_eq!(timeout("timeout=99999999999h"), error("invalid duration \"99999999999h\""));
+        assert_eq!(timeout("timeout=1.2.3s"), error("invalid duration \"1.2.3s\""));
     }
 }

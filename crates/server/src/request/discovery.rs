@@ -1,4 +1,4 @@
-//! What `/api`, `/apis` and the paths below them say, made once for each set of served kinds.
+//! Discovery: `/api`, `/apis` and the paths below them. Aggregated documents are built once for each set of served kinds.
 
 use std::sync::Arc;
 
@@ -25,48 +25,48 @@ const AGGREGATED_PROTOBUF: HeaderValue =
 const PUBLIC: HeaderValue = HeaderValue::from_static("public");
 const VARY_ACCEPT: HeaderValue = HeaderValue::from_static("Accept");
 
-/// The aggregated bodies of the kinds that are served now.
+/// The aggregated documents of the served kinds.
 #[derive(Default)]
-pub struct DiscoveryBodies(Mutex<Option<Arc<Made>>>);
+pub struct DiscoveryBodies(Mutex<Option<Arc<Documents>>>);
 
-struct Made {
-    of: Arc<Kinds>,
-    core: Tagged,
-    groups: Tagged,
+struct Documents {
+    kinds: Arc<Kinds>,
+    core: Document,
+    groups: Document,
 }
 
-struct Tagged {
+struct Document {
     body: Bytes,
     etag: HeaderValue,
 }
 
-impl Tagged {
+impl Document {
     fn new(value: &Value) -> Self {
         let mut body = machinery::go_text::json_bytes(value);
         body.push(b'\n');
         let etag = HeaderValue::from_str(&discovery::etag(&body)).unwrap_or(HeaderValue::from_static("\"\""));
-        Tagged { body: body.into(), etag }
+        Document { body: body.into(), etag }
     }
 }
 
 impl DiscoveryBodies {
-    fn of(&self, kinds: &Arc<Kinds>) -> Arc<Made> {
-        let mut held = self.0.lock();
-        match &*held {
-            Some(made) if Arc::ptr_eq(&made.of, kinds) => Arc::clone(made),
+    fn documents(&self, kinds: &Arc<Kinds>) -> Arc<Documents> {
+        let mut cached = self.0.lock();
+        match &*cached {
+            Some(documents) if Arc::ptr_eq(&documents.kinds, kinds) => Arc::clone(documents),
             _ => {
-                let made = Arc::new(Made {
-                    of: Arc::clone(kinds),
-                    core: Tagged::new(&discovery::aggregated_core(kinds)),
-                    groups: Tagged::new(&discovery::aggregated_groups(kinds)),
+                let documents = Arc::new(Documents {
+                    kinds: Arc::clone(kinds),
+                    core: Document::new(&discovery::aggregated_core(kinds)),
+                    groups: Document::new(&discovery::aggregated_groups(kinds)),
                 });
-                *held = Some(Arc::clone(&made));
-                made
+                *cached = Some(Arc::clone(&documents));
+                documents
             }
         }
     }
 
-    /// `/api`; the address is the one the client reached.
+    /// `/api`; `address` is the one that the client connected to.
     pub(crate) fn core_versions(
         &self,
         kinds: &Arc<Kinds>,
@@ -75,16 +75,16 @@ impl DiscoveryBodies {
         query: &Query,
     ) -> Result<Reply, Status> {
         match negotiate_discovery(accept_header(headers))? {
-            Discovery::Aggregated(MediaType::Json) => Ok(aggregated(&self.of(kinds).core, headers)),
+            Discovery::Aggregated(MediaType::Json) => Ok(aggregated(&self.documents(kinds).core, headers)),
             Discovery::Aggregated(media) => {
-                let mut reply = shown(&discovery::aggregated_core(kinds), media, headers, query)?;
+                let mut reply = encoded(&discovery::aggregated_core(kinds), media, headers, query)?;
                 if media == MediaType::Protobuf {
                     reply.headers_mut().insert(header::CONTENT_TYPE, AGGREGATED_PROTOBUF);
                 }
                 Ok(reply)
             }
             Discovery::Plain(media) => {
-                let mut reply = shown(&discovery::core_versions(address), media, headers, query)?;
+                let mut reply = encoded(&discovery::core_versions(address), media, headers, query)?;
                 reply.headers_mut().insert(header::VARY, VARY_ACCEPT);
                 Ok(reply)
             }
@@ -94,16 +94,16 @@ impl DiscoveryBodies {
     /// `/apis`
     pub(crate) fn groups(&self, kinds: &Arc<Kinds>, headers: &HeaderMap, query: &Query) -> Result<Reply, Status> {
         match negotiate_discovery(accept_header(headers))? {
-            Discovery::Aggregated(MediaType::Json) => Ok(aggregated(&self.of(kinds).groups, headers)),
+            Discovery::Aggregated(MediaType::Json) => Ok(aggregated(&self.documents(kinds).groups, headers)),
             Discovery::Aggregated(media) => {
-                let mut reply = shown(&discovery::aggregated_groups(kinds), media, headers, query)?;
+                let mut reply = encoded(&discovery::aggregated_groups(kinds), media, headers, query)?;
                 if media == MediaType::Protobuf {
                     reply.headers_mut().insert(header::CONTENT_TYPE, AGGREGATED_PROTOBUF);
                 }
                 Ok(reply)
             }
             Discovery::Plain(media) => {
-                let mut reply = shown(&discovery::groups(kinds), media, headers, query)?;
+                let mut reply = encoded(&discovery::groups(kinds), media, headers, query)?;
                 reply.headers_mut().insert(header::VARY, VARY_ACCEPT);
                 Ok(reply)
             }
@@ -111,32 +111,32 @@ impl DiscoveryBodies {
     }
 }
 
-/// `/apis/{group}`, `/api/v1`, `/apis/{group}/{version}`: small enough to be made for each request.
+/// `/apis/{group}`, `/api/v1`, `/apis/{group}/{version}`: small enough to be built for each request.
 pub(crate) fn plain(value: Option<Value>, headers: &HeaderMap, query: &Query) -> Result<Reply, Status> {
     let value = value.ok_or_else(Status::router_not_found)?;
     match negotiate_discovery(accept_header(headers))? {
-        Discovery::Plain(media) => shown(&value, media, headers, query),
-        // These paths know no aggregated form; JSON is what such a client reads next.
-        Discovery::Aggregated(_) => shown(&value, MediaType::Json, headers, query),
+        Discovery::Plain(media) => encoded(&value, media, headers, query),
+        // These paths have no aggregated form; clients that ask for one also read JSON.
+        Discovery::Aggregated(_) => encoded(&value, MediaType::Json, headers, query),
     }
 }
 
-fn aggregated(tagged: &Tagged, headers: &HeaderMap) -> Reply {
-    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known == tagged.etag);
+fn aggregated(document: &Document, headers: &HeaderMap) -> Reply {
+    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known == document.etag);
     let mut reply = if known {
         reply::with_body(304, AGGREGATED, ResponseBody::empty())
     } else {
-        reply::whole(200, AGGREGATED, tagged.body.clone())
+        reply::whole(200, AGGREGATED, document.body.clone())
     };
     let headers = reply.headers_mut();
-    headers.insert(header::ETAG, tagged.etag.clone());
+    headers.insert(header::ETAG, document.etag.clone());
     headers.insert(header::VARY, VARY_ACCEPT);
     headers.insert(header::CACHE_CONTROL, PUBLIC);
     reply
 }
 
-/// A value that is no object of a kind, in the form that was asked for.
-pub(crate) fn shown(value: &Value, media: MediaType, headers: &HeaderMap, query: &Query) -> Result<Reply, Status> {
+/// Encodes a value that is not an object of a kind, in the negotiated media type.
+pub(crate) fn encoded(value: &Value, media: MediaType, headers: &HeaderMap, query: &Query) -> Result<Reply, Status> {
     let encoding = match media {
         MediaType::Yaml => Encoding::Yaml,
         MediaType::Protobuf => Encoding::Protobuf,

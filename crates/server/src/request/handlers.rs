@@ -1,8 +1,8 @@
-//! What is done with a request once it may be done: one file a verb, and one for the paths that are no resource.
+//! Handlers of authorized requests: one module for each verb, and one for paths other than resources.
 //!
 //! - [`get`], [`list`], [`watch`]: reading; [`create`], [`update`], [`patch`], [`delete`], [`delete_collection`]: writing
-//! - [`node`]: what only the node of a pod could answer
-//! - [`review`]: kinds that are answered from who asks, and never stored
+//! - [`node`]: subresources that the node of a pod serves
+//! - [`review`]: kinds that are computed from the user and never stored
 //! - [`token`]: a token for a service account
 //! - [`plain`]: health, version, metrics, discovery, OpenAPI
 
@@ -24,7 +24,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, Method, header};
-use jiff::Timestamp;
 use machinery::query::Query;
 use machinery::{Status, media};
 use registry::{Body, Context, Form, ListView, Outcome, Shape, Target, UserInfo, View, Warnings};
@@ -38,10 +37,10 @@ use crate::service::Inner;
 use crate::wire::body::{BodyError, RequestBody};
 use crate::wire::peer::Peer;
 
-/// A list with more items than this is not turned into another form on a thread that serves others.
+/// Lists with more items than this are converted on a blocking thread.
 const ITEMS_INLINE_MAX: usize = 200;
 
-/// A request on its way through its handler.
+/// A request, as handlers see it.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Inner,
     pub(crate) method: &'a Method,
@@ -52,7 +51,7 @@ pub(crate) struct Call<'a> {
     pub(crate) warnings: &'a Warnings,
 }
 
-/// Answers a request that is allowed.
+/// Handles an authorized request.
 pub(crate) async fn answer(
     call: &Call<'_>,
     route: Route,
@@ -84,7 +83,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// `resource`, `namespace` or `cluster`, as metrics say it.
+/// The scope label of metrics: `resource`, `namespace` or `cluster`.
 pub(crate) fn scope(target: &Target) -> &'static str {
     match (&target.name, &target.namespace) {
         (Some(_), _) => "resource",
@@ -109,7 +108,7 @@ impl Call<'_> {
         self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())
     }
 
-    /// The body of a request, if it is not too long.
+    /// Reads the body of a request, up to the limit.
     async fn read(&self, body: RequestBody) -> Result<Bytes, Status> {
         let max = self.server.limits.body_bytes_max;
         match body.read(max).await {
@@ -122,13 +121,13 @@ impl Call<'_> {
         }
     }
 
-    /// The object a POST or PUT brought.
+    /// Reads the object of a POST or PUT.
     async fn read_object(&self, body: RequestBody) -> Result<Body, Status> {
         let media = media::body_type(self.content_type())?;
         Ok(Body { bytes: self.read(body).await?, media })
     }
 
-    /// What a write needs to know of the request.
+    /// The context of a write: user, user agent, warnings.
     fn context(&self) -> Context {
         let User { name, uid, groups, extra } = User::clone(self.user);
         let agent = self.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
@@ -139,7 +138,7 @@ impl Call<'_> {
         }
     }
 
-    /// A write has less time than its request: it must not be begun again by a client that gave up while it waits.
+    /// Bounds a write by less time than its request: a client that gives up and tries again must not meet its first write.
     async fn within_write_limit<T>(&self, write: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
         tokio::time::timeout(self.server.limits.write_timeout, write).await.unwrap_or_else(|_| {
             Err(Status::timeout("request did not complete within requested timeout - context deadline exceeded"))
@@ -156,7 +155,7 @@ impl Call<'_> {
                 )));
             }
         }
-        let segments = view.render(&asked.form, Timestamp::now())?;
+        let segments = view.render(&asked.form, self.server.clock.now())?;
         Ok(reply::rendered(code, asked.form.encoding, segments))
     }
 
@@ -166,12 +165,12 @@ impl Call<'_> {
 
     async fn show_list(&self, list: ListView, asked: &Negotiated) -> Result<Reply, Status> {
         asked.fits_list(&list.kind)?;
-        let form = asked.form;
-        // The plain form is slices of what is there; every other one is work that grows with the list.
+        let (form, now) = (asked.form, self.server.clock.now());
+        // The plain form shares the stored bytes; the cost of any other one grows with the list.
         let segments = if form == Form::default() || list.items.len() <= ITEMS_INLINE_MAX {
-            list.render(&form, Timestamp::now())?
+            list.render(&form, now)?
         } else {
-            tokio::task::spawn_blocking(move || list.render(&form, Timestamp::now()))
+            tokio::task::spawn_blocking(move || list.render(&form, now))
                 .await
                 .map_err(|_| Status::internal("showing the list failed"))??
         };

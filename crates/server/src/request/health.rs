@@ -1,19 +1,19 @@
-//! `/healthz`, `/livez`, `/readyz`: is it alive, is it ready, check by check.
+//! `/healthz`, `/livez`, `/readyz`: reports of health checks.
 
 use machinery::go_text::quote;
 use machinery::query::Query;
 
-/// One check: its name, and what is wrong.
+/// A check: its name, and its failure.
 pub type Check = (String, Result<(), String>);
 
-/// An answer in plain text.
+/// A response in plain text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
     pub code: u16,
     pub text: String,
 }
 
-/// All checks of an endpoint (`healthz`, …). Shows each when asked to (`verbose`) or when one fails.
+/// Reports all checks of an endpoint (`healthz`, …); lists each with `verbose` or when one fails.
 #[must_use]
 pub fn report(endpoint: &str, checks: &[Check], query: &Query) -> Report {
     let mut excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
@@ -48,7 +48,7 @@ pub fn report(endpoint: &str, checks: &[Check], query: &Query) -> Report {
     Report { code: 200, text }
 }
 
-/// One check alone; none when there is no such check.
+/// Reports one check; none when there is no such check.
 #[must_use]
 pub fn single(name: &str, checks: &[Check]) -> Option<Report> {
     let (_, result) = checks.iter().find(|(held, _)| held == name)?;
@@ -66,22 +66,25 @@ mod tests {
         vec![("ping".to_owned(), Ok(())), ("store".to_owned(), store.map_err(str::to_owned))]
     }
 
-    fn ask(store: Result<(), &str>, query: &str) -> (u16, String) {
+    fn code_and_text(store: Result<(), &str>, query: &str) -> (u16, String) {
         let report = report("readyz", &checks(store), &Query::parse(query));
         (report.code, report.text)
     }
 
     #[test]
-    fn short_when_well_long_when_asked_or_ill() {
-        assert_eq!(ask(Ok(()), ""), (200, "ok".to_owned()));
-        assert_eq!(ask(Ok(()), "verbose"), (200, "[+]ping ok\n[+]store ok\nreadyz check passed\n".to_owned()));
+    fn short_when_healthy_long_when_verbose_or_failing() {
+        assert_eq!(code_and_text(Ok(()), ""), (200, "ok".to_owned()));
         assert_eq!(
-            ask(Err("gone"), ""),
+            code_and_text(Ok(()), "verbose"),
+            (200, "[+]ping ok\n[+]store ok\nreadyz check passed\n".to_owned())
+        );
+        assert_eq!(
+            code_and_text(Err("gone"), ""),
             (500, "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n".to_owned())
         );
-        assert_eq!(ask(Err("gone"), "exclude=store"), (200, "ok".to_owned()));
+        assert_eq!(code_and_text(Err("gone"), "exclude=store"), (200, "ok".to_owned()));
         assert_eq!(
-            ask(Ok(()), "verbose&exclude=ping&exclude=nope"),
+            code_and_text(Ok(()), "verbose&exclude=ping&exclude=nope"),
             (
                 200,
                 "[+]ping excluded: ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \

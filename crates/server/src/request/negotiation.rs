@@ -1,4 +1,4 @@
-//! From `Accept`, the query and the User-Agent to the form of an answer.
+//! Content negotiation: chooses the form of a response by `Accept`, the query and the user agent.
 
 use http::{HeaderMap, header};
 use machinery::Status;
@@ -8,23 +8,24 @@ use machinery::query::{Query, strict_truth};
 use registry::kind::Kind;
 use registry::{Encoding, Form, IncludeObject, Shape};
 
-/// Programs that a person reads the output of.
+/// User agents whose output people read.
 const READABLE_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// The form, and whether a client asked for the metadata of one object or of a list.
+/// The negotiated form of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Negotiated {
     pub form: Form,
+    /// Distinguishes the metadata of one object from that of a list.
     transform: Option<Transform>,
 }
 
-/// The header, if it is text.
+/// The `Accept` header, if it is text.
 #[must_use]
 pub fn accept_header(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok())
 }
 
-/// Whether JSON is to be indented.
+/// Returns whether to indent JSON.
 #[must_use]
 pub fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     match query.get("pretty") {
@@ -36,7 +37,7 @@ pub fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     }
 }
 
-/// Chooses the form, or says 406 (400 for a bad `includeObject`).
+/// Chooses the form, or fails with 406 (400 for a bad `includeObject`).
 pub fn negotiate(
     headers: &HeaderMap,
     query: &Query,
@@ -66,7 +67,7 @@ pub fn negotiate(
 }
 
 impl Negotiated {
-    /// An object was asked for as a list of metadata.
+    /// Refuses an object that was requested as a list of metadata.
     pub fn fits_object(&self, kind: &Kind) -> Result<(), Status> {
         match self.transform {
             Some(Transform::PartialObjectMetadataList(_)) => Err(Status::not_acceptable_because(format!(
@@ -77,7 +78,7 @@ impl Negotiated {
         }
     }
 
-    /// A list was asked for as the metadata of one object.
+    /// Refuses a list that was requested as the metadata of one object.
     pub fn fits_list(&self, kind: &Kind) -> Result<(), Status> {
         match self.transform {
             Some(Transform::PartialObjectMetadata(_)) => Err(Status::not_acceptable_because(format!(
@@ -89,7 +90,7 @@ impl Negotiated {
     }
 }
 
-/// What the reference calls the type in its own code; its message shows it.
+/// The Go type of a kind, which the reference's message names.
 fn go_type(kind: &Kind, name: &str) -> String {
     if kind.custom {
         let list = if name == kind.list_kind { "List" } else { "" };
@@ -106,7 +107,7 @@ fn go_type(kind: &Kind, name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ask(pairs: &[(header::HeaderName, &str)], query: &str) -> Result<Form, u16> {
+    fn form(pairs: &[(header::HeaderName, &str)], query: &str) -> Result<Form, u16> {
         let headers: HeaderMap = pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
         let kind = registry::kinds::builtin().get("", "v1", "pods").unwrap();
         negotiate(&headers, &Query::parse(query), kind, true, false)
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn people_get_indented_json() {
-        let pretty = |pairs: &[(header::HeaderName, &str)], query: &str| ask(pairs, query).unwrap().encoding;
+        let pretty = |pairs: &[(header::HeaderName, &str)], query: &str| form(pairs, query).unwrap().encoding;
         let agent = |agent| (header::USER_AGENT, agent);
         assert_eq!(pretty(&[agent("curl/8.5.0")], ""), Encoding::Json { pretty: true });
         assert_eq!(pretty(&[agent("curl/8.5.0")], "pretty=false"), Encoding::Json { pretty: false });
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn go_programs_get_protobuf() {
-        let accept = |text: &'static str| ask(&[(header::ACCEPT, text)], "").map(|form| (form.encoding, form.shape));
+        let accept = |text: &'static str| form(&[(header::ACCEPT, text)], "").map(|form| (form.encoding, form.shape));
         let (json, protobuf) = (Encoding::Json { pretty: false }, Encoding::Protobuf);
         let partial = Shape::Partial(accept::MetaVersion::V1);
         assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json"), Ok((protobuf, Shape::Plain)));
@@ -157,8 +158,8 @@ mod tests {
     #[test]
     fn a_bad_include_object_matters_only_for_tables() {
         let table = (header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io");
-        assert_eq!(ask(std::slice::from_ref(&table), "includeObject=x"), Err(400));
-        assert!(ask(&[table], "includeObject=Object").is_ok());
-        assert!(ask(&[], "includeObject=x").is_ok());
+        assert_eq!(form(std::slice::from_ref(&table), "includeObject=x"), Err(400));
+        assert!(form(&[table], "includeObject=Object").is_ok());
+        assert!(form(&[], "includeObject=x").is_ok());
     }
 }

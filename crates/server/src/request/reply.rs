@@ -1,4 +1,4 @@
-//! Answers: bodies with their headers, and `Status` errors in the form the client can read.
+//! Builds responses: bodies with their headers, and `Status` errors in a form that the client reads.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -20,24 +20,24 @@ pub const PROTOBUF_WATCH: HeaderValue = HeaderValue::from_static("application/vn
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
-/// A body that is all there.
+/// A response with a whole body.
 pub fn whole(code: u16, content_type: HeaderValue, body: impl Into<Chunk>) -> Reply {
     with_body(code, content_type, ResponseBody::whole(body))
 }
 
-/// Any body.
+/// A response with any body.
 #[must_use]
 pub fn with_body(code: u16, content_type: HeaderValue, body: ResponseBody) -> Reply {
     let mut reply = Response::new(body);
     *reply.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    // Room for what every answer gets beside it, so that the map is allocated once.
+    // Capacity for the headers that every response gets later, so that the map is allocated once.
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(header::CONTENT_TYPE, content_type);
     *reply.headers_mut() = headers;
     reply
 }
 
-/// Rendered slices.
+/// A response of rendered slices.
 #[must_use]
 pub fn rendered(code: u16, encoding: Encoding, segments: Segments) -> Reply {
     let content_type = match encoding {
@@ -48,20 +48,20 @@ pub fn rendered(code: u16, encoding: Encoding, segments: Segments) -> Reply {
     whole(code, content_type, Chunk::from(segments.0))
 }
 
-/// Plain text, as health checks and overload answers are.
+/// A response in plain text, for health checks and overload.
 pub fn text(code: u16, text: impl Into<Bytes>) -> Reply {
     let mut reply = whole(code, TEXT, text.into());
     reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     reply
 }
 
-/// What a web server without such a page says.
+/// The 404 of a path that is not part of the API.
 #[must_use]
 pub fn page_not_found() -> Reply {
     text(404, "404 page not found\n")
 }
 
-/// Too much at once.
+/// The 429 of a server at one of its limits.
 #[must_use]
 pub fn overloaded() -> Reply {
     let mut reply = text(429, "Too many requests, please try again later.");
@@ -69,7 +69,7 @@ pub fn overloaded() -> Reply {
     reply
 }
 
-/// A `Status`, in the form that the client reads.
+/// An error response with a `Status`, in a form that the client reads.
 #[must_use]
 pub fn status(status: &Status, accept: Option<&str>, pretty: bool) -> Reply {
     let encoding = match error_media(accept) {

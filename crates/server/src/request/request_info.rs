@@ -1,8 +1,8 @@
-//! What a method and a path ask for, before anything is looked up: verb, group, version, resource, namespace, name.
+//! Parses method and path: verb, group, version, resource, namespace, name. Nothing is looked up.
 //!
 //! `GET /api/v1/namespaces/a/pods/p/status` is `get` of `pods` `p`, subresource `status`, in `a`;
-//! `GET /apis/apps/v1/watch/deployments` is the old way to say `watch`;
-//! `GET /apis/apps/v1` is no resource: its verb is the lower-case method.
+//! `GET /apis/apps/v1/watch/deployments` is the deprecated form of `watch`;
+//! `GET /apis/apps/v1` is not a resource: its verb is the lower-case method.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::request::authorization::{ResourceAttributes, What};
 
-/// What the verbs are called, in rules and in metrics.
+/// The verb of a request for a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Get,
@@ -24,7 +24,7 @@ pub enum Verb {
     Patch,
     Delete,
     DeleteCollection,
-    /// A method that means nothing here (HEAD is `Get`).
+    /// A method without a verb (HEAD is `Get`).
     None,
 }
 
@@ -44,7 +44,7 @@ impl Verb {
         }
     }
 
-    /// As the metrics write it.
+    /// The verb's label in metrics.
     #[must_use]
     pub const fn metric(self) -> &'static str {
         match self {
@@ -66,17 +66,17 @@ impl Verb {
     }
 }
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo<'r> {
-    /// Decoded.
+    /// The decoded path.
     pub path: Cow<'r, str>,
     pub method: &'r Method,
     /// None for `/version`, `/apis/apps/v1`, `/nope`.
     pub resource: Option<ResourceInfo>,
 }
 
-/// A request for a resource. Parts that are not there are empty.
+/// A request for a resource. Absent parts are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceInfo {
     pub verb: Verb,
@@ -85,7 +85,7 @@ pub struct ResourceInfo {
     pub namespace: String,
     pub resource: String,
     pub name: String,
-    /// The name a list or watch asks for through its field selector: rules that name objects hold for it too.
+    /// The name that the field selector of a list or watch requires: rules that name objects apply to it too.
     pub selected_name: String,
     pub subresource: String,
     /// Segments after the subresource (`proxy/a/b`).
@@ -95,14 +95,14 @@ pub struct ResourceInfo {
 }
 
 impl<'r> RequestInfo<'r> {
-    /// Takes a request apart. A path with a broken escape is the only error.
+    /// Parses a request. The only error is a path with a broken escape.
     pub fn new(method: &'r Method, path: &'r str, query: &Query) -> Result<Self, Status> {
         let path = decode(path)?;
         let resource = resource(method, &path, query);
         Ok(RequestInfo { path, method, resource })
     }
 
-    /// What authorization is asked about.
+    /// The target for authorization.
     #[must_use]
     pub fn what(&self) -> What<'_> {
         match &self.resource {
@@ -142,7 +142,7 @@ fn decode(path: &str) -> Result<Cow<'_, str>, Status> {
     if !path.contains('%') {
         return Ok(Cow::Borrowed(path));
     }
-    // Every escape must be whole, as the reference's URL parser wants it.
+    // A broken escape is an error, as for the reference's URL parser.
     let bytes = path.as_bytes();
     for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%') {
         let whole = bytes.get(index + 1..index + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit));
@@ -153,7 +153,7 @@ fn decode(path: &str) -> Result<Cow<'_, str>, Status> {
     percent_decode_str(path).decode_utf8().map_err(|_| Status::bad_request("the path is not UTF-8"))
 }
 
-/// The segments of a path; a slash at either end is none.
+/// The segments of a path; slashes at either end are ignored.
 #[must_use]
 pub fn segments(path: &str) -> Vec<&str> {
     let trimmed = path.trim_matches('/');
@@ -189,7 +189,7 @@ fn resource(method: &Method, path: &str, query: &Query) -> Option<ResourceInfo> 
     if let ["namespaces", in_namespace, more @ ..] = rest {
         namespace = in_namespace;
         match more {
-            // The two subresources of a Namespace itself; anything else is a resource in it.
+            // The subresources of a Namespace; any other segment is a resource in the namespace.
             [] | ["status" | "finalize", ..] => {}
             _ => rest = more,
         }
@@ -204,7 +204,7 @@ fn resource(method: &Method, path: &str, query: &Query) -> Option<ResourceInfo> 
             _ => {}
         }
         if matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection) {
-            selected_name = query.get("fieldSelector").and_then(selected).unwrap_or_default();
+            selected_name = query.get("fieldSelector").and_then(name_in_selector).unwrap_or_default();
         }
     }
     Some(ResourceInfo {
@@ -221,8 +221,8 @@ fn resource(method: &Method, path: &str, query: &Query) -> Option<ResourceInfo> 
     })
 }
 
-/// The name a field selector asks for exactly, if it can stand in a path.
-fn selected(selector: &str) -> Option<String> {
+/// The name that a field selector requires, if it is valid in a path.
+fn name_in_selector(selector: &str) -> Option<String> {
     let selector = fields::Selector::parse(selector).ok()?;
     let name = selector.equality("metadata.name")?;
     let legal = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%']);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_no_resource() {
+    fn paths_other_than_resources() {
         for url in ["/", "/version", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz/a/b/c"] {
             assert_eq!(info("GET", url), None, "{url}");
         }

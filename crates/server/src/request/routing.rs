@@ -1,7 +1,7 @@
-//! Which handler a request goes to, or how it is turned away: the routes a default server has, by path and method.
+//! Routing: chooses the handler of a request by path and method, or its refusal.
 //!
-//! A path is tried in this order: the fixed ones (`/version`, …), discovery, then resources. What is no route gets the
-//! reference's answer for it: plain text outside the served groups, a `Status` inside.
+//! The order is: fixed paths (`/version`, …), discovery, resources. A request without a route gets the reference's
+//! response: plain text outside the served groups, a `Status` inside.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use registry::kinds::Kinds;
 
 use crate::request::request_info::{RequestInfo, ResourceInfo, Verb, segments};
 
-/// Where a request goes.
+/// The route of a request.
 #[derive(Debug)]
 pub enum Route {
     /// `/`
     Index,
     Version,
     Metrics,
-    /// `healthz`, `livez` or `readyz`, and the one check asked for.
+    /// `healthz`, `livez` or `readyz`, and a single check.
     Health(&'static str, Option<String>),
     OpenApiV2,
     /// The index, or one group version (`apis/apps/v1`).
@@ -34,7 +34,7 @@ pub enum Route {
     /// `/api/v1`, `/apis/apps/v1`
     Resources(String, String),
     Resource(ResourceRoute),
-    /// `404 page not found`, as a bare web server says it.
+    /// `404 page not found` in plain text.
     PageNotFound,
     Refused(Status),
 }
@@ -76,7 +76,7 @@ pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
         ["openapi", "v3"] => Route::OpenApiV3(None),
         ["openapi", "v3", rest @ ..] => Route::OpenApiV3(Some(rest.join("/"))),
         ["api"] => only_read(Route::CoreVersions),
-        // The reference's list of groups answers every method.
+        // The reference serves its list of groups for every method.
         ["apis"] => Route::Groups,
         ["api", "v1"] => only_read(Route::Resources(String::new(), "v1".to_owned())),
         ["api", ..] => Route::Refused(Status::router_not_found()),
@@ -94,7 +94,7 @@ pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
 }
 
 enum Missed {
-    /// No such group: not even a `Status` knows what was meant.
+    /// No such group: the response is plain text.
     Group,
     Status(Status),
 }
@@ -109,7 +109,7 @@ fn resource_route(info: &ResourceInfo, method: &Method, kinds: &Kinds) -> Result
         (None, true) => return Err(not_found()),
         (None, false) => return Err(Missed::Group),
     };
-    // What a custom group does not have, nobody has heard of.
+    // A missing resource of a custom group is treated as a missing group.
     let missing = || if group.is_builtin() { not_found() } else { Missed::Group };
     let kind = group.version(&info.version).and_then(|version| version.get(&info.resource)).ok_or_else(missing)?;
     if kind.custom && !info.name.is_empty() && !info.subresource.is_empty() {
@@ -129,7 +129,7 @@ fn resource_route(info: &ResourceInfo, method: &Method, kinds: &Kinds) -> Result
     Ok(ResourceRoute { verb, target, legacy_watch: info.legacy_watch, is_collection })
 }
 
-/// What a path to a resource points at.
+/// The part of a resource that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Collection,
@@ -142,7 +142,7 @@ enum Place {
 impl Place {
     /// None when the kind has no such path.
     fn of(info: &ResourceInfo, kind: &Kind) -> Option<Place> {
-        // The name of a Namespace stands where the namespace of others does.
+        // The path of a Namespace has its name in the position of the namespace.
         let is_namespace = kind.gvk.group.is_empty() && kind.plural == "namespaces";
         let scoped = !info.namespace.is_empty() && !is_namespace;
         if scoped && !kind.namespaced {
@@ -164,7 +164,7 @@ impl Place {
         })
     }
 
-    /// The verbs a kind has at this place, with their methods.
+    /// The verbs of a kind at this path, with their methods.
     fn verbs<'k>(self, info: &ResourceInfo, kind: &'k Kind) -> Vec<(Method, Verb, &'k str)> {
         const COLLECTION: [(Method, Verb, &str); 3] = [
             (Method::GET, Verb::List, "list"),
@@ -195,7 +195,7 @@ impl Place {
     }
 }
 
-/// A built-in kind has exactly the routes of its verbs.
+/// The verb of a request for a built-in kind, which has exactly the routes of its verbs.
 fn verb(info: &ResourceInfo, method: &Method, kind: &Kind, place: &Place) -> Result<Verb, Missed> {
     let refused = || Missed::Status(Status::router_method_not_allowed());
     if info.legacy_watch {
@@ -218,7 +218,7 @@ fn verb(info: &ResourceInfo, method: &Method, kind: &Kind, place: &Place) -> Res
     }
 }
 
-/// Custom resources take every path; what is wrong is said by what they would have done.
+/// The verb of a request for a custom resource, which has every route; refusals depend on the verb, as in the reference.
 fn custom_verb(info: &ResourceInfo, method: &Method, kind: &Kind, place: &Place) -> Result<Verb, Missed> {
     let refused = |verb: &str| Missed::Status(Status::method_not_supported(&kind.group_resource(), verb));
     if *place == Place::Subresource {

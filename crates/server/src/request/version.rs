@@ -1,4 +1,4 @@
-//! `/version`: which Kubernetes this server speaks, and which build of it is running.
+//! `/version`: the Kubernetes version that is served, and the build of this server.
 
 use machinery::json::{Value, json};
 
@@ -8,7 +8,7 @@ pub const MINOR: &str = "36";
 /// Clients compare the part before the plus.
 pub const GIT_VERSION: &str = "v1.36.4+dogwatch";
 
-/// The body of `/version`. The reference's fields about Go hold what is true here.
+/// The body of `/version`. The fields that describe Go in the reference describe this build.
 #[must_use]
 pub fn body() -> Value {
     json!({

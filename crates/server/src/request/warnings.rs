@@ -1,8 +1,8 @@
-//! `Warning` headers: `299 - "text"`, each text once, no more of them than a client can be expected to read.
+//! `Warning` headers: `299 - "text"`, without duplicates, bounded in size.
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// All texts together may have this many characters; above it each is cut, and then the rest is left out.
+/// Characters of all texts together. Above this each text is cut to [`CUT`], and those that still do not fit are dropped.
 const TOTAL_MAX: usize = 4096;
 const CUT: usize = 256;
 
@@ -28,7 +28,7 @@ pub fn add(headers: &mut HeaderMap, texts: &[String]) {
     }
 }
 
-/// A quoted string of HTTP; line ends and other control characters become blanks.
+/// An HTTP quoted string; control characters become spaces.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

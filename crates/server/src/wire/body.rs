@@ -1,7 +1,7 @@
-//! Bodies of requests and answers.
+//! Bodies of requests and responses.
 //!
-//! An answer is nothing, one piece made of shared slices, or a watch: a stream that ends when the watch does, when the
-//! server stops, or when the client is gone (hyper drops it then, and with it everything the watch holds).
+//! A response body is empty, one piece made of shared slices, or a watch: a stream that ends when the watch does, when the
+//! server stops, or when the client disconnects (hyper drops it then, and with it everything the watch holds).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,39 +12,33 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use registry::{Frames, WatchView};
 
 use crate::wire::chunk::Chunk;
 use crate::wire::drain::Ticket;
 
-/// Events, ready to be sent.
-#[derive(Debug, Default)]
-pub struct Events {
-    /// Shared slices; an event is one or more of them.
-    pub segments: Vec<Bytes>,
-    /// For each event the index into `segments` after its last slice.
-    pub ends: Vec<usize>,
-    /// Nothing comes after these.
-    pub last: bool,
-    /// The task is woken when there is more: it need not ask again before that.
-    pub settled: bool,
-}
-
-/// Where a watch's events come from.
+/// A source of encoded watch events.
 pub trait EventSource: Send + 'static {
-    /// All pending events up to `bytes_max` (one event at least), none when the watch has ended.
-    fn poll_events(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Events>>;
+    /// Returns all pending events up to `bytes_max` (at least one event), none when the watch has ended.
+    fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>>;
 }
 
-/// Told what a watch sent; it lives as long as the watch.
+impl EventSource for WatchView {
+    fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
+        WatchView::poll_frames(self, cx, bytes_max)
+    }
+}
+
+/// Notified of everything that a watch sends; dropped with the watch.
 pub trait Observer: Send + 'static {
-    fn sent(&mut self, events: &Events);
+    fn sent(&mut self, frames: &Frames);
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Default)]
 pub struct ResponseBody {
     content: Content,
-    /// Dropped with the body: places taken, requests counted.
+    /// Dropped with the body: slots of limits, counted requests.
     held: Held,
 }
 
@@ -58,7 +52,7 @@ enum Content {
     Watch(Box<WatchBody>),
 }
 
-/// A watch on its way out.
+/// The body of a watch.
 pub struct WatchBody {
     source: Box<dyn EventSource>,
     observer: Box<dyn Observer>,
@@ -73,23 +67,23 @@ impl WatchBody {
         WatchBody { source, observer, drain, bytes_max, ended: false }
     }
 
-    /// The next events; none when there are no more.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Events>> {
+    /// Returns the next events; none when the watch has ended.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frames>> {
         if self.ended {
             return Poll::Ready(None);
         }
-        match self.source.poll_events(cx, self.bytes_max) {
-            Poll::Ready(Some(mut events)) => {
-                self.ended = events.last;
-                events.settled &= !events.last && self.drain.is_waiting(cx);
-                self.observer.sent(&events);
-                Poll::Ready(Some(events))
+        match self.source.poll_frames(cx, self.bytes_max) {
+            Poll::Ready(Some(mut frames)) => {
+                self.ended = frames.last;
+                frames.settled &= !frames.last && self.drain.is_waiting(cx);
+                self.observer.sent(&frames);
+                Poll::Ready(Some(frames))
             }
             Poll::Ready(None) => {
                 self.ended = true;
                 Poll::Ready(None)
             }
-            // What is pending goes out first; only a silent watch is ended by a stopping server.
+            // Pending events are sent first: a stopping server ends only a watch that has none.
             Poll::Pending if self.drain.poll_begun(cx) => {
                 self.ended = true;
                 Poll::Ready(None)
@@ -114,7 +108,7 @@ impl ResponseBody {
         ResponseBody { content: Content::Watch(Box::new(watch)), held: None }
     }
 
-    /// Keeps something until the body is gone.
+    /// Keeps a value until the body is dropped.
     #[must_use]
     pub fn holding(mut self, held: impl std::any::Any + Send) -> Self {
         self.held = match self.held.take() {
@@ -124,7 +118,7 @@ impl ResponseBody {
         self
     }
 
-    /// The bytes of a body that is one piece; for metrics.
+    /// The size of a body that is not a watch, for metrics.
     #[must_use]
     pub fn whole_len(&self) -> Option<usize> {
         match &self.content {
@@ -134,7 +128,7 @@ impl ResponseBody {
         }
     }
 
-    /// The content of a body that is one piece; a watch comes back as it is.
+    /// Returns the content of a body that is not a watch, or the body unchanged.
     pub fn into_whole(self) -> Result<Chunk, Self> {
         match self.content {
             Content::Empty => Ok(Chunk::default()),
@@ -143,7 +137,7 @@ impl ResponseBody {
         }
     }
 
-    /// A watch, and what is to be kept as long as it lives; any other body comes back as it is.
+    /// Returns a watch and the values to keep for its lifetime, or the body unchanged.
     pub(crate) fn into_watch(self) -> Result<(WatchBody, Held), Self> {
         match self.content {
             Content::Watch(watch) => Ok((*watch, self.held)),
@@ -164,7 +158,7 @@ impl ResponseBody {
                 self.content = Content::Empty;
                 Poll::Ready(chunk.has_remaining().then_some(chunk))
             }
-            Content::Watch(watch) => watch.poll_next(cx).map(|events| events.map(|events| events.segments.into())),
+            Content::Watch(watch) => watch.poll_next(cx).map(|frames| frames.map(|frames| frames.segments.into())),
         }
     }
 }
@@ -192,7 +186,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// The same body for a caller in the same process: plain `Bytes`, one slice after the other, none copied.
+/// A response body for a caller in the same process: yields its slices as plain `Bytes`, without a copy.
 #[derive(Debug)]
 pub struct BytesBody {
     body: ResponseBody,
@@ -237,16 +231,16 @@ enum Source {
     Other(UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>),
 }
 
-/// Why a body could not be read.
+/// A request body could not be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
     TooLarge,
-    /// The client went away or broke the framing.
+    /// The client disconnected or broke the framing.
     Broken(String),
 }
 
 impl RequestBody {
-    /// Any other body.
+    /// Wraps a body of any other type.
     pub fn other<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -255,7 +249,7 @@ impl RequestBody {
         RequestBody(Source::Other(body.map_err(Into::into).boxed_unsync()))
     }
 
-    /// The whole body, if it is no longer than the limit. A body that says it is longer is not read at all.
+    /// Reads the whole body, up to the limit. A body that declares a greater length is refused without reading it.
     pub async fn read(self, bytes_max: usize) -> Result<Bytes, BodyError> {
         match self.0 {
             Source::Whole(bytes) => {
@@ -285,7 +279,7 @@ where
             discard(&mut body, bytes_max).await;
             return Err(BodyError::TooLarge);
         }
-        // Most bodies come in one frame, and are not copied.
+        // Most bodies have one frame and are not copied.
         if first.is_empty() && whole.is_empty() {
             first = data;
         } else {
@@ -299,8 +293,8 @@ where
     Ok(if whole.is_empty() { first } else { whole.into() })
 }
 
-/// Reads on for a while and forgets it: most clients look at the answer only once they have sent everything, and would
-/// see a broken connection in its place. A body that is far too large is not worth that.
+/// Reads and drops the rest of a body that is too large: most clients read the response only after they have sent
+/// everything, and would see a broken connection instead. Bodies above four times the limit are not read.
 async fn discard<B>(body: &mut B, bytes_max: usize)
 where
     B: Body<Data = Bytes> + Unpin,
@@ -341,10 +335,10 @@ mod tests {
     use crate::wire::drain::Drain;
     use std::sync::Arc;
 
-    struct Script(Vec<Events>);
+    struct Script(Vec<Frames>);
 
     impl EventSource for Script {
-        fn poll_events(&mut self, _: &mut Context<'_>, _: usize) -> Poll<Option<Events>> {
+        fn poll_frames(&mut self, _: &mut Context<'_>, _: usize) -> Poll<Option<Frames>> {
             match self.0.is_empty() {
                 true => Poll::Pending,
                 false => Poll::Ready(Some(self.0.remove(0))),
@@ -355,15 +349,16 @@ mod tests {
     struct Ignore;
 
     impl Observer for Ignore {
-        fn sent(&mut self, _: &Events) {}
+        fn sent(&mut self, _: &Frames) {}
     }
 
-    fn events(parts: &[&'static str], last: bool) -> Events {
+    fn frames(parts: &[&'static str], last: bool) -> Frames {
         let segments: Vec<Bytes> = parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect();
-        Events { ends: vec![segments.len()], segments, last, settled: false }
+        let bytes = segments.iter().map(Bytes::len).sum();
+        Frames { ends: vec![segments.len()], segments, last, settled: false, bytes }
     }
 
-    fn watch(script: Vec<Events>, drain: &Arc<Drain>) -> BytesBody {
+    fn watch(script: Vec<Frames>, drain: &Arc<Drain>) -> BytesBody {
         let watch = WatchBody::new(Box::new(Script(script)), Box::new(Ignore), drain.ticket(), 1024);
         ResponseBody::watch(watch).into()
     }
@@ -371,14 +366,14 @@ mod tests {
     #[tokio::test]
     async fn a_watch_ends_after_its_last_event() {
         let drain = Arc::new(Drain::default());
-        let body = watch(vec![events(&["a", "b"], false), events(&["c"], true)], &drain);
+        let body = watch(vec![frames(&["a", "b"], false), frames(&["c"], true)], &drain);
         assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
     }
 
     #[tokio::test]
     async fn a_silent_watch_ends_when_the_server_stops() {
         let drain = Arc::new(Drain::default());
-        let body = watch(vec![events(&["a"], false)], &drain);
+        let body = watch(vec![frames(&["a"], false)], &drain);
         let read = tokio::spawn(async move { body.collect().await.unwrap().to_bytes() });
         tokio::task::yield_now().await;
         drain.begin();
@@ -386,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_body_holds_goes_with_it() {
+    async fn what_a_body_holds_is_dropped_with_it() {
         let held = Arc::new(());
         let body = ResponseBody::whole(Bytes::from_static(b"x")).holding(Arc::clone(&held)).holding(7);
         assert_eq!(Arc::strong_count(&held), 2);

@@ -1,4 +1,4 @@
-//! Many shared slices that leave as one piece: one chunk of HTTP/1.1, one run of TLS records, no copy.
+//! A list of shared slices that is sent as one piece: one HTTP/1.1 chunk, one run of TLS records, no copy.
 
 use std::io::IoSlice;
 
@@ -6,44 +6,44 @@ use bytes::{Buf, Bytes};
 
 /// A buffer over shared slices.
 ///
-/// hyper writes it with vectored I/O, and counts it as one chunk: a list of ten thousand items has one chunk header.
+/// hyper writes it with vectored I/O and as one chunk: a list of ten thousand items has one chunk header.
 #[derive(Clone, Debug, Default)]
 pub struct Chunk {
-    /// The slice in front; most answers have only this one, and no vector behind it.
+    /// The first slice; most responses have only this one, and allocate no vector.
     front: Bytes,
-    /// The slices after it, from `next` on. Slices before `next` are used up and empty.
+    /// The following slices, from `next` on. Those before `next` have been taken and are empty.
     rest: Vec<Bytes>,
     next: usize,
     remaining: usize,
 }
 
 impl Chunk {
-    /// A slice in front of others, which stay where they are.
+    /// Puts a slice before others without moving them.
     #[must_use]
     pub fn with_front(front: Bytes, rest: Vec<Bytes>) -> Self {
         let remaining = front.len() + rest.iter().map(Bytes::len).sum::<usize>();
         let mut chunk = Chunk { front, rest, next: 0, remaining };
-        chunk.settle();
+        chunk.refill_front();
         chunk
     }
 
-    /// Takes what is left of the front slice, if it is not empty.
+    /// Takes the rest of the first slice, if it is not empty.
     pub fn pop(&mut self) -> Option<Bytes> {
-        self.settle();
+        self.refill_front();
         if self.front.is_empty() {
             return None;
         }
         self.remaining -= self.front.len();
         let front = std::mem::take(&mut self.front);
-        self.settle();
+        self.refill_front();
         Some(front)
     }
 
-    /// Moves on to the next slice that is not empty.
-    fn settle(&mut self) {
+    /// Replaces an empty first slice by the next one that is not empty.
+    fn refill_front(&mut self) {
         while self.front.is_empty() {
             let Some(slot) = self.rest.get_mut(self.next) else { return };
-            // Taken out, so that an object that was sent is not held by a long list that is still being sent.
+            // Taken out, so that a long list that is being sent does not keep the objects that were already sent.
             self.front = std::mem::take(slot);
             self.next += 1;
         }
@@ -98,7 +98,7 @@ impl Buf for Chunk {
             let step = count.min(self.front.len());
             self.front.advance(step);
             count -= step;
-            self.settle();
+            self.refill_front();
         }
     }
 

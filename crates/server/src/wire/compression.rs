@@ -1,4 +1,4 @@
-//! gzip for large answers that are no watch, when the client can read it.
+//! gzip for large responses other than watches, if the client accepts it.
 
 use std::io::Write as _;
 
@@ -9,10 +9,10 @@ use http::{HeaderMap, header};
 
 use crate::wire::chunk::Chunk;
 
-/// Smaller answers are sent as they are.
+/// Responses of at most this size are not compressed.
 pub const BYTES_MIN: usize = 128 * 1024;
 
-/// Whether the client said `gzip`, and nothing else with it: a quality is a no, as in the reference.
+/// Returns whether the client accepts a bare `gzip`; one with a quality does not count, as in the reference.
 #[must_use]
 pub fn accepted(headers: &HeaderMap) -> bool {
     headers
@@ -23,8 +23,8 @@ pub fn accepted(headers: &HeaderMap) -> bool {
         .any(|token| token.trim() == "gzip")
 }
 
-/// The same content, compressed as fast as possible. CPU-bound: 35 MB take a good tenth of a second, so the caller
-/// keeps it off the threads that serve others.
+/// Compresses the content at the fastest level. CPU-bound: 35 MB take more than a tenth of a second, so call it on a
+/// blocking thread.
 #[must_use]
 pub fn gzip(mut content: Chunk) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::with_capacity(content.remaining() / 4), Compression::fast());

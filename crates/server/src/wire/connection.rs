@@ -1,4 +1,4 @@
-//! One connection: HTTP/1.1 or HTTP/2 over a socket, watched for silence, ended gently when the server stops.
+//! One connection: serves HTTP/1.1 or HTTP/2 on a socket, closes it when idle or slow, and drains it when the server stops.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -16,6 +16,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
+use machinery::clock::Clock;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
@@ -27,18 +28,21 @@ use crate::wire::multiplex::{self, Multiplexed};
 use crate::wire::peer::Peer;
 use crate::wire::streaming::Stream;
 
-/// An answer on its way.
-pub type Answer = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
+/// A response that is being computed.
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
 
-/// What answers requests. A connection hands it each request with what is known of the other end.
+/// Responds to requests; called by a connection for each request.
 pub trait Handler: Clone + Send + Sync + 'static {
-    fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> Answer;
+    fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> ResponseFuture;
 
-    /// Raised when the server stops; open watches and connections end then.
+    /// Begins when the server stops; open watches and connections end then.
     fn drain(&self) -> &Arc<Drain>;
+
+    /// The clock for `Date` headers of watches; hyper writes those of all other responses.
+    fn clock(&self) -> &Clock;
 }
 
-/// Held as long as anything of a connection lives. It is in the extensions of every request, so that an upgraded
+/// Held as long as any part of a connection exists. It is in the extensions of every request, so that an upgraded
 /// connection counts until its new owner drops it.
 #[derive(Clone, Debug)]
 pub struct Lease(#[allow(dead_code, reason = "held for its Drop")] Arc<dyn std::any::Any + Send + Sync>);
@@ -49,7 +53,7 @@ impl Lease {
     }
 }
 
-/// Which protocol the handshake agreed on.
+/// The protocol chosen in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Http1,
@@ -71,45 +75,45 @@ where
 {
     let activity = Arc::new(Activity::new(protocol));
     let ticket = handler.drain().ticket();
-    let requests = Requests { handler, peer: Arc::new(peer), activity, lease };
-    let line = Line { requests, ticket, limits, keep_alive: true, held: None };
+    let requests = RequestService { handler, peer: Arc::new(peer), activity, lease };
+    let context = ConnectionContext { requests, ticket, limits, keep_alive: true, held: None };
     Connection(match protocol {
-        Protocol::Http1 => Stage::Serving(Box::pin(serve_http1(io, Bytes::new(), line))),
-        Protocol::Http2 => Stage::Serving(Box::pin(serve_http2(io, line))),
+        Protocol::Http1 => Stage::Serving(Box::pin(serve_http1(io, Bytes::new(), context))),
+        Protocol::Http2 => Stage::Serving(Box::pin(serve_http2(io, context))),
     })
 }
 
 /// A connection that is being served.
 ///
-/// hyper reads requests and writes answers, except for watches: for those it hands the socket over to
-/// [`streaming`](crate::wire::streaming), and takes it back when the watch has ended. Each is in a box, so that an idle connection is
-/// as large as its protocol needs, and in one only: an event wakes a thousand watches, each of which is out of the processor's
-/// caches, and every box more on the way to its socket would be another wait for memory.
+/// hyper reads requests and writes responses. A watch over HTTP/1.1 takes the socket over to
+/// [`streaming`](crate::wire::streaming), and hyper continues when the watch has ended. Each stage is in one box, so that an
+/// idle connection is only as large as its protocol needs. There is no second box: an event wakes a thousand watches, none of
+/// them in the processor's caches, and every pointer on the way to a socket is another wait for memory.
 pub struct Connection<IO, H: Handler>(Stage<IO, H>);
 
-/// Ends with a watch that is to have the socket, or with the connection.
+/// Returns a watch that takes the socket over, or none at the end of the connection.
 type Serving<IO, H> = Pin<Box<dyn Future<Output = Option<Handover<IO, H>>> + Send>>;
 
 enum Stage<IO, H: Handler> {
     Serving(Serving<IO, H>),
     Streaming(Box<Handover<IO, H>>),
-    Over,
+    Ended,
 }
 
-/// The socket, and the watch that has it.
+/// A watch and the socket that it took over.
 struct Handover<IO, H: Handler> {
     stream: Stream<IO>,
-    line: Box<Line<H>>,
+    context: Box<ConnectionContext<H>>,
 }
 
-/// What a connection has beside its socket.
-struct Line<H: Handler> {
-    requests: Requests<H>,
+/// The state of a connection apart from its socket.
+struct ConnectionContext<H: Handler> {
+    requests: RequestService<H>,
     ticket: Ticket,
     limits: Arc<Limits>,
     /// Whether another request may follow the watch.
     keep_alive: bool,
-    /// What goes when the watch does.
+    /// Dropped when the watch ends.
     held: Held,
 }
 
@@ -126,29 +130,29 @@ where
             match stage {
                 Stage::Streaming(handover) => {
                     let ended = ready!(handover.stream.poll(cx));
-                    if let Stage::Streaming(handover) = std::mem::replace(stage, Stage::Over) {
+                    if let Stage::Streaming(handover) = std::mem::replace(stage, Stage::Ended) {
                         *stage = Stage::Serving(Box::pin(after_watch(*handover, ended)));
                     }
                 }
                 Stage::Serving(serving) => {
                     let handover = ready!(serving.as_mut().poll(cx));
-                    *stage = handover.map_or(Stage::Over, |handover| Stage::Streaming(Box::new(handover)));
+                    *stage = handover.map_or(Stage::Ended, |handover| Stage::Streaming(Box::new(handover)));
                 }
-                Stage::Over => return Poll::Ready(()),
+                Stage::Ended => return Poll::Ready(()),
             }
         }
     }
 }
 
-// What both protocols begin with is done before their futures are made: an async function keeps room for its arguments as
-// long as it lives, and a TLS session is a kilobyte and more.
+// These are not async functions: an async function reserves space for its arguments for its whole life, and a TLS session is
+// larger than a kilobyte.
 
-fn serve_http2<IO, H>(io: IO, line: Line<H>) -> impl Future<Output = Option<Handover<IO, H>>> + Send
+fn serve_http2<IO, H>(io: IO, context: ConnectionContext<H>) -> impl Future<Output = Option<Handover<IO, H>>> + Send
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    let Line { requests, mut ticket, limits, .. } = line;
+    let ConnectionContext { requests, mut ticket, limits, .. } = context;
     let activity = Arc::clone(&requests.activity);
     let mut connection = Box::pin(Multiplexed::new(io, requests, &activity, &limits));
     async move {
@@ -159,57 +163,63 @@ where
     }
 }
 
-/// Serves until a watch wants the socket for itself.
-fn serve_http1<IO, H>(io: IO, unread: Bytes, line: Line<H>) -> impl Future<Output = Option<Handover<IO, H>>> + Send
+/// Serves until a watch takes the socket over.
+fn serve_http1<IO, H>(
+    io: IO,
+    unread: Bytes,
+    context: ConnectionContext<H>,
+) -> impl Future<Output = Option<Handover<IO, H>>> + Send
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    let Line { requests, mut ticket, limits, .. } = line;
+    let ConnectionContext { requests, mut ticket, limits, .. } = context;
     let activity = Arc::clone(&requests.activity);
     let mut builder = conn::http1::Builder::new();
     builder
         .half_close(false)
         .max_buf_size(limits.header_bytes_max.max(HTTP1_BUFFER_MIN))
-        // The watchdog knows a silent connection from a slow request; hyper's timer does not.
+        // The watchdog distinguishes an idle connection from a slow request; hyper's timer does not.
         .header_read_timeout(None);
-    let heard = Heard::new(io, unread, &activity);
-    let mut connection = Box::pin(builder.serve_connection(heard, requests).with_upgrades());
+    let monitored = MonitoredIo::new(io, unread, &activity);
+    let mut connection = Box::pin(builder.serve_connection(monitored, requests).with_upgrades());
     async move {
         match drive(&mut connection, &activity, &mut ticket, &limits).await {
-            Ok(Driven::Taken) => {}
+            Ok(Driven::Detached) => {}
             Ok(Driven::Ended) => return None,
             Err(error) => {
                 tracing::trace!(%error, "connection ended");
                 return None;
             }
         }
-        let taken = activity.taken.lock().take()?;
-        // Unpinned, so that the connection can be taken apart: hyper's buffers go, the socket stays.
+        let detached = activity.detached.lock().take()?;
+        // Unpinned, so that the connection can be taken apart: hyper's buffers are freed, the socket stays.
         let parts = unpin(connection).into_parts()?;
-        // What hyper has read comes before what it was still to be given.
+        // hyper's read buffer precedes the bytes that hyper had not read yet.
         let early = match parts.io.prefix.is_empty() {
             true => parts.read_buf,
             false => [parts.read_buf, parts.io.prefix].concat().into(),
         };
-        let keep_alive = taken.keep_alive;
-        let (stream, held) = Stream::new(parts.io.io.into_inner(), taken, early)?;
-        Some(Handover { stream, line: Box::new(Line { requests: parts.service, ticket, limits, keep_alive, held }) })
+        let keep_alive = detached.keep_alive;
+        let now = parts.service.handler.clock().now();
+        let (stream, held) = Stream::new(parts.io.io.into_inner(), detached, early, now)?;
+        let context = ConnectionContext { requests: parts.service, ticket, limits, keep_alive, held };
+        Some(Handover { stream, context: Box::new(context) })
     }
 }
 
-/// Goes on after a watch, if the client is still there and may ask for something else.
+/// Serves further requests after a watch, if the client is still connected and the connection is kept alive.
 async fn after_watch<IO, H>(handover: Handover<IO, H>, ended: std::io::Result<()>) -> Option<Handover<IO, H>>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    let Handover { stream, mut line } = handover;
-    line.held = None;
+    let Handover { stream, mut context } = handover;
+    context.held = None;
     ended.ok()?;
     let (mut io, early) = stream.into_parts();
-    if line.keep_alive {
-        return serve_http1(io, early, *line).await;
+    if context.keep_alive {
+        return serve_http1(io, early, *context).await;
     }
     let _ = io.shutdown().await;
     None
@@ -219,35 +229,35 @@ fn unpin<T: Unpin>(pinned: Pin<Box<T>>) -> T {
     *Pin::into_inner(pinned)
 }
 
-/// hyper takes no smaller one.
+/// The smallest buffer that hyper accepts.
 const HTTP1_BUFFER_MIN: usize = 8192;
 
-/// Connections of both protocols, as far as [`drive`] needs them.
-pub(crate) trait Gentle: Future<Output = hyper::Result<()>> {
-    fn end_gently(self: Pin<&mut Self>);
+/// A connection of either protocol, as [`drive`] uses it.
+pub(crate) trait GracefulShutdown: Future<Output = hyper::Result<()>> {
+    fn start_shutdown(self: Pin<&mut Self>);
 }
 
-impl<IO, S> Gentle for conn::http1::UpgradeableConnection<IO, S>
+impl<IO, S> GracefulShutdown for conn::http1::UpgradeableConnection<IO, S>
 where
     S: hyper::service::HttpService<Incoming, ResBody = ResponseBody>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     IO: Read + Write + Unpin + Send + 'static,
 {
-    fn end_gently(self: Pin<&mut Self>) {
+    fn start_shutdown(self: Pin<&mut Self>) {
         self.graceful_shutdown();
     }
 }
 
-/// How [`drive`] ends.
+/// The result of [`drive`].
 #[derive(Debug, PartialEq, Eq)]
 enum Driven {
     Ended,
-    /// A watch is to be streamed on the socket.
-    Taken,
+    /// A watch takes the socket over.
+    Detached,
 }
 
-/// Polls a connection, its watchdog, and the sign that the server stops.
-async fn drive<C: Gentle>(
+/// Polls a connection, its watchdog, and the drain of the server.
+async fn drive<C: GracefulShutdown>(
     connection: &mut Pin<Box<C>>,
     activity: &Activity,
     drain: &mut Ticket,
@@ -260,65 +270,66 @@ async fn drive<C: Gentle>(
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(ended.map(|()| Driven::Ended));
             }
-            if activity.has_taken.swap(false, Ordering::Relaxed) {
-                return Poll::Ready(Ok(Driven::Taken));
+            if activity.has_detached.swap(false, Ordering::Relaxed) {
+                return Poll::Ready(Ok(Driven::Detached));
             }
-            if !ending && (drain.poll_begun(cx) || activity.unwelcome.load(Ordering::Relaxed)) {
+            if !ending && (drain.poll_begun(cx) || activity.close_after_response.load(Ordering::Relaxed)) {
                 ending = true;
-                connection.as_mut().end_gently();
+                connection.as_mut().start_shutdown();
                 continue;
             }
             if watchdog.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            match activity.judge(limits) {
-                Judgement::Fine(wait) => watchdog.as_mut().reset(Instant::now() + wait),
-                Judgement::Idle => {
-                    // If it does not end now, it has the same time again.
+            match activity.idle_state(limits) {
+                IdleState::Fine(wait) => watchdog.as_mut().reset(Instant::now() + wait),
+                IdleState::Idle => {
+                    // A connection that does not end now gets the same time once more.
                     watchdog.as_mut().reset(Instant::now() + limits.idle_timeout);
                     if ending {
                         return Poll::Ready(Ok(Driven::Ended));
                     }
                     ending = true;
-                    connection.as_mut().end_gently();
+                    connection.as_mut().start_shutdown();
                 }
-                Judgement::TooSlow => return Poll::Ready(Ok(Driven::Ended)),
+                IdleState::TooSlow => return Poll::Ready(Ok(Driven::Ended)),
             }
         }
     })
     .await
 }
 
-/// What a connection is doing, for its watchdog. Times are milliseconds since it began; zero is never.
+/// Progress of a connection, for its watchdog. Times are milliseconds since `began`; zero means never.
 pub(crate) struct Activity {
     protocol: Protocol,
     began: Instant,
-    /// Requests whose answer is not fully sent.
+    /// RequestService whose response is not fully sent.
     active: AtomicUsize,
-    /// When the last answer was done.
-    quiet_since: AtomicU64,
-    /// When the first byte came that is not part of an answered request.
-    heard_at: AtomicU64,
-    /// A request was refused as nobody's: the connection has no future.
-    unwelcome: AtomicBool,
-    /// A watch that wants the socket for itself; looked at only when `has_taken` says so.
-    taken: Mutex<Option<Taken>>,
-    has_taken: AtomicBool,
+    /// The end of the last response.
+    idle_since: AtomicU64,
+    /// Arrival of the first byte after the last answered request.
+    read_at: AtomicU64,
+    /// Set when a request was refused with 401: the client is not authenticated and the connection is closed.
+    close_after_response: AtomicBool,
+    /// A watch that takes the socket over; locked only when `has_detached` is set.
+    detached: Mutex<Option<DetachedWatch>>,
+    has_detached: AtomicBool,
 }
 
-/// An answer that is a watch, and what becomes of the connection after it.
-pub(crate) struct Taken {
+/// A watch response that takes the socket over from hyper.
+pub(crate) struct DetachedWatch {
     pub(crate) response: Response<ResponseBody>,
+    /// Whether another request may follow the watch.
     pub(crate) keep_alive: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Judgement {
-    /// Look again then.
+enum IdleState {
+    /// Within the limits; check again after this time.
     Fine(Duration),
-    /// Nothing was asked for too long.
+    /// No request for longer than the limit.
     Idle,
-    /// A request's headers do not get complete.
+    /// The headers of a request took longer than the limit.
     TooSlow,
 }
 
@@ -328,11 +339,11 @@ impl Activity {
             protocol,
             began: Instant::now(),
             active: AtomicUsize::new(0),
-            quiet_since: AtomicU64::new(0),
-            heard_at: AtomicU64::new(0),
-            unwelcome: AtomicBool::new(false),
-            taken: Mutex::new(None),
-            has_taken: AtomicBool::new(false),
+            idle_since: AtomicU64::new(0),
+            read_at: AtomicU64::new(0),
+            close_after_response: AtomicBool::new(false),
+            detached: Mutex::new(None),
+            has_detached: AtomicBool::new(false),
         }
     }
 
@@ -340,60 +351,60 @@ impl Activity {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    fn heard(&self) {
-        if self.active.load(Ordering::Relaxed) == 0 && self.heard_at.load(Ordering::Relaxed) == 0 {
-            self.heard_at.store(self.now(), Ordering::Relaxed);
+    fn mark_read(&self) {
+        if self.active.load(Ordering::Relaxed) == 0 && self.read_at.load(Ordering::Relaxed) == 0 {
+            self.read_at.store(self.now(), Ordering::Relaxed);
         }
     }
 
-    fn judge(&self, limits: &Limits) -> Judgement {
+    fn idle_state(&self, limits: &Limits) -> IdleState {
         if self.active.load(Ordering::Relaxed) > 0 {
-            return Judgement::Fine(limits.idle_timeout);
+            return IdleState::Fine(limits.idle_timeout);
         }
         let now = self.now();
         let left = |since: u64, limit: Duration| limit.checked_sub(Duration::from_millis(now.saturating_sub(since)));
-        let heard_at = self.heard_at.load(Ordering::Relaxed);
-        // Over HTTP/2 there are pings and settings between requests.
-        if self.protocol == Protocol::Http1 && heard_at > 0 {
-            return match left(heard_at, limits.header_read_timeout) {
-                None | Some(Duration::ZERO) => Judgement::TooSlow,
-                Some(wait) => Judgement::Fine(wait),
+        let read_at = self.read_at.load(Ordering::Relaxed);
+        // HTTP/2 sends pings and settings between requests.
+        if self.protocol == Protocol::Http1 && read_at > 0 {
+            return match left(read_at, limits.header_read_timeout) {
+                None | Some(Duration::ZERO) => IdleState::TooSlow,
+                Some(wait) => IdleState::Fine(wait),
             };
         }
-        match left(self.quiet_since.load(Ordering::Relaxed), limits.idle_timeout) {
-            None | Some(Duration::ZERO) => Judgement::Idle,
-            Some(wait) => Judgement::Fine(wait.min(limits.header_read_timeout)),
+        match left(self.idle_since.load(Ordering::Relaxed), limits.idle_timeout) {
+            None | Some(Duration::ZERO) => IdleState::Idle,
+            Some(wait) => IdleState::Fine(wait.min(limits.header_read_timeout)),
         }
     }
 }
 
-/// One request being answered, until its answer is sent.
+/// Counts one request until its response is sent.
 struct Active(Arc<Activity>);
 
 impl Active {
     fn new(activity: &Arc<Activity>) -> Self {
         activity.active.fetch_add(1, Ordering::Relaxed);
-        activity.heard_at.store(0, Ordering::Relaxed);
+        activity.read_at.store(0, Ordering::Relaxed);
         Active(Arc::clone(activity))
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.quiet_since.store(self.0.now(), Ordering::Relaxed);
+        self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The service hyper calls.
-pub(crate) struct Requests<H> {
+/// The service that hyper calls for each request.
+pub(crate) struct RequestService<H> {
     handler: H,
     peer: Arc<Peer>,
     activity: Arc<Activity>,
     lease: Lease,
 }
 
-impl<H: Handler> Service<Request<Incoming>> for Requests<H> {
+impl<H: Handler> Service<Request<Incoming>> for RequestService<H> {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -401,26 +412,26 @@ impl<H: Handler> Service<Request<Incoming>> for Requests<H> {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let active = Active::new(&self.activity);
         let version = request.version();
-        // A watch may have the socket if nothing else is on it: no body that was not read, no older protocol.
-        let may_take =
+        // A watch may take the socket over if nothing else uses it: no unread body, no older protocol.
+        let may_detach =
             version == Version::HTTP_11 && request.method() != Method::HEAD && request.body().is_end_stream();
-        let keep_alive = !header_says_close(request.headers());
+        let keep_alive = !has_connection_close(request.headers());
         request.extensions_mut().insert(self.lease.clone());
-        let mut answer = self.handler.handle(request.map(RequestBody::from), &self.peer);
+        let mut response = self.handler.handle(request.map(RequestBody::from), &self.peer);
         if version == Version::HTTP_2 {
-            answer = multiplex::elsewhere(answer);
+            response = multiplex::spawn_response(response);
         }
         Box::pin(async move {
-            let response = answer.await;
+            let response = response.await;
             if version == Version::HTTP_2 && response.status() == StatusCode::UNAUTHORIZED {
-                active.0.unwelcome.store(true, Ordering::Relaxed);
+                active.0.close_after_response.store(true, Ordering::Relaxed);
             }
-            if may_take && response.body().is_watch() {
+            if may_detach && response.body().is_watch() {
                 let activity = Arc::clone(&active.0);
                 let response = response.map(|body| body.holding(active));
-                *activity.taken.lock() = Some(Taken { response, keep_alive });
-                activity.has_taken.store(true, Ordering::Relaxed);
-                // `drive` looks next, and takes the connection apart.
+                *activity.detached.lock() = Some(DetachedWatch { response, keep_alive });
+                activity.has_detached.store(true, Ordering::Relaxed);
+                // `drive` sees the flag next and takes the connection apart.
                 match std::future::pending::<Infallible>().await {}
             }
             Ok(response.map(|body| body.holding(active)))
@@ -428,7 +439,7 @@ impl<H: Handler> Service<Request<Incoming>> for Requests<H> {
     }
 }
 
-fn header_says_close(headers: &http::HeaderMap) -> bool {
+fn has_connection_close(headers: &http::HeaderMap) -> bool {
     headers
         .get_all(http::header::CONNECTION)
         .iter()
@@ -437,38 +448,38 @@ fn header_says_close(headers: &http::HeaderMap) -> bool {
         .any(|token| token.trim().eq_ignore_ascii_case("close"))
 }
 
-/// A socket that tells when something was read from it.
-pub(crate) struct Heard<IO> {
+/// A socket that records reads in [`Activity`].
+pub(crate) struct MonitoredIo<IO> {
     io: TokioIo<IO>,
-    /// Read before hyper came (again); it is given these first.
+    /// Bytes read before hyper owned the socket; hyper reads these first.
     prefix: Bytes,
     activity: Arc<Activity>,
 }
 
-impl<IO> Heard<IO> {
+impl<IO> MonitoredIo<IO> {
     pub(crate) fn new(io: IO, prefix: Bytes, activity: &Arc<Activity>) -> Self {
-        Heard { io: TokioIo::new(io), prefix, activity: Arc::clone(activity) }
+        MonitoredIo { io: TokioIo::new(io), prefix, activity: Arc::clone(activity) }
     }
 }
 
-impl<IO: AsyncRead + Unpin> Read for Heard<IO> {
+impl<IO: AsyncRead + Unpin> Read for MonitoredIo<IO> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
         let this = self.get_mut();
         if !this.prefix.is_empty() {
             let count = this.prefix.len().min(buf.remaining());
             buf.put_slice(&this.prefix.split_to(count));
-            this.activity.heard();
+            this.activity.mark_read();
             return Poll::Ready(Ok(()));
         }
         let read = Pin::new(&mut this.io).poll_read(cx, buf);
         if read.is_ready() {
-            this.activity.heard();
+            this.activity.mark_read();
         }
         read
     }
 }
 
-impl<IO: AsyncWrite + Unpin> Write for Heard<IO> {
+impl<IO: AsyncWrite + Unpin> Write for MonitoredIo<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
     }
@@ -504,19 +515,19 @@ mod tests {
         let after = |seconds| tokio::time::advance(Duration::from_secs(seconds));
         let activity = Arc::new(Activity::new(Protocol::Http1));
         after(40).await;
-        assert!(matches!(activity.judge(&limits), Judgement::Fine(_)), "nothing was sent yet");
-        activity.heard();
+        assert!(matches!(activity.idle_state(&limits), IdleState::Fine(_)), "nothing was sent yet");
+        activity.mark_read();
         after(31).await;
-        assert_eq!(activity.judge(&limits), Judgement::Fine(Duration::from_secs(1)));
+        assert_eq!(activity.idle_state(&limits), IdleState::Fine(Duration::from_secs(1)));
         after(1).await;
-        assert_eq!(activity.judge(&limits), Judgement::TooSlow);
+        assert_eq!(activity.idle_state(&limits), IdleState::TooSlow);
         let active = Active::new(&activity);
         after(1000).await;
-        assert_eq!(activity.judge(&limits), Judgement::Fine(limits.idle_timeout), "a watch may last");
+        assert_eq!(activity.idle_state(&limits), IdleState::Fine(limits.idle_timeout), "a watch may last");
         drop(active);
         after(89).await;
-        assert_eq!(activity.judge(&limits), Judgement::Fine(Duration::from_secs(1)));
+        assert_eq!(activity.idle_state(&limits), IdleState::Fine(Duration::from_secs(1)));
         after(1).await;
-        assert_eq!(activity.judge(&limits), Judgement::Idle);
+        assert_eq!(activity.idle_state(&limits), IdleState::Idle);
     }
 }

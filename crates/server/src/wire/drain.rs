@@ -1,4 +1,4 @@
-//! How open watches learn that the server is stopping: a flag, and whom to wake when it is raised.
+//! Notifies open watches and connections that the server is stopping: a flag, and the tasks to wake when it is set.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::task::{Context, Waker};
 
 use parking_lot::Mutex;
 
-/// Raised once, when the server begins to stop.
+/// Begins once, when the server starts to stop.
 #[derive(Debug, Default)]
 pub struct Drain {
     begun: AtomicBool,
     next_id: AtomicU64,
-    /// One entry for each ticket that was polled. Touched when a watch opens, closes or moves to another task: not
+    /// One entry for each ticket that was polled. Locked when a watch opens, closes or moves to another task, not
     /// when it sends.
     waiting: Mutex<HashMap<u64, Waker>>,
 }
@@ -38,7 +38,7 @@ impl Drain {
     }
 }
 
-/// One who wants to be woken when draining begins.
+/// Wakes one task when draining begins.
 #[derive(Debug)]
 pub struct Ticket {
     drain: Arc<Drain>,
@@ -47,13 +47,13 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Whether the task is woken when draining begins; it may have been already.
+    /// Returns whether the task is registered to be woken when draining begins; it may have been woken already.
     #[must_use]
     pub fn is_waiting(&self, cx: &Context<'_>) -> bool {
         self.registered.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()))
     }
 
-    /// Whether draining has begun; if not, the task is woken when it does.
+    /// Returns whether draining has begun; if not, registers the task to be woken when it does.
     pub fn poll_begun(&mut self, cx: &Context<'_>) -> bool {
         if self.drain.has_begun() {
             return true;
@@ -61,7 +61,7 @@ impl Ticket {
         if !self.is_waiting(cx) {
             self.drain.waiting.lock().insert(self.id, cx.waker().clone());
             self.registered = Some(cx.waker().clone());
-            // Begun between the look and the registration: nobody would wake us.
+            // Draining may have begun after the first check and before the registration, without waking this task.
             return self.drain.has_begun();
         }
         false

@@ -1,4 +1,4 @@
-//! The accept loop: takes a bound listener, gives every connection its own task, and ends them all when told to.
+//! The accept loop: spawns a task for each connection of a bound listener, and ends them all on shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::wire::connection::{self, Handler, Lease, Protocol};
 use crate::wire::peer::Peer;
 use crate::wire::tls::Tls;
 
-/// Half-open peers that have nothing to acknowledge are noticed after about a minute.
+/// With these three, a half-open peer that has nothing to acknowledge is detected after about a minute.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_RETRIES: u32 = 3;
-/// A peer that does not take what was sent to it is given up after this long; a reader that is only slow is not.
+/// A peer that acknowledges nothing for this long is disconnected; one that only reads slowly is not.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(300);
-/// Out of descriptors: pause, so that the loop does not spin until some are free.
+/// Pause after a failed accept, so that the loop does not spin while the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const PLAIN_ON_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Connection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// Serves everything that connects, until `shutdown` says otherwise. Returns when all connections have ended, or when
-/// the drain limit is over, or at the second signal; whatever is open then is dropped.
+/// Serves connections until `shutdown` begins to drain. Returns when all connections have ended, at the drain timeout, or
+/// at the second signal; connections that are still open then are dropped.
 ///
-/// `tls: None` speaks plain HTTP/1.1 (and HTTP/2 with prior knowledge is not offered): for loopback only.
+/// `tls: None` serves plain HTTP/1.1, without HTTP/2 by prior knowledge: for loopback only.
 pub async fn run<H: Handler>(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -42,15 +42,15 @@ pub async fn run<H: Handler>(
     metrics: Arc<Metrics>,
     mut shutdown: Shutdown,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
-    // Closed when the last connection (or what it was upgraded to) has dropped its end.
+    let slots = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
+    // Closed when the last connection, or the WebSocket it was upgraded to, has dropped its sender.
     let (alive, mut all_ended) = mpsc::channel::<()>(1);
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             biased;
             () = shutdown.draining() => break,
-            accepted = accept(&listener, &places, &metrics) => accepted,
+            accepted = accept(&listener, &slots, &metrics) => accepted,
         };
         while connections.try_join_next().is_some() {}
         let (stream, address, permit) = match accepted {
@@ -61,12 +61,12 @@ pub async fn run<H: Handler>(
                 continue;
             }
         };
-        let place = metrics.connections.take();
+        let slot = metrics.connections.take();
         metrics.connections_accepted.fetch_add(1, Ordering::Relaxed);
-        let lease = Lease::new((permit, place, alive.clone()));
+        let lease = Lease::new((permit, slot, alive.clone()));
         let (tls, handler, limits, metrics) = (tls.clone(), handler.clone(), Arc::clone(&limits), Arc::clone(&metrics));
         connections.spawn(async move {
-            // In a box of its own that is gone after the handshake: its state is larger than that of serving.
+            // The handshake is boxed and freed before serving: its state is larger than that of a served connection.
             match tls {
                 None => {
                     let peer = peer(&stream, address);
@@ -90,7 +90,7 @@ pub async fn run<H: Handler>(
         _ = all_ended.recv() => {}
         () = shutdown.aborted() => tracing::warn!("aborted with connections open"),
         () = tokio::time::sleep(limits.drain_timeout) => {
-            tracing::warn!(open = metrics.connections.taken(), "connections still open after the drain limit");
+            tracing::warn!(open = metrics.connections.taken(), "connections still open after the drain timeout");
         }
     }
     connections.shutdown().await;
@@ -98,12 +98,12 @@ pub async fn run<H: Handler>(
 
 type Accepted = (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
 
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, metrics: &Metrics) -> std::io::Result<Accepted> {
-    let permit = match Arc::clone(places).try_acquire_owned() {
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>, metrics: &Metrics) -> std::io::Result<Accepted> {
+    let permit = match Arc::clone(slots).try_acquire_owned() {
         Ok(permit) => permit,
         Err(_) => {
             metrics.refused(metrics.connections.name());
-            Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?
+            Arc::clone(slots).acquire_owned().await.map_err(std::io::Error::other)?
         }
     };
     let (stream, address) = listener.accept().await?;
@@ -112,7 +112,7 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, metrics: &Metri
         .with_time(KEEP_ALIVE_IDLE)
         .with_interval(KEEP_ALIVE_INTERVAL)
         .with_retries(KEEP_ALIVE_RETRIES);
-    // None of these is worth refusing a connection for.
+    // A connection works without these options.
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_keepalive(&keep_alive);
     #[cfg(target_os = "linux")]
@@ -136,7 +136,7 @@ async fn handshake(
     let mut peer = peer(&stream, address);
     let accepting = async {
         if speaks_plain_http(&stream).await {
-            tell_plain(stream).await;
+            refuse_plain_http(stream).await;
             return Err(std::io::Error::other("plain HTTP"));
         }
         tls.acceptor.accept(stream).await
@@ -165,19 +165,19 @@ async fn handshake(
     }
 }
 
-/// A TLS handshake begins with byte 22, a request with a capital letter.
+/// Returns whether the client sends HTTP: a TLS handshake begins with byte 22, a request with a capital letter.
 async fn speaks_plain_http(stream: &TcpStream) -> bool {
     let mut first = [0];
     matches!(stream.peek(&mut first).await, Ok(1)) && first[0].is_ascii_uppercase()
 }
 
-async fn tell_plain(mut stream: TcpStream) {
+async fn refuse_plain_http(mut stream: TcpStream) {
     let _ = stream.write_all(PLAIN_ON_TLS).await;
     let _ = stream.shutdown().await;
-    // Read what was asked, or closing would reset the connection before the answer is seen.
-    let mut asked = [0; 4096];
+    // Read the request: closing with unread bytes would reset the connection before the client reads the response.
+    let mut unread = [0; 4096];
     let mut left: usize = 64 * 1024;
-    while let Ok(count @ 1..) = stream.read(&mut asked).await {
+    while let Ok(count @ 1..) = stream.read(&mut unread).await {
         left = left.saturating_sub(count);
         if left == 0 {
             return;

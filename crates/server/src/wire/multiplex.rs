@@ -1,26 +1,25 @@
-//! HTTP/2: all streams of a connection in the connection's own task, and their frames in one write.
+//! HTTP/2: polls all streams of a connection in the connection's task and sends their frames in one write.
 //!
-//! Left alone, hyper gives each stream a task. An event for a hundred watches of one connection is then a hundred tasks, each
-//! of which wakes the connection's, and a write for every frame; a single watch takes two tasks for each event. Here streams
-//! are polled where the connection is:
+//! By default hyper spawns a task for each stream. An event for a hundred watches of one connection then runs a hundred
+//! tasks, each of which wakes the connection's task, and makes a write for every frame; a single watch takes two tasks for
+//! each event. Polling the streams in the connection's task and joining their writes took 1 000 watches on ten connections
+//! from 10.0 to 4.9 µs an event (`docs/performance.md`):
 //!
 //! ```text
-//! woken ──► streams that have something to say ──► connection: frames ──► joined ──► one write
+//! wake ──► streams with pending events ──► connection: frames ──► CoalescingIo ──► one write
 //! ```
 //!
-//! Answers are still made in tasks of their own, so that a connection with many requests keeps all processors busy.
+//! Responses are still computed in separate tasks, so that a connection with many requests uses all processors.
 
 use std::future::Future;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::Stream as _;
 use futures::stream::FuturesUnordered;
-use futures::task::AtomicWaker;
 use http::{Response, StatusCode};
 use hyper::server::conn::http2;
 use hyper_util::rt::TokioTimer;
@@ -30,17 +29,18 @@ use tokio::task::JoinHandle;
 
 use crate::limits::Limits;
 use crate::wire::body::ResponseBody;
-use crate::wire::connection::{Activity, Answer, Gentle, Handler, Heard, Requests};
+use crate::wire::connection::{Activity, GracefulShutdown, Handler, MonitoredIo, RequestService, ResponseFuture};
+use crate::wire::wake::WakeGate;
 
 const WINDOW: u32 = 256 * 1024;
 const FRAME: u32 = 64 * 1024;
-/// A peer that vanished without a word is noticed after both of these.
+/// A peer that disappears without closing is detected after the sum of these two.
 const KEEP_ALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
-/// What is joined before it is written: four full TLS records.
-const JOINED_MAX: usize = 64 * 1024;
+/// Bytes joined before they are written: four full TLS records.
+const BUFFERED_MAX: usize = 64 * 1024;
 
-/// A connection and its streams.
+/// An HTTP/2 connection and its streams.
 pub(crate) struct Multiplexed<IO, H>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -48,13 +48,12 @@ where
 {
     connection: Pin<Box<Connection<IO, H>>>,
     streams: Streams,
-    arrivals: Arrivals,
-    joined: Joined<IO>,
-    bell: Bell,
+    new_streams: NewStreams,
+    io: CoalescingIo<IO>,
+    gate: WakeGate,
 }
 
-/// hyper's part of it.
-type Connection<IO, H> = http2::Connection<Heard<Joined<IO>>, Requests<H>, Arrivals>;
+type Connection<IO, H> = http2::Connection<MonitoredIo<CoalescingIo<IO>>, RequestService<H>, NewStreams>;
 type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<IO, H> Multiplexed<IO, H>
@@ -62,9 +61,9 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    pub(crate) fn new(io: IO, requests: Requests<H>, activity: &Arc<Activity>, limits: &Limits) -> Self {
-        let (arrivals, joined) = (Arrivals::default(), Joined::new(io));
-        let mut builder = http2::Builder::new(arrivals.clone());
+    pub(crate) fn new(io: IO, requests: RequestService<H>, activity: &Arc<Activity>, limits: &Limits) -> Self {
+        let (new_streams, io) = (NewStreams::default(), CoalescingIo::new(io));
+        let mut builder = http2::Builder::new(new_streams.clone());
         builder
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.streams_per_connection_max)
@@ -72,17 +71,17 @@ where
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW * 4)
             .max_frame_size(FRAME)
-            // What a stream may hold beyond what the client's window allows: one batch, then it waits.
+            // Bytes that a stream may buffer beyond the client's window: one batch, then it waits.
             .max_send_buf_size(limits.watch_batch_bytes_max)
             .keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
-        let heard = Heard::new(joined.clone(), Bytes::new(), activity);
+        let monitored = MonitoredIo::new(io.clone(), Bytes::new(), activity);
         Multiplexed {
-            connection: Box::pin(builder.serve_connection(heard, requests)),
+            connection: Box::pin(builder.serve_connection(monitored, requests)),
             streams: Streams::default(),
-            arrivals,
-            joined,
-            bell: Bell::default(),
+            new_streams,
+            io,
+            gate: WakeGate::default(),
         }
     }
 }
@@ -97,24 +96,24 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         loop {
-            // A stream that sends rings for its connection, which is next anyway.
-            this.bell.muffle(cx);
+            // A stream that sends wakes its connection, which is polled next anyway.
+            this.gate.hold(cx);
             this.streams.poll(cx);
-            this.bell.unmuffle();
-            let ended = this.connection.as_mut().poll(&mut this.bell.context());
+            this.gate.release();
+            let ended = this.connection.as_mut().poll(&mut this.gate.context());
             if ended.is_ready() {
                 return ended;
             }
-            let arrived = std::mem::take(&mut *this.arrivals.0.lock());
+            let arrived = std::mem::take(&mut *this.new_streams.0.lock());
             if arrived.is_empty() {
                 break;
             }
             this.streams.open.extend(arrived);
         }
-        // A socket that takes no more for now wakes the task when it does again.
-        match this.joined.0.lock().poll_out(cx) {
+        // A socket that is full wakes the task once it accepts bytes again.
+        match this.io.0.lock().poll_write_all(cx) {
             Poll::Ready(Err(error)) => {
-                tracing::trace!(%error, "cannot be written to any more");
+                tracing::trace!(%error, "connection can no longer be written to");
                 Poll::Ready(Ok(()))
             }
             _ => Poll::Pending,
@@ -122,44 +121,44 @@ where
     }
 }
 
-impl<IO, H> Gentle for Multiplexed<IO, H>
+impl<IO, H> GracefulShutdown for Multiplexed<IO, H>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
-    fn end_gently(self: Pin<&mut Self>) {
+    fn start_shutdown(self: Pin<&mut Self>) {
         self.get_mut().connection.as_mut().graceful_shutdown();
     }
 }
 
-/// Where hyper leaves new streams, since it cannot be given the set itself.
+/// The executor given to hyper: collects new streams until [`Multiplexed`] moves them into its own set.
 #[derive(Clone, Default)]
-pub(crate) struct Arrivals(Arc<Mutex<Vec<Stream>>>);
+pub(crate) struct NewStreams(Arc<Mutex<Vec<Stream>>>);
 
-impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Arrivals {
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for NewStreams {
     fn execute(&self, stream: F) {
         self.0.lock().push(Box::pin(stream));
     }
 }
 
-/// The streams that are open.
+/// The open streams.
 #[derive(Default)]
 struct Streams {
     open: FuturesUnordered<Stream>,
-    bell: Bell,
+    gate: WakeGate,
 }
 
 impl Streams {
-    /// Polls all that have something to do.
+    /// Polls all streams that were woken.
     ///
-    /// h2 wakes a stream while it sends, and a set in which two have been woken like that leaves the others for another turn
-    /// of the task: two frames would be joined and no more. So it gets its turns here, as many as there are streams; one that
-    /// never stops waking itself does not keep the connection from being polled.
+    /// h2 wakes a stream while it sends, and `FuturesUnordered` returns to the task after two such wakes: only two frames
+    /// would be joined. So the set is polled again here, at most once for each stream; a stream that wakes itself without
+    /// end cannot keep the connection from being polled.
     fn poll(&mut self, cx: &mut Context<'_>) {
         for _ in 0..self.open.len() + 2 {
-            self.bell.muffle(cx);
-            while let Poll::Ready(Some(())) = Pin::new(&mut self.open).poll_next(&mut self.bell.context()) {}
-            if !self.bell.unmuffle() {
+            self.gate.hold(cx);
+            while let Poll::Ready(Some(())) = Pin::new(&mut self.open).poll_next(&mut self.gate.context()) {}
+            if !self.gate.release() {
                 return;
             }
         }
@@ -167,122 +166,69 @@ impl Streams {
     }
 }
 
-/// Wakes the task, except while it is muffled: then it remembers that it was rung. A task that wakes itself is polled once
-/// more, mostly for nothing.
-struct Bell {
-    state: Arc<BellState>,
-    ringing: Waker,
-}
-
-#[derive(Default)]
-struct BellState {
-    muffled: AtomicU8,
-    task: AtomicWaker,
-}
-
-const HEARD: u8 = 0;
-const MUFFLED: u8 = 1;
-const MUFFLED_AND_RUNG: u8 = 2;
-
-impl Default for Bell {
-    fn default() -> Self {
-        let state = Arc::<BellState>::default();
-        Bell { ringing: Waker::from(Arc::clone(&state)), state }
-    }
-}
-
-impl Bell {
-    fn muffle(&self, cx: &Context<'_>) {
-        self.state.task.register(cx.waker());
-        self.state.muffled.store(MUFFLED, Ordering::SeqCst);
-    }
-
-    /// Whether it was rung meanwhile.
-    fn unmuffle(&self) -> bool {
-        self.state.muffled.swap(HEARD, Ordering::SeqCst) == MUFFLED_AND_RUNG
-    }
-
-    fn context(&self) -> Context<'_> {
-        Context::from_waker(&self.ringing)
-    }
-}
-
-impl Wake for BellState {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let rung = self.muffled.compare_exchange(MUFFLED, MUFFLED_AND_RUNG, Ordering::SeqCst, Ordering::SeqCst);
-        if rung == Err(HEARD) {
-            self.task.wake();
-        }
-    }
-}
-
-/// A socket whose writes are held back until the connection has nothing more to say, or until there is enough.
+/// A socket that buffers writes until the connection has no more frames, or until [`BUFFERED_MAX`] bytes are buffered.
 ///
-/// hyper owns one handle and asks to flush after every frame, which is not heard; the task that polls the connection has the
+/// hyper owns one handle and flushes it after every frame, which does nothing; the task that polls the connection owns the
 /// other and writes after each poll.
-pub(crate) struct Joined<IO>(Arc<Mutex<Outgoing<IO>>>);
+pub(crate) struct CoalescingIo<IO>(Arc<Mutex<Outgoing<IO>>>);
 
-impl<IO> Clone for Joined<IO> {
+impl<IO> Clone for CoalescingIo<IO> {
     fn clone(&self) -> Self {
-        Joined(Arc::clone(&self.0))
+        CoalescingIo(Arc::clone(&self.0))
     }
 }
 
-impl<IO> Joined<IO> {
+impl<IO> CoalescingIo<IO> {
     fn new(io: IO) -> Self {
-        Joined(Arc::new(Mutex::new(Outgoing { io, held: Vec::new(), written: 0, unflushed: false })))
+        CoalescingIo(Arc::new(Mutex::new(Outgoing { io, buffered: Vec::new(), written: 0, unflushed: false })))
     }
 }
 
 struct Outgoing<IO> {
     io: IO,
-    /// Not written yet from `written` on; no buffer while there is nothing.
-    held: Vec<u8>,
+    /// The bytes from `written` on are still to be written. Unallocated while empty.
+    buffered: Vec<u8>,
     written: usize,
     unflushed: bool,
 }
 
 impl<IO: AsyncWrite + Unpin> Outgoing<IO> {
-    /// Takes as much as there is room for.
-    fn poll_take(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<std::io::Result<usize>> {
-        if self.held.len() >= JOINED_MAX {
-            ready!(self.poll_write_held(cx))?;
+    /// Buffers as much as fits.
+    fn poll_buffer(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<std::io::Result<usize>> {
+        if self.buffered.len() >= BUFFERED_MAX {
+            ready!(self.poll_write_buffered(cx))?;
         }
-        let mut room = JOINED_MAX - self.held.len();
-        let before = self.held.len();
-        if self.held.capacity() == 0 {
-            self.held.reserve_exact(slices.iter().map(|slice| slice.len()).sum::<usize>().min(room));
+        let mut room = BUFFERED_MAX - self.buffered.len();
+        let before = self.buffered.len();
+        if self.buffered.capacity() == 0 {
+            self.buffered.reserve_exact(slices.iter().map(|slice| slice.len()).sum::<usize>().min(room));
         }
         for slice in slices {
             let taken = slice.len().min(room);
-            self.held.extend_from_slice(&slice[..taken]);
+            self.buffered.extend_from_slice(&slice[..taken]);
             room -= taken;
         }
-        Poll::Ready(Ok(self.held.len() - before))
+        Poll::Ready(Ok(self.buffered.len() - before))
     }
 
-    fn poll_write_held(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        while self.written < self.held.len() {
-            let written = ready!(Pin::new(&mut self.io).poll_write(cx, &self.held[self.written..]))?;
+    fn poll_write_buffered(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        while self.written < self.buffered.len() {
+            let written = ready!(Pin::new(&mut self.io).poll_write(cx, &self.buffered[self.written..]))?;
             if written == 0 {
                 return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
             }
             self.written += written;
             self.unflushed = true;
         }
-        self.held.clear();
+        self.buffered.clear();
         self.written = 0;
         Poll::Ready(Ok(()))
     }
 
-    /// Writes everything that is held, and lets go of the buffer.
-    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        ready!(self.poll_write_held(cx))?;
-        self.held = Vec::new();
+    /// Writes everything that is buffered, flushes, and frees the buffer.
+    fn poll_write_all(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        ready!(self.poll_write_buffered(cx))?;
+        self.buffered = Vec::new();
         if self.unflushed {
             ready!(Pin::new(&mut self.io).poll_flush(cx))?;
             self.unflushed = false;
@@ -291,15 +237,15 @@ impl<IO: AsyncWrite + Unpin> Outgoing<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Joined<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for CoalescingIo<IO> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.0.lock().io).poll_read(cx, buf)
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Joined<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for CoalescingIo<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        self.0.lock().poll_take(cx, &[IoSlice::new(bytes)])
+        self.0.lock().poll_buffer(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -307,7 +253,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Joined<IO> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        self.0.lock().poll_take(cx, slices)
+        self.0.lock().poll_buffer(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -320,26 +266,25 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Joined<IO> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut outgoing = self.0.lock();
-        ready!(outgoing.poll_out(cx))?;
+        ready!(outgoing.poll_write_all(cx))?;
         Pin::new(&mut outgoing.io).poll_shutdown(cx)
     }
 }
 
-/// Makes an answer in a task of its own, which ends with whoever waits for it.
-pub(crate) fn elsewhere(answer: Answer) -> Answer {
-    let making = Making(tokio::spawn(answer));
-    Box::pin(making)
+/// Computes a response in a separate task, which is aborted when the returned future is dropped.
+pub(crate) fn spawn_response(response: ResponseFuture) -> ResponseFuture {
+    Box::pin(ResponseTask(tokio::spawn(response)))
 }
 
-struct Making(JoinHandle<Response<ResponseBody>>);
+struct ResponseTask(JoinHandle<Response<ResponseBody>>);
 
-impl Future for Making {
+impl Future for ResponseTask {
     type Output = Response<ResponseBody>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.get_mut().0).poll(cx).map(|made| {
-            // Handlers turn panics into answers themselves; this is for one that did not.
-            made.unwrap_or_else(|_| {
+        Pin::new(&mut self.get_mut().0).poll(cx).map(|response| {
+            // Handlers turn panics into responses themselves; this covers one that did not.
+            response.unwrap_or_else(|_| {
                 let mut broken = Response::new(ResponseBody::empty());
                 *broken.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                 broken
@@ -348,7 +293,7 @@ impl Future for Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for ResponseTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -356,9 +301,13 @@ impl Drop for Making {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Waker;
 
-    /// Takes so many bytes at a time, and remembers each write.
+    use super::*;
+    use crate::wire::wake::tests::CountingTask;
+
+    /// Accepts `room` bytes in all, and records each write.
     #[derive(Default)]
     struct Socket {
         writes: Vec<Vec<u8>>,
@@ -387,36 +336,27 @@ mod tests {
         }
     }
 
-    fn joined(room: usize) -> Joined<Socket> {
-        Joined::new(Socket { room, ..Socket::default() })
+    fn coalescing(room: usize) -> CoalescingIo<Socket> {
+        CoalescingIo::new(Socket { room, ..Socket::default() })
     }
 
-    fn write(joined: &mut Joined<Socket>, bytes: &[u8]) -> Option<usize> {
+    fn write(io: &mut CoalescingIo<Socket>, bytes: &[u8]) -> Option<usize> {
         let mut cx = Context::from_waker(Waker::noop());
-        match Pin::new(joined).poll_write(&mut cx, bytes) {
+        match Pin::new(io).poll_write(&mut cx, bytes) {
             Poll::Ready(written) => Some(written.unwrap()),
             Poll::Pending => None,
         }
     }
 
-    fn out(joined: &Joined<Socket>) -> bool {
-        joined.0.lock().poll_out(&mut Context::from_waker(Waker::noop())).map(Result::unwrap).is_ready()
+    fn write_all(io: &CoalescingIo<Socket>) -> bool {
+        io.0.lock().poll_write_all(&mut Context::from_waker(Waker::noop())).map(Result::unwrap).is_ready()
     }
 
-    #[derive(Default)]
-    struct Counting(std::sync::atomic::AtomicUsize);
-
-    impl Wake for Counting {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Wakes itself this often, each time it is polled, and counts how often that was.
-    fn self_waking(times: usize, polls: &Arc<Counting>) -> Stream {
+    /// Wakes itself on each of its first `times` polls, and counts its polls.
+    fn self_waking(times: usize, polls: &Arc<AtomicUsize>) -> Stream {
         let (mut left, polls) = (times, Arc::clone(polls));
         Box::pin(std::future::poll_fn(move |cx| {
-            polls.0.fetch_add(1, Ordering::SeqCst);
+            polls.fetch_add(1, Ordering::SeqCst);
             if left > 0 {
                 left -= 1;
                 cx.waker().wake_by_ref();
@@ -427,66 +367,52 @@ mod tests {
 
     #[test]
     fn streams_that_are_woken_while_they_send_all_send_in_one_turn() {
-        let (polls, woken) = (Arc::<Counting>::default(), Arc::<Counting>::default());
+        let (polls, (task, waker)) = (Arc::<AtomicUsize>::default(), CountingTask::new());
         let mut streams = Streams::default();
         streams.open.extend((0..100).map(|_| self_waking(1, &polls)));
-        let waker = Waker::from(Arc::clone(&woken));
         streams.poll(&mut Context::from_waker(&waker));
-        assert_eq!(polls.0.load(Ordering::SeqCst), 200);
-        assert_eq!(woken.0.load(Ordering::SeqCst), 0, "the task is not polled again for it");
+        assert_eq!(polls.load(Ordering::SeqCst), 200);
+        assert_eq!(task.wakes(), 0, "the task is not polled again for it");
     }
 
     #[test]
     fn a_stream_that_never_rests_does_not_keep_the_connection_waiting() {
-        let (polls, woken) = (Arc::<Counting>::default(), Arc::<Counting>::default());
+        let (polls, (task, waker)) = (Arc::<AtomicUsize>::default(), CountingTask::new());
         let mut streams = Streams::default();
         streams.open.push(self_waking(usize::MAX, &polls));
-        let waker = Waker::from(Arc::clone(&woken));
         streams.poll(&mut Context::from_waker(&waker));
-        assert!(woken.0.load(Ordering::SeqCst) > 0, "it gets its next turn");
-    }
-
-    #[test]
-    fn what_rings_after_the_turn_is_heard() {
-        let woken = Arc::<Counting>::default();
-        let waker = Waker::from(Arc::clone(&woken));
-        let bell = Bell::default();
-        bell.muffle(&Context::from_waker(&waker));
-        bell.ringing.wake_by_ref();
-        assert_eq!((bell.unmuffle(), woken.0.load(Ordering::SeqCst)), (true, 0));
-        bell.ringing.wake_by_ref();
-        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(task.wakes() > 0, "the task is polled again for it");
     }
 
     #[test]
     fn frames_leave_in_one_write_when_the_connection_is_done() {
-        let mut joined = joined(usize::MAX);
+        let mut io = coalescing(usize::MAX);
         let mut cx = Context::from_waker(Waker::noop());
         for frame in ["one ", "two ", "three"] {
-            assert_eq!(write(&mut joined, frame.as_bytes()), Some(frame.len()));
-            assert!(Pin::new(&mut joined).poll_flush(&mut cx).is_ready());
+            assert_eq!(write(&mut io, frame.as_bytes()), Some(frame.len()));
+            assert!(Pin::new(&mut io).poll_flush(&mut cx).is_ready());
         }
-        assert!(joined.0.lock().io.writes.is_empty());
-        assert!(out(&joined));
-        let outgoing = joined.0.lock();
+        assert!(io.0.lock().io.writes.is_empty());
+        assert!(write_all(&io));
+        let outgoing = io.0.lock();
         assert_eq!((outgoing.io.writes.as_slice(), outgoing.io.flushes), (&[b"one two three".to_vec()][..], 1));
-        assert_eq!(outgoing.held.capacity(), 0, "an idle connection holds no buffer");
+        assert_eq!(outgoing.buffered.capacity(), 0, "an idle connection holds no buffer");
     }
 
     #[test]
     fn a_socket_that_takes_nothing_holds_the_connection_back() {
-        let mut joined = joined(0);
-        let frame = vec![7; JOINED_MAX / 2 + 1];
-        assert_eq!(write(&mut joined, &frame), Some(frame.len()));
-        assert_eq!(write(&mut joined, &frame), Some(JOINED_MAX - frame.len()), "as much as there is room for");
-        assert_eq!(write(&mut joined, &frame), None);
-        assert!(!out(&joined));
-        joined.0.lock().io.room = JOINED_MAX - 1;
-        assert!(!out(&joined));
-        assert_eq!(write(&mut joined, &frame), None, "not before all of it is written");
-        joined.0.lock().io.room = 1;
-        assert!(out(&joined));
-        assert_eq!(write(&mut joined, &frame), Some(frame.len()));
-        assert_eq!(joined.0.lock().io.writes.iter().map(Vec::len).sum::<usize>(), JOINED_MAX);
+        let mut io = coalescing(0);
+        let frame = vec![7; BUFFERED_MAX / 2 + 1];
+        assert_eq!(write(&mut io, &frame), Some(frame.len()));
+        assert_eq!(write(&mut io, &frame), Some(BUFFERED_MAX - frame.len()), "as much as fits");
+        assert_eq!(write(&mut io, &frame), None);
+        assert!(!write_all(&io));
+        io.0.lock().io.room = BUFFERED_MAX - 1;
+        assert!(!write_all(&io));
+        assert_eq!(write(&mut io, &frame), None, "not before all of it is written");
+        io.0.lock().io.room = 1;
+        assert!(write_all(&io));
+        assert_eq!(write(&mut io, &frame), Some(frame.len()));
+        assert_eq!(io.0.lock().io.writes.iter().map(Vec::len).sum::<usize>(), BUFFERED_MAX);
     }
 }

@@ -1,31 +1,31 @@
-//! The other end of a connection, as far as requests need to know it.
+//! The other end of a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::identity::User;
 
-/// What the connection says about who asks. One for all requests of a connection.
+/// The client of a connection; the same for all its requests.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// None for a call in the same process.
     pub address: Option<SocketAddr>,
-    /// Where the connection arrived; shown in discovery.
+    /// The address that the client connected to; discovery returns it.
     pub local: Option<SocketAddr>,
     pub certificate: Option<ClientCertificate>,
 }
 
-/// A client certificate that came with the TLS handshake.
+/// The client certificate of a TLS handshake.
 #[derive(Clone, Debug)]
 pub enum ClientCertificate {
     /// Signed by our authority, for client authentication, and it names a user.
     Verified(Arc<User>),
-    /// Anything else: whoever shows it is told 401, not cut off without a word.
+    /// Any other certificate: requests get a 401 instead of a broken connection.
     Refused,
 }
 
 impl Peer {
-    /// A caller in the same process that speaks as this user.
+    /// A caller in the same process, authenticated as this user.
     #[must_use]
     pub fn in_process(user: User) -> Self {
         Peer { certificate: Some(ClientCertificate::Verified(Arc::new(user))), ..Peer::default() }

@@ -1,7 +1,9 @@
-//! TLS of the listener: our serving certificate, ALPN, and client certificates that are asked for but not required.
+//! TLS of the listener: the serving certificate, ALPN, and client certificates, which are requested but not required.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use machinery::clock::Clock;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -18,15 +20,16 @@ use crate::error::CertError;
 use crate::request::authentication::certificate;
 use crate::wire::peer::ClientCertificate;
 
-/// What a listener needs to speak TLS.
+/// The TLS settings of a listener.
 #[derive(Clone)]
 pub struct Tls {
     pub acceptor: TlsAcceptor,
     verifier: Arc<dyn ClientCertVerifier>,
+    clock: Clock,
 }
 
 impl Tls {
-    pub fn new(pki: &Pki) -> Result<Self, CertError> {
+    pub fn new(pki: &Pki, clock: Clock) -> Result<Self, CertError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(pki.ca_pem.as_bytes()) {
@@ -37,12 +40,12 @@ impl Tls {
             .build()
             .map_err(|e| CertError::Unreadable(e.to_string()))?;
         let mut config = Self::builder(provider)?
-            .with_client_cert_verifier(Arc::new(Asking { inner: Arc::clone(&verifier) }))
+            .with_client_cert_verifier(Arc::new(RequestedCertificate { inner: Arc::clone(&verifier) }))
             .with_single_cert(pki.serving.chain()?, pki.serving.key()?)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // One ticket is enough for a client that comes back; two are what browsers use up at once.
+        // One ticket is enough to resume a session; rustls sends two for browsers, which open connections in parallel.
         config.send_tls13_tickets = 1;
-        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), verifier })
+        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), verifier, clock })
     }
 
     fn builder(
@@ -51,25 +54,27 @@ impl Tls {
         Ok(ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?)
     }
 
-    /// Who the other end's certificate says it is; none without one.
+    /// Verifies the client's certificate; none without one.
     #[must_use]
     pub fn client(&self, session: &ServerConnection) -> Option<ClientCertificate> {
         let (first, others) = session.peer_certificates()?.split_first()?;
-        let verified = self.verifier.verify_client_cert(first, others, UnixTime::now()).is_ok();
+        let now = u64::try_from(self.clock.now().as_second()).unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let verified = self.verifier.verify_client_cert(first, others, now).is_ok();
         let user = verified.then(|| certificate::user(first)).flatten();
         Some(user.map_or(ClientCertificate::Refused, |user| ClientCertificate::Verified(Arc::new(user))))
     }
 }
 
-/// Asks for a certificate and checks that the client holds its key, but lets a certificate of a stranger pass: the
-/// request then gets a 401 that says so, where a broken handshake says nothing to most users.
-/// [`Tls::client`] does the real check.
+/// Requests a certificate and checks that the client holds its key, but accepts one of an unknown authority: the request
+/// then gets a 401 with a reason, where most clients report nothing about a failed handshake. [`Tls::client`] does the
+/// real check.
 #[derive(Debug)]
-struct Asking {
+struct RequestedCertificate {
     inner: Arc<dyn ClientCertVerifier>,
 }
 
-impl ClientCertVerifier for Asking {
+impl ClientCertVerifier for RequestedCertificate {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Watches over WebSocket: the handshake as the reference wants it, then one event a message.
+//! Watches over WebSocket: the handshake by the reference's rules, then one message for each event.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,6 +8,7 @@ use futures::{Sink, Stream};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use registry::Frames;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -15,14 +16,14 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::request::authentication::{WEBSOCKET_BEARER, subprotocols};
 use crate::request::reply::{self, Reply};
-use crate::wire::body::{Events, ResponseBody, WatchBody};
+use crate::wire::body::{ResponseBody, WatchBody};
 use crate::wire::connection::Lease;
 
 const VERSION: &str = "13";
-/// What a client may send is thrown away: it needs no more room than this.
+/// Largest message accepted from a client; all are dropped.
 const CLIENT_MESSAGE_MAX: usize = 64 * 1024;
 
-/// Whether a request asks for a WebSocket.
+/// Returns whether a request asks for a WebSocket.
 #[must_use]
 pub fn is_upgrade(headers: &HeaderMap) -> bool {
     let has = |name: header::HeaderName, wanted: &str| {
@@ -36,26 +37,26 @@ pub fn is_upgrade(headers: &HeaderMap) -> bool {
     has(header::UPGRADE, "websocket") && has(header::CONNECTION, "upgrade")
 }
 
-/// What kind of messages events are.
+/// The type of the messages that carry events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Frames {
+pub(crate) enum MessageKind {
     Text,
     Binary,
 }
 
-/// Answers the handshake, and sends the watch's events once the connection is handed over.
-pub(crate) fn answer(headers: &HeaderMap, mut extensions: Extensions, watch: WatchBody, frames: Frames) -> Reply {
+/// Responds to the handshake, and sends the watch's events once the connection is upgraded.
+pub(crate) fn upgrade(headers: &HeaderMap, mut extensions: Extensions, watch: WatchBody, kind: MessageKind) -> Reply {
     let agreed = match handshake(headers) {
         Ok(agreed) => agreed,
         Err(refused) => return refused.reply(),
     };
-    // Not there over HTTP/2 and for callers in the same process.
+    // Absent over HTTP/2 and for callers in the same process.
     let Some(upgrade) = extensions.remove::<OnUpgrade>() else {
         return Refused(StatusCode::BAD_REQUEST).reply();
     };
     let lease = extensions.remove::<Lease>();
     tokio::spawn(async move {
-        // Held until the socket is closed: the connection counts, and a stopping server waits for it.
+        // Held until the socket is closed: the connection still counts, and a stopping server waits for it.
         let _lease = lease;
         if let Ok(upgraded) = upgrade.await {
             let config = WebSocketConfig::default()
@@ -64,7 +65,7 @@ pub(crate) fn answer(headers: &HeaderMap, mut extensions: Extensions, watch: Wat
                 .max_frame_size(Some(CLIENT_MESSAGE_MAX));
             let io = TokioIo::new(upgraded);
             let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
-            if let Err(error) = send(socket, watch, frames).await {
+            if let Err(error) = send(socket, watch, kind).await {
                 tracing::trace!(%error, "WebSocket ended");
             }
         }
@@ -112,7 +113,7 @@ fn handshake(headers: &HeaderMap) -> Result<Agreed, Refused> {
     if protocols.next().is_some() {
         return Err(bad());
     }
-    // A page in a browser cannot leave it out or make it up; whatever does is not what this form is for.
+    // A page in a browser can neither omit nor forge its origin; other clients use HTTP.
     let origin: Option<Uri> = text(header::ORIGIN).parse().ok();
     if origin.is_none_or(|origin| origin.scheme().is_none()) {
         return Err(Refused(StatusCode::FORBIDDEN));
@@ -122,8 +123,8 @@ fn handshake(headers: &HeaderMap) -> Result<Agreed, Refused> {
     Ok(Agreed { accept, protocol })
 }
 
-/// Sends events until the watch ends or the client does. What the client says is read and forgotten.
-async fn send<S>(socket: WebSocketStream<S>, mut watch: WatchBody, frames: Frames) -> Result<(), Error>
+/// Sends events until the watch ends or the client disconnects. Messages of the client are read and dropped.
+async fn send<S>(socket: WebSocketStream<S>, mut watch: WatchBody, kind: MessageKind) -> Result<(), Error>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -132,46 +133,44 @@ where
         let next = poll_fn(|cx| {
             loop {
                 match socket.as_mut().poll_next(cx) {
-                    Poll::Ready(None | Some(Err(_) | Ok(Message::Close(_)))) => return Poll::Ready(Next::Gone),
+                    Poll::Ready(None | Some(Err(_) | Ok(Message::Close(_)))) => return Poll::Ready(Next::Disconnected),
                     Poll::Ready(Some(Ok(_))) => {}
                     Poll::Pending => break,
                 }
             }
-            watch.poll_next(cx).map(|events| events.map_or(Next::End, Next::Send))
+            watch.poll_next(cx).map(|frames| frames.map_or(Next::WatchEnded, Next::Send))
         })
         .await;
         match next {
-            Next::Send(events) => {
-                for message in messages(events, frames) {
+            Next::Send(frames) => {
+                for message in messages(frames, kind) {
                     poll_fn(|cx| socket.as_mut().poll_ready(cx)).await?;
                     socket.as_mut().start_send(message)?;
                 }
                 poll_fn(|cx| socket.as_mut().poll_flush(cx)).await?;
             }
-            Next::End => return poll_fn(|cx| socket.as_mut().poll_close(cx)).await,
-            Next::Gone => return Ok(()),
+            Next::WatchEnded => return poll_fn(|cx| socket.as_mut().poll_close(cx)).await,
+            Next::Disconnected => return Ok(()),
         }
     }
 }
 
 enum Next {
-    Send(Events),
-    /// The watch is over.
-    End,
-    /// The client is.
-    Gone,
+    Send(Frames),
+    WatchEnded,
+    Disconnected,
 }
 
-/// One message an event; its slices are joined, since a message is one piece.
-fn messages(events: Events, frames: Frames) -> impl Iterator<Item = Message> {
-    let Events { segments, ends, .. } = events;
+/// Joins the slices of each event into one message.
+fn messages(frames: Frames, kind: MessageKind) -> impl Iterator<Item = Message> {
+    let Frames { segments, ends, .. } = frames;
     let mut from = 0;
     ends.into_iter().map(move |end| {
         let joined = segments.get(from..end).unwrap_or_default().concat();
         from = end;
-        match frames {
-            Frames::Binary => Message::binary(joined),
-            Frames::Text => match String::from_utf8(joined) {
+        match kind {
+            MessageKind::Binary => Message::binary(joined),
+            MessageKind::Text => match String::from_utf8(joined) {
                 Ok(text) => Message::text(text),
                 Err(not_text) => Message::binary(not_text.into_bytes()),
             },
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn ask(change: &[(&'static str, Option<&str>)]) -> Result<Agreed, Refused> {
+    fn handshake_with(change: &[(&'static str, Option<&str>)]) -> Result<Agreed, Refused> {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
@@ -204,30 +203,30 @@ mod tests {
 
     #[test]
     fn handshakes_of_spec_01_10_1() {
-        assert_eq!(ask(&[]).unwrap().accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-        assert_eq!(ask(&[]).unwrap().protocol, None);
+        assert_eq!(handshake_with(&[]).unwrap().accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(handshake_with(&[]).unwrap().protocol, None);
         let bad = Err(Refused(StatusCode::BAD_REQUEST));
-        assert_eq!(ask(&[("sec-websocket-key", None)]), bad);
-        assert_eq!(ask(&[("sec-websocket-version", Some("8"))]), bad);
-        assert_eq!(ask(&[("sec-websocket-protocol", Some("a, b"))]), bad);
+        assert_eq!(handshake_with(&[("sec-websocket-key", None)]), bad);
+        assert_eq!(handshake_with(&[("sec-websocket-version", Some("8"))]), bad);
+        assert_eq!(handshake_with(&[("sec-websocket-protocol", Some("a, b"))]), bad);
         let forbidden = Err(Refused(StatusCode::FORBIDDEN));
-        assert_eq!(ask(&[("origin", None)]), forbidden);
-        assert_eq!(ask(&[("origin", Some("null"))]), forbidden);
-        assert_eq!(ask(&[("origin", Some("/x"))]), forbidden);
-        let one = ask(&[("sec-websocket-protocol", Some("anything.at/all"))]).unwrap();
+        assert_eq!(handshake_with(&[("origin", None)]), forbidden);
+        assert_eq!(handshake_with(&[("origin", Some("null"))]), forbidden);
+        assert_eq!(handshake_with(&[("origin", Some("/x"))]), forbidden);
+        let one = handshake_with(&[("sec-websocket-protocol", Some("anything.at/all"))]).unwrap();
         assert_eq!(one.protocol.unwrap(), "anything.at/all");
         let token = format!("{WEBSOCKET_BEARER}abc, v1");
-        assert_eq!(ask(&[("sec-websocket-protocol", Some(&token))]).unwrap().protocol.unwrap(), "v1");
+        assert_eq!(handshake_with(&[("sec-websocket-protocol", Some(&token))]).unwrap().protocol.unwrap(), "v1");
     }
 
     #[test]
-    fn each_event_is_a_message_of_its_own() {
+    fn each_event_is_a_separate_message() {
         let segments = ["{\"a\":", "1}\n", "{\"b\":2}\n"].map(|part| Bytes::from_static(part.as_bytes())).to_vec();
         let sent: Vec<Message> =
-            messages(Events { segments, ends: vec![2, 3], ..Events::default() }, Frames::Text).collect();
+            messages(Frames { segments, ends: vec![2, 3], ..Frames::default() }, MessageKind::Text).collect();
         assert_eq!(sent, [Message::text("{\"a\":1}\n"), Message::text("{\"b\":2}\n")]);
-        let events = Events { segments: vec![Bytes::from_static(b"ab")], ends: vec![1], ..Events::default() };
-        let sent: Vec<Message> = messages(events, Frames::Binary).collect();
+        let frames = Frames { segments: vec![Bytes::from_static(b"ab")], ends: vec![1], ..Frames::default() };
+        let sent: Vec<Message> = messages(frames, MessageKind::Binary).collect();
         assert_eq!(sent, [Message::binary(&b"ab"[..])], "binary though it could be text");
     }
 }

@@ -1,4 +1,4 @@
-//! In which form answers come: indented, compressed, as tables and metadata, in what a client accepts.
+//! Forms of responses: indented, compressed, as tables and metadata, by what a client accepts.
 
 use std::io::Read as _;
 

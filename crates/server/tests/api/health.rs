@@ -1,4 +1,4 @@
-//! Health, version, metrics, discovery, OpenAPI: the paths that are no resource.
+//! Health, version, metrics, discovery, OpenAPI: the paths other than resources.
 
 use machinery::json::json;
 

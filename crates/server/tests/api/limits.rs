@@ -1,4 +1,4 @@
-//! Too large, too many, too slow: every bound is felt and counted.
+//! Limits on size, number and time: each is enforced and counted.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     assert!(answer.contains("Timeout: request did not complete within the allotted timeout"), "{answer}");
 }
 
-/// Panics when it is asked about one path, thinks about another, and allows the rest.
+/// Panics for one path, never decides for another, and allows the rest.
 struct Unreliable;
 
 impl Authorizer for Unreliable {

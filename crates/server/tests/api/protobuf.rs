@@ -1,4 +1,4 @@
-//! Bodies, answers and watches in protobuf (01 §10, 02 §1.4).
+//! Requests, responses and watches in protobuf (01 §10, 02 §1.4).
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::BodyExt as _;

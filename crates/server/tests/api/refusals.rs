@@ -1,4 +1,4 @@
-//! Who is turned away, where there is nothing, and what cannot be done: codes, reasons and words.
+//! Refused requests: codes, reasons and messages.
 
 use machinery::json::json;
 

@@ -1,4 +1,4 @@
-//! Reviews (02 §12.4): answered from who asks and from the authorizer.
+//! Reviews (02 §12.4): computed from the user of the request and from the authorizer.
 
 use machinery::json::{Value, json};
 

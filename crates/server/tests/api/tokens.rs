@@ -1,4 +1,4 @@
-//! A service account's token over a socket: asked for, used, reviewed, and gone with its account.
+//! A service account's token over a socket: requested, used, reviewed, and invalid once its account is deleted.
 
 use machinery::json::{Value, json};
 

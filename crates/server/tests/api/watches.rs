@@ -10,7 +10,7 @@ use crate::world::{PATIENCE, World};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The lines of a watch, as they come.
+/// Reads the lines of a watch.
 struct Lines {
     body: Incoming,
     rest: Vec<u8>,

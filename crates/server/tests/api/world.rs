@@ -10,6 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use machinery::clock::Clock;
 use machinery::json::{Value, json};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
@@ -39,7 +40,7 @@ pub(crate) struct World {
     pub(crate) running: JoinHandle<()>,
 }
 
-/// An answer, read to its end.
+/// A response with its whole body.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
@@ -84,15 +85,15 @@ impl World {
         let key = server::certs::make_key().unwrap();
         authenticator.accounts = Some(AccountTokens::new(Arc::clone(&registry), &key).unwrap());
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
-        let config =
-            Config { limits, authenticator, authorizer, metrics: prometheus_client::registry::Registry::default() };
+        let metrics = prometheus_client::registry::Registry::default();
+        let config = Config { limits, authenticator, authorizer, metrics, clock: Clock::system() };
         let server = Server::new(registry, config);
-        let pki = Pki::in_memory(&[], jiff::Timestamp::now()).unwrap();
+        let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let (trigger, stop) = shutdown::channel();
         let (limits, metrics) = (Arc::clone(server.limits()), Arc::clone(server.metrics()));
-        let tls = Tls::new(&pki).unwrap();
+        let tls = Tls::new(&pki, Clock::system()).unwrap();
         let running = tokio::spawn(listener::run(socket, Some(tls), server.clone(), limits, metrics, stop));
         World { address, pki, server, trigger, running }
     }
@@ -115,7 +116,7 @@ impl World {
         TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), stream).await.unwrap()
     }
 
-    /// A request on a connection of its own; the answer's body is still to be read.
+    /// Sends a request on a new connection; the body of the response is not read yet.
     pub(crate) async fn open(
         &self,
         admin: bool,

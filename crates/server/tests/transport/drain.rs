@@ -1,4 +1,4 @@
-//! Stopping: watches end cleanly, requests finish, idle connections close, and a second signal waits for nobody.
+//! Shutdown: watches end cleanly, requests finish, idle connections close, and a second signal aborts.
 
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ async fn watches_end_with_their_last_chunk_and_requests_finish() {
     world.trigger.drain();
     assert_eq!(watching.rest().await, "0\r\n\r\n");
     assert_eq!(idle.rest().await, "");
-    assert!(TcpStream::connect(world.address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(world.address).await.is_err(), "the listener is closed");
     assert!(!world.running.is_finished(), "a request is still open");
-    world.script.may_answer.notify_one();
+    world.script.may_respond.notify_one();
     let answer = waiting.rest().await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("done"), "{answer}");
     assert!(answer.to_ascii_lowercase().contains("connection: close"), "{answer}");
@@ -38,7 +38,7 @@ async fn watches_end_with_their_last_chunk_and_requests_finish() {
 }
 
 #[tokio::test]
-async fn http2_watches_end_and_the_connection_says_goodbye() {
+async fn http2_watches_end_and_the_connection_closes_cleanly() {
     let world = World::start().await;
     let io = TokioIo::new(world.connect(Some(&world.pki.admin), &["h2"]).await);
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
@@ -52,14 +52,17 @@ async fn http2_watches_end_and_the_connection_says_goodbye() {
 }
 
 #[tokio::test]
-async fn the_second_signal_waits_for_nobody() {
+async fn the_second_signal_aborts() {
     let world = World::start().await;
     let mut waiting = world.http1().await;
     waiting.get("/wait").await;
     eventually("the request is being answered", || world.script.waiting.taken() == 1).await;
+    let mut idle = world.http1().await;
+    idle.get("/who").await;
+    idle.until("kubernetes-admin").await;
     world.trigger.signal();
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    assert!(!world.running.is_finished());
+    assert_eq!(idle.rest().await, "", "draining has begun");
+    assert!(!world.running.is_finished(), "a request is still open");
     world.trigger.signal();
     tokio::time::timeout(PATIENCE, world.running).await.expect("the end").unwrap();
     assert_eq!(waiting.rest().await, "");

@@ -1,4 +1,4 @@
-//! Connections over real sockets, with a handler of the test's own: TLS, both protocols, streaming, silence, drain.
+//! Connections over real sockets, with a handler of the test: TLS, both protocols, streaming, idle connections, drain.
 //!
 //! - [`world`]: the server under test and small clients
 

@@ -1,4 +1,4 @@
-//! Connections that say nothing, or say it too slowly.
+//! Idle connections, and requests that arrive too slowly.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn slow_headers_end_the_connection() {
     let mut client = world.http1().await;
     client.send("GET /who HTTP/1.1\r\nHost: x\r\nX-Slow: ").await;
     assert_eq!(client.rest().await, "");
-    eventually("its place is free", || world.metrics.connections.taken() == 0).await;
+    eventually("its slot is free", || world.metrics.connections.taken() == 0).await;
 }
 
 #[tokio::test]

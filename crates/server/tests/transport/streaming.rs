@@ -1,4 +1,4 @@
-//! Watch bodies: every event at once, several in one chunk, and nothing left behind when the client goes.
+//! Watch bodies: events are sent immediately, several in one chunk, and a disconnected client leaves nothing behind.
 
 use std::time::Duration;
 

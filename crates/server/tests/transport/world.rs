@@ -1,4 +1,4 @@
-//! A server on a free port with a handler the test steers, and clients that show the bytes.
+//! A server on a free port with a handler controlled by the test, and clients that expose the bytes.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use machinery::clock::Clock;
 use parking_lot::Mutex;
+use registry::Frames;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-use server::body::{EventSource, Events, Observer, RequestBody, ResponseBody, WatchBody};
+use server::body::{EventSource, Observer, RequestBody, ResponseBody, WatchBody};
 use server::certs::{Leaf, Pki};
-use server::connection::{Answer, Handler};
+use server::connection::{Handler, ResponseFuture};
 use server::drain::Drain;
-use server::limits::{Limits, Place, Places};
+use server::limits::{Limits, Slot, Slots};
 use server::metrics::Metrics;
 use server::peer::{ClientCertificate, Peer};
 use server::shutdown::{self, Trigger};
@@ -32,26 +34,27 @@ use tokio_rustls::client::TlsStream;
 /// No test waits longer than this for something that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The handler: `/who` names the client, `/watch/<name>` streams what the test sends to that name, `/wait` answers when
-/// the test says so.
+/// The handler: `/who` returns the client's name, `/watch/<name>` streams the events that the test sends to that name,
+/// `/wait` responds when the test lets it, `/length` returns the size of the request's body.
 #[derive(Clone)]
 pub(crate) struct Scripted(Arc<Script>);
 
 pub(crate) struct Script {
     drain: Arc<Drain>,
-    feeds: Mutex<HashMap<String, mpsc::Sender<Events>>>,
-    pub(crate) watches: Places,
-    pub(crate) may_answer: Notify,
-    pub(crate) waiting: Places,
+    clock: Clock,
+    feeds: Mutex<HashMap<String, mpsc::Sender<Frames>>>,
+    pub(crate) watches: Slots,
+    pub(crate) may_respond: Notify,
+    pub(crate) waiting: Slots,
 }
 
 struct Feed {
-    events: mpsc::Receiver<Events>,
-    _place: Option<Place>,
+    events: mpsc::Receiver<Frames>,
+    _slot: Option<Slot>,
 }
 
 impl EventSource for Feed {
-    fn poll_events(&mut self, cx: &mut Context<'_>, _: usize) -> Poll<Option<Events>> {
+    fn poll_frames(&mut self, cx: &mut Context<'_>, _: usize) -> Poll<Option<Frames>> {
         self.events.poll_recv(cx)
     }
 }
@@ -59,11 +62,11 @@ impl EventSource for Feed {
 struct Ignore;
 
 impl Observer for Ignore {
-    fn sent(&mut self, _: &Events) {}
+    fn sent(&mut self, _: &Frames) {}
 }
 
 impl Handler for Scripted {
-    fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> Answer {
+    fn handle(&self, request: Request<RequestBody>, peer: &Arc<Peer>) -> ResponseFuture {
         let script = Arc::clone(&self.0);
         let peer = Arc::clone(peer);
         Box::pin(async move {
@@ -71,22 +74,22 @@ impl Handler for Scripted {
             if let Some(name) = path.strip_prefix("/watch/") {
                 let (sender, events) = mpsc::channel(16);
                 script.feeds.lock().insert(name.to_owned(), sender);
-                let feed = Feed { events, _place: script.watches.take() };
+                let feed = Feed { events, _slot: script.watches.take() };
                 let watch = WatchBody::new(Box::new(feed), Box::new(Ignore), script.drain.ticket(), 64 * 1024);
                 return Response::new(ResponseBody::watch(watch));
             }
             match path.as_str() {
                 "/who" => {
                     let who = match &peer.certificate {
-                        None => "nobody".to_owned(),
-                        Some(ClientCertificate::Refused) => "stranger".to_owned(),
+                        None => "none".to_owned(),
+                        Some(ClientCertificate::Refused) => "refused".to_owned(),
                         Some(ClientCertificate::Verified(user)) => user.name.clone(),
                     };
                     Response::new(ResponseBody::whole(who.into_bytes()))
                 }
                 "/wait" => {
-                    let _place = script.waiting.take();
-                    script.may_answer.notified().await;
+                    let _slot = script.waiting.take();
+                    script.may_respond.notified().await;
                     Response::new(ResponseBody::whole(Bytes::from_static(b"done")))
                 }
                 "/length" => {
@@ -104,6 +107,10 @@ impl Handler for Scripted {
 
     fn drain(&self) -> &Arc<Drain> {
         &self.0.drain
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.0.clock
     }
 }
 
@@ -123,21 +130,22 @@ impl World {
     }
 
     pub(crate) async fn with(limits: Limits) -> Self {
-        let pki = Pki::in_memory(&[], jiff::Timestamp::now()).unwrap();
+        let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let metrics = Arc::new(Metrics::new(&limits));
         let script = Arc::new(Script {
             drain: Arc::default(),
+            clock: Clock::system(),
             feeds: Mutex::default(),
-            watches: Places::new("watches", usize::MAX),
-            may_answer: Notify::new(),
-            waiting: Places::new("waiting", usize::MAX),
+            watches: Slots::new("watches", usize::MAX),
+            may_respond: Notify::new(),
+            waiting: Slots::new("waiting", usize::MAX),
         });
         let (trigger, shutdown) = shutdown::channel();
         let running = tokio::spawn(server::listener::run(
             listener,
-            Some(Tls::new(&pki).unwrap()),
+            Some(Tls::new(&pki, Clock::system()).unwrap()),
             Scripted(Arc::clone(&script)),
             Arc::new(limits),
             Arc::clone(&metrics),
@@ -149,7 +157,7 @@ impl World {
     /// Sends one batch of events to a watch.
     pub(crate) async fn send(&self, watch: &str, events: &[&str]) {
         let segments: Vec<Bytes> = events.iter().map(|event| Bytes::from(event.as_bytes().to_vec())).collect();
-        let events = Events { ends: (1..=segments.len()).collect(), segments, ..Events::default() };
+        let events = Frames { ends: (1..=segments.len()).collect(), segments, ..Frames::default() };
         let feed = self.script.feeds.lock().get(watch).cloned().expect("the watch is open");
         feed.send(events).await.expect("the watch is still open");
     }
@@ -190,7 +198,7 @@ pub(crate) fn connector(ca_pem: &str, client: Option<&Leaf>, alpn: &[&str]) -> T
     TlsConnector::from(Arc::new(config))
 }
 
-/// HTTP/1.1 by hand: what is asserted is what was on the wire.
+/// An HTTP/1.1 client that exposes the bytes on the wire.
 pub(crate) struct Client {
     pub(crate) stream: TlsStream<TcpStream>,
     read: Vec<u8>,
@@ -205,7 +213,7 @@ impl Client {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
     }
 
-    /// Everything up to and including this text.
+    /// Reads up to and including this text.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         loop {
             if let Some(at) = self.read.windows(text.len()).position(|window| window == text.as_bytes()) {
@@ -219,7 +227,7 @@ impl Client {
         }
     }
 
-    /// What comes until the server ends the connection, gently or not.
+    /// Reads until the server closes or resets the connection.
     pub(crate) async fn rest(&mut self) -> String {
         let mut more = [0; 4096];
         loop {
@@ -232,7 +240,7 @@ impl Client {
     }
 }
 
-/// Waits until something holds, and says how long that took.
+/// Waits until a condition holds; returns how long that took.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let began = Instant::now();
     while !holds() {

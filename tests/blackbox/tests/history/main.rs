@@ -15,7 +15,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use store::embedded::{EmbeddedOptions, EmbeddedStore};
 use store::{Prefix, Revision, Store};
-use testkit::history::{self, Change, Journal, Kind, Label, Listed, Object, Selection, Told};
+use testkit::history::{self, Change, Journal, Kind, Label, Listed, Object, RecordedEvent, Selection};
 use tokio::sync::watch;
 
 const WRITERS: u64 = 16;
@@ -202,7 +202,7 @@ fn take(line: &str, journal: &mut Journal, initial: &mut Option<Vec<(Object, u64
     match initial {
         Some(state) => state.push((object, revision)),
         None => {
-            journal.events.push(Told { kind, object, revision });
+            journal.events.push(RecordedEvent { kind, object, revision });
             *last = revision;
         }
     }

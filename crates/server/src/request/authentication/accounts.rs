@@ -1,7 +1,7 @@
-//! Tokens of service accounts: signed here, and believed for as long as what they say is so.
+//! Tokens of service accounts: signs and verifies them.
 //!
-//! They are JSON Web Tokens (ES256). A token is good if we signed it, it has not expired, it is for one of the audiences
-//! asked for, and its account and the object it is bound to are still those it was made for.
+//! They are JSON Web Tokens (ES256). A token is valid if this server signed it, it has not expired, it is for one of the
+//! wanted audiences, and its account and the object it is bound to still exist with the same UID.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,25 +19,25 @@ use sha2::{Digest as _, Sha256};
 use crate::error::CertError;
 use crate::identity::User;
 
-/// Who signs, and whom a token is for that does not say.
+/// The issuer of tokens, and the audience of a token that names none.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// Clocks differ.
+/// Tolerated difference between clocks.
 const LEEWAY_SECONDS: i64 = 60;
-/// Signatures that are remembered; when there are more, all are checked again.
-const REMEMBERED_MAX: usize = 4096;
+/// Verified tokens in the cache; at the limit it is cleared.
+const VERIFIED_MAX: usize = 4096;
 
-/// Whom a token stands for and for which audiences, or why it is not good.
-pub type Judgement = Result<(Arc<User>, Vec<String>), String>;
+/// The user of a token and the audiences it is valid for, or the reason why it is not valid.
+pub type TokenVerdict = Result<(Arc<User>, Vec<String>), String>;
 
-/// Signs tokens and knows its own.
+/// Signs tokens, and verifies those it signed.
 pub struct AccountTokens {
     registry: Arc<Registry>,
     signing: EncodingKey,
     verifying: DecodingKey,
     key_id: String,
     audiences: Vec<String>,
-    /// What tokens say whose signature was good, by their digest: a signature costs more to check than all else.
-    remembered: Mutex<HashMap<[u8; 32], Arc<Value>>>,
+    /// The claims of tokens whose signature was verified, by digest: the signature is the most expensive check.
+    verified: Mutex<HashMap<[u8; 32], Arc<Value>>>,
 }
 
 impl fmt::Debug for AccountTokens {
@@ -48,7 +48,7 @@ impl fmt::Debug for AccountTokens {
 }
 
 impl AccountTokens {
-    /// With a key as [`crate::certs::make_key`] makes it.
+    /// `key_pem` is a key of [`crate::certs::make_key`].
     pub fn new(registry: Arc<Registry>, key_pem: &str) -> Result<Self, CertError> {
         let pair = KeyPair::from_pem(key_pem)?;
         let digest = Sha256::digest(pair.der_bytes());
@@ -58,11 +58,11 @@ impl AccountTokens {
             verifying: DecodingKey::from_ec_der(pair.der_bytes()),
             key_id: digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect(),
             audiences: vec![ISSUER.to_owned()],
-            remembered: Mutex::default(),
+            verified: Mutex::default(),
         })
     }
 
-    /// Whom a token is for that does not say.
+    /// The audiences of a token that names none.
     #[must_use]
     pub fn audiences(&self) -> &[String] {
         &self.audiences
@@ -75,44 +75,44 @@ impl AccountTokens {
             .map_err(|error| Status::internal(format_args!("failed to generate token: {error}")))
     }
 
-    /// Whom a token stands for, and which of the audiences it is for. None is a token that is not ours; an error says why
-    /// one of ours is not good.
-    pub fn user(&self, token: &str, audiences: &[String], now: Timestamp) -> Option<Judgement> {
-        let claims = self.signed(token)?;
-        Some(self.believe(&claims, audiences, now))
+    /// Verifies a token for one of `audiences`. Returns none for a token that this server did not sign.
+    pub fn user(&self, token: &str, audiences: &[String], now: Timestamp) -> Option<TokenVerdict> {
+        let claims = self.signed_claims(token)?;
+        Some(self.check_claims(&claims, audiences, now))
     }
 
-    /// What a token says, if we signed it.
-    fn signed(&self, token: &str) -> Option<Arc<Value>> {
+    /// Returns the claims of a token that this server signed.
+    fn signed_claims(&self, token: &str) -> Option<Arc<Value>> {
         let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        if let Some(known) = self.remembered.lock().get(&digest) {
+        if let Some(known) = self.verified.lock().get(&digest) {
             return Some(Arc::clone(known));
         }
         let mut validation = Validation::new(Algorithm::ES256);
-        // Times and audiences are judged below, each time anew.
+        // Times and audiences are checked on each use, by `check_claims`.
         validation.validate_exp = false;
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
         validation.set_issuer(&[ISSUER]);
         let claims = jsonwebtoken::decode::<Value>(token, &self.verifying, &validation).ok()?.claims;
         let claims = Arc::new(claims);
-        let mut remembered = self.remembered.lock();
-        if remembered.len() >= REMEMBERED_MAX {
-            remembered.clear();
+        let mut verified = self.verified.lock();
+        if verified.len() >= VERIFIED_MAX {
+            verified.clear();
         }
-        remembered.insert(digest, Arc::clone(&claims));
+        verified.insert(digest, Arc::clone(&claims));
         Some(claims)
     }
 
-    fn believe(&self, claims: &Value, audiences: &[String], now: Timestamp) -> Judgement {
-        let for_whom: Vec<&str> = match &claims["aud"] {
+    fn check_claims(&self, claims: &Value, audiences: &[String], now: Timestamp) -> TokenVerdict {
+        let token_audiences: Vec<&str> = match &claims["aud"] {
             Value::String(one) => vec![one],
             several => several.as_array().into_iter().flatten().filter_map(Value::as_str).collect(),
         };
-        let common: Vec<String> = audiences.iter().filter(|one| for_whom.contains(&one.as_str())).cloned().collect();
+        let common: Vec<String> =
+            audiences.iter().filter(|one| token_audiences.contains(&one.as_str())).cloned().collect();
         if common.is_empty() {
-            let (said, asked) = (quoted(&for_whom), quoted(audiences));
-            return Err(format!("token audiences {said} is invalid for the target audiences {asked}"));
+            let (has, wanted) = (quoted(&token_audiences), quoted(audiences));
+            return Err(format!("token audiences {has} is invalid for the target audiences {wanted}"));
         }
         let (now, at) = (now.as_second(), |name: &str| claims[name].as_i64());
         if at("exp").is_none_or(|expires| now > expires.saturating_add(LEEWAY_SECONDS)) {
@@ -122,7 +122,7 @@ impl AccountTokens {
             return Err("service account token is not valid yet".to_owned());
         }
         self.registry.check_token_claims(claims)?;
-        Ok((Arc::new(user_of(claims)), common))
+        Ok((Arc::new(user_from_claims(claims)), common))
     }
 }
 
@@ -132,7 +132,7 @@ fn quoted<S: AsRef<str>>(texts: &[S]) -> String {
     format!("[{}]", texts.join(" "))
 }
 
-fn user_of(claims: &Value) -> User {
+fn user_from_claims(claims: &Value) -> User {
     let about = &claims["kubernetes.io"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let namespace = text(&about["namespace"]);
@@ -163,6 +163,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use jiff::SignedDuration;
+    use machinery::clock::Clock;
     use machinery::media::MediaType;
     use machinery::options::{CreateOptions, DeleteOptions};
     use registry::{Body, Context, Settings, Target};
@@ -208,7 +209,7 @@ mod tests {
             self.registry.ready().await;
         }
 
-        async fn ask(&self, spec: Value) -> Result<String, Status> {
+        async fn request_token(&self, spec: Value) -> Result<String, Status> {
             let object = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
             let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
             let target = self.target("serviceaccounts", Some("sa"), Some("token"));
@@ -217,19 +218,19 @@ mod tests {
             self.tokens.sign(grant.claims)
         }
 
-        fn judge(&self, token: &str, at: Timestamp) -> Result<Arc<User>, String> {
-            let judged = self.tokens.user(token, self.tokens.audiences(), at);
-            judged.unwrap_or_else(|| Err("not ours".to_owned())).map(|(user, _)| user)
+        fn verify(&self, token: &str, at: Timestamp) -> Result<Arc<User>, String> {
+            let verdict = self.tokens.user(token, self.tokens.audiences(), at);
+            verdict.unwrap_or_else(|| Err("not ours".to_owned())).map(|(user, _)| user)
         }
     }
 
     #[tokio::test]
     async fn a_token_stands_for_its_account() {
         let world = World::new().await;
-        let token = world.ask(json!({})).await.unwrap();
-        let now = Timestamp::now();
+        let token = world.request_token(json!({})).await.unwrap();
+        let now = Clock::system().now();
         for _ in 0..2 {
-            let user = world.judge(&token, now).unwrap();
+            let user = world.verify(&token, now).unwrap();
             assert_eq!(user.name, "system:serviceaccount:default:sa");
             assert_eq!(
                 user.groups,
@@ -238,35 +239,36 @@ mod tests {
             assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("JTI="));
         }
         assert_eq!(
-            world.judge(&token, now + SignedDuration::from_secs(3700)).unwrap_err(),
+            world.verify(&token, now + SignedDuration::from_secs(3700)).unwrap_err(),
             "service account token has expired"
         );
-        assert!(world.judge(&token, now - SignedDuration::from_secs(100)).unwrap_err().contains("not valid yet"));
+        assert!(world.verify(&token, now - SignedDuration::from_secs(100)).unwrap_err().contains("not valid yet"));
         world.delete("serviceaccounts", "sa").await;
-        assert!(world.judge(&token, now).unwrap_err().contains("not found"));
+        assert!(world.verify(&token, now).unwrap_err().contains("not found"));
     }
 
     #[tokio::test]
     async fn only_what_we_signed_counts() {
         let world = World::new().await;
-        let token = world.ask(json!({})).await.unwrap();
+        let token = world.request_token(json!({})).await.unwrap();
         let mut parts: Vec<&str> = token.split('.').collect();
         let other = World::new().await;
-        assert_eq!(other.judge(&token, Timestamp::now()).unwrap_err(), "not ours");
+        assert_eq!(other.verify(&token, Clock::system().now()).unwrap_err(), "not ours");
         parts[2] = "AAAA";
-        assert_eq!(world.judge(&parts.join("."), Timestamp::now()).unwrap_err(), "not ours");
+        assert_eq!(world.verify(&parts.join("."), Clock::system().now()).unwrap_err(), "not ours");
         for odd in ["", "a", "a.b.c", "..", "nope"] {
-            assert_eq!(world.judge(odd, Timestamp::now()).unwrap_err(), "not ours");
+            assert_eq!(world.verify(odd, Clock::system().now()).unwrap_err(), "not ours");
         }
     }
 
     #[tokio::test]
     async fn a_token_is_for_its_audiences() {
         let world = World::new().await;
-        let token = world.ask(json!({"audiences": ["vault", "other"]})).await.unwrap();
-        let why = world.judge(&token, Timestamp::now()).unwrap_err();
+        let token = world.request_token(json!({"audiences": ["vault", "other"]})).await.unwrap();
+        let why = world.verify(&token, Clock::system().now()).unwrap_err();
         assert!(why.starts_with("token audiences [\"vault\" \"other\"] is invalid for the target audiences [\"https:"));
-        let (_, common) = world.tokens.user(&token, &["x".into(), "vault".into()], Timestamp::now()).unwrap().unwrap();
+        let (_, common) =
+            world.tokens.user(&token, &["x".into(), "vault".into()], Clock::system().now()).unwrap().unwrap();
         assert_eq!(common, ["vault"]);
     }
 
@@ -276,19 +278,22 @@ mod tests {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
         world.make("secrets", secret.clone()).await;
         let bound = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s"}});
-        let token = world.ask(bound).await.unwrap();
-        world.judge(&token, Timestamp::now()).unwrap();
+        let token = world.request_token(bound).await.unwrap();
+        world.verify(&token, Clock::system().now()).unwrap();
         world.delete("secrets", "s").await;
-        assert_eq!(world.judge(&token, Timestamp::now()).unwrap_err(), "service account token has been invalidated");
+        assert_eq!(
+            world.verify(&token, Clock::system().now()).unwrap_err(),
+            "service account token has been invalidated"
+        );
         world.make("secrets", secret).await;
-        assert!(world.judge(&token, Timestamp::now()).unwrap_err().contains("does not match"));
+        assert!(world.verify(&token, Clock::system().now()).unwrap_err().contains("does not match"));
     }
 
     #[tokio::test]
     async fn requests_that_are_refused() {
         let world = World::new().await;
         let refused = async |spec: Value| {
-            let status = world.ask(spec).await.unwrap_err();
+            let status = world.request_token(spec).await.unwrap_err();
             (status.code, status.message)
         };
         assert_eq!(refused(json!({"expirationSeconds": 5})).await.0, 422);

@@ -1,4 +1,4 @@
-//! The user a client certificate names: common name, organisations, and which certificate it was.
+//! The user of a client certificate: common name, organisations, and the fingerprint of the certificate.
 
 use sha2::{Digest as _, Sha256};
 use x509_parser::oid_registry::Oid;
@@ -6,10 +6,10 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::identity::User;
 
-/// The subject attribute that holds a user's uid.
+/// The subject attribute for the user's UID.
 const UID_OID: &[u64] = &[1, 3, 6, 1, 4, 1, 57_683, 2];
 
-/// The user, or none when the subject has no common name.
+/// Returns the user; none when the subject has no common name.
 #[must_use]
 pub fn user(der: &[u8]) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
@@ -33,10 +33,11 @@ pub fn user(der: &[u8]) -> Option<User> {
 mod tests {
     use super::*;
     use crate::certs::Pki;
+    use machinery::clock::Clock;
 
     #[test]
     fn the_admin_certificate_names_a_master() {
-        let pki = Pki::in_memory(&[], jiff::Timestamp::now()).unwrap();
+        let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let admin = user(&pki.admin.chain().unwrap()[0]).unwrap();
         assert_eq!(admin.name, "kubernetes-admin");
         assert_eq!(admin.groups, ["system:masters", "system:authenticated"]);
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_names_nobody() {
+    fn bytes_other_than_a_certificate_have_no_user() {
         assert_eq!(user(b"\x30\x03\x02\x01\x01"), None);
         assert_eq!(user(b""), None);
     }

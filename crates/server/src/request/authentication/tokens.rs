@@ -1,4 +1,4 @@
-//! Static bearer tokens: one line a user, `token,user,uid,"group1,group2"`.
+//! Static bearer tokens: a file with lines of `token,user,uid,"group1,group2"`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,16 +9,16 @@ use sha2::{Digest as _, Sha256};
 use crate::error::TokenFileError;
 use crate::identity::User;
 
-/// The tokens a server knows. They are kept by their digest, so that looking one up takes no longer for a good guess.
+/// Static tokens, by their digest, so that the time of a lookup reveals nothing about a token.
 #[derive(Debug)]
 pub struct Tokens {
     users: HashMap<[u8; 32], Arc<User>>,
-    nobody: Arc<User>,
+    anonymous: Arc<User>,
 }
 
 impl Default for Tokens {
     fn default() -> Self {
-        Tokens { users: HashMap::new(), nobody: Arc::new(User::anonymous()) }
+        Tokens { users: HashMap::new(), anonymous: Arc::new(User::anonymous()) }
     }
 }
 
@@ -29,7 +29,7 @@ impl Tokens {
         Self::parse(&text, path)
     }
 
-    /// The path only names the file in errors.
+    /// `path` names the file in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, TokenFileError> {
         let mut tokens = Tokens::default();
         for (index, line) in text.lines().enumerate() {
@@ -52,7 +52,7 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// The last of two equal tokens counts.
+    /// Adds a token; replaces the user of an equal one.
     pub fn add(&mut self, token: &str, user: User) {
         self.users.insert(Sha256::digest(token.as_bytes()).into(), Arc::new(user.authenticated()));
     }
@@ -62,14 +62,14 @@ impl Tokens {
         self.users.get(<[u8; 32]>::from(Sha256::digest(token.as_bytes())).as_slice()).cloned()
     }
 
-    /// The user without credentials.
+    /// The user of requests without credentials.
     #[must_use]
-    pub fn nobody(&self) -> Arc<User> {
-        Arc::clone(&self.nobody)
+    pub fn anonymous(&self) -> Arc<User> {
+        Arc::clone(&self.anonymous)
     }
 }
 
-/// One line of comma-separated fields; a field may be quoted, `""` in it is a quote.
+/// Splits a line of comma-separated fields; a field may be quoted, with `""` for a quote.
 fn split(line: &str) -> Option<Vec<String>> {
     let mut fields = vec![String::new()];
     let mut quoted = false;
@@ -83,7 +83,7 @@ fn split(line: &str) -> Option<Vec<String>> {
             }
             '"' => quoted = !quoted,
             ',' if !quoted => fields.push(String::new()),
-            // Blanks before a field are not part of it.
+            // Spaces before a field are not part of it.
             ' ' if !quoted && field.is_empty() => {}
             other => field.push(other),
         }

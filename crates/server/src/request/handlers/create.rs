@@ -1,4 +1,4 @@
-//! POST to a collection, or to a subresource that does something.
+//! POST to a collection or a subresource.
 
 use machinery::Status;
 use machinery::options::CreateOptions;

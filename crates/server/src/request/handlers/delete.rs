@@ -18,7 +18,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Request
     call.show_outcome(&outcome, &route.target, &asked)
 }
 
-/// From the body if there is one; the query does not count then.
+/// Delete options of the body; of the query only without a body.
 pub(super) async fn options(
     call: &Call<'_>,
     route: &ResourceRoute,

@@ -1,4 +1,4 @@
-//! Questions to the node of a pod: its log, and connections to what runs there.
+//! Subresources that the node of a pod serves: its log, and connections to its containers.
 
 use http::header;
 use machinery::Status;

@@ -1,4 +1,4 @@
-//! PATCH of one object, in one of four ways.
+//! PATCH of one object, with one of the four patch types.
 
 use machinery::Status;
 use machinery::media::{self, PatchType};

@@ -1,4 +1,4 @@
-//! Paths that are no resource: health, version, metrics, discovery, OpenAPI, the index.
+//! Paths other than resources: health, version, metrics, discovery, OpenAPI, the index.
 
 use http::HeaderValue;
 use machinery::Status;
@@ -6,7 +6,7 @@ use machinery::json::json;
 use machinery::media::MediaType;
 use registry::discovery;
 
-use crate::request::discovery::{plain, shown};
+use crate::request::discovery::{encoded, plain};
 use crate::request::handlers::Call;
 use crate::request::health::{self, Check};
 use crate::request::reply::{self, Reply};
@@ -21,7 +21,7 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
     let kinds = server.registry.kinds();
     let (headers, query) = (call.headers, call.query);
     match route {
-        Route::Index => shown(&json!({"paths": index(&kinds)}), MediaType::Json, headers, query),
+        Route::Index => encoded(&json!({"paths": index(&kinds)}), MediaType::Json, headers, query),
         Route::Version => {
             let mut text = serde_json::to_vec_pretty(&version::body()).map_err(Status::internal)?;
             text.push(b'\n');
@@ -29,7 +29,7 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
         }
         Route::Metrics => {
             let mut text = String::new();
-            prometheus_client::encoding::text::encode(&mut text, &server.shown).map_err(Status::internal)?;
+            prometheus_client::encoding::text::encode(&mut text, &server.metrics_registry).map_err(Status::internal)?;
             Ok(reply::whole(200, OPEN_METRICS, text.into_bytes()))
         }
         Route::Health(endpoint, check) => {
@@ -51,13 +51,13 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
         Route::Group(name) => plain(discovery::group(&kinds, &name), headers, query),
         Route::Resources(group, version) => plain(discovery::resources(&kinds, &group, &version), headers, query),
         Route::OpenApiV2 => Ok(server.openapi.v2(&kinds, headers).await),
-        Route::OpenApiV3(path) => Ok(server.openapi.v3(&kinds, path, headers, query).await),
+        Route::OpenApiV3(path) => Ok(server.openapi.v3(&kinds, path, headers, query, server.clock.now()).await),
         Route::PageNotFound | Route::Resource(_) => Ok(reply::page_not_found()),
         Route::Refused(status) => Err(status),
     }
 }
 
-/// Alive needs nothing but itself; ready needs what is below, and that the server is not stopping.
+/// The checks of an endpoint: `livez` has no dependencies, `readyz` also fails while the server stops.
 async fn checks(call: &Call<'_>, endpoint: &str) -> Vec<Check> {
     if endpoint == "livez" {
         return vec![("ping".to_owned(), Ok(()))];

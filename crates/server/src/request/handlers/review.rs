@@ -1,4 +1,4 @@
-//! Kinds that ask about users and are answered at once: who am I, may I, is this token good.
+//! Reviews of users, permissions and tokens: computed for each request, never stored.
 
 use machinery::go_text;
 use machinery::json::{Map, Value, json};
@@ -13,7 +13,7 @@ use crate::request::handlers::Call;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
-/// The answer, or none when the target is no review.
+/// Computes a review; none when the target is another kind.
 pub(super) async fn answer(
     call: &Call<'_>,
     target: &Target,
@@ -29,7 +29,7 @@ pub(super) async fn answer(
     let status = match kind.gvk.kind.as_str() {
         "SelfSubjectReview" => {
             object["metadata"]["creationTimestamp"] =
-                json!(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+                json!(call.server.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
             json!({"userInfo": call.user.to_value()})
         }
         "TokenReview" => token(call, &object)?,
@@ -67,7 +67,7 @@ fn token(call: &Call<'_>, object: &Value) -> Result<Value, Status> {
     }
     let audiences = texts(&object["spec"]["audiences"]);
     let audiences = Some(audiences.as_slice()).filter(|audiences| !audiences.is_empty());
-    Ok(match call.server.authenticator.token(token, audiences) {
+    Ok(match call.server.authenticator.token(token, audiences, call.server.clock.now()) {
         Ok((user, common)) => {
             let mut status = json!({"authenticated": true, "user": user.to_value()});
             if !common.is_empty() {
@@ -79,7 +79,7 @@ fn token(call: &Call<'_>, object: &Value) -> Result<Value, Status> {
     })
 }
 
-/// The user a review asks about.
+/// The user that a review names.
 fn subject(spec: &Value) -> User {
     let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, values)| (key.to_string(), texts(values)));
     User {
@@ -90,7 +90,7 @@ fn subject(spec: &Value) -> User {
     }
 }
 
-/// Whose rights a review is about.
+/// The subject of an access review.
 #[derive(Clone, Copy)]
 enum Subject<'a> {
     Myself,
@@ -164,7 +164,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What the authorizer says about it.
+/// The authorizer's decision as the status of an access review.
 async fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
     let resource = &spec["resourceAttributes"];
     let path = &spec["nonResourceAttributes"];
@@ -194,7 +194,8 @@ async fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
     status.into()
 }
 
-/// Rules cannot be listed by an authorizer that only decides; what is known for all is said, and that it is not all.
+/// The rules of the user. An authorizer cannot list rules, so these are the ones that hold for all authenticated users;
+/// for others the list is marked as incomplete.
 fn rules(call: &Call<'_>, object: &Value) -> Result<Value, Status> {
     if text(&object["spec"], "namespace").is_empty() {
         return Err(Status::bad_request("no namespace on request"));

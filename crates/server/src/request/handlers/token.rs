@@ -1,4 +1,4 @@
-//! POST to a service account's `token`: a token for it.
+//! POST to the `token` subresource of a service account: issues a token.
 
 use machinery::Status;
 use machinery::json::json;
@@ -7,7 +7,7 @@ use registry::{Body, Context, Outcome, Target, View};
 
 use crate::request::handlers::Call;
 
-/// The answer, or none when the target is something else.
+/// Issues a token; none when the target is another resource.
 pub(super) async fn answer(
     call: &Call<'_>,
     target: &Target,

@@ -1,4 +1,8 @@
-//! `ResourceVersion`: a point in the server's history, and when two of them may be compared.
+//! `ResourceVersion`: a point in the history of any Kubernetes API server.
+//!
+//! This is not `machinery::Revision`, the number that our own store assigns. A client has to return a version exactly as it
+//! received it: servers may use numbers of more than 64 bits or other texts, and `""` and `"0"` have meanings of their own in
+//! a request.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,17 +16,17 @@ use std::sync::Arc;
 pub struct ResourceVersion(Arc<str>);
 
 impl ResourceVersion {
-    /// No version: "most recent" when asked for.
+    /// No version: in a request, the most recent state.
     pub fn unset() -> Self {
         Self("".into())
     }
 
-    /// Version 0: "whatever the server has at hand".
+    /// Version 0: in a request, any state that the server has cached.
     pub fn any() -> Self {
         Self("0".into())
     }
 
-    /// The text as sent.
+    /// The text as the server sent it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
