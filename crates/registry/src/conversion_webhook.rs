@@ -18,7 +18,7 @@ use schema::kind::Kind;
 
 use crate::meta;
 use crate::versions;
-use crate::view::{self, View};
+use crate::read::view::{self, View};
 
 /// Calls webhooks. The registry itself knows no HTTP.
 pub trait Webhooks: fmt::Debug + Send + Sync {

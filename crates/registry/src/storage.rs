@@ -10,7 +10,7 @@ use machinery::{Revision, Status};
 use store::{Entry, Key, Store};
 
 use crate::failure;
-use crate::view;
+use crate::read::view;
 
 /// A store with its cache. Cheap to clone.
 #[derive(Clone)]

@@ -28,7 +28,7 @@ use crate::meta;
 use crate::request::Target;
 use crate::reserve::amounts::Amounts;
 use crate::storage::{self, Storage};
-use crate::view;
+use crate::read::view;
 
 /// How often a share is taken again when other servers change the figures in between.
 const ATTEMPTS: usize = 50;

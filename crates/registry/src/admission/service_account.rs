@@ -1,50 +1,56 @@
-//! A pod runs as a service account of its namespace, and gets its token (PR-1, PR-2).
+//! ServiceAccount: a pod runs as a service account of its namespace and gets its token (PR-1, PR-2).
 //!
-//! Only where somebody makes the accounts: a server that runs without that controller would refuse every pod.
+//! Only where a controller creates the accounts: a server that runs without that controller would refuse every pod.
 
 use std::time::Duration;
 
 use machinery::json::{Value, json};
 use machinery::{Status, random_name};
 
+use super::plugin::{Attributes, Decision, Operation, Plugin};
+use crate::collections::{PODS, SERVICE_ACCOUNTS};
 use crate::meta;
-use crate::registry::Registry;
-use crate::request::Target;
-use crate::view;
+use crate::read::view;
+use crate::storage::Storage;
 
 const DEFAULT: &str = "default";
 const VOLUME: &str = "kube-api-access-";
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Seconds for which a token is asked for: an hour, and a little so that it can be told from one that was asked for by hand.
+/// Lifetime of a token in seconds: an hour, and seven seconds that distinguish it from one that was requested by hand.
 const TOKEN_SECONDS: i64 = 3607;
-/// How often a namespace that has just been made is asked for its account, and how long after each time: the account
-/// follows the namespace within moments.
-const LOOKS: u32 = 60;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
+/// How often the default account is looked for, and the pause in between: it is created moments after its namespace.
+const LOOKUPS: u32 = 60;
+const LOOKUP_PAUSE: Duration = Duration::from_millis(25);
 
-impl Registry {
-    pub(super) async fn find_service_account(&self, target: &Target, pod: &mut Value) -> Result<(), Status> {
-        if !self.settings().service_accounts {
+pub(super) struct ServiceAccount {
+    storage: Storage,
+    enabled: bool,
+}
+
+impl ServiceAccount {
+    pub(super) fn new(storage: Storage, enabled: bool) -> Self {
+        ServiceAccount { storage, enabled }
+    }
+
+    async fn assign(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
+        if pod["metadata"]["annotations"].get(MIRROR).is_some() {
             return Ok(());
         }
-        let annotated = |name: &str| pod["metadata"]["annotations"].get(name).is_some();
-        if annotated(MIRROR) {
-            return Ok(());
-        }
+        let target = attributes.target;
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let name = match pod["spec"]["serviceAccountName"].as_str().unwrap_or_default() {
             "" => DEFAULT.to_owned(),
             name => name.to_owned(),
         };
-        let Some(account) = self.service_account(namespace, &name).await? else {
+        let Some(account) = self.find(namespace, &name).await? else {
             let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-            return Err(Status::forbidden(&target.gr(), said_name(pod), why));
+            return Err(Status::forbidden(&target.gr(), sent_name(pod), why));
         };
         pod["spec"]["serviceAccountName"] = json!(name);
         pod["spec"]["serviceAccount"] = json!(name);
-        let said = |object: &Value| object["automountServiceAccountToken"].as_bool();
-        if said(&pod["spec"]).or_else(|| said(&account)).unwrap_or(true) {
+        let automount = |object: &Value| object["automountServiceAccountToken"].as_bool();
+        if automount(&pod["spec"]).or_else(|| automount(&account)).unwrap_or(true) {
             mount_token(pod);
         }
         let secrets = account["imagePullSecrets"].as_array().filter(|secrets| !secrets.is_empty());
@@ -57,14 +63,14 @@ impl Registry {
         Ok(())
     }
 
-    /// The account; the default one is waited for.
-    async fn service_account(&self, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
-        let looks = if name == DEFAULT { LOOKS } else { 1 };
-        for look in 0..looks {
-            if look > 0 {
-                tokio::time::sleep(BETWEEN_LOOKS).await;
+    /// The account; waits for the default one.
+    async fn find(&self, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
+        let lookups = if name == DEFAULT { LOOKUPS } else { 1 };
+        for lookup in 0..lookups {
+            if lookup > 0 {
+                tokio::time::sleep(LOOKUP_PAUSE).await;
             }
-            if let Some(item) = self.lookup("", "v1", "serviceaccounts", Some(namespace), name).await? {
+            if let Some(item) = self.storage.current_named(SERVICE_ACCOUNTS, Some(namespace), name).await? {
                 return Ok(Some(view::parse(&item)?));
             }
         }
@@ -72,15 +78,29 @@ impl Registry {
     }
 }
 
-/// The name that was sent: of a generated one its beginning.
-fn said_name(pod: &Value) -> &str {
+impl Plugin for ServiceAccount {
+    fn name(&self) -> &'static str {
+        "ServiceAccount"
+    }
+
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        self.enabled && attributes.writes(Operation::Create, PODS)
+    }
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, pod: &'a mut Value, _: Option<&'a Value>) -> Decision<'a> {
+        Decision::later(self.assign(attributes, pod))
+    }
+}
+
+/// The name that was sent: of a generated one its prefix.
+fn sent_name(pod: &Value) -> &str {
     match meta::text(pod, "generateName") {
         "" => meta::name(pod),
         prefix => prefix,
     }
 }
 
-/// Mounts the token into every container that has nothing at its place.
+/// Mounts the token into every container that has nothing mounted there.
 fn mount_token(pod: &mut Value) {
     let volumes = pod["spec"]["volumes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let known = volumes.iter().filter_map(|volume| volume["name"].as_str()).find(|name| name.starts_with(VOLUME));

@@ -13,10 +13,10 @@ use schema::facts::Types;
 use schema::kind::Kind;
 use schema::protobuf::{envelope, write};
 
-use crate::form::{MetaVersion, Shape};
-use crate::segments::Segments;
+use crate::read::form::{MetaVersion, Shape};
+use crate::read::segments::Segments;
 use crate::versions;
-use crate::view::{self, ListView, View};
+use crate::read::view::{self, ListView, View};
 
 /// Forms of an item; the numbers below are those of its conversions.
 const WHOLE_FORM: u32 = 1 << 30;

@@ -15,9 +15,9 @@ use machinery::{Revision, Status};
 use schema::kind::Kind;
 
 use crate::conversion_webhook;
-use crate::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
-use crate::protobuf;
-use crate::segments::Segments;
+use crate::read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
+use super::protobuf;
+use crate::read::segments::Segments;
 use crate::versions;
 
 /// One object to be shown, or a `Status` in its place.
@@ -208,7 +208,7 @@ pub(crate) fn shown<'a>(kind: &Kind, item: &'a Item) -> Result<Cow<'a, Encoded>,
     let converted = item.form(versions::form_id(kind), || {
         let mut value: Value = parse(item)?;
         versions::from_storage(kind, &mut value)?;
-        let members = value.as_object().ok_or_else(|| Status::internal("an object is not an object"))?;
+        let members = value.as_object().ok_or_else(|| Status::internal("expected a JSON object"))?;
         let encoded = Encoded::from_stored(&to_stored(members), item.revision()).map_err(Status::internal)?;
         Ok::<_, Status>(encoded.whole().clone())
     })?;

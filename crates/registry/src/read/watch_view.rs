@@ -15,9 +15,9 @@ use schema::kind::Kind;
 use tokio::time::{Instant, Sleep};
 
 use crate::conversion_webhook::Converter;
-use crate::form::{Encoding, Form, IncludeObject, Shape};
-use crate::protobuf;
-use crate::view;
+use crate::read::form::{Encoding, Form, IncludeObject, Shape};
+use super::protobuf;
+use crate::read::view;
 
 /// How often a watch that allows bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -427,7 +427,7 @@ fn zero(kind: &Kind) -> Value {
     let mut object = json!({"kind": kind.gvk.kind, "apiVersion": kind.group_version().to_string(), "metadata": {}});
     if !kind.custom {
         // An unknown kind or an object that cannot be brought in order is shown as it is.
-        let _ = crate::body::in_order(kind, &mut object, None);
+        let _ = crate::body::normalise(kind, &mut object, None);
     }
     object
 }

@@ -14,13 +14,14 @@
 mod names;
 mod removal;
 
-pub(crate) use removal::marked;
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use cache::{Collection, Collections, Event, Item, Observer};
+use jiff::Timestamp;
+use machinery::json::Value;
+use machinery::options::DeleteOptions;
 use machinery::{Revision, Status};
 use parking_lot::Mutex;
 use schema::custom::{Installed, definition};
@@ -28,9 +29,12 @@ use schema::kind::Kind;
 use schema::kinds::Kinds;
 use tokio::sync::watch;
 
+use super::KindBehaviour;
 use crate::collections::{DEFINITIONS, selectable};
+use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Context, Target};
+use crate::write::delete::DeleteStep;
 
 /// The field manager of the status of definitions.
 const MANAGER: &str = "kube-apiserver";
@@ -123,6 +127,16 @@ impl Definitions {
     fn find(&self, name: &str, uid: &str) -> Option<Arc<Installed>> {
         let installed = self.installed.lock();
         installed.get(name).map(|(_, installed)| Arc::clone(installed)).filter(|installed| installed.uid == uid)
+    }
+}
+
+/// The behaviour of the definitions themselves.
+pub(crate) struct CustomResourceDefinitions;
+
+impl KindBehaviour for CustomResourceDefinitions {
+    fn delete_step(&self, definition: &Value, _: &DeleteOptions, now: Timestamp) -> Option<DeleteStep> {
+        let begins = !meta::is_deleting(definition);
+        begins.then(|| DeleteStep::Mark(removal::mark(definition, &meta::timestamp(now))))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Limit ranges: what containers get that ask for nothing, and how much containers, pods and claims may ask for.
+//! LimitRanger: gives containers the defaults of the limit ranges of their namespace, and refuses containers, pods and claims
+//! that request too little or too much.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +7,82 @@ use machinery::Status;
 use machinery::json::{Text, Value, json};
 use machinery::quantity::Quantity;
 
-use crate::admission::joined;
+use super::plugin::{Attributes, Decision, Operation, Plugin, States};
+use crate::collections::{LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS};
 use crate::meta;
-use crate::registry::Registry;
-use crate::request::Target;
 use crate::reserve::amounts::{Amounts, Half, of_pod};
+use crate::storage::Storage;
 
-const LIMIT_RANGES: &str = "core/limitranges";
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-impl Registry {
-    /// Gives a new pod's containers what they leave open.
-    pub(super) fn fill_from_limit_ranges(&self, target: &Target, pod: &mut Value) {
-        for range in self.storage().values(LIMIT_RANGES, target.namespace.as_deref()) {
-            fill(&range, pod);
-        }
+pub(super) struct LimitRanger {
+    storage: Storage,
+}
+
+impl LimitRanger {
+    pub(super) fn new(storage: Storage) -> Self {
+        LimitRanger { storage }
     }
 
-    /// Holds a pod or claim against the ranges of its namespace.
-    pub(super) fn check_limit_ranges(&self, target: &Target, object: &Value) -> Result<(), Status> {
-        for range in self.storage().values(LIMIT_RANGES, target.namespace.as_deref()) {
-            if let Some(why) = joined(objections(&range, &target.kind.plural, object)) {
-                return Err(Status::forbidden(&target.gr(), meta::name(object), why));
+    fn ranges(&self, attributes: &Attributes<'_>) -> Vec<Value> {
+        self.storage.values(LIMIT_RANGES, attributes.target.namespace.as_deref())
+    }
+
+    fn check(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+        for range in self.ranges(attributes) {
+            if let Some(why) = joined(violations(&range, &attributes.target.kind.plural, object)) {
+                return Err(attributes.forbidden(object, why));
             }
         }
         Ok(())
+    }
+}
+
+impl Plugin for LimitRanger {
+    fn name(&self) -> &'static str {
+        "LimitRanger"
+    }
+
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        match (attributes.target.kind.collection.as_str(), attributes.operation, attributes.subresource()) {
+            (PODS, Operation::Create, None) | (PODS, Operation::Update, Some("resize")) => true,
+            (PERSISTENT_VOLUME_CLAIMS, Operation::Create | Operation::Update, None) => true,
+            _ => false,
+        }
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: &'a mut Value,
+        _old: Option<&'a Value>,
+    ) -> Decision<'a> {
+        if attributes.writes(Operation::Create, PODS) {
+            for range in self.ranges(attributes) {
+                fill(&range, object);
+            }
+        }
+        Decision::ADMIT
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, states: States<'a>) -> Decision<'a> {
+        match states {
+            // An object that is being deleted must be able to lose its finalizers.
+            States { old: Some(old), .. } if meta::is_deleting(old) => Decision::ADMIT,
+            States { new: Some(new), .. } => Decision::Now(self.check(attributes, new)),
+            States { new: None, .. } => Decision::ADMIT,
+        }
+    }
+}
+
+/// Several reasons as one text.
+fn joined(mut reasons: Vec<String>) -> Option<String> {
+    let mut seen = std::collections::HashSet::new();
+    reasons.retain(|reason| seen.insert(reason.clone()));
+    match reasons.len() {
+        0 => None,
+        1 => reasons.pop(),
+        _ => Some(format!("[{}]", reasons.join(", "))),
     }
 }
 
@@ -44,7 +96,7 @@ fn fill(range: &Value, pod: &mut Value) {
         requests.extend(limit["defaultRequest"].as_object().cloned().unwrap_or_default());
         most.extend(limit["default"].as_object().cloned().unwrap_or_default());
     }
-    let mut said = Vec::new();
+    let mut filled = Vec::new();
     for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
         let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
@@ -55,21 +107,21 @@ fn fill(range: &Value, pod: &mut Value) {
             for (half, shown, defaults) in [("requests", "request", &requests), ("limits", "limit", &most)] {
                 let set = fill_half(container, half, defaults);
                 if !set.is_empty() {
-                    said.push(format!("{} {shown} for {what} {name}", set.join(", ")));
+                    filled.push(format!("{} {shown} for {what} {name}", set.join(", ")));
                 }
             }
         }
     }
-    if said.is_empty() {
+    if filled.is_empty() {
         return;
     }
     let annotations = meta::of_mut(pod).entry("annotations").or_insert_with(|| json!({}));
     if let Some(annotations) = annotations.as_object_mut() {
-        annotations.insert(ANNOTATION.to_owned(), json!(format!("LimitRanger plugin set: {}", said.join("; "))));
+        annotations.insert(ANNOTATION.to_owned(), json!(format!("LimitRanger plugin set: {}", filled.join("; "))));
     }
 }
 
-/// Adds the defaults that are missing in one half of a container's resources; says which.
+/// Adds the defaults that are missing in one half of a container's resources; returns their names.
 fn fill_half(container: &mut Value, half: &str, defaults: &BTreeMap<Text, Value>) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in defaults {
@@ -88,16 +140,16 @@ fn fill_half(container: &mut Value, half: &str, defaults: &BTreeMap<Text, Value>
     set
 }
 
-fn objections(range: &Value, plural: &str, object: &Value) -> Vec<String> {
+fn violations(range: &Value, plural: &str, object: &Value) -> Vec<String> {
     let mut whys = Vec::new();
     if plural == "persistentvolumeclaims" {
         for limit in limits(range, "PersistentVolumeClaim") {
-            let asked = Asked {
+            let requested = Requested {
                 of: "PersistentVolumeClaim",
                 requests: Half::Requests.of(&object["spec"]["resources"]),
                 limits: None,
             };
-            asked.check(limit, &mut whys);
+            requested.check(limit, &mut whys);
         }
         return whys;
     }
@@ -108,13 +160,13 @@ fn objections(range: &Value, plural: &str, object: &Value) -> Vec<String> {
                     for container in object["spec"][list].as_array().into_iter().flatten() {
                         let resources = &container["resources"];
                         let (requests, limits) = (Half::Requests.of(resources), Half::Limits.of(resources));
-                        Asked { of: "Container", requests, limits: Some(limits) }.check(limit, &mut whys);
+                        Requested { of: "Container", requests, limits: Some(limits) }.check(limit, &mut whys);
                     }
                 }
             }
             Some("Pod") => {
                 let (requests, limits) = (of_pod(object, Half::Requests), of_pod(object, Half::Limits));
-                Asked { of: "Pod", requests, limits: Some(limits) }.check(limit, &mut whys);
+                Requested { of: "Pod", requests, limits: Some(limits) }.check(limit, &mut whys);
             }
             _ => {}
         }
@@ -122,14 +174,14 @@ fn objections(range: &Value, plural: &str, object: &Value) -> Vec<String> {
     whys
 }
 
-/// What is held against a limit: of a container, a pod or a claim (which has requests alone).
-struct Asked {
+/// The resources of a container, a pod or a claim (which has requests alone).
+struct Requested {
     of: &'static str,
     requests: Amounts,
     limits: Option<Amounts>,
 }
 
-impl Asked {
+impl Requested {
     fn check(&self, limit: &Value, whys: &mut Vec<String>) {
         for (name, least) in &Amounts::from_value(&limit["min"]).0 {
             whys.extend(self.below(name, least));
@@ -217,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_held_against_all_limits() {
+    fn a_pod_is_checked_against_all_limits() {
         let range = range(json!([
             {"type": "Container", "min": {"cpu": "100m"}, "max": {"cpu": "1"}},
             {"type": "Pod", "max": {"memory": "1Gi"}},
         ]));
         let why = |resources: Value| {
-            joined(objections(&range, "pods", &json!({"spec": {"containers": [{"resources": resources}]}})))
+            joined(violations(&range, "pods", &json!({"spec": {"containers": [{"resources": resources}]}})))
         };
         assert_eq!(
             why(json!({"limits": {"cpu": "1"}, "requests": {"cpu": "10m"}})).unwrap(),
@@ -244,13 +296,13 @@ mod tests {
         let ratio = range(json!([{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]));
         let pod = json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "3"}, "requests": {"cpu": "1"}}}]}});
         assert_eq!(
-            objections(&ratio, "pods", &pod),
+            violations(&ratio, "pods", &pod),
             ["cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"]
         );
         let size = range(json!([{"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}]));
         let claim = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
         assert_eq!(
-            objections(&size, "persistentvolumeclaims", &claim),
+            violations(&size, "persistentvolumeclaims", &claim),
             ["maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi"]
         );
     }

@@ -10,10 +10,11 @@ use schema::custom::Condition;
 
 use super::names::{condition, set_condition};
 use super::{MANAGER, status_of};
+use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::meta;
 use crate::registry::Registry;
-use crate::request::{Context, Target};
-use crate::update::Author;
+use crate::request::{Context, Target, WriteRequest};
+use crate::write::update::{Author, rewrite};
 
 pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const TERMINATING: &str = "Terminating";
@@ -23,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LOOK_AGAIN_MAX: Duration = Duration::from_secs(1);
 
 /// The definition after a first DELETE: marked, and held by its finalizer.
-pub(crate) fn marked(definition: &Value, now: &str) -> Value {
+pub(super) fn mark(definition: &Value, now: &str) -> Value {
     let mut marked = definition.clone();
     let metadata = meta::of_mut(&mut marked);
     metadata.insert("deletionTimestamp", machinery::json::json!(now));
@@ -77,7 +78,8 @@ async fn write_progress(
     let target = status_of(registry, name)?;
     let author = Author::through(MANAGER, Some("status"));
     let now = meta::timestamp(registry.now());
-    let written = registry.rewrite(&target, false, Some((&author, ctx)), |old| {
+    let attributes = Attributes::new(Operation::Update, &target, Options::None, ctx);
+    let written = rewrite(registry, &attributes, &author, |old| {
         if meta::uid(old) != uid {
             return Err(Status::not_found(&target.gr(), name));
         }
@@ -108,7 +110,8 @@ async fn remove(registry: &Weak<Registry>, name: &str, uid: &str, ctx: &Context)
                 ("False", "InstanceDeletionCompleted", "removed all instances")
             } else {
                 for instance in &instances {
-                    match registry.delete(instance, DeleteOptions::default(), ctx).await {
+                    let request = WriteRequest { target: instance, options: &DeleteOptions::default(), ctx };
+                    match registry.delete(request).await {
                         Err(refused) if !refused.is_not_found() => {
                             tracing::warn!(name = instance.name(), %refused, "an instance could not be deleted");
                         }

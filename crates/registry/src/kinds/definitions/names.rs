@@ -7,10 +7,11 @@ use machinery::json::{Value, json};
 use schema::custom::{Condition, Installed, Names};
 
 use super::{MANAGER, status_of};
+use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::Context;
-use crate::update::Author;
+use crate::write::update::{Author, rewrite};
 
 /// Writes the status that the names of every definition lead to.
 pub(super) async fn accept(registry: &Registry, ctx: &Context) {
@@ -47,7 +48,8 @@ async fn write_status(
     let target = status_of(registry, &definition.name)?;
     let author = Author::through(MANAGER, Some("status"));
     let now = meta::timestamp(registry.now());
-    let written = registry.rewrite(&target, false, Some((&author, ctx)), |old| {
+    let attributes = Attributes::new(Operation::Update, &target, Options::None, ctx);
+    let written = rewrite(registry, &attributes, &author, |old| {
         if meta::uid(old) != definition.uid {
             return Err(machinery::Status::not_found(&target.gr(), &definition.name));
         }
@@ -59,13 +61,13 @@ async fn write_status(
     written.await.map(|_| ())
 }
 
-/// The names and conditions that a definition ought to have.
+/// The names and conditions that a definition should have.
 struct Wanted {
     names: Names,
     conditions: Vec<Condition>,
 }
 
-/// A condition that a definition ought to have.
+/// A condition that a definition should have.
 pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
     Condition {
         kind: kind.to_owned(),
@@ -75,7 +77,7 @@ pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str) -
     }
 }
 
-/// Puts a condition in the place of the one of its type; its time stays if its status does.
+/// Replaces the condition of the same type; its time stays if its status does.
 pub(super) fn set_condition(definition: &mut Value, condition: &Condition, now: &str) {
     let conditions = &mut definition["status"]["conditions"];
     if !conditions.is_array() {
@@ -133,7 +135,7 @@ fn wanted(definition: &Installed, all: &[impl Borrow<Installed>]) -> Option<Want
         [one] => Some(one.clone()),
         many => Some(format!("[{}]", many.join(", "))),
     };
-    // The last of several conflicts is the one that is told, in this order.
+    // The last of several conflicts is reported, in this order.
     let mut kind_conflict: Option<(&str, String)> = None;
     let mut claim_kind = |reason: &'static str, asked: &str, has: &mut String| {
         if asked == has || asked.is_empty() || !kinds.contains(asked) {
