@@ -14,17 +14,17 @@ use crate::collection::{Collection, ExactError, Snapshot};
 use crate::collections::Collections;
 use crate::feed;
 use crate::filter::Filter;
-use crate::foretold::{Foretelling, Foretold};
 use crate::history::HistoryLimits;
 use crate::item::Item;
 use crate::observer::Observer;
+use crate::pending_writes::{PendingWrite, PendingWrites};
 use crate::spec::Spec;
 use crate::watcher::{Start, Watcher};
 
-/// How the cache behaves.
+/// Options of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How long a read waits for a revision that has not arrived.
+    /// Longest wait of a read for a revision that has not arrived.
     pub wait_max: Duration,
     pub history: HistoryLimits,
 }
@@ -48,7 +48,7 @@ pub struct TooFarAhead {
     pub current: Revision,
 }
 
-/// Why a read cannot be fresh.
+/// Why a fresh read failed.
 #[derive(Clone, Debug, Error)]
 pub enum FreshError {
     #[error(transparent)]
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) collections: Collections,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
-    pub(crate) foretold: Arc<Foretold>,
+    pub(crate) pending_writes: Arc<PendingWrites>,
 }
 
 impl Cache {
@@ -82,7 +82,7 @@ impl Cache {
         observers: Vec<Arc<dyn Observer>>,
     ) -> Result<Self, CacheError> {
         let collections = Collections::new(specs, config.history);
-        let shared = Arc::new(Shared { store, config, collections, observers, foretold: Arc::default() });
+        let shared = Arc::new(Shared { store, config, collections, observers, pending_writes: Arc::default() });
         let revision = feed::load(&shared).await?;
         shared.collections.reached.send_replace(revision);
         let feed = tokio::spawn(feed::follow(Arc::clone(&shared), revision));
@@ -105,18 +105,17 @@ impl Cache {
         self.shared.collections.specify(name, spec);
     }
 
-    /// Says what an object is that is about to be written, so that its text need not be read when it comes down the log.
-    /// The answer is held until the write is over. `before` is the object as it was and its item, if the fields that can be
-    /// selected on never change.
+    /// Registers an object that is about to be written, so that its bytes need not be parsed when the log delivers them.
+    /// Hold the result until the write is over. `before` is the previous object with its item.
     #[must_use]
-    pub fn foretell(
+    pub fn register_write(
         &self,
         collection: &str,
         stored: &Bytes,
         object: &Value,
         before: Option<(&Value, &Item)>,
-    ) -> Foretelling {
-        self.shared.foretold.tell(stored, object, before, self.collection(collection).spec())
+    ) -> PendingWrite {
+        self.shared.pending_writes.register(stored, object, before, self.collection(collection).spec())
     }
 
     /// The revision up to which everything is visible.
@@ -125,14 +124,14 @@ impl Cache {
         *self.shared.collections.reached.borrow()
     }
 
-    /// Waits until every write acknowledged before this call, by whatever server, is visible.
+    /// Waits until every write acknowledged before this call, by any server, is visible.
     pub async fn fresh(&self) -> Result<Revision, FreshError> {
         let current =
             self.shared.store.current_revision().await.map_err(|error| FreshError::Unavailable(error.to_string()))?;
         Ok(self.reach(current).await?)
     }
 
-    /// Waits until `revision` is visible, at most as long as the configuration says.
+    /// Waits until `revision` is visible, for at most [`Config::wait_max`].
     pub async fn reach(&self, revision: Revision) -> Result<Revision, TooFarAhead> {
         let reached = self.revision();
         if reached >= revision {
@@ -146,32 +145,31 @@ impl Cache {
         }
     }
 
-    /// A collection as it is now.
+    /// The current objects of a collection.
     #[must_use]
     pub fn snapshot(&self, collection: &Collection) -> Snapshot {
         collection.snapshot(self.revision())
     }
 
-    /// A collection at exactly `revision`, as long as memory or the store remembers it. Waits for a revision that is
-    /// about to arrive.
+    /// A collection at exactly `revision`, from memory or the store's history. Waits for a revision that is about to arrive.
     pub async fn snapshot_at(&self, collection: &Collection, revision: Revision) -> Result<Snapshot, ExactError> {
         if let Err(TooFarAhead { asked, current }) = self.reach(revision).await {
             return Err(ExactError::Future { asked, current });
         }
         match collection.at(revision) {
             Some(snapshot) => Ok(snapshot),
-            None => collection.at_from(&*self.shared.store, revision).await,
+            None => collection.at_from_store(&*self.shared.store, revision).await,
         }
     }
 
-    /// Opens a watch. Freshness is the caller's to ask for first.
+    /// Opens a watch. A caller that needs a fresh start calls [`Cache::fresh`] first.
     #[must_use]
     pub fn watch(&self, collection: &Arc<Collection>, filter: Filter, start: Start) -> Watcher {
         let store = Arc::clone(&self.shared.store);
         Watcher::open(Arc::clone(collection), store, filter, start, self.revision())
     }
 
-    /// Ends every watch, for a server that stops.
+    /// Ends every watch, when the server stops.
     pub fn end_watches(&self) {
         self.collections().iter().for_each(|collection| collection.end_watches());
     }

@@ -1,4 +1,4 @@
-//! The objects of one resource: the snapshot readers clone, and the one place where a change becomes visible.
+//! The objects of one resource: the snapshot that readers clone, and the one place where a change becomes visible.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,14 +12,14 @@ use thiserror::Error;
 
 use crate::event::Event;
 use crate::filter::Filter;
-use crate::foretold::Foretold;
 use crate::history::{History, HistoryLimits};
 use crate::item::Item;
 use crate::items::Items;
+use crate::pending_writes::PendingWrites;
 use crate::routing::Routes;
 use crate::spec::Spec;
 use crate::tally::{Figures, Tally};
-use crate::watcher::{Mailbox, MailboxEnd};
+use crate::watcher::{Mailbox, MailboxEnd, Offered};
 
 /// One resource's objects, history and watchers.
 pub struct Collection {
@@ -38,14 +38,14 @@ pub(crate) struct State {
     pub(crate) changed: Revision,
 }
 
-/// The collection as it was at one revision. Costs nothing to hold but what changed since.
+/// The collection at one revision. Holding it costs only the objects that changed since.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub revision: Revision,
     items: Items,
 }
 
-/// Why an exact revision cannot be shown.
+/// Why a collection cannot be read at an exact revision.
 #[derive(Debug, Error)]
 pub enum ExactError {
     #[error("revision {asked} is compacted; the oldest is {oldest}")]
@@ -79,13 +79,13 @@ impl Collection {
         self.spec.load_full()
     }
 
-    /// Everything in the store that belongs to this collection.
+    /// The prefix of this collection's keys in the store.
     #[must_use]
     pub fn prefix(&self) -> Prefix {
         Prefix::new(format!("{}/", self.name))
     }
 
-    /// Where an object of this collection lives. A name that cannot be a key segment is nowhere.
+    /// The key of an object of this collection; `None` if the name or namespace cannot be a key segment.
     #[must_use]
     pub fn key(&self, namespace: Option<&str>, name: &str) -> Option<Key> {
         if name.contains('/') || namespace.is_some_and(|namespace| namespace.contains('/')) {
@@ -123,13 +123,14 @@ impl Collection {
         self.snapshot(Revision::ZERO)
     }
 
-    /// `reached` is the revision the whole cache has reached; read before the lock, it can only be older than the truth.
+    /// The current objects. `reached` is the revision that the whole cache has reached, read before the call, so that it
+    /// is never newer than the objects.
     pub(crate) fn snapshot(&self, reached: Revision) -> Snapshot {
         let state = self.state.lock();
         Snapshot { revision: reached.max(state.changed), items: state.items.clone() }
     }
 
-    /// The collection at exactly `revision`, from memory if history reaches back that far: the present with later
+    /// The collection at exactly `revision`, if history in memory reaches back that far: the current objects with later
     /// changes undone.
     pub(crate) fn at(&self, revision: Revision) -> Option<Snapshot> {
         let (mut items, undo) = {
@@ -153,8 +154,8 @@ impl Collection {
         Some(Snapshot { revision, items })
     }
 
-    /// The collection at exactly `revision` from the store's own history.
-    pub(crate) async fn at_from(&self, store: &dyn Store, revision: Revision) -> Result<Snapshot, ExactError> {
+    /// The collection at exactly `revision`, from the store's history.
+    pub(crate) async fn at_from_store(&self, store: &dyn Store, revision: Revision) -> Result<Snapshot, ExactError> {
         let query = ListQuery { at: Some(revision), ..ListQuery::prefix(self.prefix()) };
         let listed = store.list(query).await.map_err(|error| match error {
             ReadError::Compacted { asked, oldest } => ExactError::Compacted { asked, oldest },
@@ -162,14 +163,14 @@ impl Collection {
             error => ExactError::Unavailable(error.to_string()),
         })?;
         let spec = self.spec();
-        let items = listed.entries.iter().filter_map(|entry| item(entry, &spec)).collect();
+        let items = listed.entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
         Ok(Snapshot { revision, items })
     }
 
-    /// Takes the objects found at start. No watcher is there yet.
+    /// Adds objects at the start of the cache, when there are no watches yet.
     pub(crate) fn load(&self, entries: &[Entry]) {
         let spec = self.spec();
-        let items: Vec<_> = entries.iter().filter_map(|entry| item(entry, &spec)).collect();
+        let items: Vec<_> = entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
         let mut state = self.state.lock();
         for item in items {
             state.changed = state.changed.max(item.revision());
@@ -177,21 +178,26 @@ impl Collection {
         }
     }
 
-    /// Everything up to `revision` is loaded; history begins behind it.
+    /// Starts history after `revision`, up to which everything is loaded.
     pub(crate) fn begin_history(&self, revision: Revision, limits: HistoryLimits) {
         self.state.lock().history = History::new(revision, limits);
     }
 
     /// Makes one change visible: to reads, to history, and to the watchers it concerns. The wakers are the caller's to
     /// wake once everything that arrived together is in. Returns what changed, if something did.
-    pub(crate) fn apply(&self, change: &Change, foretold: &Foretold, wakers: &mut Vec<Waker>) -> Option<Arc<Event>> {
+    pub(crate) fn apply(
+        &self,
+        change: &Change,
+        pending_writes: &PendingWrites,
+        wakers: &mut Vec<Waker>,
+    ) -> Option<Arc<Event>> {
         let current = change.value.as_ref().and_then(|value| {
             let (key, spec) = (change.key.clone(), self.spec());
-            let item = match foretold.of(value, &spec) {
+            let item = match pending_writes.take(value, &spec) {
                 Some(peeked) => Item::peeked(key, change.revision, value, peeked, &spec),
                 None => Item::new(key, change.revision, value, &spec),
             };
-            readable(item, &change.key, change.revision)
+            log_malformed(item, &change.key, change.revision)
         });
         let mut state = self.state.lock();
         if change.revision <= state.changed {
@@ -207,16 +213,16 @@ impl Collection {
         }
         let event = Arc::new(Event::new(change.revision, current, previous));
         state.history.push(Arc::clone(&event));
-        let mut told = 0;
+        let mut offered = 0;
         state.routes.candidates(&event, |mailbox| {
-            if let Some(waker) = mailbox.offer(&event) {
-                told += 1;
+            if let Offered::Matched(waker) = mailbox.offer(&event) {
+                offered += 1;
                 wakers.extend(waker);
             }
         });
         drop(state);
         self.tally.received.add(1);
-        self.tally.dispatched.add(told);
+        self.tally.dispatched.add(offered);
         Some(event)
     }
 
@@ -227,13 +233,13 @@ impl Collection {
     /// sees the old collection or the new one, and each watch either expires or was opened on the new one.
     pub(crate) fn reload(&self, entries: &[Entry], revision: Revision, limits: HistoryLimits) {
         let mut spec = self.spec();
-        let mut items: Items = entries.iter().filter_map(|entry| item(entry, &spec)).collect();
+        let mut items: Items = entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
         let watchers = {
             let mut state = self.state.lock();
             // The fields were redefined while the objects were parsed. That happens under this lock only, and rarely.
             if !Arc::ptr_eq(&spec, &self.spec.load()) {
                 spec = self.spec();
-                items = entries.iter().filter_map(|entry| item(entry, &spec)).collect();
+                items = entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
             }
             state.items = items;
             state.history = History::new(revision, limits);
@@ -244,13 +250,13 @@ impl Collection {
         watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Reloaded { oldest: revision }));
     }
 
-    /// Ends every watch of this collection: its shape changed, or it is no longer served.
+    /// Ends every watch of this collection: it was redefined, it is no longer served, or the server stops.
     pub fn end_watches(&self) {
         let watchers = self.state.lock().routes.drain();
         watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Closed));
     }
 
-    /// Changes what can be selected on. Objects are read again; watches end, since their filters speak of old slots.
+    /// Replaces the selectable fields. Parses the objects again, and ends the watches, whose filters refer to old slots.
     pub(crate) fn respecify(&self, spec: Spec) {
         if **self.spec.load() == spec {
             return;
@@ -267,7 +273,7 @@ impl Collection {
         watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Closed));
     }
 
-    pub(crate) fn leave(&self, mailbox: &Arc<Mailbox>) {
+    pub(crate) fn remove_watcher(&self, mailbox: &Arc<Mailbox>) {
         self.state.lock().routes.remove(mailbox);
     }
 
@@ -289,14 +295,16 @@ impl Collection {
     }
 }
 
-fn item(entry: &Entry, spec: &Spec) -> Option<Arc<Item>> {
+fn parse_entry(entry: &Entry, spec: &Spec) -> Option<Arc<Item>> {
     let item = Item::new(entry.key.clone(), entry.revision, &entry.value, spec);
-    readable(item, &entry.key, entry.revision)
+    log_malformed(item, &entry.key, entry.revision)
 }
 
-/// One object that cannot be read must not keep the others away.
-fn readable(item: Result<Item, Malformed>, key: &Key, revision: Revision) -> Option<Arc<Item>> {
-    item.map(Arc::new).inspect_err(|error| tracing::error!(%key, %revision, %error, "left out of the cache")).ok()
+/// Drops a malformed object with a log entry, so that the others stay available.
+fn log_malformed(item: Result<Item, Malformed>, key: &Key, revision: Revision) -> Option<Arc<Item>> {
+    item.map(Arc::new)
+        .inspect_err(|error| tracing::error!(%key, %revision, %error, "a malformed object is not in the cache"))
+        .ok()
 }
 
 impl Snapshot {
@@ -304,7 +312,7 @@ impl Snapshot {
         Snapshot { revision, items }
     }
 
-    /// Objects of a namespace (or of all) from the key `from` on, whether it exists or not, in key order.
+    /// The objects of a namespace, or of all, in key order, from the key `from` on, which need not exist.
     pub fn scan<'a>(
         &'a self,
         collection: &str,
@@ -316,12 +324,12 @@ impl Snapshot {
             None => format!("{collection}/"),
         };
         let start = from.filter(|from| *from >= prefix.as_str()).unwrap_or(&prefix);
-        // `0` is the character behind `/`: the first key that does not begin with the prefix.
+        // `0` is the character after `/`, so this is the first key without the prefix.
         let end = format!("{}0", &prefix[..prefix.len() - 1]);
         self.items.between(start, &end)
     }
 
-    /// Objects the filter admits, in key order.
+    /// The objects that match the filter, in key order.
     pub fn select<'a>(&'a self, collection: &str, filter: &'a Filter) -> impl Iterator<Item = &'a Arc<Item>> {
         let all = filter.is_open();
         self.scan(collection, filter.namespace(), None).filter(move |item| all || filter.admits(item))
@@ -337,10 +345,10 @@ impl Snapshot {
         self.items.len()
     }
 
-    /// How many objects there are in a namespace, or in all. Costs the same however many they are.
+    /// Number of objects in a namespace, or in all, in time independent of that number.
     #[must_use]
-    pub fn len_of(&self, namespace: Option<&str>) -> usize {
-        namespace.map_or_else(|| self.items.len(), |namespace| self.items.len_of(namespace))
+    pub fn len_in(&self, namespace: Option<&str>) -> usize {
+        namespace.map_or_else(|| self.items.len(), |namespace| self.items.len_in(namespace))
     }
 
     #[must_use]

@@ -1,4 +1,4 @@
-//! A change to an object, shared by everyone who is told of it.
+//! A change to an object, shared by all watchers that receive it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,8 +17,8 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// To someone who saw the object before, or not, and sees it now, or not.
-    fn of(was: bool, is: bool) -> Option<Self> {
+    /// The kind for a watcher to which the object was and is visible, or not.
+    fn from_visibility(was: bool, is: bool) -> Option<Self> {
         match (was, is) {
             (false, false) => None,
             (false, true) => Some(EventKind::Added),
@@ -28,19 +28,19 @@ impl EventKind {
     }
 }
 
-/// One change: what the object was and what it is.
+/// One change: the object before and after it.
 #[derive(Debug)]
 pub struct Event {
     revision: Revision,
     current: Option<Arc<Item>>,
     previous: Option<Arc<Item>>,
-    /// The old content at the new revision, made for the first watcher that the object left.
-    departed: OnceLock<Arc<Item>>,
+    /// The old content at the new revision, created for the first watcher that gets a deletion.
+    deleted: OnceLock<Arc<Item>>,
 }
 
 impl Event {
     pub(crate) fn new(revision: Revision, current: Option<Arc<Item>>, previous: Option<Arc<Item>>) -> Self {
-        Event { revision, current, previous, departed: OnceLock::new() }
+        Event { revision, current, previous, deleted: OnceLock::new() }
     }
 
     #[must_use]
@@ -67,26 +67,26 @@ impl Event {
         self.previous.as_ref()
     }
 
-    /// What this change is to someone who sees only what the filter admits: an object that stops matching is deleted
-    /// for them, one that starts matching is added.
-    pub(crate) fn seen_through(&self, filter: &Filter) -> Option<EventKind> {
+    /// The kind of this change for a watcher with a filter: an object that stops matching is deleted, one that starts
+    /// matching is added.
+    pub(crate) fn kind_for(&self, filter: &Filter) -> Option<EventKind> {
         let was = self.previous.as_ref().is_some_and(|item| filter.admits(item));
         let is = self.current.as_ref().is_some_and(|item| filter.admits(item));
-        EventKind::of(was, is)
+        EventKind::from_visibility(was, is)
     }
 
-    /// What this change is to someone who sees the object whatever becomes of it.
-    pub(crate) fn to_anyone(&self) -> Option<EventKind> {
-        EventKind::of(self.previous.is_some(), self.current.is_some())
+    /// The kind of this change for a watcher without a filter.
+    pub(crate) fn kind_unfiltered(&self) -> Option<EventKind> {
+        EventKind::from_visibility(self.previous.is_some(), self.current.is_some())
     }
 
-    /// The object to show with an event of this kind.
+    /// The object to send with an event of this kind.
     pub(crate) fn item(&self, kind: EventKind) -> Option<&Arc<Item>> {
         match kind {
             EventKind::Added | EventKind::Modified => self.current.as_ref(),
             EventKind::Deleted => {
                 let previous = self.previous.as_ref()?;
-                Some(self.departed.get_or_init(|| Arc::new(previous.at_revision(self.revision))))
+                Some(self.deleted.get_or_init(|| Arc::new(previous.at_revision(self.revision))))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Follows the store's log and makes each change visible, in order. The one writer of the cache.
+//! The feed: follows the store's log and applies each change, in order. The only writer of the cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::cache::{CacheError, Shared};
 use crate::collection::Collection;
 use crate::event::Event;
 
-/// Objects read from the store in one piece.
+/// Objects read from the store at once.
 const PAGE: usize = 5000;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Reads everything there is, page by page at one revision.
+/// Loads all objects, page by page at one revision.
 pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
     let mut revision = None;
     let mut start_after = None;
@@ -41,7 +41,7 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
     Ok(revision)
 }
 
-/// Follows the log from `revision` on, for as long as the store is open.
+/// Follows the log after `revision` until the store closes.
 pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
     let mut pause = RETRY_MIN;
     loop {
@@ -79,7 +79,7 @@ fn apply(shared: &Shared, batch: &Batch) {
     let mut observed: Vec<(&str, Arc<Event>)> = Vec::new();
     for change in &batch.changes {
         let name = change.key.collection();
-        let event = shared.collections.get(name).apply(change, &shared.foretold, &mut wakers);
+        let event = shared.collections.get(name).apply(change, &shared.pending_writes, &mut wakers);
         if let Some(event) = event.filter(|_| shared.observers.iter().any(|observer| observer.observes(name))) {
             observed.push((name, event));
         }
@@ -87,8 +87,8 @@ fn apply(shared: &Shared, batch: &Batch) {
     if !observed.is_empty() {
         report_changes(shared, &observed);
     }
-    // Readers that wait for a revision may only see it once everything up to it is visible; watchers are woken last so
-    // that a bookmark they compute says as much as possible.
+    // Announced only when everything up to it is visible. Watchers are woken afterwards, so that their bookmarks are as new as
+    // possible.
     shared.collections.reached.send_if_modified(|reached| {
         let newer = batch.revision > *reached;
         *reached = batch.revision.max(*reached);
@@ -97,7 +97,7 @@ fn apply(shared: &Shared, batch: &Batch) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// The log no longer reaches back to where we were: take what is there now.
+/// Replaces all objects with the current ones, after the log was compacted beyond the cache's position.
 async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
     let everything = ListQuery::prefix(Prefix::everything());
     let listed = shared.store.list(everything).await.map_err(|error| CacheError(error.to_string()))?;

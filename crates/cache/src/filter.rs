@@ -1,11 +1,11 @@
-//! Which objects a reader asked for.
+//! Filters of lists and watches.
 
 use machinery::{fields, labels};
 
 use crate::item::Item;
 use crate::spec::Spec;
 
-/// Namespace, name, labels and fields, all of which must fit.
+/// Conditions on namespace, name, labels and fields, all of which must hold.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     namespace: Option<Box<str>>,
@@ -13,7 +13,7 @@ pub struct Filter {
     terms: Vec<Term>,
 }
 
-/// One requirement of a field selector, its field resolved to a place in the item.
+/// One requirement of a field selector, with its field resolved to a slot of the item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     pub slot: Slot,
@@ -21,7 +21,7 @@ pub struct Term {
     pub value: Box<str>,
 }
 
-/// Where a field's value is found.
+/// The place of a field's value in an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     Name,
@@ -31,7 +31,7 @@ pub enum Slot {
 }
 
 impl Filter {
-    /// `namespace` is the one of the request's path. A field the collection does not know must have been refused before.
+    /// `namespace` is the one of the request's path. The caller has refused fields that the collection does not have.
     #[must_use]
     pub fn new(
         namespace: Option<&str>,
@@ -70,19 +70,19 @@ impl Filter {
             && self.labels.as_ref().is_none_or(|selector| selector.matches(|key| item.label(key)))
     }
 
-    /// Whether everything of the collection (or of the namespace) is wanted.
+    /// True if every object of the collection, or of the namespace, matches.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.terms.is_empty() && self.labels.is_none()
     }
 
-    /// The namespace that all admitted objects are in, if there is one.
+    /// The namespace of all matching objects, if there is only one.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref().or_else(|| self.equal_to(Slot::Namespace))
     }
 
-    /// The name that all admitted objects have, if there is one.
+    /// The name of all matching objects, if there is only one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.equal_to(Slot::Name)

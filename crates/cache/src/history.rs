@@ -1,7 +1,7 @@
-//! The recent changes of a collection, in order, shared by all who walk them.
+//! The recent changes of a collection, in order, shared by all watchers.
 //!
-//! What is kept in memory is bounded by count and by the bytes of superseded objects it keeps alive; what has left it
-//! is still in the store's own history, and a watcher that is that far behind is caught up from there.
+//! Bounded by number and by the bytes of superseded objects that it keeps alive. Older changes are still in the store's
+//! history, from which a watcher that is far behind catches up.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use machinery::Revision;
 
 use crate::event::Event;
 
-/// How much of the past stays in memory, for each collection.
+/// Limits of the history in memory, for each collection.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryLimits {
     pub changes_max: usize,
@@ -28,7 +28,7 @@ impl Default for HistoryLimits {
 #[derive(Debug)]
 pub struct History {
     events: VecDeque<Arc<Event>>,
-    /// Every event after this revision is here.
+    /// Every event after this revision is in `events`.
     floor: Revision,
     bytes: usize,
     limits: HistoryLimits,
@@ -55,7 +55,7 @@ impl History {
         self.limits
     }
 
-    /// The revision from which on nothing is missing here.
+    /// Every event after this revision is present.
     #[must_use]
     pub fn floor(&self) -> Revision {
         self.floor
@@ -89,7 +89,10 @@ impl History {
     }
 }
 
-/// The old object is what history alone keeps alive; the event itself is small.
+/// Bytes of an event itself, roughly: its allocation, two references and the slot in the queue.
+const EVENT_BYTES: usize = 128;
+
+/// Bytes that history keeps alive for an event: the superseded object, and the event itself.
 fn weight(event: &Event) -> usize {
-    128 + event.previous().map_or(0, |item| item.len())
+    EVENT_BYTES + event.previous().map_or(0, |item| item.len())
 }

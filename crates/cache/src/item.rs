@@ -1,4 +1,4 @@
-//! An object as the cache holds it: its bytes, and beside them only what selection needs.
+//! An object in the cache: its bytes, and the labels and fields that selectors need.
 
 use std::sync::OnceLock;
 
@@ -16,27 +16,27 @@ use crate::spec::Spec;
 pub struct Item {
     key: Key,
     revision: Revision,
-    /// Where the namespace (if any) and the name begin in the key.
+    /// Offsets of the namespace, if any, and the name in the key.
     namespace_at: u16,
     name_at: u16,
     labels: Box<[(Box<str>, Box<str>)]>,
     fields: Box<[Box<str>]>,
     encoded: Encoded,
-    /// Other forms of the object (another version, metadata only, …), made on first use and kept.
+    /// Other encodings of the object (another version, metadata only, …), created on first use.
     forms: OnceLock<Box<Forms>>,
 }
 
-/// Which other form: the number is the asker's own, stable for the life of the process.
+/// Identifies another encoding. Chosen by the caller, stable for the life of the process.
 pub type FormId = u32;
 type Forms = Mutex<Vec<(FormId, Bytes)>>;
 
 impl Item {
-    /// Takes an object from the store.
+    /// Parses an object from the store.
     pub fn new(key: Key, revision: Revision, stored: &[u8], spec: &Spec) -> Result<Self, Malformed> {
         Self::peeked(key, revision, stored, peek::peek(stored, spec.paths())?, spec)
     }
 
-    /// As [`Item::new`], of an object that was looked into already.
+    /// As [`Item::new`], for an object whose labels and fields are known.
     pub(crate) fn peeked(
         key: Key,
         revision: Revision,
@@ -71,13 +71,13 @@ impl Item {
         }
     }
 
-    /// The same content at a later revision: what a DELETED event shows.
+    /// The same content at a later revision, for a DELETED event.
     pub(crate) fn at_revision(&self, revision: Revision) -> Self {
         let encoded = self.encoded.with_revision(revision);
         Self::assemble(self.key.clone(), revision, self.labels.clone(), self.fields.clone(), encoded)
     }
 
-    /// The same object read again for other selectable fields.
+    /// The same object, parsed again for other selectable fields.
     pub(crate) fn respecified(&self, spec: &Spec) -> Option<Self> {
         let peeked = peek::peek(self.encoded.whole(), spec.paths()).ok()?;
         let fields = spec.values(peeked.values);
@@ -94,7 +94,7 @@ impl Item {
         self.revision
     }
 
-    /// Empty for an object that lives in no namespace.
+    /// Empty for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> &str {
         let (from, to) = (self.namespace_at as usize, self.name_at as usize);
@@ -129,7 +129,7 @@ impl Item {
         &self.encoded
     }
 
-    /// Bytes this object takes as JSON.
+    /// Size as JSON, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.encoded.whole().len()
@@ -140,7 +140,7 @@ impl Item {
         self.len() == 0
     }
 
-    /// Another form of this object; `make` runs once in the life of the item (twice if two readers race).
+    /// Returns another encoding of this object. `make` runs once in the life of the item, or twice if two readers race.
     pub fn form<E>(&self, id: FormId, make: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
         let forms = self.forms.get_or_init(Box::default);
         if let Some((_, bytes)) = forms.lock().iter().find(|(known, _)| *known == id) {

@@ -1,7 +1,7 @@
-//! Objects in key order, and how many of them each namespace has.
+//! Objects in key order, with their number in each namespace.
 //!
-//! Cheap to clone: a reader's copy shares everything that did not change since. The counts are kept because counting is a walk:
-//! a page of a list says how many objects follow it, and must not cost more in a larger collection.
+//! Cheap to clone: a copy shares everything that did not change since. The numbers are stored because a page of a list has
+//! the number of objects after it, and counting them would make a page cost more in a larger collection.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::item::Item;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Items {
     by_key: OrdMap<Key, Arc<Item>>,
-    /// Never zero; objects that live in no namespace are counted under the empty one.
+    /// Never zero. Cluster-scoped objects are counted under the empty namespace.
     counts: OrdMap<Arc<str>, usize>,
 }
 
 impl Items {
-    /// Gives back what was there under its key before.
+    /// Returns the previous item of the key.
     pub(crate) fn insert(&mut self, item: Arc<Item>) -> Option<Arc<Item>> {
         let namespace = Arc::clone(&item);
         let previous = self.by_key.insert(item.key().clone(), item);
@@ -59,8 +59,8 @@ impl Items {
         self.by_key.is_empty()
     }
 
-    /// How many objects a namespace has.
-    pub(crate) fn len_of(&self, namespace: &str) -> usize {
+    /// Number of objects in a namespace.
+    pub(crate) fn len_in(&self, namespace: &str) -> usize {
         self.counts.get(namespace).copied().unwrap_or(0)
     }
 
@@ -68,7 +68,7 @@ impl Items {
         self.by_key.values()
     }
 
-    /// From the key `start` on, whether it exists or not, and before `end`. No key is looked at on the way.
+    /// The items from the key `start` on, which need not exist, and before `end`. Finds the start by search.
     pub(crate) fn between<'a>(&'a self, start: &str, end: &str) -> impl Iterator<Item = &'a Arc<Item>> + use<'a> {
         let bounds = (Bound::Included(start.min(end)), Bound::Excluded(end));
         self.by_key.range::<_, str>(bounds).map(|(_, item)| item)
@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_those_of_a_walk() {
+    fn the_numbers_are_those_of_a_count() {
         let mut items = Items::default();
         let mut before = Vec::new();
         for step in 0..200_u64 {
             let key = format!("core/things/ns{}/n{}", step % 3, step * 7 % 11);
-            before.push((items.clone(), items.len_of("ns0")));
+            before.push((items.clone(), items.len_in("ns0")));
             if step % 5 == 4 {
                 items.remove(&Key::new(key).unwrap());
             } else {
@@ -110,11 +110,11 @@ mod tests {
             }
             for namespace in ["ns0", "ns1", "ns2", "ns3"] {
                 let walked = items.iter().filter(|item| item.namespace() == namespace).count();
-                assert_eq!(items.len_of(namespace), walked, "{namespace} after step {step}");
+                assert_eq!(items.len_in(namespace), walked, "{namespace} after step {step}");
             }
         }
         for (old, count) in before {
-            assert_eq!(old.len_of("ns0"), count, "a copy keeps its counts");
+            assert_eq!(old.len_in("ns0"), count, "a copy keeps its counts");
         }
         let keys: Vec<_> = items.iter().map(|item| item.key().clone()).collect();
         keys.iter().for_each(|key| drop(items.remove(key)));
@@ -141,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_in_no_namespace_is_counted_too() {
+    fn cluster_scoped_objects_are_counted_too() {
         let items: Items = [item("core/nodes/a", 1), item("core/nodes/b", 2)].into_iter().collect();
-        assert_eq!((items.len(), items.len_of("")), (2, 2));
+        assert_eq!((items.len(), items.len_in("")), (2, 2));
     }
 }

@@ -1,8 +1,8 @@
-//! Which watchers a change may concern, found without asking the others.
+//! The routing table: finds the watchers that a change may concern without testing the others.
 //!
-//! Each watcher hangs in exactly one bucket, chosen by the most telling thing it must be equal on: a name, a field
-//! (`spec.nodeName=x`), a label (`app=x`), a namespace, or nothing. A change looks into the buckets of the values its
-//! old and new object have; a thousand watchers of other nodes cost it nothing.
+//! Each watcher is in exactly one bucket, by its most selective equality: a name, a field (`spec.nodeName=x`), a label
+//! (`app=x`), a namespace, or none. A change visits the buckets of the values of its old and new object; a thousand
+//! watchers of other nodes cost it nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Routes {
         self.count == 0
     }
 
-    /// Every watcher, to end them all.
+    /// Removes and returns every watcher.
     pub(crate) fn drain(&mut self) -> Vec<Arc<Mailbox>> {
         let routes = std::mem::take(self);
         let labels = routes.by_label.into_values().flat_map(HashMap::into_values);
@@ -62,7 +62,7 @@ impl Routes {
         std::iter::once(routes.everything).chain(named).chain(labels).chain(fields).flatten().collect()
     }
 
-    /// Calls `each` for every watcher the event may concern, once.
+    /// Calls `each` once for every watcher that the event may concern.
     pub(crate) fn candidates(&self, event: &Event, mut each: impl FnMut(&Arc<Mailbox>)) {
         if self.count == 0 {
             return;
@@ -114,7 +114,7 @@ impl Routes {
         }
     }
 
-    /// Forgets an emptied bucket, so that names that came and went leave nothing behind.
+    /// Removes an empty bucket, so that past names take no memory.
     fn drop_bucket(&mut self, filter: &Filter) {
         if let Some(name) = filter.name() {
             self.by_name.remove(name);

@@ -1,31 +1,31 @@
-//! What of a collection's objects can be selected on, beside names and labels.
+//! The selectable fields of a collection, in addition to names and labels.
 
 use machinery::peek::Paths;
 
 /// One selectable field of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldSpec {
-    /// As `fieldSelector` names it: `spec.nodeName`.
+    /// The name in a `fieldSelector`: `spec.nodeName`.
     pub label: String,
-    /// Where its value stands; the first that is there and not empty counts.
+    /// Paths to its value; the first value that is present and not empty counts.
     pub paths: Vec<Vec<String>>,
-    /// Its value when no path has one.
+    /// The value if no path has one.
     pub absent: String,
 }
 
-/// The selectable fields of a collection, and the paths to read them by in one pass.
+/// The selectable fields of a collection, with the paths to read all of them in one pass.
 #[derive(Clone, Debug)]
 pub struct Spec {
     fields: Vec<FieldSpec>,
     paths: Paths,
 }
 
-/// See [`Spec::fields_within`].
+/// The result of [`Spec::fields_within`].
 #[derive(Default)]
 pub(crate) struct Within<'a> {
-    /// Where the first path of a field is among all paths, and the field among all fields.
+    /// For each field, the index of its first path among all paths, and its index among all fields.
     pub(crate) fields: Vec<(usize, usize)>,
-    /// Members that lead to these fields alone.
+    /// Members of the object that have no other fields.
     pub(crate) members: Vec<&'a str>,
 }
 
@@ -48,7 +48,7 @@ impl Spec {
         Spec { fields, paths }
     }
 
-    /// Where a field's value stands in [`crate::Item::fields`].
+    /// Index of a field's value in [`crate::Item::fields`].
     #[must_use]
     pub fn slot(&self, label: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.label == label)
@@ -58,7 +58,7 @@ impl Spec {
         &self.paths
     }
 
-    /// The fields whose values stand below some members of the object alone.
+    /// The fields all of whose paths start at members for which `is_within` holds.
     pub(crate) fn fields_within(&self, is_within: impl Fn(&str) -> bool) -> Within<'_> {
         fn top(path: &[String]) -> &str {
             path.first().map_or("", String::as_str)
@@ -76,12 +76,12 @@ impl Spec {
             }
             slot += field.paths.len();
         }
-        // A member that another field needs is looked into; then its values are there too.
+        // A member that another field needs is parsed anyway, and then has the values of these fields too.
         inside.members.retain(|member| !outside.contains(member));
         inside
     }
 
-    /// Turns what was read along the paths into one value a field.
+    /// Converts the values read along all paths into one value for each field.
     pub(crate) fn values(&self, read: Vec<Option<Box<str>>>) -> Box<[Box<str>]> {
         let mut read = read.into_iter();
         self.fields

@@ -1,22 +1,23 @@
-//! What a collection counts of itself, for metrics. The one who shows them chooses the names.
+//! Counters of a collection, for metrics. The names of the metrics are chosen elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters that only rise.
+/// Monotonic counters.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Changes taken from the log.
+    /// Changes received from the log.
     pub received: Counter,
-    /// Changes handed to watchers, counted once for each.
+    /// Changes sent to watchers, counted once for each watcher.
     pub dispatched: Counter,
     /// Objects sent as the initial state of a watch.
     pub initial: Counter,
-    /// Watches that history had left behind.
+    /// Watches that ended because their position was compacted.
     pub expired: Counter,
-    /// Lists answered from memory.
+    /// Lists served from memory.
     pub lists: Counter,
-    /// Objects looked at for them, and objects in their answers.
+    /// Objects visited by lists.
     pub looked_at: Counter,
+    /// Objects returned by lists.
     pub returned: Counter,
 }
 
@@ -34,7 +35,7 @@ impl Counter {
     }
 }
 
-/// A collection at this moment.
+/// Current sizes of a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub objects: usize,

@@ -1,15 +1,15 @@
-//! One open watch: where it stands, and what it gets next.
+//! One open watch: a cursor over the changes of a collection.
 //!
-//! A watcher is a cursor. While it keeps up, changes that concern it arrive as references in its small mailbox. When it
-//! does not, the mailbox is emptied and the watcher walks shared history from its cursor instead, in large steps, until
-//! it has caught up; if memory no longer reaches back that far, it walks the store's history. Nobody waits for it.
+//! While a watcher keeps up, matching changes arrive as references in its small mailbox. When it falls behind, the mailbox is
+//! emptied and the watcher reads shared history from its cursor instead, in large steps, until it has caught up. If memory
+//! does not reach back that far, it reads the store's history. No other watcher waits for it.
 //!
 //! ```text
-//!            start with initial events            start after N: how far back is N?
+//!            start with initial events            start after N, which is
 //!                     │                     now │          in memory │        older │
 //!                     ▼                         ▼                    ▼              ▼
 //!                 Initial ──────────────────► Live ◄───────────── Behind ◄────── Archive ──► Expired (410)
-//!                                               └──── mailbox full ────►│ └─ history left ─►│
+//!                                               └──── mailbox full ────►│ └─ not in memory ►│
 //! ```
 
 use std::future::Future;
@@ -27,26 +27,26 @@ use crate::event::{Event, EventKind};
 use crate::filter::Filter;
 use crate::item::Item;
 
-/// References a mailbox holds before its owner counts as behind.
+/// References in a mailbox at most; with more, its watcher is behind.
 const MAILBOX_MAX: usize = 1024;
-/// Events or objects looked at in one step, so that one watcher never holds a thread for long.
+/// Events or objects visited in one step at most, so that one watcher never occupies a thread for long.
 const STEP_MAX: usize = 512;
 
-/// Where a watch begins.
+/// The start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With what is there now, then what follows.
+    /// The current objects, then later changes.
     Initial,
-    /// With what follows now.
+    /// Changes from now on.
     Now,
-    /// With what follows this revision, past or future.
+    /// Changes after this revision, past or future.
     After(Revision),
 }
 
-/// A list that is mostly of one, which then needs no memory of its own.
-pub type Few<T> = SmallVec<[T; 1]>;
+/// Usually one element, stored inline.
+pub type OneOrMore<T> = SmallVec<[T; 1]>;
 
-/// What a watch hands out.
+/// The next part of a watch.
 #[derive(Debug)]
 pub enum Output {
     /// Objects of the initial state, in key order.
@@ -54,14 +54,15 @@ pub enum Output {
     /// The initial state is complete as of this revision.
     InitialEnd(Revision),
     /// Changes, in order of revision.
-    Live(Few<Delivery>),
+    Live(OneOrMore<Delivery>),
 }
 
 /// One change as this watch sees it.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub kind: EventKind,
-    /// Held as a whole and not its object alone: a thousand watchers that count references to both wait for each other.
+    /// The whole event and not only its object: with references to both, a thousand watchers would contend on two
+    /// reference counts.
     event: Arc<Event>,
 }
 
@@ -71,17 +72,17 @@ impl Delivery {
         Some(Delivery { kind, event })
     }
 
-    /// The object to show: the new one, or for a deletion the last one at the revision of the change.
+    /// The object to send: the new one, or for a deletion the old one at the revision of the change.
     #[must_use]
     pub fn item(&self) -> &Arc<Item> {
-        self.event.item(self.kind).expect("a delivery is made of an event that has its object")
+        self.event.item(self.kind).expect("the event has an object of this kind, checked in new")
     }
 }
 
-/// Why a watch is over.
+/// Why a watch has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEnd {
-    /// History has left it behind: `oldest` can still be watched from.
+    /// Changes after `asked` are compacted: `oldest` can still be watched from.
     Expired { asked: Revision, oldest: Revision },
     /// The collection was redefined, or the server stops; the client may resume from its last revision.
     Ended,
@@ -89,7 +90,7 @@ pub enum WatchEnd {
     Failed(String),
 }
 
-/// Where the collection leaves what concerns a watcher.
+/// The events that the collection has sent to one watcher.
 #[derive(Debug)]
 pub struct Mailbox {
     filter: Filter,
@@ -98,11 +99,19 @@ pub struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Slot {
-    pending: Few<(Arc<Event>, EventKind)>,
-    /// The owner walks history itself; nothing is left here until it has caught up.
+    pending: OneOrMore<(Arc<Event>, EventKind)>,
+    /// The watcher reads history; nothing is put here until it has caught up.
     behind: bool,
     end: Option<MailboxEnd>,
     waker: Option<Waker>,
+}
+
+/// The result of offering an event to a mailbox.
+pub(crate) enum Offered {
+    /// The event does not match the watcher's filter.
+    NoMatch,
+    /// The watcher gets the event, now or from history. The waker is the caller's to wake, if the watcher waits.
+    Matched(Option<Waker>),
 }
 
 /// Why the collection ended a watch.
@@ -119,22 +128,23 @@ impl Mailbox {
         &self.filter
     }
 
-    /// Leaves a reference if the event concerns the owner, and gives back whom to wake, if anybody sleeps.
-    pub(crate) fn offer(&self, event: &Arc<Event>) -> Option<Option<Waker>> {
-        // What a filter has in memory of its own is out of the caches when a thousand watchers are told: it is left alone
-        // where the routes, which know of namespaces, have said everything.
-        let kind = if self.filter.is_open() { event.to_anyone()? } else { event.seen_through(&self.filter)? };
+    /// Adds a reference to the event if it matches the filter.
+    pub(crate) fn offer(&self, event: &Arc<Event>) -> Offered {
+        // With a thousand watchers, the memory of each filter is out of the processor's caches. An open filter is not read:
+        // the routing table has matched the namespace already.
+        let kind = if self.filter.is_open() { event.kind_unfiltered() } else { event.kind_for(&self.filter) };
+        let Some(kind) = kind else { return Offered::NoMatch };
         let mut slot = self.slot.lock();
         if slot.behind {
-            return Some(None);
+            return Offered::Matched(None);
         }
         if slot.pending.len() >= MAILBOX_MAX {
-            slot.pending = Few::default();
+            slot.pending = OneOrMore::default();
             slot.behind = true;
         } else {
             slot.pending.push((Arc::clone(event), kind));
         }
-        Some(slot.waker.take())
+        Offered::Matched(slot.waker.take())
     }
 
     pub(crate) fn end(&self, end: MailboxEnd) {
@@ -154,23 +164,23 @@ pub struct Watcher {
     collection: Arc<Collection>,
     store: Arc<dyn Store>,
     mailbox: Arc<Mailbox>,
-    /// Everything up to here that concerns this watch has been handed out.
+    /// Every matching change up to here has been returned.
     cursor: Revision,
     phase: Phase,
-    /// Whoever took what was in the mailbox is woken for what comes next.
-    listens: bool,
+    /// The task that took the last events is registered to be woken for the next.
+    waker_registered: bool,
 }
 
 enum Phase {
-    /// Handing out the initial state; `from` is the key to go on from.
+    /// Returning the initial state; `from` is the next key.
     Initial { snapshot: Snapshot, from: Option<String> },
     /// Reading the mailbox.
     Live,
-    /// Walking history in memory.
+    /// Reading history in memory.
     Behind,
     /// Waiting for the store's history to open.
     Opening(Opening),
-    /// Walking the store's history.
+    /// Reading the store's history.
     Archive(Changes),
 }
 
@@ -195,7 +205,7 @@ impl Watcher {
         };
         state.routes.insert(Arc::clone(&mailbox));
         drop(state);
-        Watcher { collection, store, mailbox, cursor, phase, listens: false }
+        Watcher { collection, store, mailbox, cursor, phase, waker_registered: false }
     }
 
     #[must_use]
@@ -203,20 +213,20 @@ impl Watcher {
         &self.collection
     }
 
-    /// Whether it has caught up: what comes next is what happens next.
+    /// True once it has caught up: the next output is the next change.
     #[must_use]
     pub fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Live)
     }
 
-    /// Whether the task that was handed something last is woken for what comes next, without asking for it before.
+    /// True if the task that got the last output is woken for the next one without polling again first.
     #[must_use]
-    pub fn listens(&self) -> bool {
-        self.listens && self.is_live()
+    pub fn has_registered_waker(&self) -> bool {
+        self.waker_registered && self.is_live()
     }
 
-    /// If nothing is waiting for this watch, everything up to `reached` has been handed out: a bookmark may say so.
-    /// `reached` must have been read from the cache before the call.
+    /// The revision for a bookmark: if no events wait, every change up to `reached` has been returned. `reached` must have
+    /// been read from the cache before the call.
     #[must_use]
     pub fn bookmark(&self, reached: Revision) -> Option<Revision> {
         let slot = self.mailbox.slot.lock();
@@ -224,9 +234,9 @@ impl Watcher {
         idle.then(|| reached.max(self.cursor))
     }
 
-    /// What comes next; pending until there is something.
+    /// Polls for the next output.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Output, WatchEnd>> {
-        self.listens = false;
+        self.waker_registered = false;
         loop {
             let step = match &mut self.phase {
                 Phase::Initial { snapshot, from } => {
@@ -235,8 +245,8 @@ impl Watcher {
                             self.collection.tally().initial.add(items.len());
                             Poll::Ready(Ok(Some(Output::Initial(items))))
                         }
-                        Initial::Nothing => {
-                            // A long stretch without a match: let others run.
+                        Initial::NoMatch => {
+                            // Yields after many objects without a match.
                             cx.waker().wake_by_ref();
                             return Poll::Pending;
                         }
@@ -248,7 +258,7 @@ impl Watcher {
                     }
                 }
                 Phase::Live => self.poll_mailbox(cx).map(Ok),
-                Phase::Behind => Poll::Ready(self.walk_history()),
+                Phase::Behind => Poll::Ready(self.read_history()),
                 Phase::Opening(opening) => opening.as_mut().poll(cx).map(|opened| match opened {
                     Ok(changes) => {
                         self.phase = Phase::Archive(changes);
@@ -277,7 +287,7 @@ impl Watcher {
         }
     }
 
-    /// What comes next, for callers that await.
+    /// The next output.
     pub async fn next(&mut self) -> Result<Output, WatchEnd> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -285,17 +295,17 @@ impl Watcher {
     fn poll_mailbox(&mut self, cx: &mut Context<'_>) -> Poll<Option<Output>> {
         let mut slot = self.mailbox.slot.lock();
         if !slot.pending.is_empty() {
-            // An idle watch holds no buffer: take it away instead of draining it.
+            // Taken instead of drained, so that an idle watch holds no buffer.
             let pending = std::mem::take(&mut slot.pending);
             slot.waker = Some(cx.waker().clone());
             drop(slot);
-            self.listens = true;
+            self.waker_registered = true;
             let cursor = self.cursor;
             if let Some((last, _)) = pending.last() {
                 self.cursor = cursor.max(last.revision());
             }
             let new = pending.into_iter().filter(|(event, _)| event.revision() > cursor);
-            let deliveries: Few<_> = new.filter_map(|(event, kind)| Delivery::new(event, kind)).collect();
+            let deliveries: OneOrMore<_> = new.filter_map(|(event, kind)| Delivery::new(event, kind)).collect();
             return Poll::Ready((!deliveries.is_empty()).then_some(Output::Live(deliveries)));
         }
         if slot.behind {
@@ -309,7 +319,7 @@ impl Watcher {
         Poll::Pending
     }
 
-    fn walk_history(&mut self) -> Result<Option<Output>, WatchEnd> {
+    fn read_history(&mut self) -> Result<Option<Output>, WatchEnd> {
         let state = self.collection.state.lock();
         if self.cursor < state.history.floor() {
             drop(state);
@@ -319,20 +329,20 @@ impl Watcher {
         }
         let events: Vec<_> = state.history.after(self.cursor, STEP_MAX).cloned().collect();
         if events.is_empty() {
-            // Under the collection's lock nothing can happen in between: from here on the mailbox has everything.
+            // Under the collection's lock, so that no change is missed: from here on, the mailbox gets every one.
             self.mailbox.slot.lock().behind = false;
             self.phase = Phase::Live;
             return Ok(None);
         }
         drop(state);
-        Ok(self.hand_out(&events))
+        Ok(self.deliver(&events))
     }
 
     fn take_archived(&mut self, batch: store::Batch) -> Option<Output> {
         let spec = self.collection.spec();
-        let read = |key: &store::Key, revision, value: &[u8]| {
+        let parse = |key: &store::Key, revision, value: &[u8]| {
             Item::new(key.clone(), revision, value, &spec)
-                .inspect_err(|error| tracing::error!(%key, %revision, %error, "left out of a watch"))
+                .inspect_err(|error| tracing::error!(%key, %revision, %error, "a malformed object is not in a watch"))
                 .ok()
                 .map(Arc::new)
         };
@@ -341,13 +351,13 @@ impl Watcher {
             .iter()
             .filter(|change| change.revision > self.cursor)
             .map(|change| {
-                let current = change.value.as_ref().and_then(|value| read(&change.key, change.revision, value));
+                let current = change.value.as_ref().and_then(|value| parse(&change.key, change.revision, value));
                 let previous =
-                    change.previous.as_ref().and_then(|entry| read(&entry.key, entry.revision, &entry.value));
+                    change.previous.as_ref().and_then(|entry| parse(&entry.key, entry.revision, &entry.value));
                 Arc::new(Event::new(change.revision, current, previous))
             })
             .collect();
-        let output = self.hand_out(&events);
+        let output = self.deliver(&events);
         self.cursor = self.cursor.max(batch.revision);
         if self.cursor >= self.collection.state.lock().history.floor() {
             self.phase = Phase::Behind;
@@ -355,13 +365,13 @@ impl Watcher {
         output
     }
 
-    fn hand_out(&mut self, events: &[Arc<Event>]) -> Option<Output> {
+    fn deliver(&mut self, events: &[Arc<Event>]) -> Option<Output> {
         if let Some(last) = events.last() {
             self.cursor = self.cursor.max(last.revision());
         }
         let filter = &self.mailbox.filter;
-        let deliveries: Few<_> =
-            events.iter().filter_map(|event| Delivery::new(Arc::clone(event), event.seen_through(filter)?)).collect();
+        let deliveries: OneOrMore<_> =
+            events.iter().filter_map(|event| Delivery::new(Arc::clone(event), event.kind_for(filter)?)).collect();
         (!deliveries.is_empty()).then_some(Output::Live(deliveries))
     }
 
@@ -387,36 +397,36 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.collection.leave(&self.mailbox);
+        self.collection.remove_watcher(&self.mailbox);
     }
 }
 
 enum Initial {
     Some(Vec<Arc<Item>>),
-    /// Many objects were looked at and none matched.
-    Nothing,
+    /// None of many visited objects matched.
+    NoMatch,
     End,
 }
 
 fn next_initial(snapshot: &Snapshot, from: &mut Option<String>, collection: &Collection, filter: &Filter) -> Initial {
-    let mut looked_at = 0;
+    let mut visited = 0;
     let mut matching = Vec::new();
     let mut newest = None;
     for item in snapshot.scan(collection.name(), filter.namespace(), from.as_deref()).take(STEP_MAX) {
-        looked_at += 1;
+        visited += 1;
         newest = Some(item.key());
         if filter.admits(item) {
             matching.push(Arc::clone(item));
         }
     }
     if let Some(key) = newest {
-        // The smallest key behind it.
+        // The smallest key after it.
         *from = Some(format!("{key}\0"));
     }
-    match (matching.is_empty(), looked_at) {
+    match (matching.is_empty(), visited) {
         (false, _) => Initial::Some(matching),
         (true, 0) => Initial::End,
         (true, n) if n < STEP_MAX => Initial::End,
-        (true, _) => Initial::Nothing,
+        (true, _) => Initial::NoMatch,
     }
 }

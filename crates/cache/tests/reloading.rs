@@ -252,7 +252,7 @@ async fn a_reload_shows_no_reader_an_empty_collection_and_leaves_no_watch_behind
         world.lose_changes(round).await;
     }
     // The reload has ended every watch of before: these are new.
-    while world.cache.collection(PODS).watchers() < 4 {
+    while world.cache.collection(PODS).watchers() < 4 && !readers.iter().any(|reader| reader.is_finished()) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     stop.store(true, Ordering::Relaxed);

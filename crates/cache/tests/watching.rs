@@ -1,4 +1,4 @@
-//! The cache over a memory store: what readers and watchers see while the log moves.
+//! The cache over a memory store: reads and watches while the log moves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -74,11 +74,11 @@ fn body(name: &str, app: &str, node: &str) -> bytes::Bytes {
     .into()
 }
 
-/// The next `n` things a watcher is told, as `KIND name@revision` (initial objects as `= name`).
-async fn told(watcher: &mut Watcher, n: usize) -> Vec<String> {
+/// The next `n` outputs of a watcher, as `KIND name@revision` (initial objects as `= name`).
+async fn outputs(watcher: &mut Watcher, n: usize) -> Vec<String> {
     let mut lines = Vec::new();
     while lines.len() < n {
-        let next = tokio::time::timeout(Duration::from_secs(10), watcher.next()).await.expect("nothing came");
+        let next = tokio::time::timeout(Duration::from_secs(10), watcher.next()).await.expect("an output in time");
         match next.unwrap() {
             Output::Initial(items) => lines.extend(items.iter().map(|item| format!("= {}", item.name()))),
             Output::InitialEnd(revision) => lines.push(format!("end@{revision}")),
@@ -105,7 +105,7 @@ async fn initial_state_comes_in_key_order_then_what_follows() {
     let mut watcher = world.watch(None, "", "", Start::Initial);
     let next = world.create("a/c", "x", "").await;
     assert_eq!(
-        told(&mut watcher, 5).await,
+        outputs(&mut watcher, 5).await,
         ["= z", "= a", "= b", &format!("end@{last}"), &format!("+ c@{next}")],
         "namespace a-b sorts before a"
     );
@@ -123,10 +123,10 @@ async fn leaving_a_selection_is_a_deletion_with_the_old_content() {
     world.update("a/p", "y", "n1").await;
     world.update("a/p", "x", "n2").await;
     world.delete("a/p").await;
-    assert_eq!(told(&mut by_label, 5).await, ["+ p@1", "~ p@2", "- p@3", "+ p@4", "- p@5"]);
-    assert_eq!(told(&mut by_field, 3).await, ["+ p@2", "~ p@3", "- p@4"]);
-    assert_eq!(told(&mut by_name, 5).await, ["+ p@1", "~ p@2", "~ p@3", "~ p@4", "- p@5"]);
-    assert_eq!(told(&mut negative, 2).await, ["+ p@3", "- p@4"]);
+    assert_eq!(outputs(&mut by_label, 5).await, ["+ p@1", "~ p@2", "- p@3", "+ p@4", "- p@5"]);
+    assert_eq!(outputs(&mut by_field, 3).await, ["+ p@2", "~ p@3", "- p@4"]);
+    assert_eq!(outputs(&mut by_name, 5).await, ["+ p@1", "~ p@2", "~ p@3", "~ p@4", "- p@5"]);
+    assert_eq!(outputs(&mut negative, 2).await, ["+ p@3", "- p@4"]);
 
     let mut again = world.watch(None, "app=x", "", Start::After(Revision(2)));
     let Output::Live(deliveries) = again.next().await.unwrap() else { panic!("history is live events") };
@@ -135,14 +135,14 @@ async fn leaving_a_selection_is_a_deletion_with_the_old_content() {
 }
 
 #[tokio::test]
-async fn watchers_that_do_not_match_are_not_even_asked_and_leave_nothing_behind() {
+async fn only_matching_watchers_get_a_change_and_dropped_ones_leave_nothing_behind() {
     let world = World::new().await;
     let collection = world.cache.collection(PODS);
     let others: Vec<_> = (0..100).map(|n| world.watch(None, "", &format!("spec.nodeName=n{n}"), Start::Now)).collect();
     assert_eq!(collection.watchers(), 100);
     let mut mine = world.watch(None, "", "spec.nodeName=n7", Start::Now);
     world.create("a/p", "x", "n7").await;
-    assert_eq!(told(&mut mine, 1).await, ["+ p@1"]);
+    assert_eq!(outputs(&mut mine, 1).await, ["+ p@1"]);
     drop(others);
     drop(mine);
     assert_eq!(collection.watchers(), 0);
@@ -157,11 +157,11 @@ async fn a_watcher_that_falls_behind_is_caught_up_from_history() {
         world.update("a/p", &format!("v{n}"), "").await;
     }
     world.cache.fresh().await.unwrap();
-    let lines = told(&mut slow, 3001).await;
+    let lines = outputs(&mut slow, 3001).await;
     let want: Vec<_> = (1..=3001).map(|n| format!("{} p@{n}", if n == 1 { '+' } else { '~' })).collect();
     assert_eq!(lines, want);
     world.delete("a/p").await;
-    assert_eq!(told(&mut slow, 1).await, ["- p@3002"], "and is live again");
+    assert_eq!(outputs(&mut slow, 1).await, ["- p@3002"], "and is live again");
 }
 
 #[tokio::test]
@@ -177,9 +177,9 @@ async fn what_memory_forgot_comes_from_the_store() {
     let mut want: Vec<_> = (2..=51).map(|n| format!("~ p@{n}")).collect();
     want[7] = "- p@9".into();
     want[8] = "+ p@10".into();
-    assert_eq!(told(&mut watcher, 50).await, want);
+    assert_eq!(outputs(&mut watcher, 50).await, want);
     world.delete("a/p").await;
-    assert_eq!(told(&mut watcher, 1).await, ["- p@52"]);
+    assert_eq!(outputs(&mut watcher, 1).await, ["- p@52"]);
 
     let collection = world.cache.collection(PODS);
     let old = world.cache.snapshot_at(&collection, Revision(9)).await.unwrap();
@@ -196,9 +196,9 @@ async fn a_restarted_cache_resumes_from_history_in_the_store() {
     world.delete("a/q").await;
     let restarted = World::with(Arc::clone(&world.store), Config::default()).await;
     let mut watcher = restarted.watch(None, "", "", Start::After(Revision(1)));
-    assert_eq!(told(&mut watcher, 3).await, ["+ q@2", "+ r@3", "- q@4"]);
+    assert_eq!(outputs(&mut watcher, 3).await, ["+ q@2", "+ r@3", "- q@4"]);
     restarted.create("a/s", "x", "").await;
-    assert_eq!(told(&mut watcher, 1).await, ["+ s@5"]);
+    assert_eq!(outputs(&mut watcher, 1).await, ["+ s@5"]);
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn history_that_is_gone_is_expired_with_the_oldest_that_works() {
     let end = watcher.next().await.unwrap_err();
     assert_eq!(end, WatchEnd::Expired { asked: Revision(1), oldest: Revision(2) });
     let mut watcher = restarted.watch(None, "", "", Start::After(Revision(2)));
-    assert_eq!(told(&mut watcher, 1).await, ["+ r@3"]);
+    assert_eq!(outputs(&mut watcher, 1).await, ["+ r@3"]);
     let collection = restarted.cache.collection(PODS);
     let exact = restarted.cache.snapshot_at(&collection, Revision(1)).await;
     assert!(matches!(exact, Err(ExactError::Compacted { .. })));
@@ -246,7 +246,7 @@ async fn a_revision_of_the_future_is_silent_until_it_comes_and_a_read_of_it_give
     world.create("a/p", "x", "").await;
     world.create("a/q", "x", "").await;
     world.create("a/r", "x", "").await;
-    assert_eq!(told(&mut watcher, 1).await, ["+ r@3"]);
+    assert_eq!(outputs(&mut watcher, 1).await, ["+ r@3"]);
     let late = world.cache.reach(Revision(99)).await.unwrap_err();
     assert_eq!((late.asked, late.current), (Revision(99), Revision(3)));
 }
@@ -257,17 +257,17 @@ async fn bookmarks_say_only_what_has_been_handed_out() {
     let mut watcher = world.watch(None, "app=x", "", Start::Now);
     world.create("a/p", "y", "").await;
     world.cache.fresh().await.unwrap();
-    let pending = futures_poll(&mut watcher);
+    let pending = is_pending(&mut watcher);
     assert!(pending, "nothing matched");
     assert_eq!(watcher.bookmark(world.cache.revision()), Some(Revision(1)));
     world.create("a/q", "x", "").await;
     world.cache.fresh().await.unwrap();
     assert_eq!(watcher.bookmark(world.cache.revision()), None, "an event is waiting");
-    assert_eq!(told(&mut watcher, 1).await, ["+ q@2"]);
+    assert_eq!(outputs(&mut watcher, 1).await, ["+ q@2"]);
     assert_eq!(watcher.bookmark(world.cache.revision()), Some(Revision(2)));
 }
 
-fn futures_poll(watcher: &mut Watcher) -> bool {
+fn is_pending(watcher: &mut Watcher) -> bool {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     watcher.poll_next(&mut cx).is_pending()
 }

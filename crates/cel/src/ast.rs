@@ -1,9 +1,9 @@
-//! The tree of an expression, after macros were expanded: nodes in one vector that name each other by number.
+//! The syntax tree of an expression after macro expansion. Nodes are in one vector and refer to each other by index.
 
-/// The number of a node.
+/// The index of a node.
 pub(crate) type Id = u32;
 
-/// A value written in the expression.
+/// A constant in the text of the expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Literal {
     Null,
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// A loop over a list or a map, or, where `bind` is set, a name for a value.
+/// A loop over a list or a map; with `bind` set, it only names a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Comprehension {
     pub(crate) range: Id,
@@ -46,7 +46,7 @@ pub(crate) enum Expr {
         /// `has(operand.field)`
         test: bool,
     },
-    /// `&&` and `||` have as many arguments as the text has terms.
+    /// `a && b && c` is one call with three arguments, and so is `||`.
     Call {
         function: Box<str>,
         target: Option<Id>,
@@ -54,7 +54,7 @@ pub(crate) enum Expr {
     },
     List {
         elements: Vec<Id>,
-        /// As long as the elements, or empty where none is optional.
+        /// One flag per element; empty if no element is optional.
         optional: Vec<bool>,
     },
     Map(Vec<Entry>),
@@ -63,15 +63,15 @@ pub(crate) enum Expr {
         values: Vec<Id>,
     },
     Comprehension(Box<Comprehension>),
-    /// What could not be read; there is an issue about it.
+    /// A part that could not be parsed; an issue was reported.
     Error,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// In characters, as [`crate::source::Issue`] counts.
+    /// Offset in characters, as in [`crate::source::Issue`].
     pub(crate) offset: u32,
-    /// How many levels there are below and with this one.
+    /// Levels of the subtree, including this one.
     depth: u16,
     pub(crate) expr: Expr,
 }
@@ -83,27 +83,27 @@ pub(crate) struct Ast {
     pub(crate) root: Id,
 }
 
-/// Why a tree is not made larger.
+/// The limit that stops a tree from growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overgrown {
+pub(crate) enum TreeLimit {
     Nodes,
     Depth,
 }
 
 impl Ast {
-    /// Macros copy their arguments, so the text's length alone does not bound the tree.
+    /// Macros copy their arguments, so the length of the text does not bound the tree.
     pub(crate) const NODES_MAX: usize = 100_000;
-    /// Every walk over a tree recurses; this is what the stack of a thread bears in a build without optimisation.
+    /// Functions recurse over the tree; this depth fits the stack of a thread in an unoptimised build.
     pub(crate) const DEPTH_MAX: u16 = 500;
 
-    pub(crate) fn add(&mut self, offset: u32, expr: Expr) -> Result<Id, Overgrown> {
+    pub(crate) fn add(&mut self, offset: u32, expr: Expr) -> Result<Id, TreeLimit> {
         let mut depth = 0;
         each_child(&expr, &mut |child| depth = depth.max(self.node(child).depth));
         if depth >= Self::DEPTH_MAX {
-            return Err(Overgrown::Depth);
+            return Err(TreeLimit::Depth);
         }
         if self.nodes.len() >= Self::NODES_MAX {
-            return Err(Overgrown::Nodes);
+            return Err(TreeLimit::Nodes);
         }
         self.nodes.push(Node { offset, depth: depth + 1, expr });
         Ok((self.nodes.len() - 1) as Id)
@@ -125,8 +125,8 @@ impl Ast {
         self.nodes.len()
     }
 
-    /// A second tree like this one, for a macro that uses an argument twice.
-    pub(crate) fn copy(&mut self, id: Id) -> Result<Id, Overgrown> {
+    /// Copies a subtree, for a macro that uses an argument twice.
+    pub(crate) fn copy(&mut self, id: Id) -> Result<Id, TreeLimit> {
         let node = self.node(id).clone();
         let expr = match node.expr {
             Expr::Select { operand, field, test } => Expr::Select { operand: self.copy(operand)?, field, test },
@@ -157,11 +157,11 @@ impl Ast {
         self.add(node.offset, expr)
     }
 
-    fn copy_all(&mut self, ids: Vec<Id>) -> Result<Vec<Id>, Overgrown> {
+    fn copy_all(&mut self, ids: Vec<Id>) -> Result<Vec<Id>, TreeLimit> {
         ids.into_iter().map(|id| self.copy(id)).collect()
     }
 
-    /// `a.b.c` as a name, where the expression is nothing else.
+    /// Returns `a.b.c` if the expression consists of nothing but a dotted name.
     pub(crate) fn qualified_name(&self, id: Id) -> Option<String> {
         match self.expr(id) {
             Expr::Ident(name) => Some(name.to_string()),
@@ -176,7 +176,7 @@ impl Ast {
     }
 }
 
-/// Calls `visit` with each node directly below.
+/// Calls `visit` with each child.
 pub(crate) fn each_child(expr: &Expr, visit: &mut dyn FnMut(Id)) {
     match expr {
         Expr::Literal(_) | Expr::Ident(_) | Expr::Error => {}

@@ -1,4 +1,4 @@
-//! Which type each part of an expression has, and what each name in it means.
+//! The type checker: assigns a type to each node and resolves names to variables and functions.
 
 use std::sync::Arc;
 
@@ -8,48 +8,48 @@ use crate::shape::Shape;
 use crate::source::Issues;
 use crate::types::{Extra, Mapping, Param, Type, most_general};
 
-/// A larger type is not followed further.
+/// Largest number of parts in a type.
 const TYPE_MAX: usize = 1_000;
 
-/// What a node of the tree refers to.
+/// The declaration that a node refers to.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Reference {
     #[default]
     None,
     Variable,
-    /// The name of a type is a value.
+    /// The name of a type, used as a value.
     TypeName(&'static str),
-    /// A function, and the overloads that fit.
+    /// A function and its matching overloads.
     Function {
         name: &'static str,
         overloads: Vec<&'static str>,
-        /// The target was part of the name: `sets.contains(…)`.
+        /// The target is part of the name: `sets.contains(…)`.
         qualified: bool,
     },
 }
 
-/// An expression whose types are known.
+/// A type-checked expression.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) ast: Ast,
     types: Vec<Type>,
     references: Vec<Reference>,
-    /// The schemas of the variables, from which objects have their names.
+    /// Schemas of the variables; the type name of an object is its path in one of them.
     roots: Vec<Arc<Shape>>,
 }
 
-/// A type in a message, unless it would fill pages.
-fn show(of: &Type, roots: &[Arc<Shape>]) -> String {
-    if of.is_larger_than(TYPE_MAX) {
+/// Formats a type for a message; a very large one becomes `dyn`.
+fn display_type(ty: &Type, roots: &[Arc<Shape>]) -> String {
+    if ty.is_larger_than(TYPE_MAX) {
         return "dyn".to_owned();
     }
-    of.show(&|wanted| roots.iter().find_map(|root| root.name_of(wanted)).unwrap_or_else(|| "object".to_owned()))
+    ty.display(&|wanted| roots.iter().find_map(|root| root.name_of(wanted)).unwrap_or_else(|| "object".to_owned()))
 }
 
 impl Checked {
-    /// A type as messages have it.
-    pub(crate) fn show(&self, of: &Type) -> String {
-        show(of, &self.roots)
+    /// Formats a type for a message.
+    pub(crate) fn display_type(&self, ty: &Type) -> String {
+        display_type(ty, &self.roots)
     }
 
     pub(crate) fn type_of(&self, id: Id) -> &Type {
@@ -64,7 +64,7 @@ impl Checked {
         self.type_of(self.ast.root)
     }
 
-    /// Whether a variable occurs in it.
+    /// Reports whether the expression uses a variable.
     pub(crate) fn mentions(&self, name: &str) -> bool {
         (0..self.ast.len()).any(|id| {
             matches!(self.references[id], Reference::Variable)
@@ -73,7 +73,7 @@ impl Checked {
     }
 }
 
-/// Types by name. Those of the second list can be named but have no value.
+/// Types that expressions can name.
 const TYPES: [(&str, Type); 15] = [
     ("bool", Type::Bool),
     ("bytes", Type::Bytes),
@@ -92,30 +92,30 @@ const TYPES: [(&str, Type); 15] = [
     ("optional_type", Type::Dyn),
 ];
 
-/// Names that Kubernetes lets pass here and refuses later.
+/// Type names that pass the checker of Kubernetes and fail when the program is built.
 pub(crate) const TYPES_WITHOUT_VALUE: [&str; 2] = ["timestamp", "duration"];
 
 fn named_type(name: &str) -> Option<(&'static str, Type)> {
     if let Some(name) = TYPES_WITHOUT_VALUE.into_iter().find(|known| *known == name) {
-        let of = if name == "timestamp" { Type::Timestamp } else { Type::Duration };
-        return Some((name, Type::type_of(of)));
+        let ty = if name == "timestamp" { Type::Timestamp } else { Type::Duration };
+        return Some((name, Type::type_of(ty)));
     }
-    let (name, of) = TYPES.iter().find(|(known, _)| *known == name)?;
-    let of = match *name {
+    let (name, ty) = TYPES.iter().find(|(known, _)| *known == name)?;
+    let ty = match *name {
         "list" => Type::list(Type::Dyn),
         "map" => Type::map(Type::Dyn, Type::Dyn),
         "optional_type" => Type::optional(Type::Dyn),
-        _ => of.clone(),
+        _ => ty.clone(),
     };
-    Some((*name, Type::type_of(of)))
+    Some((*name, Type::type_of(ty)))
 }
 
-/// Finds the types of an expression with these variables, or what is wrong with it.
+/// Checks the types of an expression with these variables.
 pub(crate) fn check(ast: Ast, variables: &[(Box<str>, Type)]) -> Result<Checked, Issues> {
     let size = ast.len();
     let roots: Vec<Arc<Shape>> = variables
         .iter()
-        .filter_map(|(_, of)| match of.unwrap_optional().0 {
+        .filter_map(|(_, ty)| match ty.unwrap_optional().0 {
             Type::Object(root) => Some(root.clone()),
             _ => None,
         })
@@ -131,12 +131,12 @@ pub(crate) fn check(ast: Ast, variables: &[(Box<str>, Type)]) -> Result<Checked,
     };
     checker.check(ast.root);
     let Checker { mut types, references, mapping, mut issues, .. } = checker;
-    for (id, of) in types.iter_mut().enumerate() {
+    for (id, ty) in types.iter_mut().enumerate() {
         if mapping.is_exhausted() {
             break;
         }
-        *of = mapping.substitute(of, true);
-        if of.is_larger_than(TYPE_MAX) {
+        *ty = mapping.substitute(ty, true);
+        if ty.is_larger_than(TYPE_MAX) {
             issues.report(ast.offset(id as Id), "type of expression is too large");
             break;
         }
@@ -152,7 +152,7 @@ struct Checker<'a> {
     types: Vec<Type>,
     references: Vec<Reference>,
     mapping: Mapping,
-    /// The innermost last.
+    /// The innermost scope is last.
     scopes: Vec<(Box<str>, Type)>,
     roots: Vec<Arc<Shape>>,
     issues: Issues,
@@ -163,44 +163,44 @@ impl Checker<'_> {
         self.issues.report(self.ast.offset(id), message);
     }
 
-    fn set(&mut self, id: Id, of: Type) {
-        let of = if of.is_larger_than(TYPE_MAX) {
+    fn set(&mut self, id: Id, ty: Type) {
+        let ty = if ty.is_larger_than(TYPE_MAX) {
             self.report(id, "type of expression is too large".to_owned());
             Type::Error
         } else {
-            of
+            ty
         };
-        self.types[id as usize] = of;
+        self.types[id as usize] = ty;
     }
 
     fn type_of(&self, id: Id) -> Type {
         self.types[id as usize].clone()
     }
 
-    /// With what is known filled in.
+    /// Returns the type of a node with resolved type parameters.
     fn known(&mut self, id: Id) -> Type {
-        let of = self.mapping.substitute(&self.types[id as usize], false);
-        if of.is_larger_than(TYPE_MAX) {
+        let ty = self.mapping.substitute(&self.types[id as usize], false);
+        if ty.is_larger_than(TYPE_MAX) {
             self.report(id, "type of expression is too large".to_owned());
             return Type::Error;
         }
-        of
+        ty
     }
 
     fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
-        let (expected, found) = (self.show(expected), self.show(found));
+        let (expected, found) = (self.display_type(expected), self.display_type(found));
         self.report(id, format!("expected type '{expected}' but found '{found}'"));
     }
 
-    fn show(&self, of: &Type) -> String {
-        show(of, &self.roots)
+    fn display_type(&self, ty: &Type) -> String {
+        display_type(ty, &self.roots)
     }
 
     fn check(&mut self, id: Id) {
         let ast = self.ast;
         match ast.expr(id) {
             Expr::Literal(literal) => {
-                let of = match literal {
+                let ty = match literal {
                     Literal::Null => Type::Null,
                     Literal::Bool(_) => Type::Bool,
                     Literal::Int(_) => Type::Int,
@@ -209,7 +209,7 @@ impl Checker<'_> {
                     Literal::String(_) => Type::String,
                     Literal::Bytes(_) => Type::Bytes,
                 };
-                self.set(id, of);
+                self.set(id, ty);
             }
             Expr::Ident(name) => self.ident(id, name),
             Expr::Select { operand, field, test } => self.select(id, *operand, field, *test),
@@ -226,12 +226,12 @@ impl Checker<'_> {
 
     fn ident(&mut self, id: Id, name: &str) {
         let plain = name.strip_prefix('.').unwrap_or(name);
-        if let Some((_, of)) = self.scopes.iter().rev().find(|(known, _)| &**known == plain) {
-            let of = of.clone();
-            self.set(id, of);
+        if let Some((_, ty)) = self.scopes.iter().rev().find(|(known, _)| &**known == plain) {
+            let ty = ty.clone();
+            self.set(id, ty);
             self.references[id as usize] = Reference::Variable;
-        } else if let Some((name, of)) = named_type(plain) {
-            self.set(id, of);
+        } else if let Some((name, ty)) = named_type(plain) {
+            self.set(id, ty);
             self.references[id as usize] = Reference::TypeName(name);
         } else {
             self.report(id, format!("undeclared reference to '{name}' (in container '')"));
@@ -241,24 +241,24 @@ impl Checker<'_> {
     fn select(&mut self, id: Id, operand: Id, field: &str, test: bool) {
         if !test
             && matches!(field, "IP" | "CIDR" | "Timestamp" | "Duration")
-            && let Some((name, of)) = self.ast.qualified_name(id).and_then(|name| named_type(&name))
+            && let Some((name, ty)) = self.ast.qualified_name(id).and_then(|name| named_type(&name))
         {
-            self.set(id, of);
+            self.set(id, ty);
             self.references[id as usize] = Reference::TypeName(name);
             return;
         }
-        let of = self.select_field(id, operand, field, false);
-        self.set(id, if test { Type::Bool } else { of });
+        let ty = self.select_field(id, operand, field, false);
+        self.set(id, if test { Type::Bool } else { ty });
     }
 
     fn select_field(&mut self, id: Id, operand: Id, field: &str, optional: bool) -> Type {
         self.check(operand);
-        if let Some(of) = self.dotted(operand, field) {
-            return if optional { Type::optional(of) } else { of };
+        if let Some(ty) = self.dotted(operand, field) {
+            return if optional { Type::optional(ty) } else { ty };
         }
         let operand_type = self.known(operand);
         let (target, was_optional) = operand_type.unwrap_optional();
-        let of = match target {
+        let ty = match target {
             Type::Map(inner) => inner.1.clone(),
             Type::Object(shape) => match shape.field(field) {
                 Some(shape) => shape.declared_type(),
@@ -277,26 +277,26 @@ impl Checker<'_> {
             }
             Type::Dyn | Type::Error => Type::Dyn,
             other => {
-                let shown = self.show(other);
+                let shown = self.display_type(other);
                 self.report(id, format!("type '{shown}' does not support field selection"));
                 Type::Dyn
             }
         };
-        if was_optional || optional { Type::optional(of) } else { of }
+        if was_optional || optional { Type::optional(ty) } else { ty }
     }
 
-    /// The type of a variable whose name has a dot in it: it goes before the field of what stands before the dot.
+    /// Returns the type of a variable whose name contains a dot. It takes precedence over a field selection.
     fn dotted(&self, operand: Id, field: &str) -> Option<Type> {
         let mut named = self.scopes.iter().rev().filter(|(name, _)| name.contains('.')).peekable();
         named.peek()?;
         let prefix = self.ast.qualified_name(operand)?;
         let found = named.find(|(name, _)| name.rsplit_once('.') == Some((&*prefix, field)));
-        found.map(|(_, of)| of.clone())
+        found.map(|(_, ty)| ty.clone())
     }
 
     fn call(&mut self, id: Id, function: &str, target: Option<Id>, args: &[Id]) {
         if function == "_?._" {
-            let of = match (args, args.get(1).map(|field| self.ast.expr(*field))) {
+            let ty = match (args, args.get(1).map(|field| self.ast.expr(*field))) {
                 ([operand, _], Some(Expr::Literal(Literal::String(field)))) => {
                     self.select_field(id, *operand, field, true)
                 }
@@ -304,7 +304,7 @@ impl Checker<'_> {
             };
             self.references[id as usize] =
                 Reference::Function { name: "_?._", overloads: vec!["select_optional_field"], qualified: false };
-            return self.set(id, of);
+            return self.set(id, ty);
         }
         for arg in args {
             self.check(*arg);
@@ -362,20 +362,21 @@ impl Checker<'_> {
             if overload.member != target.is_some() || overload.arity() != given.len() {
                 continue;
             }
-            let (wanted, of) = overload.instance(&mut self.mapping);
+            let (wanted, ty) = overload.instance(&mut self.mapping);
             if !self.mapping.assign_all(given.iter().zip(&wanted)) {
                 continue;
             }
             found.push(overload.id);
-            let of = self.mapping.substitute(&of, false);
+            let ty = self.mapping.substitute(&ty, false);
             match &result {
-                None => result = Some(of),
-                Some(earlier) if !earlier.is_dyn() && *earlier != of => result = Some(Type::Dyn),
+                None => result = Some(ty),
+                Some(earlier) if !earlier.is_dyn() && *earlier != ty => result = Some(Type::Dyn),
                 Some(_) => {}
             }
         }
         let Some(result) = result else {
-            let mut given: Vec<String> = given.iter().map(|of| self.show(&self.mapping.substitute(of, true))).collect();
+            let mut given: Vec<String> =
+                given.iter().map(|ty| self.display_type(&self.mapping.substitute(ty, true))).collect();
             let on = if target.is_some() { given.remove(0) + "." } else { String::new() };
             let given = given.join(", ");
             return self.report(id, format!("found no matching overload for '{name}' applied to '{on}({given})'"));
@@ -384,13 +385,13 @@ impl Checker<'_> {
         self.set(id, result);
     }
 
-    /// The type of an element that is written as optional, without that.
+    /// Returns the type of an element; for an optional element (`?e`), the type inside the optional.
     fn element(&mut self, id: Id, optional: bool) -> Type {
-        let of = self.type_of(id);
+        let ty = self.type_of(id);
         if !optional {
-            return of;
+            return ty;
         }
-        let (inner, was_optional) = of.unwrap_optional();
+        let (inner, was_optional) = ty.unwrap_optional();
         if !was_optional && !inner.is_dyn() {
             let inner = inner.clone();
             self.mismatch(id, &Type::optional(inner.clone()), &inner);
@@ -398,7 +399,7 @@ impl Checker<'_> {
         inner.clone()
     }
 
-    /// The type of elements of both types.
+    /// Returns a type that covers both.
     fn join(&mut self, earlier: Option<Type>, now: Type) -> Type {
         match earlier {
             None => now,
@@ -411,8 +412,8 @@ impl Checker<'_> {
         let mut joined = None;
         for (at, element) in elements.iter().enumerate() {
             self.check(*element);
-            let of = self.element(*element, optional.get(at).copied().unwrap_or(false));
-            joined = Some(self.join(joined, of));
+            let ty = self.element(*element, optional.get(at).copied().unwrap_or(false));
+            joined = Some(self.join(joined, ty));
         }
         let joined = joined.unwrap_or_else(|| self.mapping.fresh());
         self.set(id, Type::list(joined));
@@ -450,7 +451,7 @@ impl Checker<'_> {
                 (Type::Dyn, Type::Dyn)
             }
             other => {
-                let shown = self.show(other);
+                let shown = self.display_type(other);
                 self.report(
                     inner.range,
                     format!(
@@ -471,8 +472,8 @@ impl Checker<'_> {
         self.scopes.truncate(depth + 1);
         self.check(inner.result);
         self.scopes.truncate(depth);
-        let of = self.known(inner.result);
-        self.set(id, of);
+        let ty = self.known(inner.result);
+        self.set(id, ty);
     }
 
     fn assert_type(&mut self, id: Id, wanted: &Type) {
@@ -501,13 +502,13 @@ mod tests {
             "o": {"type": "object", "properties": {"x": {"type": "boolean"}}},
             "any": {"x-kubernetes-int-or-string": true},
         }});
-        let of = Shape::of(&schema, false).declared_type();
-        check(parser::parse(text).expect(text), &[("self".into(), of)])
+        let ty = Shape::from_schema(&schema, false).declared_type();
+        check(parser::parse(text).expect(text), &[("self".into(), ty)])
     }
 
     fn type_of(text: &str) -> String {
-        let checked = checked(text).unwrap_or_else(|issues| panic!("{}", issues.show(text)));
-        checked.show(checked.output())
+        let checked = checked(text).unwrap_or_else(|issues| panic!("{}", issues.render(text)));
+        checked.display_type(checked.output())
     }
 
     #[test]

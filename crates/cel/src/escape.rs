@@ -1,17 +1,17 @@
-//! Names of fields as an expression must spell them: `a-b` is `a__dash__b`, `namespace` is `__namespace__`.
+//! Escaping of field names in expressions: `a-b` is `a__dash__b`, `namespace` is `__namespace__`.
 
 use crate::parser::RESERVED;
 
-/// Words of the grammar itself.
+/// Keywords of the grammar.
 const WORDS: [&str; 4] = ["true", "false", "null", "in"];
 
-/// Whether CEL keeps this word for itself.
+/// Reports whether CEL reserves this word.
 #[must_use]
 pub(crate) fn is_reserved(name: &str) -> bool {
     WORDS.contains(&name) || RESERVED.contains(&name)
 }
 
-/// The name in an expression, or none where it cannot be written.
+/// Escapes a field name; `None` if expressions cannot name the field.
 #[must_use]
 pub(crate) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -40,7 +40,7 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     Some(escaped)
 }
 
-/// The name that was escaped, or none where nothing escapes to this.
+/// Reverts [`escape`]; `None` if no name has this escaped form.
 #[must_use]
 pub(crate) fn unescape(escaped: &str) -> Option<std::borrow::Cow<'_, str>> {
     if !escaped.contains("__") {

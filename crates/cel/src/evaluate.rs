@@ -1,4 +1,4 @@
-//! The evaluation of a plan, charged step by step.
+//! Evaluates a plan and charges the cost of each step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use crate::cost::{self, CallCost, Meter};
 use crate::plan::{Attribute, Base, Call, Fold, Index, Members, Plan};
 use crate::value::{Fault, Key, List, Map, Outcome, Text, Val, equal};
 
-/// What a variable holds.
+/// The value of a variable.
 #[derive(Debug)]
 pub(crate) enum Slot<'p, 'a> {
     Ready(Outcome<Val<'a>>),
-    /// Evaluated when it is first asked for.
+    /// Evaluated on first use.
     Lazy(&'p Plan),
-    /// Not there: `oldSelf` of an object that is new.
+    /// Without a value: `oldSelf` when an object is created.
     Missing,
 }
 
-/// The value of a plan that needs no variables.
+/// Evaluates a plan that needs no variables.
 pub(crate) fn constant(plan: &Plan) -> Result<Val<'static>, String> {
-    let mut machine = Machine { slots: Vec::new(), meter: Meter::new(u64::MAX) };
-    machine.eval(plan).map_err(|fault| fault.to_string())
+    let mut evaluator = Evaluator { slots: Vec::new(), meter: Meter::new(u64::MAX) };
+    evaluator.eval(plan).map_err(|fault| fault.to_string())
 }
 
 #[derive(Debug)]
-pub(crate) struct Machine<'p, 'a> {
+pub(crate) struct Evaluator<'p, 'a> {
     pub(crate) slots: Vec<Slot<'p, 'a>>,
     pub(crate) meter: Meter,
 }
 
-impl<'p, 'a> Machine<'p, 'a> {
+impl<'p, 'a> Evaluator<'p, 'a> {
     pub(crate) fn eval(&mut self, plan: &'p Plan) -> Outcome<Val<'a>> {
         match plan {
             Plan::Const(value) => Ok(value.clone()),
             Plan::Attribute(attribute) => {
                 let value = self.resolve(attribute);
-                // The choice between two costs nothing of its own.
+                // A conditional has no cost of its own.
                 if !matches!(attribute.base, Base::Choice(_)) {
                     self.meter.charge(1)?;
                 }
@@ -79,10 +79,10 @@ impl<'p, 'a> Machine<'p, 'a> {
     fn slot(&mut self, at: usize) -> Outcome<Val<'a>> {
         match &self.slots[at] {
             Slot::Ready(value) => value.clone(),
-            Slot::Missing => Err(Fault::of("no such attribute(s): oldSelf")),
+            Slot::Missing => Err(Fault::from_static("no such attribute(s): oldSelf")),
             Slot::Lazy(plan) => {
                 let plan = *plan;
-                // Its own variables were given their places before those that came since.
+                // The plan was made for the slots below this one.
                 let since = self.slots.split_off(at);
                 let value = self.eval(plan);
                 self.slots.extend(since);
@@ -156,7 +156,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         found.map(Val::Bool)
     }
 
-    /// `decisive` ends it; an error counts only if nothing decisive comes.
+    /// Stops at the first term that equals `decisive`. An error counts only if no term does.
     fn logic(&mut self, terms: &'p [Plan], decisive: bool) -> Outcome<Val<'a>> {
         let mut error = None;
         for term in terms {
@@ -174,7 +174,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
     }
 
-    /// An argument that failed counts as something of size one.
+    /// Evaluates an argument; one that failed counts as a value of size one.
     fn argument(&mut self, plan: &'p Plan, failed: &mut Option<Fault>) -> Outcome<Val<'a>> {
         match self.eval(plan) {
             Err(Fault::Limit) => Err(Fault::Limit),
@@ -197,7 +197,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         }
         match equal(&args[0], &args[1], &mut self.meter) {
             Ok(same) => Ok(Val::Bool(same != negated)),
-            // What cannot be compared is not equal.
+            // Values that cannot be compared are not equal.
             Err(Fault::Error(_)) if negated => Ok(Val::Bool(true)),
             Err(fault) => Err(fault),
         }
@@ -208,7 +208,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         let mut args = Vec::with_capacity(call.args.len());
         for (at, arg) in call.args.iter().enumerate() {
             args.push(self.argument(arg, &mut failed)?);
-            // With three or more, the rest is not looked at and the call is not made.
+            // With three or more arguments, the remaining ones are not evaluated and the call is not charged.
             if failed.is_some() && call.args.len() > 2 && at + 1 < call.args.len() {
                 return Err(failed.unwrap_or(Fault::Limit));
             }
@@ -325,7 +325,7 @@ impl<'p, 'a> Machine<'p, 'a> {
                 Val::Map(map) => {
                     for key in map.keys() {
                         if fold.two {
-                            let value = map.get(&key).and_then(|value| value.ok_or(Fault::of("no such key")));
+                            let value = map.get(&key).and_then(|value| value.ok_or(Fault::from_static("no such key")));
                             self.slots[base + 2] = Slot::Ready(value);
                         }
                         self.slots[base + 1] = Slot::Ready(Ok(key));
@@ -342,7 +342,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         self.eval(&fold.result)
     }
 
-    /// One round of a loop; whether another follows.
+    /// Runs one iteration of a loop; returns whether to continue.
     fn step(&mut self, fold: &'p Fold, base: usize) -> Outcome<bool> {
         self.meter.work(1)?;
         match self.eval(&fold.condition) {
@@ -358,7 +358,7 @@ impl<'p, 'a> Machine<'p, 'a> {
         Ok(true)
     }
 
-    /// Takes what a loop has so far out of its place; the loop puts the result there.
+    /// Takes the accumulator out of its slot; the loop stores the result there.
     fn take(&mut self, slot: usize) -> Outcome<Val<'a>> {
         self.meter.charge(1)?;
         self.slot(slot)?;
@@ -412,7 +412,7 @@ impl<'p, 'a> Machine<'p, 'a> {
             [Val::Map(map)] => {
                 for key in map.keys() {
                     self.meter.work(1)?;
-                    let value = map.get(&key)?.ok_or(Fault::of("no such key"))?;
+                    let value = map.get(&key)?.ok_or(Fault::from_static("no such key"))?;
                     insert_one(entries, &key, value)?;
                 }
             }
@@ -431,13 +431,13 @@ fn insert_one<'a>(entries: &mut BTreeMap<Key<'a>, Val<'a>>, key: &Val<'a>, value
     Ok(())
 }
 
-/// Whether a function that does not fit its arguments says which they were; operators and old functions do not.
+/// Reports whether the error for unsuitable arguments names their types. Operators and older functions do not.
 fn names_its_types(name: &str) -> bool {
     !name.starts_with(['_', '-', '!', '@'])
         && !matches!(name, "matches" | "contains" | "startsWith" | "endsWith" | "find" | "findAll")
 }
 
-/// The type of a value that is no list and no map, as the reference calls it there.
+/// Returns the type name of a scalar as Kubernetes uses it in this error.
 fn plain_type(value: &Val<'_>) -> &'static str {
     match value {
         Val::Int(_) => "types.Int",
@@ -456,7 +456,7 @@ fn is_member(value: &Val<'_>, members: &Members) -> bool {
     }
 }
 
-/// What stands at a key; none where nothing does.
+/// Returns the value for a key or an index, if there is one.
 fn select<'a>(value: &Val<'a>, key: &Val<'_>) -> Outcome<Option<Val<'a>>> {
     match value {
         Val::Map(map) => map.get(key),

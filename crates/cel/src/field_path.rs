@@ -4,7 +4,7 @@ use machinery::json::Value;
 
 use crate::shape::{additional_of, properties_of};
 
-/// The path as errors show it, or why it leads nowhere.
+/// Returns the path in the form that errors use, or an error if the schema has no such field.
 pub(crate) fn normalize(path: &str, schema: &Value) -> Result<String, &'static str> {
     const END: &str = "unexpected end of JSON path";
     let mut shown = String::new();
@@ -42,7 +42,7 @@ pub(crate) fn normalize(path: &str, schema: &Value) -> Result<String, &'static s
     Ok(shown)
 }
 
-/// Up to the closing quote, unescaped; and what follows.
+/// Returns the unescaped text up to the closing quote, and the rest.
 fn quoted_name(text: &str) -> Result<(String, &str), &'static str> {
     let mut name = String::new();
     let mut characters = text.char_indices();

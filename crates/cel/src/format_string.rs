@@ -7,7 +7,7 @@ use machinery::go_text::quote;
 use crate::cost::Meter;
 use crate::value::{Fault, List, Map, Outcome, Val};
 
-/// One `%…` of a format.
+/// A clause (`%…`) of a format string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clause {
     String,
@@ -20,8 +20,8 @@ pub(crate) enum Clause {
 }
 
 impl Clause {
-    /// What is said when an argument does not fit; the name of its type follows.
-    pub(crate) const fn objection(self) -> &'static str {
+    /// Returns the error text for an unsuitable argument, to be followed by the name of its type.
+    pub(crate) const fn type_error(self) -> &'static str {
         match self {
             Clause::String => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, \
@@ -37,17 +37,17 @@ impl Clause {
     }
 }
 
-/// A format taken apart: text as it is, or a clause.
+/// A part of a format string: literal text or a clause.
 pub(crate) enum Piece<'f> {
     Text(&'f str),
     Clause(Clause),
 }
 
 const PRECISION: usize = 6;
-/// A larger one is not believed.
+/// Largest precision accepted.
 const PRECISION_MAX: usize = 1_000;
 
-/// The pieces of a format; the number of arguments is checked as they are met.
+/// Splits a format string; `args` is the number of arguments.
 pub(crate) fn pieces(format: &str, args: u64) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut rest = format;
@@ -109,7 +109,7 @@ fn clause(text: &str) -> Result<(Clause, &str), String> {
     Ok((clause, &rest[c.len_utf8()..]))
 }
 
-/// The text that a format makes of its arguments.
+/// Formats the arguments.
 pub(crate) fn format<'a>(format: &str, args: &List<'a>, meter: &mut Meter) -> Outcome<String> {
     let pieces = pieces(format, args.len()).map_err(Fault::new)?;
     let mut out = String::new();
@@ -130,7 +130,7 @@ pub(crate) fn format<'a>(format: &str, args: &List<'a>, meter: &mut Meter) -> Ou
 }
 
 fn write_clause(out: &mut String, clause: Clause, value: &Val<'_>, meter: &mut Meter) -> Outcome<()> {
-    let refused = || Fault::new(format!("error during formatting: {}{}", clause.objection(), value.type_name()));
+    let refused = || Fault::new(format!("error during formatting: {}{}", clause.type_error(), value.type_name()));
     let special = |text: &str| match text {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
@@ -170,7 +170,7 @@ fn write_clause(out: &mut String, clause: Clause, value: &Val<'_>, meter: &mut M
     done.map_err(|_| Fault::Limit)
 }
 
-/// A fault deeper inside names its own type.
+/// Keeps the error of a nested value, which names its own type.
 fn worded(fault: Fault, refused: &dyn Fn() -> Fault) -> Fault {
     match fault {
         Fault::Error(name) if name.starts_with("no formatting function") => {
@@ -201,18 +201,18 @@ fn hex(out: &mut String, bytes: &[u8], upper: bool, meter: &mut Meter) -> std::f
     Ok(())
 }
 
-/// A value as `%s` shows it; inside a list or a map, texts are quoted.
+/// Appends a value as `%s` formats it; strings inside a list or a map are quoted.
 fn show(out: &mut String, value: &Val<'_>, inside: bool, meter: &mut Meter) -> Outcome<()> {
     let start = out.len();
     match value {
         Val::Null => out.push_str("null"),
         Val::String(text) if inside => out.push_str(&quote(text)),
         Val::Double(value) if inside => out.push_str(&format!("{value:.6}")),
-        Val::Timestamp(time) if inside => out.push_str(&format!("timestamp({})", quote(&time.text()))),
-        Val::Duration(span) if inside => out.push_str(&format!("duration({})", quote(&span.text()))),
+        Val::Timestamp(time) if inside => out.push_str(&format!("timestamp({})", quote(&time.to_text()))),
+        Val::Duration(span) if inside => out.push_str(&format!("duration({})", quote(&span.to_text()))),
         Val::Bytes(bytes) => {
             let text = std::str::from_utf8(bytes)
-                .map_err(|_| Fault::of("invalid UTF-8 in bytes, cannot convert to string"))?;
+                .map_err(|_| Fault::from_static("invalid UTF-8 in bytes, cannot convert to string"))?;
             out.push_str(&if inside { format!("b{}", quote(text)) } else { text.to_owned() });
         }
         Val::List(list) => {
@@ -230,8 +230,8 @@ fn show(out: &mut String, value: &Val<'_>, inside: bool, meter: &mut Meter) -> O
         Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::String(_) | Val::Type(_) => {
             let _ = write!(out, "{value}");
         }
-        Val::Timestamp(time) => out.push_str(&time.text()),
-        Val::Duration(span) => out.push_str(&span.text()),
+        Val::Timestamp(time) => out.push_str(&time.to_text()),
+        Val::Duration(span) => out.push_str(&span.to_text()),
         other if inside => return Err(Fault::new(format!("no formatting function for {}", other.type_name()))),
         _ => return Err(Fault::overload()),
     }
@@ -263,7 +263,7 @@ fn show_map(out: &mut String, map: &Map<'_>, meter: &mut Meter) -> Outcome<()> {
     Ok(())
 }
 
-/// `1,234.50`, as the locale `en_US` has it.
+/// `1,234.50`, as in the locale `en_US`.
 fn grouped(value: f64, precision: usize) -> String {
     if value.is_nan() {
         return "NaN".to_owned();

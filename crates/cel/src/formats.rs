@@ -1,4 +1,4 @@
-//! The formats that `format.…()` names, and what each objects to in a text.
+//! Named string formats: `format.dns1123Label().validate(…)`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -44,7 +44,7 @@ impl NamedFormat {
         })
     }
 
-    /// The length of the expression that the reference checks it with, which is what costs go by.
+    /// Returns the length of the regular expression that Kubernetes uses for the format. Costs depend on it.
     pub(crate) const fn pattern_length(self) -> u64 {
         match self {
             NamedFormat::Dns1123Label
@@ -60,8 +60,8 @@ impl NamedFormat {
         }
     }
 
-    /// What is wrong with a text; nothing if it has the format.
-    pub(crate) fn objections(self, text: &str) -> Vec<String> {
+    /// Returns the errors of a text; none if it has the format.
+    pub(crate) fn errors(self, text: &str) -> Vec<String> {
         let wrong = |fits: bool, why: &str| if fits { Vec::new() } else { vec![why.to_owned()] };
         match self {
             NamedFormat::Dns1123Label => NameRule::DnsLabel.check(text),
@@ -72,7 +72,7 @@ impl NamedFormat {
             NamedFormat::Dns1035LabelPrefix => NameRule::Dns1035Label.check_prefix(text),
             NamedFormat::QualifiedName => names::qualified_name(text),
             NamedFormat::LabelValue => names::label_value(text),
-            NamedFormat::Uri => Url::objection(text).into_iter().collect(),
+            NamedFormat::Uri => Url::error(text).into_iter().collect(),
             NamedFormat::Uuid => wrong(is_uuid(text), "does not match the UUID format"),
             NamedFormat::Byte => wrong(base64(text).is_some(), "invalid base64"),
             NamedFormat::Date => wrong(Time::parse_date(text).is_some(), "invalid date"),

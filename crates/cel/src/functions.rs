@@ -1,11 +1,11 @@
-//! The functions that expressions may call, from the table beside this file.
+//! Function declarations, read from `functions.tsv`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::types::{Extra, Mapping, Param, Type};
 
-/// One way to call a function.
+/// A signature of a function.
 #[derive(Debug)]
 pub(crate) struct Overload {
     pub(crate) id: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Overload {
 }
 
 impl Overload {
-    /// The types of its arguments and of its result, with its unknown types made new.
+    /// Returns the types of arguments and result with fresh type parameters.
     pub(crate) fn instance(&self, mapping: &mut Mapping) -> (Vec<Type>, Type) {
         if self.params.is_empty() {
             return (self.args.clone(), self.result.clone());
@@ -32,8 +32,8 @@ impl Overload {
     }
 }
 
-fn rename(of: &Type, fresh: &[(char, Type)]) -> Type {
-    match of {
+fn rename(ty: &Type, fresh: &[(char, Type)]) -> Type {
+    match ty {
         Type::Param(Param::Named(name)) => {
             fresh.iter().find(|(known, _)| known == name).map_or(Type::Dyn, |(_, to)| to.clone())
         }
@@ -61,8 +61,8 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
     functions
 });
 
-fn collect(of: &Type, params: &mut Vec<char>) {
-    match of {
+fn collect(ty: &Type, params: &mut Vec<char>) {
+    match ty {
         Type::Param(Param::Named(name)) if !params.contains(name) => params.push(*name),
         Type::List(inner) | Type::Optional(inner) | Type::Kind(Some(inner)) => collect(inner, params),
         Type::Map(inner) => {
@@ -105,7 +105,7 @@ fn read(text: &'static str) -> Type {
     }
 }
 
-/// The ways to call a function, in the order in which they are tried.
+/// Returns the overloads of a function in the order in which they are tried.
 pub(crate) fn overloads(name: &str) -> Option<(&'static str, &'static [Overload])> {
     let name = name.strip_prefix('.').unwrap_or(name);
     FUNCTIONS.get_key_value(name).map(|(name, overloads)| (*name, &**overloads))
@@ -124,7 +124,7 @@ mod tests {
         for (name, overloads) in FUNCTIONS.iter() {
             for overload in overloads {
                 let known = matches!(*name, "dyn" | "_?._" | "format" | "flatten");
-                let is_dyn = |of: &Type| of.to_string().contains("dyn");
+                let is_dyn = |ty: &Type| ty.to_string().contains("dyn");
                 assert!(known || !overload.args.iter().any(is_dyn), "{name}: a type was not understood");
             }
         }

@@ -1,4 +1,4 @@
-//! The tokens of an expression.
+//! Splits the text of an expression into tokens.
 
 use crate::source::Issues;
 
@@ -6,7 +6,7 @@ use crate::source::Issues;
 pub(crate) enum Kind {
     Eof,
     Ident,
-    /// In backquotes; Kubernetes does not use them.
+    /// A name in backquotes, which Kubernetes does not support.
     EscapedIdent,
     Int,
     Uint,
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
-    /// Both in characters.
+    /// Offsets in characters.
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
@@ -34,7 +34,7 @@ const MARKS: [&str; 26] = [
     "/", "%", "&", "|",
 ];
 
-/// All tokens, the last of which is [`Kind::Eof`]. What is no token is reported and left out.
+/// Returns all tokens; the last is [`Kind::Eof`]. Text that is not a token is reported and skipped.
 pub(crate) fn tokens(text: &[char], issues: &mut Issues) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(text.len() / 3 + 1);
     let mut at = 0;
@@ -56,7 +56,7 @@ pub(crate) fn tokens(text: &[char], issues: &mut Issues) -> Vec<Token> {
                 at = end;
             }
             Err(end) => {
-                let wrong = shown(&text[at..end]);
+                let wrong = escape(&text[at..end]);
                 issues.report(at as u32, format!("Syntax error: token recognition error at: '{wrong}'"));
                 at = end;
             }
@@ -67,8 +67,8 @@ pub(crate) fn tokens(text: &[char], issues: &mut Issues) -> Vec<Token> {
     tokens
 }
 
-/// A text as messages show it.
-pub(crate) fn shown(text: &[char]) -> String {
+/// Escapes a text for a message.
+pub(crate) fn escape(text: &[char]) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text {
         match c {
@@ -81,7 +81,7 @@ pub(crate) fn shown(text: &[char]) -> String {
     shown
 }
 
-/// The token at a place and its end, or the end of what is none.
+/// Returns the token at an offset and its end, or the end of the text that is not a token.
 fn token(text: &[char], at: usize) -> Result<(Kind, usize), usize> {
     let c = text[at];
     match c {
@@ -111,7 +111,7 @@ fn token(text: &[char], at: usize) -> Result<(Kind, usize), usize> {
     for mark in MARKS {
         if mark.chars().enumerate().all(|(i, c)| text.get(at + i) == Some(&c)) {
             return match mark {
-                // Half of an operator; the character that it stumbles over is part of the complaint.
+                // Half of an operator; the message includes the character after it.
                 "&" | "|" => Err((at + 2).min(text.len())),
                 mark => Ok((Kind::Mark(mark), at + mark.len())),
             };
@@ -164,7 +164,7 @@ fn escaped_ident(text: &[char], at: usize) -> Result<(Kind, usize), usize> {
     }
 }
 
-/// `r'…'`, `b'…'`, `br'…'`; a letter before anything else begins a name.
+/// A string with a prefix: `r'…'`, `b'…'`, `br'…'`. Otherwise the letter starts a name.
 fn prefixed_string(text: &[char], at: usize) -> Option<(Kind, usize)> {
     let mut kind = Kind::String;
     let mut next = at;
@@ -210,12 +210,12 @@ fn raw_string(text: &[char], at: usize) -> Option<usize> {
     }
 }
 
-/// The end of a string that begins with a quote, or of what is none.
+/// Returns the end of a string literal, or the end of the text that is not one.
 fn string(text: &[char], at: usize) -> Result<usize, usize> {
     let quote = text[at];
     let triple = is_triple(text, at);
     let mut end = if triple { at + 3 } else { at + 1 };
-    // Without an end, the first two of three quotes are the empty string.
+    // Without a closing delimiter, the first two of three quotes are an empty string.
     let failed = |end: usize| if triple { Ok(at + 2) } else { Err(end.min(text.len())) };
     loop {
         match text.get(end) {
@@ -239,7 +239,7 @@ fn string(text: &[char], at: usize) -> Result<usize, usize> {
     }
 }
 
-/// The end of an escape sequence, or of what is none.
+/// Returns the end of an escape sequence, or the end of the text that is not one.
 fn escape_end(text: &[char], at: usize) -> Result<usize, usize> {
     let (count, digit): (usize, fn(&char) -> bool) = match text.get(at + 1) {
         Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => return Ok(at + 2),

@@ -5,12 +5,12 @@
 //!
 //! An expression passes through these modules:
 //!
-//! 1. [`lexer`], [`parser`] and [`macros`] build the syntax tree ([`ast`]) and expand macros
-//! 2. [`checker`] resolves types and overloads against [`functions`]; [`literal_checks`] rejects constants without a value
-//! 3. [`estimate`] bounds the cost from the limits in the schema ([`shape`])
-//! 4. [`plan`] resolves constants, variables and functions once; [`evaluate`] runs the plan and [`meter`] counts its cost
+//! 1. `lexer`, `parser` and `macros` build the syntax tree (`ast`) and expand macros
+//! 2. `checker` resolves types and overloads against `functions`; `literal_checks` rejects constants without a value
+//! 3. `cost` bounds the cost from the sizes that the schema allows (`shape`)
+//! 4. `plan` resolves constants, variables and functions once; `evaluate` runs the plan and counts its actual cost
 //!
-//! [`program`] combines these steps. [`rules`] and [`validator`] apply programs to a schema and its objects; [`policy`]
+//! `program` combines these steps. `rules` and `validator` apply programs to a schema and its objects; [`policy`]
 //! checks expressions without evaluating them. [`pattern`] (Go's regular expressions) and [`interner`] are public because
 //! `schema` compiles structural schemas with them too.
 //!
@@ -61,6 +61,6 @@ mod url;
 mod validator;
 mod value;
 
-pub use program::{Answer, Environment, Output, Program, Refusal};
+pub use program::{CompileError, Environment, Evaluation, Output, Program};
 pub use source::{Issue, Issues};
 pub use validator::{Outcome, Validator};

@@ -1,5 +1,5 @@
-//! What the functions do: operators, conversions, times, and the types that Kubernetes adds. Strings and lists have files
-//! of their own.
+//! Function implementations: operators, conversions, times, and the types that Kubernetes adds. Functions on strings and
+//! lists are in their own files.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::{lists, strings};
 
 pub(crate) type Implementation = for<'a> fn(&[Val<'a>], &mut Meter) -> Outcome<Val<'a>>;
 
-/// What a function does; `None` for those that can be named but not called in a schema.
+/// Returns the implementation of a function; `None` for functions that are declared but cannot be called in a schema.
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     lists::implementation(name).or_else(|| strings::implementation(name)).or_else(|| {
         Some(match name {
@@ -60,7 +60,7 @@ pub(crate) fn implementation(name: &str) -> Option<Implementation> {
             },
             "value" => |args, _| match args {
                 [Val::Optional(Some(value))] => Ok((**value).clone()),
-                [Val::Optional(None)] => Err(Fault::of("optional.none() dereference")),
+                [Val::Optional(None)] => Err(Fault::from_static("optional.none() dereference")),
                 _ => Err(Fault::overload()),
             },
             "getFullYear" => |args, _| calendar(args, |at| at.year().into()),
@@ -78,11 +78,11 @@ pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     })
 }
 
-/// What Kubernetes adds.
+/// Functions that Kubernetes adds.
 fn added(name: &str) -> Option<Implementation> {
     Some(match name {
         "url" => to_url,
-        "isURL" => |args, _| text(args).map(|text| Val::Bool(Url::objection(text).is_none())),
+        "isURL" => |args, _| string_arg(args).map(|text| Val::Bool(Url::error(text).is_none())),
         "getScheme" => |args, _| of_url(args, |url| url.scheme().to_owned()),
         "getHost" => |args, _| of_url(args, |url| url.host().to_owned()),
         "getHostname" => |args, _| of_url(args, |url| url.hostname().to_owned()),
@@ -91,7 +91,7 @@ fn added(name: &str) -> Option<Implementation> {
         "getQuery" => query,
         "find" | "findAll" | "matches" => match_pattern_of(name)?,
         "quantity" => to_quantity,
-        "isQuantity" => |args, _| text(args).map(|text| Val::Bool(text.parse::<Quantity>().is_ok())),
+        "isQuantity" => |args, _| string_arg(args).map(|text| Val::Bool(text.parse::<Quantity>().is_ok())),
         "sign" => |args, _| match args {
             [Val::Quantity(q)] => Ok(Val::Int(if q.is_zero() { 0 } else { 1 - 2 * i64::from(q.is_negative()) })),
             _ => Err(Fault::overload()),
@@ -104,7 +104,7 @@ fn added(name: &str) -> Option<Implementation> {
             _ => Err(Fault::overload()),
         },
         "asInteger" => |args, _| match args {
-            [Val::Quantity(q)] => q.whole().map(Val::Int).ok_or(Fault::of("cannot convert value to integer")),
+            [Val::Quantity(q)] => q.whole().map(Val::Int).ok_or(Fault::from_static("cannot convert value to integer")),
             _ => Err(Fault::overload()),
         },
         "isInteger" => |args, _| match args {
@@ -114,9 +114,9 @@ fn added(name: &str) -> Option<Implementation> {
         "add" => |args, _| quantities(args, Quantity::plus),
         "sub" => |args, _| quantities(args, Quantity::minus),
         "ip" => to_ip,
-        "isIP" => |args, _| text(args).map(|text| Val::Bool(Ip::parse(text).is_ok())),
+        "isIP" => |args, _| string_arg(args).map(|text| Val::Bool(Ip::parse(text).is_ok())),
         "ip.isCanonical" => |args, _| {
-            let text = text(args)?;
+            let text = string_arg(args)?;
             Ip::parse(text).map(|ip| Val::Bool(ip.to_string() == text)).map_err(Fault::new)
         },
         "family" => |args, _| of_ip(args, |ip| Val::Int(ip.family())),
@@ -125,8 +125,8 @@ fn added(name: &str) -> Option<Implementation> {
         "isLinkLocalMulticast" => |args, _| of_ip(args, |ip| Val::Bool(ip.is_link_local_multicast())),
         "isLinkLocalUnicast" => |args, _| of_ip(args, |ip| Val::Bool(ip.is_link_local_unicast())),
         "isGlobalUnicast" => |args, _| of_ip(args, |ip| Val::Bool(ip.is_global_unicast())),
-        "cidr" => |args, _| read_cidr(text(args)?).map(Val::Cidr),
-        "isCIDR" => |args, _| text(args).map(|text| Val::Bool(Cidr::parse(text).is_ok())),
+        "cidr" => |args, _| read_cidr(string_arg(args)?).map(Val::Cidr),
+        "isCIDR" => |args, _| string_arg(args).map(|text| Val::Bool(Cidr::parse(text).is_ok())),
         "containsIP" => |args, _| match args {
             [Val::Cidr(cidr), Val::Ip(ip)] => Ok(Val::Bool(cidr.contains(*ip))),
             [Val::Cidr(cidr), Val::String(text)] => {
@@ -156,14 +156,14 @@ fn added(name: &str) -> Option<Implementation> {
         "patch" => |args, _| of_version(args, |version| version.patch),
         "validate" => |args, _| match args {
             [Val::Format(format), Val::String(text)] => {
-                let objections = format.objections(text);
-                let found = (!objections.is_empty()).then(|| Arc::new(Val::texts(objections)));
+                let errors = format.errors(text);
+                let found = (!errors.is_empty()).then(|| Arc::new(Val::strings(errors)));
                 Ok(Val::Optional(found))
             }
             _ => Err(Fault::overload()),
         },
         "format.named" => |args, _| {
-            let format = NamedFormat::named(text(args)?);
+            let format = NamedFormat::named(string_arg(args)?);
             Ok(Val::Optional(format.map(|format| Arc::new(Val::Format(format)))))
         },
         _ => return named_format(name),
@@ -194,8 +194,8 @@ fn named_format(name: &str) -> Option<Implementation> {
     })
 }
 
-/// The first argument, where it is a text.
-pub(crate) fn text<'v>(args: &'v [Val<'_>]) -> Outcome<&'v str> {
+/// Returns the first argument if it is a string.
+pub(crate) fn string_arg<'v>(args: &'v [Val<'_>]) -> Outcome<&'v str> {
     match args.first() {
         Some(Val::String(text)) => Ok(text),
         _ => Err(Fault::overload()),
@@ -211,7 +211,7 @@ fn not<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
 
 fn negate<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
     match args {
-        [Val::Int(value)] => value.checked_neg().map(Val::Int).ok_or(Fault::of("integer overflow")),
+        [Val::Int(value)] => value.checked_neg().map(Val::Int).ok_or(Fault::from_static("integer overflow")),
         [Val::Double(value)] => Ok(Val::Double(-value)),
         _ => Err(Fault::overload()),
     }
@@ -228,7 +228,7 @@ fn add<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
     match args {
         [Val::String(a), Val::String(b)] => {
             meter.bytes(a.len() + b.len())?;
-            Ok(Val::text(format!("{}{}", &**a, &**b)))
+            Ok(Val::string(format!("{}{}", &**a, &**b)))
         }
         [Val::Bytes(a), Val::Bytes(b)] => {
             meter.bytes(a.len() + b.len())?;
@@ -259,7 +259,7 @@ fn order<'a>(args: &[Val<'a>], holds: fn(Ordering) -> bool) -> Outcome<Val<'a>> 
     }
 }
 
-/// What a conversion is refused with.
+/// Returns the error of a conversion.
 fn unconvertible(value: &Val<'_>, to: &str) -> Fault {
     Fault::new(format!("type conversion error from '{}' to '{to}'", value.type_name()))
 }
@@ -293,15 +293,15 @@ fn to_string<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
     };
     Ok(match value {
         Val::String(_) => value.clone(),
-        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) => Val::text(value.to_string()),
+        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) => Val::string(value.to_string()),
         Val::Bytes(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => Val::text(text),
-            Err(_) => return Err(Fault::of("invalid UTF-8 in bytes, cannot convert to string")),
+            Ok(text) => Val::string(text),
+            Err(_) => return Err(Fault::from_static("invalid UTF-8 in bytes, cannot convert to string")),
         },
-        Val::Duration(span) => Val::text(span.text()),
-        Val::Timestamp(time) => Val::text(time.text()),
-        Val::Ip(ip) => Val::text(ip.to_string()),
-        Val::Cidr(cidr) => Val::text(cidr.to_string()),
+        Val::Duration(span) => Val::string(span.to_text()),
+        Val::Timestamp(time) => Val::string(time.to_text()),
+        Val::Ip(ip) => Val::string(ip.to_string()),
+        Val::Cidr(cidr) => Val::string(cidr.to_string()),
         _ => return Err(Fault::overload()),
     })
 }
@@ -352,13 +352,13 @@ fn clock<'a>(args: &[Val<'a>], unit: i64, part: fn(DateTime) -> i64) -> Outcome<
 }
 
 fn insert<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
-    // Macros are the only ones to call it, and they insert in place.
+    // Only macros call it, and the plan inserts in place.
     let _ = args;
     Err(Fault::overload())
 }
 
 fn to_url<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
-    match Url::parse(text(args)?) {
+    match Url::parse(string_arg(args)?) {
         Ok(url) => Ok(Val::Url(Arc::new(url))),
         Err(why) => Err(Fault::new(format!("URL parse error during conversion from string: {why}"))),
     }
@@ -366,7 +366,7 @@ fn to_url<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
 
 fn of_url<'a>(args: &[Val<'a>], part: fn(&Url) -> String) -> Outcome<Val<'a>> {
     match args {
-        [Val::Url(url)] => Ok(Val::text(part(url))),
+        [Val::Url(url)] => Ok(Val::string(part(url))),
         _ => Err(Fault::overload()),
     }
 }
@@ -376,24 +376,24 @@ fn query<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
         return Err(Fault::overload());
     };
     let entries: BTreeMap<Key<'a>, Val<'a>> =
-        url.query().into_iter().map(|(key, values)| (Key::Text(Text::from(key)), Val::texts(values))).collect();
+        url.query().into_iter().map(|(key, values)| (Key::Text(Text::from(key)), Val::strings(values))).collect();
     Ok(Val::Map(Map::Values(Arc::new(entries))))
 }
 
-/// A pattern that is known only now is compiled now, which is counted as work.
+/// Compiles a pattern that was not known at compile time; this counts as work.
 const COMPILE_WORK: u64 = 500;
 
 fn match_pattern_of(name: &str) -> Option<Implementation> {
     macro_rules! dynamic {
-        ($name:literal, $complaint:literal) => {
+        ($name:literal, $prefix:literal) => {
             |args, meter| {
                 let [_, Val::String(text), ..] = args else {
                     return Err(Fault::overload());
                 };
                 meter.work(COMPILE_WORK + 20 * text.len() as u64)?;
-                let pattern = Pattern::of(text);
-                if let Some(why) = pattern.complaint() {
-                    return Err(Fault::new(format!("{}{why}", $complaint)));
+                let pattern = Pattern::new(text);
+                if let Some(why) = pattern.error() {
+                    return Err(Fault::new(format!("{}{why}", $prefix)));
                 }
                 with_pattern($name, &pattern, args, meter)
             }
@@ -413,14 +413,14 @@ pub(crate) fn with_pattern<'a>(name: &str, pattern: &Pattern, args: &[Val<'a>], 
         return Err(Fault::overload());
     };
     let subject_text: &str = subject;
-    // A part of a borrowed text is borrowed too.
+    // A part of a borrowed text is borrowed.
     let part = |from: usize, to: usize| match subject {
         Text::Borrowed(text) => Val::String(Text::Borrowed(&text[from..to])),
-        Text::Shared(text) => Val::text(&text[from..to]),
+        Text::Shared(text) => Val::string(&text[from..to]),
     };
     match name {
         "matches" => Ok(Val::Bool(regex.is_match(subject_text))),
-        "find" => Ok(regex.find(subject_text).map_or(Val::text(""), |found| part(found.start(), found.end()))),
+        "find" => Ok(regex.find(subject_text).map_or(Val::string(""), |found| part(found.start(), found.end()))),
         _ => {
             let count = match args.get(2) {
                 Some(Val::Int(count)) => usize::try_from(*count).unwrap_or(usize::MAX),
@@ -438,7 +438,7 @@ pub(crate) fn with_pattern<'a>(name: &str, pattern: &Pattern, args: &[Val<'a>], 
 }
 
 fn to_quantity<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
-    match text(args)?.parse::<Quantity>() {
+    match string_arg(args)?.parse::<Quantity>() {
         Ok(quantity) => Ok(Val::Quantity(Arc::new(quantity))),
         Err(why) => Err(Fault::new(why.to_string())),
     }

@@ -12,7 +12,9 @@ use crate::value::{Fault, List, Outcome, Val, compare, equal};
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     Some(match name {
         "size" => |args, _| match args {
-            [value] => value.sized().map(|size| Val::Int(size as i64)).ok_or(Fault::of("no such overload: size")),
+            [value] => {
+                value.sized().map(|size| Val::Int(size as i64)).ok_or(Fault::from_static("no such overload: size"))
+            }
             _ => Err(Fault::overload()),
         },
         "@in" => contained,
@@ -38,7 +40,7 @@ pub(crate) fn implementation(name: &str) -> Option<Implementation> {
         },
         "distinct" => distinct,
         "sort" => |args, meter| {
-            let list = list(args).map_err(|_| Fault::of("no such overload: sort"))?;
+            let list = list(args).map_err(|_| Fault::from_static("no such overload: sort"))?;
             sorted(list, list, meter)
         },
         "@sortByAssociatedKeys" => |args, meter| match args {
@@ -89,7 +91,7 @@ fn list<'v, 'a>(args: &'v [Val<'a>]) -> Outcome<&'v List<'a>> {
     }
 }
 
-/// Whether an element of a list equals a value; one that cannot be compared is an error only if none does.
+/// Reports whether a list contains a value. A failed comparison is an error only if no other element is equal.
 fn holds<'a>(list: &List<'a>, value: &Val<'a>, meter: &mut Meter) -> Outcome<bool> {
     let mut error = None;
     for element in list.iter() {
@@ -141,7 +143,7 @@ fn is_sorted<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
     Ok(Val::Bool(true))
 }
 
-/// `sum` of durations, of which there may be none.
+/// `sum` of a list of durations, which may be empty.
 pub(crate) fn sum_of_durations<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
     if list(args)?.len() == 0 { Ok(Val::Duration(Span::from_nanoseconds(0))) } else { sum(args, meter) }
 }
@@ -149,7 +151,7 @@ pub(crate) fn sum_of_durations<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outco
 fn sum<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
     let values = list(args)?.values(meter)?;
     let mut values = values.into_iter();
-    // The type of nothing is not known here; zero compares as any number.
+    // The element type of an empty list is not known here; zero compares equal to any number type.
     let Some(mut total) = values.next() else {
         return Ok(Val::Int(0));
     };
@@ -232,7 +234,7 @@ fn slice<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
 fn flatten<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
     let depth = match args.get(1) {
         None => 1,
-        Some(Val::Int(depth)) if *depth < 0 => return Err(Fault::of("level must be non-negative")),
+        Some(Val::Int(depth)) if *depth < 0 => return Err(Fault::from_static("level must be non-negative")),
         Some(Val::Int(depth)) => *depth,
         Some(_) => return Err(Fault::overload()),
     };
@@ -279,15 +281,15 @@ fn sorted<'a>(list: &List<'a>, keys: &List<'a>, meter: &mut Meter) -> Outcome<Va
     let keys = keys.values(meter)?;
     if let Some(first) = keys.first() {
         if compare(first, first) == Err(Fault::overload()) {
-            return Err(Fault::of("list elements must be comparable"));
+            return Err(Fault::from_static("list elements must be comparable"));
         }
         if keys.iter().any(|key| key.type_name() != first.type_name()) {
-            return Err(Fault::of("list elements must have the same type"));
+            return Err(Fault::from_static("list elements must have the same type"));
         }
     }
     let mut pairs: Vec<(Val<'a>, Val<'a>)> = keys.into_iter().zip(list.values(meter)?).collect();
     pairs.sort_by(|(a, _), (b, _)| match (a, b) {
-        // An order of all doubles: one that NaN breaks would be no order to sort by.
+        // A total order over doubles: sorting needs one even with NaN.
         (Val::Double(a), Val::Double(b)) => a.total_cmp(b),
         (a, b) => compare(a, b).unwrap_or(Ordering::Equal),
     });

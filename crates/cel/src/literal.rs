@@ -1,12 +1,12 @@
-//! The value that a string or a bytes literal stands for.
+//! Decodes string and bytes literals.
 
-/// The value of a string token, with its quotes and prefix.
+/// Decodes a string token, including quotes and prefix.
 pub(crate) fn string(token: &str) -> Result<String, &'static str> {
     let bytes = unescape(token, false)?;
     String::from_utf8(bytes).map_err(|_| "invalid unicode code point")
 }
 
-/// The value of a bytes token, with its quotes and prefix.
+/// Decodes a bytes token, including quotes and prefix.
 pub(crate) fn bytes(token: &str) -> Result<Vec<u8>, &'static str> {
     unescape(token.get(1..).unwrap_or(""), true)
 }

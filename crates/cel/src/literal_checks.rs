@@ -1,5 +1,5 @@
-//! What can be seen to be wrong in a checked expression without evaluating it: times and patterns that cannot be read,
-//! lists of mixed types, formats that do not fit their arguments.
+//! Errors in constants, found without evaluating: invalid times and patterns, lists of mixed types, format strings that do
+//! not match their arguments.
 
 use crate::ast::{Entry, Expr, Id, Literal, each_child};
 use crate::checker::{Checked, Reference};
@@ -9,7 +9,7 @@ use crate::source::Issues;
 use crate::time::{Span, Time};
 use crate::types::Type;
 
-/// Everything that is wrong.
+/// Returns all issues.
 pub(crate) fn check(checked: &Checked) -> Issues {
     let mut checks = Checks { checked, issues: Issues::default() };
     checks.visit(checked.ast.root, false);
@@ -26,7 +26,7 @@ impl Checks<'_> {
         self.issues.report(self.checked.ast.offset(id), message);
     }
 
-    /// `mixed` is set where lists may be of several types.
+    /// `mixed` allows lists of several types.
     fn visit(&mut self, id: Id, mixed: bool) {
         let expr = self.checked.ast.expr(id);
         let mut inside = mixed;
@@ -52,7 +52,7 @@ impl Checks<'_> {
                 ("duration", Literal::String(text)) => Span::parse(text).is_some(),
                 ("timestamp", Literal::String(text)) => Time::parse(text).is_some(),
                 ("timestamp", Literal::Int(seconds)) => Time::from_seconds(*seconds).is_ok(),
-                ("matches", Literal::String(text)) => Pattern::of(text).complaint().is_none(),
+                ("matches", Literal::String(text)) => Pattern::new(text).error().is_none(),
                 _ => true,
             };
             if !readable {
@@ -82,12 +82,12 @@ impl Checks<'_> {
             };
             used += 1;
             if let Some(wrong) = self.misfit(clause, *arg) {
-                let of = self.checked.type_of(wrong);
-                let name = match of {
-                    Type::Object(_) => self.checked.show(of),
-                    of => of.name().to_owned(),
+                let ty = self.checked.type_of(wrong);
+                let name = match ty {
+                    Type::Object(_) => self.checked.display_type(ty),
+                    ty => ty.name().to_owned(),
                 };
-                return self.report(wrong, format!("error during formatting: {}{name}", clause.objection()));
+                return self.report(wrong, format!("error during formatting: {}{name}", clause.type_error()));
             }
         }
         if args.len() > used {
@@ -98,16 +98,16 @@ impl Checks<'_> {
         }
     }
 
-    /// The part of an argument that a clause cannot show.
+    /// Returns the part of an argument that a clause cannot format.
     fn misfit(&self, clause: Clause, id: Id) -> Option<Id> {
-        let of = self.checked.type_of(id);
-        let fits = of.is_dyn()
+        let ty = self.checked.type_of(id);
+        let fits = ty.is_dyn()
             || match clause {
-                Clause::String => !matches!(of, Type::Extra(_) | Type::Optional(_) | Type::Object(_) | Type::Error),
-                Clause::Decimal | Clause::Octal => matches!(of, Type::Int | Type::Uint),
-                Clause::Fixed(_) | Clause::Scientific => matches!(of, Type::Double | Type::String),
-                Clause::Binary => matches!(of, Type::Int | Type::Uint | Type::Bool),
-                Clause::Hex { .. } => matches!(of, Type::Int | Type::Uint | Type::String | Type::Bytes),
+                Clause::String => !matches!(ty, Type::Extra(_) | Type::Optional(_) | Type::Object(_) | Type::Error),
+                Clause::Decimal | Clause::Octal => matches!(ty, Type::Int | Type::Uint),
+                Clause::Fixed(_) | Clause::Scientific => matches!(ty, Type::Double | Type::String),
+                Clause::Binary => matches!(ty, Type::Int | Type::Uint | Type::Bool),
+                Clause::Hex { .. } => matches!(ty, Type::Int | Type::Uint | Type::String | Type::Bytes),
             };
         if !fits {
             return Some(id);
@@ -125,24 +125,24 @@ impl Checks<'_> {
     }
 
     fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
-        let (expected, found) = (self.checked.show(expected), self.checked.show(found));
+        let (expected, found) = (self.checked.display_type(expected), self.checked.display_type(found));
         self.report(id, format!("expected type '{expected}' but found '{found}'"));
     }
 
     fn element(&self, id: Id, optional: bool) -> Type {
-        let of = self.checked.type_of(id);
-        if optional { of.unwrap_optional().0.clone() } else { of.clone() }
+        let ty = self.checked.type_of(id);
+        if optional { ty.unwrap_optional().0.clone() } else { ty.clone() }
     }
 
     fn list(&mut self, elements: &[Id], optional: &[bool]) {
         let mut first: Option<Type> = None;
         for (at, id) in elements.iter().enumerate() {
-            let of = self.element(*id, optional.get(at).copied().unwrap_or(false));
+            let ty = self.element(*id, optional.get(at).copied().unwrap_or(false));
             match &first {
-                None => first = Some(of),
-                Some(first) if *first != of => {
+                None => first = Some(ty),
+                Some(first) if *first != ty => {
                     let first = first.clone();
-                    return self.mismatch(*id, &first, &of);
+                    return self.mismatch(*id, &first, &ty);
                 }
                 Some(_) => {}
             }

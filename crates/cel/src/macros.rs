@@ -1,32 +1,32 @@
-//! What stands for more than it says: `has`, `all`, `map`, `optMap` and their like, each turned into the tree it means.
+//! Expands macros (`has`, `all`, `map`, `optMap`, …) into the trees that they abbreviate.
 
-use crate::ast::{Ast, Comprehension, Expr, Id, Literal, Overgrown};
+use crate::ast::{Ast, Comprehension, Expr, Id, Literal, TreeLimit};
 
-/// The name under which a loop keeps what it has so far; no text can say it.
+/// The name of the accumulator of a loop; it is not a valid identifier, so no expression can use it.
 pub(crate) const ACCUMULATOR: &str = "@result";
 const OLD_ACCUMULATOR: &str = "__result__";
 const UNUSED: &str = "#unused";
 
-/// Why a macro is not expanded.
-pub(crate) enum Refused {
-    Overgrown(Overgrown),
+/// The reason why a macro cannot be expanded.
+pub(crate) enum MacroError {
+    TreeLimit(TreeLimit),
     Argument { offset: u32, message: String },
 }
 
-impl From<Overgrown> for Refused {
-    fn from(overgrown: Overgrown) -> Self {
-        Refused::Overgrown(overgrown)
+impl From<TreeLimit> for MacroError {
+    fn from(limit: TreeLimit) -> Self {
+        MacroError::TreeLimit(limit)
     }
 }
 
-/// The tree that a call stands for, or none where it is no macro.
+/// Expands a call; `None` if it is not a macro.
 pub(crate) fn expand(
     ast: &mut Ast,
     offset: u32,
     name: &str,
     target: Option<Id>,
     args: &[Id],
-) -> Result<Option<Id>, Refused> {
+) -> Result<Option<Id>, MacroError> {
     let mut builder = Builder { ast, offset };
     let expanded = match (name, target, args) {
         ("has", None, [arg]) => builder.has(*arg),
@@ -59,28 +59,28 @@ pub(crate) fn expand(
     expanded.map(Some)
 }
 
-enum Result_ {
+enum Transformed {
     List,
     Map,
     Entry,
 }
-use Result_::{Entry, List, Map};
+use Transformed::{Entry, List, Map};
 
 struct Builder<'a> {
     ast: &'a mut Ast,
-    /// Of the macro: whatever it stands for is reported there.
+    /// The offset of the macro, which all nodes of the expansion have.
     offset: u32,
 }
 
-type Built = Result<Id, Refused>;
+type Built = Result<Id, MacroError>;
 
 impl Builder<'_> {
     fn add(&mut self, expr: Expr) -> Built {
         Ok(self.ast.add(self.offset, expr)?)
     }
 
-    fn refuse(&self, id: Id, message: impl Into<String>) -> Refused {
-        Refused::Argument { offset: self.ast.offset(id), message: message.into() }
+    fn refuse(&self, id: Id, message: impl Into<String>) -> MacroError {
+        MacroError::Argument { offset: self.ast.offset(id), message: message.into() }
     }
 
     fn literal(&mut self, literal: Literal) -> Built {
@@ -107,7 +107,7 @@ impl Builder<'_> {
         self.add(Expr::Call { function: function.into(), target: Some(target), args })
     }
 
-    fn variable(&self, id: Id, message: &str) -> Result<Box<str>, Refused> {
+    fn variable(&self, id: Id, message: &str) -> Result<Box<str>, MacroError> {
         match self.ast.expr(id) {
             Expr::Ident(name) if matches!(&**name, ACCUMULATOR | OLD_ACCUMULATOR) => {
                 Err(self.refuse(id, "iteration variable overwrites accumulator variable"))
@@ -117,8 +117,8 @@ impl Builder<'_> {
         }
     }
 
-    /// One variable, or the key and the value.
-    fn variables(&self, ids: &[Id]) -> Result<(Box<str>, Option<Box<str>>), Refused> {
+    /// Returns the names of the variables: one, or a key and a value.
+    fn variables(&self, ids: &[Id]) -> Result<(Box<str>, Option<Box<str>>), MacroError> {
         const SIMPLE: &str = "argument must be a simple name";
         let first = self.variable(ids[0], SIMPLE)?;
         let second = ids.get(1).map(|id| self.variable(*id, SIMPLE)).transpose()?;
@@ -237,7 +237,7 @@ impl Builder<'_> {
         self.fold(target, (name, None), init, condition, step, result)
     }
 
-    fn transform(&mut self, into: Result_, target: Id, variables: [Id; 2], filter: Option<Id>, body: Id) -> Built {
+    fn transform(&mut self, into: Transformed, target: Id, variables: [Id; 2], filter: Option<Id>, body: Id) -> Built {
         let variables = self.variables(&variables)?;
         let so_far = self.accumulator()?;
         let (step, init) = match into {

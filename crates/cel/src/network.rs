@@ -1,4 +1,4 @@
-//! Addresses and networks.
+//! IP addresses and networks (`ip`, `cidr`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -44,7 +44,7 @@ impl Ip {
         if self.0.is_ipv4() { 4 } else { 6 }
     }
 
-    /// In bytes.
+    /// Length in bytes.
     pub(crate) fn len(self) -> u64 {
         if self.0.is_ipv4() { 4 } else { 16 }
     }
@@ -200,7 +200,7 @@ impl Cidr {
         Cidr { ip: Ip(ip), length: self.length }
     }
 
-    /// The bytes that the prefix takes.
+    /// Number of bytes that the prefix covers.
     pub(crate) fn len(self) -> u64 {
         u64::from(self.length).div_ceil(8)
     }

@@ -1,13 +1,13 @@
-//! Arithmetic that does not overflow silently, numbers that are compared across types, and numbers as text.
+//! Checked arithmetic, comparison across number types, and conversions to and from text.
 
 use std::cmp::Ordering;
 
 use crate::value::{Fault, Outcome, Val};
 
-const OVERFLOW: Fault = Fault::of("integer overflow");
-const UNSIGNED_OVERFLOW: Fault = Fault::of("unsigned integer overflow");
+const OVERFLOW: Fault = Fault::from_static("integer overflow");
+const UNSIGNED_OVERFLOW: Fault = Fault::from_static("unsigned integer overflow");
 
-/// Of int, uint and double in any combination; none where one is NaN or no number.
+/// Compares int, uint and double in any combination; `None` if one is NaN or not a number.
 pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
     match (a, b) {
         (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
@@ -39,16 +39,16 @@ fn compare_double(a: f64, b: i128) -> Option<Ordering> {
     Some((whole as i128).cmp(&b).then(if a > whole { Ordering::Greater } else { Ordering::Equal }))
 }
 
-/// `+`, `-`, `*`, `/`, `%` of numbers of one type; none where they are no such.
+/// `+`, `-`, `*`, `/`, `%` of numbers of one type; `None` for other operands.
 pub(crate) fn arithmetic<'a>(operator: char, a: &Val<'a>, b: &Val<'a>) -> Option<Outcome<Val<'a>>> {
     let result = match (a, b) {
         (Val::Int(a), Val::Int(b)) => match operator {
             '+' => a.checked_add(*b).ok_or(OVERFLOW),
             '-' => a.checked_sub(*b).ok_or(OVERFLOW),
             '*' => a.checked_mul(*b).ok_or(OVERFLOW),
-            '/' if *b == 0 => Err(Fault::of("division by zero")),
+            '/' if *b == 0 => Err(Fault::from_static("division by zero")),
             '/' => a.checked_div(*b).ok_or(OVERFLOW),
-            _ if *b == 0 => Err(Fault::of("modulus by zero")),
+            _ if *b == 0 => Err(Fault::from_static("modulus by zero")),
             _ => a.checked_rem(*b).ok_or(OVERFLOW),
         }
         .map(Val::Int),
@@ -56,8 +56,8 @@ pub(crate) fn arithmetic<'a>(operator: char, a: &Val<'a>, b: &Val<'a>) -> Option
             '+' => a.checked_add(*b).ok_or(UNSIGNED_OVERFLOW),
             '-' => a.checked_sub(*b).ok_or(UNSIGNED_OVERFLOW),
             '*' => a.checked_mul(*b).ok_or(UNSIGNED_OVERFLOW),
-            '/' => a.checked_div(*b).ok_or(Fault::of("division by zero")),
-            _ => a.checked_rem(*b).ok_or(Fault::of("modulus by zero")),
+            '/' => a.checked_div(*b).ok_or(Fault::from_static("division by zero")),
+            _ => a.checked_rem(*b).ok_or(Fault::from_static("modulus by zero")),
         }
         .map(Val::Uint),
         (Val::Double(a), Val::Double(b)) => match operator {
@@ -73,17 +73,17 @@ pub(crate) fn arithmetic<'a>(operator: char, a: &Val<'a>, b: &Val<'a>) -> Option
     Some(result)
 }
 
-/// `int(x)`; none where nothing of that type can be converted.
+/// `int(x)`; `None` if the type has no conversion.
 pub(crate) fn to_int(of: &Val<'_>) -> Option<Outcome<i64>> {
     Some(match of {
         Val::Int(value) => Ok(*value),
         Val::Uint(value) => i64::try_from(*value).map_err(|_| OVERFLOW),
         Val::Double(value) if value.is_finite() && value.abs() < 9_223_372_036_854_775_808.0 => {
-            // The two ends are refused, since the nearest double is not the number itself.
+            // The limits are refused, since a double cannot represent them exactly.
             if *value <= -9_223_372_036_854_775_808.0 { Err(OVERFLOW) } else { Ok(*value as i64) }
         }
         Val::Double(_) => Err(OVERFLOW),
-        Val::String(text) => parse_int(text).ok_or(Fault::of("type conversion error from 'string' to 'int'")),
+        Val::String(text) => parse_int(text).ok_or(Fault::from_static("type conversion error from 'string' to 'int'")),
         Val::Timestamp(time) => Ok(time.seconds()),
         Val::Duration(span) => Ok(span.nanoseconds()),
         _ => return None,
@@ -103,9 +103,9 @@ pub(crate) fn to_uint(of: &Val<'_>) -> Option<Outcome<u64>> {
         Val::Double(value) if *value >= 0.0 && *value < 18_446_744_073_709_551_616.0 => Ok(*value as u64),
         Val::Double(_) => Err(UNSIGNED_OVERFLOW),
         Val::String(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
-            text.parse().map_err(|_| Fault::of("type conversion error from 'string' to 'uint'"))
+            text.parse().map_err(|_| Fault::from_static("type conversion error from 'string' to 'uint'"))
         }
-        Val::String(_) => Err(Fault::of("type conversion error from 'string' to 'uint'")),
+        Val::String(_) => Err(Fault::from_static("type conversion error from 'string' to 'uint'")),
         _ => return None,
     })
 }
@@ -122,13 +122,13 @@ pub(crate) fn to_double(of: &Val<'_>) -> Option<Outcome<f64>> {
                 || (plain.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !plain.contains("inf"));
             let value = if valid { text.parse::<f64>().ok() } else { None };
             let overflown = value.is_some_and(f64::is_infinite) && !plain.starts_with("inf");
-            value.filter(|_| !overflown).ok_or(Fault::of("type conversion error from 'string' to 'double'"))
+            value.filter(|_| !overflown).ok_or(Fault::from_static("type conversion error from 'string' to 'double'"))
         }
         _ => return None,
     })
 }
 
-/// A double as Go writes it (`%g` with the shortest digits: from a million on with an exponent).
+/// Formats a double like Go (`%g` with the shortest digits: with an exponent from a million on).
 pub(crate) fn double_text(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();

@@ -1,14 +1,14 @@
-//! From the text of an expression to its tree.
+//! Parses the text of an expression into a tree.
 //!
-//! Bounded before anything is built: the length of the text, how deep it nests, and, since macros copy what they are
-//! given, the number of nodes ([`crate::ast::Ast::NODES_MAX`]).
+//! The length of the text, its nesting and, since macros copy their arguments, the number of nodes
+//! ([`crate::ast::Ast::NODES_MAX`]) are bounded. Error texts are those of the grammar that Kubernetes uses.
 
-use crate::ast::{Ast, Entry, Expr, Id, Literal, Overgrown};
+use crate::ast::{Ast, Entry, Expr, Id, Literal, TreeLimit};
 use crate::lexer::{self, Kind, Token};
 use crate::source::Issues;
 use crate::{literal, macros};
 
-/// In characters.
+/// Length in characters.
 const LENGTH_MAX: usize = 100_000;
 const NESTING_MAX: u16 = 250;
 
@@ -19,7 +19,7 @@ const START_OR_CLOSE: &str = "'[', '{', '(', ')', '.', '-', '!', 'true', 'false'
 const START_OR_OPTIONAL: &str = "'[', '{', '(', '.', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, \
                                  NUM_UINT, STRING, BYTES, IDENTIFIER";
 
-/// These cannot name anything but a field.
+/// Words that can only name a field.
 pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -40,19 +40,19 @@ pub(crate) const RESERVED: [&str; 17] = [
     "while",
 ];
 
-/// Reading ends here; the reason is among the issues.
+/// Parsing cannot continue; the reason was reported.
 struct Stop;
 
-/// A node, and how deep operators nest in it: chains such as `a.b.c` count as nesting.
+/// A node and its nesting of operators: chains such as `a.b.c` count as nesting.
 #[derive(Clone, Copy)]
-struct Part {
+struct Subtree {
     id: Id,
     weight: u16,
 }
 
-type Parsed = Result<Part, Stop>;
+type Parsed = Result<Subtree, Stop>;
 
-/// The tree of an expression.
+/// Parses an expression.
 pub(crate) fn parse(text: &str) -> Result<Ast, Issues> {
     let mut issues = Issues::default();
     let length = text.chars().count();
@@ -112,10 +112,10 @@ impl Parser {
         self.text[token.start as usize..token.end as usize].iter().collect()
     }
 
-    fn shown(&self, token: Token) -> String {
+    fn token_text(&self, token: Token) -> String {
         match token.kind {
             Kind::Eof => "<EOF>".to_owned(),
-            _ => lexer::shown(&self.text[token.start as usize..token.end as usize]),
+            _ => lexer::escape(&self.text[token.start as usize..token.end as usize]),
         }
     }
 
@@ -124,13 +124,13 @@ impl Parser {
         self.issues.report(start, format!("Syntax error: {what}"));
     }
 
-    /// A token that must come now. One that is too many is passed over, one that is missing is imagined, if what
-    /// follows allows it; anything else ends the reading.
+    /// Consumes an expected token. An extra token before it is skipped and a missing one is assumed, if the next token
+    /// allows it; otherwise parsing stops.
     fn expect(&mut self, mark: &'static str) -> Result<u32, Stop> {
         if let Some(start) = self.accept(mark) {
             return Ok(start);
         }
-        let found = self.shown(self.token());
+        let found = self.token_text(self.token());
         if self.kind_after() == Kind::Mark(mark) && self.kind() != Kind::Eof {
             self.syntax(&format!("extraneous input '{found}' expecting '{mark}'"));
             self.next();
@@ -148,7 +148,7 @@ impl Parser {
         if self.kind() == Kind::Eof {
             return;
         }
-        let found = self.shown(self.token());
+        let found = self.token_text(self.token());
         let word = if self.kind_after() == Kind::Eof { "extraneous" } else { "mismatched" };
         self.syntax(&format!("{word} input '{found}' expecting <EOF>"));
     }
@@ -161,12 +161,12 @@ impl Parser {
         }
     }
 
-    /// Makes sure that an expression can begin here.
+    /// Checks that an expression can start here.
     fn expect_start(&mut self, expected: &str) -> Result<(), Stop> {
         if Self::starts(self.kind()) {
             return Ok(());
         }
-        let found = self.shown(self.token());
+        let found = self.token_text(self.token());
         if Self::starts(self.kind_after()) && self.kind() != Kind::Eof {
             self.syntax(&format!("extraneous input '{found}' expecting {{{expected}}}"));
             self.next();
@@ -182,14 +182,14 @@ impl Parser {
             return Err(Stop);
         }
         let added = self.ast.add(offset, expr);
-        Ok(Part { id: self.grown(added)?, weight })
+        Ok(Subtree { id: self.grown(added)?, weight })
     }
 
-    fn grown(&mut self, added: Result<Id, Overgrown>) -> Result<Id, Stop> {
-        added.map_err(|overgrown| {
-            self.issues.report_whole(match overgrown {
-                Overgrown::Nodes => format!("expression node limit exceeded: {}", Ast::NODES_MAX),
-                Overgrown::Depth => "max recursion depth exceeded".to_owned(),
+    fn grown(&mut self, added: Result<Id, TreeLimit>) -> Result<Id, Stop> {
+        added.map_err(|limit| {
+            self.issues.report_whole(match limit {
+                TreeLimit::Nodes => format!("expression node limit exceeded: {}", Ast::NODES_MAX),
+                TreeLimit::Depth => "max recursion depth exceeded".to_owned(),
             });
             Stop
         })
@@ -217,7 +217,7 @@ impl Parser {
         self.add(offset, Expr::Call { function: function.into(), target: None, args }, weight)
     }
 
-    /// `a || b || c` or `a && b && c`: one node whatever their number, so that many terms do not nest.
+    /// Parses `a || b || c` or `a && b && c` into one node, so that many terms do not nest.
     fn logic(&mut self, mark: &'static str) -> Parsed {
         let first = if mark == "||" { self.logic("&&")? } else { self.relation()? };
         let mut offset = None;
@@ -292,7 +292,7 @@ impl Parser {
             return self.member(Some(offset));
         }
         if !Self::starts(self.kind()) || matches!(self.kind(), Kind::Mark("!" | "-")) {
-            let found = self.shown(self.token());
+            let found = self.token_text(self.token());
             if mark == "-" {
                 let found = if self.kind() == Kind::Eof { String::new() } else { found };
                 self.syntax(&format!("no viable alternative at input '{}{found}'", "-".repeat(count)));
@@ -308,7 +308,7 @@ impl Parser {
         self.operator(offset, function, vec![member.id], member.weight)
     }
 
-    /// A primary and what follows it: fields, calls, indexes. `minus` is where the sign of a number stands.
+    /// Parses a primary expression with its fields, calls and indexes. `minus` is the offset of the sign of a number.
     fn member(&mut self, minus: Option<u32>) -> Parsed {
         let mut part = self.primary(minus)?;
         loop {
@@ -328,20 +328,20 @@ impl Parser {
         }
     }
 
-    fn after_dot(&mut self, part: Part, dot: u32) -> Parsed {
+    fn after_dot(&mut self, part: Subtree, dot: u32) -> Parsed {
         let optional = self.accept("?").is_some();
         let token = self.token();
         match token.kind {
             Kind::Ident => {}
             Kind::EscapedIdent => self.issues.report(token.start, "unsupported syntax: '`'"),
             Kind::True | Kind::False | Kind::Null => {
-                let found = self.shown(token);
+                let found = self.token_text(token);
                 self.syntax(&format!("mismatched input '{found}' expecting IDENTIFIER"));
                 self.next();
                 return Ok(part);
             }
             _ => {
-                let found = if token.kind == Kind::Eof { String::new() } else { self.shown(token) };
+                let found = if token.kind == Kind::Eof { String::new() } else { self.token_text(token) };
                 self.syntax(&format!("no viable alternative at input '.{found}'"));
                 return Err(Stop);
             }
@@ -362,7 +362,7 @@ impl Parser {
         self.call(open, &name, Some(part.id), args, weight)
     }
 
-    /// Up to and with the closing bracket.
+    /// Parses arguments up to and including the closing parenthesis.
     fn arguments(&mut self) -> Result<(Vec<Id>, u16), Stop> {
         let mut args = Vec::new();
         let mut weight = 0;
@@ -384,13 +384,13 @@ impl Parser {
 
     fn call(&mut self, offset: u32, name: &str, target: Option<Id>, args: Vec<Id>, weight: u16) -> Parsed {
         match macros::expand(&mut self.ast, offset, name, target, &args) {
-            Ok(Some(id)) => Ok(Part { id, weight }),
+            Ok(Some(id)) => Ok(Subtree { id, weight }),
             Ok(None) => self.add(offset, Expr::Call { function: name.into(), target, args }, weight),
-            Err(macros::Refused::Overgrown(overgrown)) => {
-                let id = self.grown(Err(overgrown))?;
-                Ok(Part { id, weight })
+            Err(macros::MacroError::TreeLimit(limit)) => {
+                let id = self.grown(Err(limit))?;
+                Ok(Subtree { id, weight })
             }
-            Err(macros::Refused::Argument { offset, message }) => {
+            Err(macros::MacroError::Argument { offset, message }) => {
                 self.issues.report(offset, message);
                 self.add(offset, Expr::Error, weight)
             }
@@ -404,7 +404,7 @@ impl Parser {
             Kind::Mark(".") => {
                 self.next();
                 if self.kind() != Kind::Ident {
-                    let found = if self.kind() == Kind::Eof { String::new() } else { self.shown(self.token()) };
+                    let found = if self.kind() == Kind::Eof { String::new() } else { self.token_text(self.token()) };
                     self.syntax(&format!("no viable alternative at input '.{found}'"));
                     return Err(Stop);
                 }
@@ -447,7 +447,7 @@ impl Parser {
         }
     }
 
-    /// Whether `a.b.c{` begins here: the number of the bracket's token.
+    /// Returns the index of the brace token if `a.b.c{` starts here.
     fn message_follows(&self) -> Option<usize> {
         let mut at = self.at;
         loop {
@@ -490,12 +490,12 @@ impl Parser {
         self.add(offset, Expr::Struct { name: name.into(), values }, weight)
     }
 
-    /// A closing bracket, or a comma where another element may come.
+    /// Consumes a closing bracket; the error mentions that a comma is possible too.
     fn close(&mut self, mark: &'static str) -> Result<(), Stop> {
         if self.accept(mark).is_some() {
             return Ok(());
         }
-        let found = self.shown(self.token());
+        let found = self.token_text(self.token());
         self.syntax(&format!("mismatched input '{found}' expecting {{'{mark}', ','}}"));
         Err(Stop)
     }
@@ -511,7 +511,7 @@ impl Parser {
         }
         while !self.is("]") {
             if self.is(",") {
-                let found = self.shown(self.token());
+                let found = self.token_text(self.token());
                 self.syntax(&format!("mismatched input '{found}' expecting ']'"));
                 return Err(Stop);
             }
@@ -651,7 +651,7 @@ mod tests {
     }
 
     fn parsed(text: &str) -> String {
-        let ast = parse(text).unwrap_or_else(|issues| panic!("{}", issues.show(text)));
+        let ast = parse(text).unwrap_or_else(|issues| panic!("{}", issues.render(text)));
         tree(&ast, ast.root)
     }
 

@@ -1,6 +1,6 @@
-//! A checked expression made ready to be evaluated many times: names are places, constants are folded, patterns compiled.
+//! A checked expression prepared for repeated evaluation: names are slots, constants are folded, patterns are compiled.
 //!
-//! Its form follows from what costs what: a chain `self.a.b` is one step with two qualifiers, because it is charged so.
+//! Its structure follows the costs: a chain `self.a.b` is one step with two qualifiers, since it is charged as such.
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ pub(crate) enum Plan {
     List(Box<[(Plan, bool)]>),
     Map(Box<[(Plan, Plan, bool)]>),
     Fold(Box<Fold>),
-    /// What a loop has so far, with one more list or map; the old one is not kept.
+    /// Extends the accumulator of a loop in place.
     Append(usize, Box<Plan>),
     Insert(usize, Box<[Plan]>),
 }
 
-/// A place, and what is selected from it.
+/// A value and the fields and indexes selected from it.
 #[derive(Debug)]
 pub(crate) struct Attribute {
     pub(crate) base: Base,
@@ -49,7 +49,7 @@ pub(crate) struct Attribute {
 
 impl Attribute {
     fn select(&mut self, qualifier: Qualifier) {
-        // Plans are kept for long and chains are short: no room is left for more.
+        // Plans live long and chains are short: no spare capacity.
         self.qualifiers.reserve_exact(1);
         self.qualifiers.push(qualifier);
     }
@@ -57,7 +57,7 @@ impl Attribute {
 
 #[derive(Debug)]
 pub(crate) enum Base {
-    /// A variable, by its place.
+    /// A variable, by slot.
     Slot(usize),
     Choice(Box<(Plan, Attribute, Attribute)>),
     Value(Box<Plan>),
@@ -81,7 +81,7 @@ pub(crate) struct Call {
     pub(crate) run: Implementation,
     pub(crate) cost: CallCost,
     pub(crate) args: Box<[Plan]>,
-    /// Where the second argument is a pattern that is known.
+    /// The compiled second argument, if it is a constant pattern.
     pub(crate) pattern: Option<Pattern>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Fold {
     pub(crate) bind: bool,
 }
 
-/// Makes the plan, or says why there is none.
+/// Plans a checked expression.
 pub(crate) fn plan(checked: &Checked, variables: &[&str]) -> Result<Plan, String> {
     let scopes = variables.iter().map(|name| (*name).into()).collect();
     Planner { checked, scopes }.plan(checked.ast.root)
@@ -110,7 +110,7 @@ pub(crate) fn plan(checked: &Checked, variables: &[&str]) -> Result<Plan, String
 
 struct Planner<'c> {
     checked: &'c Checked,
-    /// The variables by place, the innermost last.
+    /// Variables by slot; the innermost is last.
     scopes: Vec<Box<str>>,
 }
 
@@ -224,8 +224,8 @@ impl Planner<'_> {
         if matches!(name, "matches" | "find" | "findAll")
             && let Some(Plan::Const(Val::String(text))) = args.get(1)
         {
-            let pattern = Pattern::of(text);
-            if let Some(why) = pattern.complaint() {
+            let pattern = Pattern::new(text);
+            if let Some(why) = pattern.error() {
                 return Err(why.to_owned());
             }
             compiled = Some(pattern);
@@ -240,7 +240,7 @@ impl Planner<'_> {
                 name,
                 "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint"
             );
-        let cost = CallCost::of(name, overload);
+        let cost = CallCost::for_call(name, overload);
         fold(Plan::Call(Box::new(Call { name, run, cost, args: args.into(), pattern: compiled })), known)
     }
 
@@ -263,7 +263,7 @@ impl Planner<'_> {
         Ok(Plan::Fold(Box::new(Fold { range, init, condition, step, result, two, bind: inner.bind })))
     }
 
-    /// The step of a loop: what it adds to what it has so far is added in place.
+    /// Plans the step of a loop; additions to the accumulator happen in place.
     fn step(&mut self, id: Id, slot: usize) -> Planned {
         let Expr::Call { function, args, .. } = self.checked.ast.expr(id) else {
             return self.plan(id);
@@ -315,7 +315,7 @@ fn value_of(literal: &Literal) -> Val<'static> {
     }
 }
 
-/// A constant list as a set, where its elements can be looked up.
+/// Converts a constant list to a set, if its elements can be looked up.
 fn members(list: &Val<'static>) -> Option<Members> {
     let Val::List(crate::value::List::Values(values)) = list else {
         return None;

@@ -1,4 +1,4 @@
-//! One expression, compiled: from text and declared variables to something that can be asked again and again.
+//! Compiles an expression with declared variables and evaluates it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use machinery::json::Value;
 
 use crate::ast::Ast;
 use crate::cost::{CALL_LIMIT, Meter};
-use crate::evaluate::{Machine, Slot};
+use crate::evaluate::{Evaluator, Slot};
 use crate::plan::{self, Plan};
 use crate::shape::Shape;
 use crate::source::Issues;
@@ -14,36 +14,36 @@ use crate::types::Type;
 use crate::value::{Fault, Val, from_json};
 use crate::{checker, cost, literal_checks, parser};
 
-/// A variable that expressions may name.
+/// A declared variable.
 #[derive(Clone, Debug)]
 struct Variable {
     name: Box<str>,
     shape: Arc<Shape>,
-    /// Seen as an optional value rather than as missing.
+    /// The variable is an optional value; otherwise it may be missing.
     optional: bool,
 }
 
-/// The variables of an expression. The schema of the first bounds what an expression may cost.
+/// The variables of an expression. Sizes in the schema of the first one bound the estimated cost.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Arc<[Variable]>,
 }
 
-/// What an expression must evaluate to.
+/// The type that an expression must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     Bool,
     String,
 }
 
-/// Why an expression is refused.
+/// The reason why an expression does not compile.
 #[derive(Clone, Debug)]
-pub enum Refusal {
-    /// It cannot be read, or its types do not fit.
+pub enum CompileError {
+    /// Syntax or type errors.
     Issues(Issues),
-    /// It evaluates to something else.
+    /// The expression has another type than the required one.
     Output,
-    /// A constant in it has no value.
+    /// A constant cannot be evaluated.
     Constant(String),
 }
 
@@ -56,12 +56,11 @@ pub struct Program {
     max_cost: u64,
 }
 
-/// What an evaluation came to.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Evaluation {
     Bool(bool),
     Text(String),
-    /// The error, or that the budget of a call was spent.
     Error(String),
     Exceeded,
 }
@@ -72,13 +71,13 @@ impl Environment {
         Environment::default()
     }
 
-    /// With one more variable, whose values a schema describes; `resource` is set for whole resources.
+    /// Adds a variable with the type that a schema describes; `resource` is set for a whole resource.
     #[must_use]
     pub fn with(self, name: &str, schema: &Value, resource: bool) -> Environment {
-        self.with_shape(name, &Shape::of(schema, resource), false)
+        self.with_shape(name, &Shape::from_schema(schema, resource), false)
     }
 
-    /// With one more variable of the same type as an earlier one: `oldSelf` beside `self`.
+    /// Adds a variable of the same type as an earlier one: `oldSelf` and `self`.
     #[must_use]
     pub fn with_same(self, name: &str, earlier: &str) -> Environment {
         let shape = self.variables.iter().find(|variable| &*variable.name == earlier).map(|found| found.shape.clone());
@@ -93,28 +92,28 @@ impl Environment {
         Environment { variables: self.variables.iter().cloned().chain([added]).collect() }
     }
 
-    /// Reads, checks and prepares an expression.
-    pub fn compile(&self, expression: &str, output: Output) -> Result<Program, Refusal> {
-        let ast: Ast = parser::parse(expression).map_err(Refusal::Issues)?;
+    /// Parses, checks and plans an expression.
+    pub fn compile(&self, expression: &str, output: Output) -> Result<Program, CompileError> {
+        let ast: Ast = parser::parse(expression).map_err(CompileError::Issues)?;
         let variables: Vec<(Box<str>, Type)> = self
             .variables
             .iter()
             .map(|variable| {
-                let of = variable.shape.declared_type();
-                (variable.name.clone(), if variable.optional { Type::optional(of) } else { of })
+                let ty = variable.shape.declared_type();
+                (variable.name.clone(), if variable.optional { Type::optional(ty) } else { ty })
             })
             .collect();
-        let checked = checker::check(ast, &variables).map_err(Refusal::Issues)?;
+        let checked = checker::check(ast, &variables).map_err(CompileError::Issues)?;
         let issues = literal_checks::check(&checked);
         if !issues.is_empty() {
-            return Err(Refusal::Issues(issues));
+            return Err(CompileError::Issues(issues));
         }
         match (output, checked.output()) {
             (Output::Bool, Type::Bool) | (Output::String, Type::String) => {}
-            _ => return Err(Refusal::Output),
+            _ => return Err(CompileError::Output),
         }
         let names: Vec<&str> = self.variables.iter().map(|variable| &*variable.name).collect();
-        let plan = plan::plan(&checked, &names).map_err(Refusal::Constant)?;
+        let plan = plan::plan(&checked, &names).map_err(CompileError::Constant)?;
         let max_cost = self.variables.first().map_or(0, |root| cost::estimate(&checked, &root.shape).max);
         let mentioned = names.iter().map(|name| checked.mentions(name)).collect();
         Ok(Program { plan, variables: self.variables.clone(), mentioned, max_cost })
@@ -122,25 +121,25 @@ impl Environment {
 }
 
 impl Program {
-    /// What it costs at most, by what the schema allows.
+    /// Returns the largest cost that the sizes in the schema allow.
     #[must_use]
     pub fn max_cost(&self) -> u64 {
         self.max_cost
     }
 
-    /// Whether the expression names the variable with this number.
+    /// Reports whether the expression uses the variable with this index.
     #[must_use]
     pub fn mentions(&self, variable: usize) -> bool {
         self.mentioned.get(variable).copied().unwrap_or(false)
     }
 
-    /// Evaluates with a value for each variable, in the order of their declaration; and what that cost.
+    /// Evaluates with a value for each variable, in the order of declaration. Returns the result and its cost.
     #[must_use]
-    pub fn evaluate(&self, values: &[Option<&Value>]) -> (Answer, u64) {
+    pub fn evaluate(&self, values: &[Option<&Value>]) -> (Evaluation, u64) {
         self.evaluate_within(values, CALL_LIMIT)
     }
 
-    fn evaluate_within<'a>(&'a self, values: &[Option<&'a Value>], limit: u64) -> (Answer, u64) {
+    fn evaluate_within<'a>(&'a self, values: &[Option<&'a Value>], limit: u64) -> (Evaluation, u64) {
         let slots = self
             .variables
             .iter()
@@ -152,14 +151,14 @@ impl Program {
                 (Some(value), false) => Slot::Ready(from_json(value, &variable.shape)),
             })
             .collect();
-        let mut machine = Machine { slots, meter: Meter::new(limit) };
-        let answer = match machine.eval(&self.plan) {
-            Ok(Val::Bool(value)) => Answer::Bool(value),
-            Ok(Val::String(text)) => Answer::Text(text.to_string()),
-            Ok(other) => Answer::Error(format!("no such overload: {}", other.type_name())),
-            Err(Fault::Limit) => Answer::Exceeded,
-            Err(fault) => Answer::Error(fault.to_string()),
+        let mut evaluator = Evaluator { slots, meter: Meter::new(limit) };
+        let answer = match evaluator.eval(&self.plan) {
+            Ok(Val::Bool(value)) => Evaluation::Bool(value),
+            Ok(Val::String(text)) => Evaluation::Text(text.to_string()),
+            Ok(other) => Evaluation::Error(format!("no such overload: {}", other.type_name())),
+            Err(Fault::Limit) => Evaluation::Exceeded,
+            Err(fault) => Evaluation::Error(fault.to_string()),
         };
-        (answer, machine.meter.cost())
+        (answer, evaluator.meter.cost())
     }
 }

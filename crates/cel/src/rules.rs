@@ -1,4 +1,4 @@
-//! The rules of a schema, compiled, and what a definition is refused with for them.
+//! Rules of a schema (`x-kubernetes-validations`): compilation, and the checks of a definition.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,64 +6,64 @@ use machinery::field_error::{BadValue, FieldError, FieldErrorKind, Path};
 use machinery::json::{Value, json};
 
 use crate::field_path;
-use crate::program::{Environment, Output, Program, Refusal};
+use crate::program::{CompileError, Environment, Output, Program};
 use crate::shape::{self, REQUEST_MAX, Shape};
 
 const RULES: &str = "x-kubernetes-validations";
-/// What one rule may cost, by the estimate.
+/// Largest estimated cost of a rule.
 const RULE_LIMIT: u64 = 10_000_000;
-/// What the rules of a whole schema may cost together.
+/// Largest estimated cost of all rules of a schema.
 const SCHEMA_LIMIT: u64 = 100_000_000;
-/// How many of the expensive rules are named.
+/// Number of expensive rules that errors name.
 const NAMED_MAX: usize = 4;
 const DEPTH_MAX: usize = 100;
 
-/// One rule of a node, compiled when it is first asked: a definition may have hundreds, and an object concerns few.
+/// A rule of a schema node, compiled on first use: a definition may have hundreds, and an object uses few of them.
 #[derive(Debug)]
 pub(crate) struct Rule {
     source: Box<str>,
     message_source: Box<str>,
     pub(crate) message: Box<str>,
     pub(crate) reason: FieldErrorKind,
-    /// Below the node: `spec.replicas`.
+    /// Path below the node: `spec.replicas`.
     field_path: Option<Box<str>>,
     pub(crate) optional_old: bool,
     compiled: OnceLock<Box<Compiled>>,
 }
 
-/// The expressions of a rule, ready to be asked.
+/// The compiled expressions of a rule.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    /// None where it is empty; the complaint where it does not compile.
+    /// `None` if the rule is empty; the error if it does not compile.
     pub(crate) program: Result<Option<Program>, String>,
-    /// What makes the message, if an expression does and compiles.
+    /// The compiled `messageExpression`, if the rule has one.
     pub(crate) message: Result<Option<Program>, String>,
     pub(crate) uses_old: bool,
 }
 
-/// The rules that stand in a schema, if they are a list.
-pub(crate) fn written(schema: &Value) -> &[Value] {
+/// Returns the rules of a schema node.
+pub(crate) fn rules_of(schema: &Value) -> &[Value] {
     schema.get(RULES).and_then(Value::as_array).map_or(&[], |rules| rules)
 }
 
-fn text<'r>(rule: &'r Value, key: &str) -> &'r str {
+fn string_field<'r>(rule: &'r Value, key: &str) -> &'r str {
     rule.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-fn detail(refusal: &Refusal, source: &str, message: bool) -> String {
+fn detail(refusal: &CompileError, source: &str, message: bool) -> String {
     let word = if message { "messageExpression " } else { "" };
     match refusal {
-        Refusal::Issues(issues) => format!("{word}compilation failed: {}", issues.show(source)),
-        Refusal::Output if message => "messageExpression must evaluate to a string".to_owned(),
-        Refusal::Output => "cel expression must evaluate to a bool".to_owned(),
-        Refusal::Constant(why) if message => format!("messageExpression instantiation failed: {why}"),
-        Refusal::Constant(why) => format!("program instantiation failed: {why}"),
+        CompileError::Issues(issues) => format!("{word}compilation failed: {}", issues.render(source)),
+        CompileError::Output if message => "messageExpression must evaluate to a string".to_owned(),
+        CompileError::Output => "cel expression must evaluate to a bool".to_owned(),
+        CompileError::Constant(why) if message => format!("messageExpression instantiation failed: {why}"),
+        CompileError::Constant(why) => format!("program instantiation failed: {why}"),
     }
 }
 
 impl Compiled {
-    /// The expressions of a rule of a node of this shape; in some rules `oldSelf` is optional.
-    fn of(source: &str, message: &str, shape: &Arc<Shape>, optional_old: bool) -> Compiled {
+    /// Compiles the expressions of a rule; with `optional_old`, `oldSelf` is an optional value.
+    fn new(source: &str, message: &str, shape: &Arc<Shape>, optional_old: bool) -> Compiled {
         let mut compiled = Compiled { program: Ok(None), message: Ok(None), uses_old: false };
         if source.trim().is_empty() {
             return compiled;
@@ -89,14 +89,14 @@ impl Compiled {
 }
 
 impl Rule {
-    /// A rule that stands in a schema.
+    /// Reads a rule of a schema node.
     pub(crate) fn new(rule: &Value, schema: &Value) -> Rule {
-        let path = text(rule, "fieldPath");
+        let path = string_field(rule, "fieldPath");
         Rule {
-            source: text(rule, "rule").into(),
-            message_source: text(rule, "messageExpression").into(),
-            message: text(rule, "message").trim().into(),
-            reason: match text(rule, "reason") {
+            source: string_field(rule, "rule").into(),
+            message_source: string_field(rule, "messageExpression").into(),
+            message: string_field(rule, "message").trim().into(),
+            reason: match string_field(rule, "reason") {
                 "FieldValueForbidden" => FieldErrorKind::Forbidden,
                 "FieldValueRequired" => FieldErrorKind::Required,
                 "FieldValueDuplicate" => FieldErrorKind::Duplicate,
@@ -108,50 +108,50 @@ impl Rule {
         }
     }
 
-    /// Its expressions; `shape` is that of its node.
+    /// Returns the compiled expressions; `shape` is that of the node.
     pub(crate) fn compiled(&self, shape: &Arc<Shape>) -> &Compiled {
-        let compile = || Box::new(Compiled::of(&self.source, &self.message_source, shape, self.optional_old));
+        let compile = || Box::new(Compiled::new(&self.source, &self.message_source, shape, self.optional_old));
         self.compiled.get_or_init(compile)
     }
 
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn source(&self) -> &str {
         self.source.trim()
     }
 
-    /// What messages call it.
+    /// Returns the name of the rule in messages.
     pub(crate) fn name(&self) -> &str {
-        if self.message.is_empty() { self.text() } else { &self.message }
+        if self.message.is_empty() { self.source() } else { &self.message }
     }
 
-    /// The field below its node that it blames, if it names one.
+    /// Returns the path of `fieldPath` below the node.
     pub(crate) fn field_path(&self, compiled: &Compiled) -> Option<&str> {
         self.field_path.as_deref().filter(|_| compiled.message.is_ok())
     }
 }
 
-/// What a definition is refused with, as far as it is found.
+/// Errors and costs of the rules visited so far.
 struct Examination {
     errors: Vec<FieldError>,
     total: u64,
     expensive: Vec<(String, u64)>,
 }
 
-/// What is known of a node from the nodes above it.
+/// Context of a node, from the nodes above it.
 #[derive(Clone, Copy)]
-struct Above<'p> {
-    /// How often it can occur; none where nothing bounds that.
+struct Context<'p> {
+    /// How often the node can occur; `None` without a bound.
     cardinality: Option<u64>,
-    /// Where the old value was lost.
+    /// The nearest list above whose elements have no counterpart in the old object.
     uncorrelated: Option<&'p Path<'p>>,
     depth: usize,
 }
 
-/// Examines a whole schema that stands at `path`.
-pub(crate) fn examine(schema: &Value, path: &str) -> Vec<FieldError> {
+/// Returns the errors of the rules of a schema; `path` is the position of the schema in its definition.
+pub(crate) fn schema_errors(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut examination = Examination { errors: Vec::new(), total: 0, expensive: Vec::new() };
-    let above = Above { cardinality: Some(1), uncorrelated: None, depth: 0 };
-    let shape = Shape::of(schema, true);
-    examination.node(schema, &shape, &Path::new(path), above);
+    let context = Context { cardinality: Some(1), uncorrelated: None, depth: 0 };
+    let shape = Shape::from_schema(schema, true);
+    examination.node(schema, &shape, &Path::new(path), context);
     if examination.total > SCHEMA_LIMIT {
         for (path, _) in std::mem::take(&mut examination.expensive) {
             examination.errors.push(FieldError::forbidden(
@@ -166,46 +166,47 @@ pub(crate) fn examine(schema: &Value, path: &str) -> Vec<FieldError> {
 }
 
 impl Examination {
-    /// Whether nothing at or below the node is wrong with how its rules are written.
-    fn node(&mut self, schema: &Value, shape: &Arc<Shape>, path: &Path<'_>, above: Above<'_>) -> bool {
-        if above.depth > DEPTH_MAX {
+    /// Checks a node and everything below; returns false if a rule is malformed.
+    fn node(&mut self, schema: &Value, shape: &Arc<Shape>, path: &Path<'_>, context: Context<'_>) -> bool {
+        if context.depth > DEPTH_MAX {
             return true;
         }
         let mut sound = true;
-        let inside = Above { cardinality: cardinality(schema, above.cardinality), depth: above.depth + 1, ..above };
+        let inside =
+            Context { cardinality: cardinality(schema, context.cardinality), depth: context.depth + 1, ..context };
         if let Some(additional) = shape::additional_of(schema) {
-            let child = shape.additional.clone().unwrap_or_else(|| Shape::of(additional, false));
+            let child = shape.additional.clone().unwrap_or_else(|| Shape::from_schema(additional, false));
             sound &= self.node(additional, &child, &path.child("additionalProperties"), inside);
         }
         let list = path.child("properties");
         for (name, property) in shape::properties_of(schema).into_iter().flatten() {
             let child = match shape.property(name) {
-                // Of a resource, what the schema says of these is not what rules see.
+                // In a resource these have a fixed shape for rules; here they are checked as the schema declares them.
                 Some(known) if !matches!(&**name, "metadata" | "kind" | "apiVersion") => known.shape.clone(),
-                _ => Shape::of(property, false),
+                _ => Shape::from_schema(property, false),
             };
             sound &= self.node(property, &child, &list.key(name), inside);
         }
         if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
             let keyed = schema.get("x-kubernetes-list-type").and_then(Value::as_str) == Some("map");
-            let uncorrelated = if keyed { above.uncorrelated } else { above.uncorrelated.or(Some(path)) };
-            let child = shape.items.clone().unwrap_or_else(|| Shape::of(items, false));
-            sound &= self.node(items, &child, &path.child("items"), Above { uncorrelated, ..inside });
+            let uncorrelated = if keyed { context.uncorrelated } else { context.uncorrelated.or(Some(path)) };
+            let child = shape.items.clone().unwrap_or_else(|| Shape::from_schema(items, false));
+            sound &= self.node(items, &child, &path.child("items"), Context { uncorrelated, ..inside });
         }
-        sound &= self.written_well(schema, path);
-        if sound && !written(schema).is_empty() {
-            self.rules(schema, shape, path, above);
+        sound &= self.check_fields(schema, path);
+        if sound && !rules_of(schema).is_empty() {
+            self.rules(schema, shape, path, context);
         }
         sound
     }
 
-    /// What can be said of rules before they are compiled.
-    fn written_well(&mut self, schema: &Value, path: &Path<'_>) -> bool {
+    /// Checks the fields of the rules; returns false if one is malformed.
+    fn check_fields(&mut self, schema: &Value, path: &Path<'_>) -> bool {
         let before = self.errors.len();
         let broken = |text: &str| text.contains(['\n', '\r']);
-        for (at, rule) in written(schema).iter().enumerate() {
+        for (at, rule) in rules_of(schema).iter().enumerate() {
             let path = |field: &str| format!("{path}.{RULES}[{at}].{field}");
-            let (source, message) = (text(rule, "rule").trim(), text(rule, "message"));
+            let (source, message) = (string_field(rule, "rule").trim(), string_field(rule, "message"));
             let mut refuse = |error| self.errors.push(error);
             if source.is_empty() {
                 refuse(FieldError::required(path("rule"), "rule is not specified"));
@@ -217,7 +218,7 @@ impl Examination {
                 let why = "message must be specified if rule contains line breaks";
                 refuse(FieldError::required(path("message"), why));
             }
-            let expression = text(rule, "messageExpression");
+            let expression = string_field(rule, "messageExpression");
             if !expression.is_empty() && expression.trim().is_empty() {
                 let why = "messageExpression must be non-empty if specified";
                 refuse(FieldError::required(path("messageExpression"), why));
@@ -229,7 +230,7 @@ impl Examination {
             {
                 refuse(FieldError::not_supported(path("reason"), reason, REASONS));
             }
-            let field = text(rule, "fieldPath");
+            let field = string_field(rule, "fieldPath");
             if !field.is_empty() {
                 if field.trim().is_empty() {
                     refuse(FieldError::invalid(path("fieldPath"), field, "must be non-empty if specified"));
@@ -245,25 +246,26 @@ impl Examination {
         self.errors.len() == before
     }
 
-    fn rules(&mut self, schema: &Value, shape: &Arc<Shape>, path: &Path<'_>, above: Above<'_>) {
+    fn rules(&mut self, schema: &Value, shape: &Arc<Shape>, path: &Path<'_>, context: Context<'_>) {
         if !shape.declared {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: unable \
                        to convert structural schema to CEL declarations";
             return self.errors.push(FieldError::internal(format!("{path}.{RULES}"), why));
         }
-        let often = above.cardinality.unwrap_or((REQUEST_MAX / (shape.min_size + 1)) as u64);
-        for (at, rule) in written(schema).iter().enumerate() {
+        let often = context.cardinality.unwrap_or((REQUEST_MAX / (shape.min_size + 1)) as u64);
+        for (at, rule) in rules_of(schema).iter().enumerate() {
             let path = |field: &str| format!("{path}.{RULES}[{at}].{field}");
             let optional_old = shape::is_set(rule, "optionalOldSelf");
-            let compiled = Compiled::of(text(rule, "rule"), text(rule, "messageExpression"), shape, optional_old);
+            let compiled =
+                Compiled::new(string_field(rule, "rule"), string_field(rule, "messageExpression"), shape, optional_old);
             let max_cost = compiled.program.as_ref().ok().and_then(Option::as_ref).map_or(0, Program::max_cost);
             self.charge(path("rule"), "estimated rule cost", max_cost.saturating_mul(often));
             if let Err(why) = &compiled.program {
-                self.errors.push(FieldError::invalid(path("rule"), shown(rule), why.clone()));
+                self.errors.push(FieldError::invalid(path("rule"), rule_value(rule), why.clone()));
             }
             match &compiled.message {
                 Err(why) => {
-                    self.errors.push(FieldError::invalid(path("messageExpression"), shown(rule), why.clone()));
+                    self.errors.push(FieldError::invalid(path("messageExpression"), rule_value(rule), why.clone()));
                 }
                 Ok(Some(program)) => {
                     self.charge(path("messageExpression"), "estimated messageExpression cost", program.max_cost());
@@ -271,10 +273,10 @@ impl Examination {
                 Ok(None) => {}
             }
             if compiled.uses_old {
-                if let Some(within) = above.uncorrelated {
+                if let Some(within) = context.uncorrelated {
                     let why =
                         format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
-                    self.errors.push(FieldError::invalid(path("rule"), text(rule, "rule"), why));
+                    self.errors.push(FieldError::invalid(path("rule"), string_field(rule, "rule"), why));
                 }
             } else if let Some(optional) = rule.get("optionalOldSelf").filter(|value| value.is_boolean()) {
                 let why = "may not be set if oldSelf is not used in rule";
@@ -296,7 +298,7 @@ impl Examination {
     }
 }
 
-/// How often the parts of a node can occur.
+/// Returns how often the children of a node can occur.
 fn cardinality(schema: &Value, own: Option<u64>) -> Option<u64> {
     let bound = |key: &str| schema.get(key).and_then(Value::as_i64).map(|value| value.max(0) as u64);
     let most = match schema.get("type").and_then(Value::as_str) {
@@ -322,15 +324,15 @@ fn over_budget(name: &str, cost: u64, limit: u64) -> String {
     )
 }
 
-/// A rule as a message shows it, with every field by the name that it has in the reference.
-fn shown(rule: &Value) -> BadValue {
+/// Returns a rule as messages show it: with the Go names of its fields.
+fn rule_value(rule: &Value) -> BadValue {
     let or_null = |key: &str| rule.get(key).cloned().unwrap_or(Value::Null);
     BadValue::Shown(json!({
-        "Rule": text(rule, "rule"),
-        "Message": text(rule, "message"),
-        "MessageExpression": text(rule, "messageExpression"),
+        "Rule": string_field(rule, "rule"),
+        "Message": string_field(rule, "message"),
+        "MessageExpression": string_field(rule, "messageExpression"),
         "Reason": or_null("reason"),
-        "FieldPath": text(rule, "fieldPath"),
+        "FieldPath": string_field(rule, "fieldPath"),
         "OptionalOldSelf": or_null("optionalOldSelf"),
     }))
 }

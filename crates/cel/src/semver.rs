@@ -1,4 +1,7 @@
 //! Semantic versions: `1.2.3-rc.1+build`.
+//!
+//! Written by hand rather than with the `semver` crate, since error texts, the normalisation of `v1.2` and `01.2.3`, and
+//! the limits on numbers are visible in results and must equal those of the Go library that Kubernetes uses.
 
 use std::cmp::Ordering;
 
@@ -52,7 +55,7 @@ impl Version {
         Ok(version)
     }
 
-    /// Takes `v1.2`, `01.2.3` and their like.
+    /// Accepts and normalises `v1.2`, `01.2.3` and similar.
     pub(crate) fn parse_lenient(text: &str) -> Result<Version, String> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
@@ -74,7 +77,7 @@ impl Version {
 
     pub(crate) fn cmp(&self, other: &Version) -> Ordering {
         let numbers = (self.major, self.minor, self.patch).cmp(&(other.major, other.minor, other.patch));
-        // A version comes after what led up to it.
+        // A release is greater than its pre-releases.
         numbers.then_with(|| match (self.pre.is_empty(), other.pre.is_empty()) {
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Greater,

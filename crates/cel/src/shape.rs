@@ -1,4 +1,4 @@
-//! A structural schema as rules see it: which fields there are, of which type, and how large each may grow.
+//! The part of a structural schema that expressions depend on: fields, types and maximum sizes.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::escape::{escape, is_reserved};
 use crate::interner::Interner;
 use crate::types::Type;
 
-/// The largest request that a server takes; what a schema does not bound, this does.
+/// Largest request that a server accepts. It bounds the sizes that a schema does not limit.
 pub(crate) const REQUEST_MAX: i64 = 3 * 1024 * 1024;
-/// Deeper schemas are not seen.
+/// Levels below this are ignored.
 const DEPTH_MAX: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Integer,
     Boolean,
     IntOrString,
-    /// Kept as it is, without a type.
+    /// Unknown fields are preserved, without a type.
     Preserved,
     None,
 }
@@ -36,7 +36,7 @@ pub(crate) enum Format {
     DateTime,
 }
 
-/// How the elements of a list are told apart.
+/// `x-kubernetes-list-type` and the keys.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Listing {
     Atomic,
@@ -51,13 +51,13 @@ pub(crate) struct Property {
     pub(crate) shape: Arc<Shape>,
 }
 
-/// How expressions say a name.
+/// The name of a property in expressions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Escaped {
-    /// As it is.
+    /// The same as the property.
     Same,
     Other(Box<str>),
-    /// They cannot.
+    /// Expressions cannot name the property.
     Never,
 }
 
@@ -71,32 +71,33 @@ impl Property {
     }
 }
 
-/// One node of a schema.
+/// A node of a schema.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) format: Format,
     pub(crate) nullable: bool,
-    /// Sorted by name; none where the schema lists no properties.
+    /// Sorted by name; `None` if the schema lists no properties.
     pub(crate) properties: Option<Box<[Property]>>,
     pub(crate) additional: Option<Arc<Shape>>,
     pub(crate) items: Option<Arc<Shape>>,
     pub(crate) listing: Listing,
-    /// Bytes of a string, elements of a list, entries of a map.
+    /// Largest number of bytes in a string, elements in a list, entries in a map.
     pub(crate) max_elements: u64,
-    /// Of its JSON text.
+    /// Smallest length as JSON text.
     pub(crate) min_size: i64,
-    /// Whether expressions can see it.
+    /// Expressions can use the node.
     pub(crate) declared: bool,
 }
 
 impl Shape {
-    /// `root` is set for a whole resource: those have `apiVersion`, `kind` and some metadata whatever the schema says.
-    pub(crate) fn of(schema: &Value, root: bool) -> Arc<Shape> {
+    /// Builds the shape of a schema. With `root` set it is a whole resource, which has `apiVersion`, `kind` and some
+    /// metadata even if the schema does not declare them.
+    pub(crate) fn from_schema(schema: &Value, root: bool) -> Arc<Shape> {
         Arc::new(Builder::default().build(schema, root, 0))
     }
 
-    /// The same with none but these parts, for those who only come by on their way down.
+    /// Returns a copy with only these children, for nodes without rules of their own.
     pub(crate) fn outline(
         &self,
         properties: impl Iterator<Item = (Text, Arc<Shape>)>,
@@ -113,7 +114,7 @@ impl Shape {
         }
     }
 
-    /// Whether there is no object in it. Types of objects are told apart by where they stand, others by what they are.
+    /// Reports whether the shape contains no object. Object types are distinct by position, other types by structure.
     fn is_plain(&self) -> bool {
         match self.kind {
             Kind::Object => self.properties.is_none() && self.additional.as_ref().is_some_and(|value| value.is_plain()),
@@ -137,7 +138,7 @@ impl Shape {
         }
     }
 
-    fn text() -> Shape {
+    fn unbounded_string() -> Shape {
         Self::scalar(Kind::String, 2, REQUEST_MAX - 2)
     }
 
@@ -151,12 +152,12 @@ impl Shape {
         Some(&properties[at])
     }
 
-    /// A field as an expression names it.
+    /// Returns a field by its name in expressions.
     pub(crate) fn field(&self, escaped: &str) -> Option<&Arc<Shape>> {
         if self.is_map() {
             return None;
         }
-        // A word that CEL keeps for itself may also stand as it is after a dot.
+        // A reserved word may also follow a dot without escaping.
         let is_named = |p: &&Property| p.escaped() == Some(escaped) || (p.name == escaped && is_reserved(escaped));
         let found = self.properties.as_deref()?.iter().find(is_named)?;
         found.shape.declared.then_some(&found.shape)
@@ -166,7 +167,7 @@ impl Shape {
         self.additional.is_some()
     }
 
-    /// What a key of a map or a field of an object is.
+    /// Returns the shape of a field of an object or an entry of a map.
     pub(crate) fn entry(&self, name: &str) -> Option<&Arc<Shape>> {
         match (&self.properties, &self.additional) {
             (Some(_), _) => self.property(name).map(|property| &property.shape),
@@ -174,7 +175,7 @@ impl Shape {
         }
     }
 
-    /// What the elements are, of a list or a map.
+    /// Returns the shape of the elements of a list or a map.
     pub(crate) fn element(&self) -> Option<&Arc<Shape>> {
         match self.kind {
             Kind::Array => self.items.as_ref(),
@@ -182,7 +183,7 @@ impl Shape {
         }
     }
 
-    /// How the type checker sees it.
+    /// Returns the type for the type checker.
     pub(crate) fn declared_type(self: &Arc<Self>) -> Type {
         match self.kind {
             Kind::Object => match &self.additional {
@@ -203,7 +204,7 @@ impl Shape {
         }
     }
 
-    /// The name of the type of a node somewhere below: `selfType.spec.items.@idx`.
+    /// Returns the type name of a node below this one: `selfType.spec.items.@idx`.
     pub(crate) fn name_of(self: &Arc<Self>, wanted: &Arc<Shape>) -> Option<String> {
         fn search(shape: &Arc<Shape>, wanted: &Arc<Shape>, path: &mut Vec<String>) -> bool {
             if Arc::ptr_eq(shape, wanted) {
@@ -229,7 +230,7 @@ impl Shape {
         search(self, wanted, &mut path).then(|| path.join("."))
     }
 
-    /// The word that the schema uses for its type.
+    /// Returns the value of `type` in the schema.
     pub(crate) fn type_name(&self) -> &'static str {
         match self.kind {
             Kind::Object => "object",
@@ -247,12 +248,12 @@ pub(crate) fn is_set(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// `properties`, where there are any.
+/// Returns `properties` unless it is empty.
 pub(crate) fn properties_of(schema: &Value) -> Option<&Map> {
     schema.get("properties").and_then(Value::as_object).filter(|properties| !properties.is_empty())
 }
 
-/// The schema of `additionalProperties`, where it has one.
+/// Returns the schema of `additionalProperties`, if it is a schema.
 pub(crate) fn additional_of(schema: &Value) -> Option<&Value> {
     schema.get("additionalProperties").filter(|additional| additional.is_object())
 }
@@ -262,7 +263,7 @@ fn bound(schema: &Value, key: &str) -> Option<i64> {
     value.as_i64().or_else(|| value.as_f64().map(|value| value as i64)).map(|value| value.max(0))
 }
 
-/// Builds the shape of a schema; plain parts of it that are equal are one.
+/// Builds the shape of a schema; equal plain parts are shared.
 #[derive(Default)]
 struct Builder {
     plain: Interner<Shape>,
@@ -365,7 +366,7 @@ impl Builder {
         Property { name, escaped, shape: self.shared(shape) }
     }
 
-    /// Adds what every resource has, unless the schema says all of it.
+    /// Adds the fields that every resource has, unless the schema declares all of them.
     fn complete(&mut self, properties: &mut Vec<Property>) {
         let is_text = |shape: &Shape, name: &str| shape.property(name).is_some_and(|p| p.shape.kind == Kind::String);
         let complete = properties.iter().filter(|p| matches!(&*p.name, "kind" | "apiVersion")).count() == 2
@@ -383,9 +384,9 @@ impl Builder {
             return;
         }
         properties.retain(|p| !matches!(&*p.name, "kind" | "apiVersion" | "metadata"));
-        properties.push(self.property("kind".into(), Shape::text()));
-        properties.push(self.property("apiVersion".into(), Shape::text()));
-        let names = ["generateName", "name"].map(|name| self.property(name.into(), Shape::text()));
+        properties.push(self.property("kind".into(), Shape::unbounded_string()));
+        properties.push(self.property("apiVersion".into(), Shape::unbounded_string()));
+        let names = ["generateName", "name"].map(|name| self.property(name.into(), Shape::unbounded_string()));
         let metadata = Shape { properties: Some(Box::new(names)), ..Shape::scalar(Kind::Object, 2, 0) };
         properties.push(self.property("metadata".into(), metadata));
     }
@@ -402,7 +403,7 @@ fn string(schema: &Value) -> Shape {
             let longest = schema.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty());
             let longest = longest
                 .map(|values| values.iter().filter_map(Value::as_str).map(|v| v.len() as i64).max().unwrap_or(0));
-            // A character may take four bytes.
+            // A character has up to four bytes.
             let max = length.map(|length| length.saturating_mul(4)).or(longest).unwrap_or(REQUEST_MAX - 2);
             (Format::Plain, 2, max)
         }

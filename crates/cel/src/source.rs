@@ -1,4 +1,4 @@
-//! What is wrong with the text of an expression, where, and how that is shown.
+//! Errors in the text of an expression, with their positions and the text that clients see.
 //!
 //! ```text
 //! ERROR: <input>:1:6: undeclared reference to 'foo' (in container '')
@@ -8,20 +8,20 @@
 
 use std::fmt::Write;
 
-/// More are counted and not shown.
+/// Further issues are only counted.
 const SHOWN_MAX: usize = 100;
-/// A longer line is not repeated under the message.
+/// Longer lines are not printed below the message.
 const LINE_MAX: usize = 16_384;
 
-/// One thing that is wrong with an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// In characters from the start; none where it is the expression as a whole.
+    /// Offset in characters; `None` if the issue concerns the whole expression.
     pub offset: Option<u32>,
     pub message: String,
 }
 
-/// Everything found wrong with one expression.
+/// All errors of an expression.
 #[derive(Clone, Debug, Default)]
 pub struct Issues {
     list: Vec<Issue>,
@@ -33,7 +33,7 @@ impl Issues {
         self.push(Issue { offset: Some(offset), message: message.into() });
     }
 
-    /// Wrong as a whole: too long, too deep.
+    /// Reports an issue with the whole expression: too long, too deep.
     pub(crate) fn report_whole(&mut self, message: impl Into<String>) {
         self.push(Issue { offset: None, message: message.into() });
     }
@@ -56,18 +56,23 @@ impl Issues {
         &self.list
     }
 
-    /// All of them with the lines they concern, in the order of the text.
+    /// Formats all issues in the order of the text, each with its source line.
     #[must_use]
-    pub fn show(&self, source: &str) -> String {
-        let mut places: Vec<(Option<Place<'_>>, &str)> =
-            self.list.iter().map(|issue| (issue.offset.map(|offset| place(source, offset)), &*issue.message)).collect();
-        places.sort_by_key(|(place, _)| place.as_ref().map_or((-1, -1), |place| (place.line, place.column)));
+    pub fn render(&self, source: &str) -> String {
+        let mut positioned: Vec<(Option<Position<'_>>, &str)> = self
+            .list
+            .iter()
+            .map(|issue| (issue.offset.map(|offset| position(source, offset)), &*issue.message))
+            .collect();
+        positioned.sort_by_key(|(position, _)| {
+            position.as_ref().map_or((-1, -1), |position| (position.line, position.column))
+        });
         let mut text = String::new();
-        for (place, message) in places {
+        for (position, message) in positioned {
             if !text.is_empty() {
                 text.push('\n');
             }
-            show_one(&mut text, place.as_ref(), message);
+            render_issue(&mut text, position.as_ref(), message);
         }
         if self.hidden > 0 {
             let _ = write!(text, "\n{} more errors were truncated", self.hidden);
@@ -76,15 +81,15 @@ impl Issues {
     }
 }
 
-struct Place<'s> {
+struct Position<'s> {
     line: i64,
     column: i64,
     text: &'s str,
 }
 
-fn place(source: &str, offset: u32) -> Place<'_> {
+fn position(source: &str, offset: u32) -> Position<'_> {
     if source.is_empty() {
-        return Place { line: 1, column: -1, text: "" };
+        return Position { line: 1, column: -1, text: "" };
     }
     let mut line = 1;
     let mut column = 0;
@@ -101,21 +106,21 @@ fn place(source: &str, offset: u32) -> Place<'_> {
         }
     }
     let rest = source.get(start..).unwrap_or("");
-    Place { line, column, text: rest.split('\n').next().unwrap_or("") }
+    Position { line, column, text: rest.split('\n').next().unwrap_or("") }
 }
 
-fn show_one(text: &mut String, place: Option<&Place<'_>>, message: &str) {
-    let Some(place) = place else {
+fn render_issue(text: &mut String, position: Option<&Position<'_>>, message: &str) {
+    let Some(position) = position else {
         let _ = write!(text, "ERROR: <input>:-1:0: {message}");
         return;
     };
-    let _ = write!(text, "ERROR: <input>:{}:{}: {message}", place.line, place.column + 1);
-    if place.column < 0 || place.text.len() > LINE_MAX {
+    let _ = write!(text, "ERROR: <input>:{}:{}: {message}", position.line, position.column + 1);
+    if position.column < 0 || position.text.len() > LINE_MAX {
         return;
     }
-    let _ = write!(text, "\n | {}\n | ", place.text.replace('\t', " "));
-    let mut characters = place.text.chars();
-    for _ in 0..place.column {
+    let _ = write!(text, "\n | {}\n | ", position.text.replace('\t', " "));
+    let mut characters = position.text.chars();
+    for _ in 0..position.column {
         match characters.next() {
             None => break,
             Some(c) if c.is_ascii() => text.push('.'),
@@ -135,7 +140,7 @@ mod tests {
         issues.report(12, "second");
         issues.report(4, "first");
         assert_eq!(
-            issues.show("'é' == 1\n&& foo"),
+            issues.render("'é' == 1\n&& foo"),
             "ERROR: <input>:1:5: first\n | 'é' == 1\n | .\u{ff0e}..^\nERROR: <input>:2:4: second\n | && foo\n | ...^"
         );
     }
@@ -144,9 +149,9 @@ mod tests {
     fn the_empty_text_and_the_whole_have_no_line() {
         let mut issues = Issues::default();
         issues.report(0, "nothing");
-        assert_eq!(issues.show(""), "ERROR: <input>:1:0: nothing");
+        assert_eq!(issues.render(""), "ERROR: <input>:1:0: nothing");
         let mut issues = Issues::default();
         issues.report_whole("too long");
-        assert_eq!(issues.show("a"), "ERROR: <input>:-1:0: too long");
+        assert_eq!(issues.render("a"), "ERROR: <input>:-1:0: too long");
     }
 }

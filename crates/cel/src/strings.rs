@@ -20,7 +20,7 @@ pub(crate) fn implementation(name: &str) -> Option<Implementation> {
         "split" => split,
         "join" => join,
         "format" => |args, meter| match args {
-            [Val::String(format), Val::List(list)] => format_string::format(format, list, meter).map(Val::text),
+            [Val::String(format), Val::List(list)] => format_string::format(format, list, meter).map(Val::string),
             _ => Err(Fault::overload()),
         },
         _ => return None,
@@ -38,7 +38,7 @@ fn changed<'a>(args: &[Val<'a>], meter: &mut Meter, change: fn(&str) -> String) 
     match args {
         [Val::String(text)] => {
             meter.bytes(text.len())?;
-            Ok(Val::text(change(text)))
+            Ok(Val::string(change(text)))
         }
         _ => Err(Fault::overload()),
     }
@@ -69,7 +69,7 @@ fn out_of_range(at: i64) -> Fault {
     Fault::new(format!("index out of range: {at}"))
 }
 
-/// Where a character begins; one past the last is the end.
+/// Returns the byte offset of a character; the index after the last one is the end.
 fn place(text: &str, at: i64) -> Outcome<usize> {
     let count = usize::try_from(at).map_err(|_| out_of_range(at))?;
     if text.is_ascii() {
@@ -79,11 +79,11 @@ fn place(text: &str, at: i64) -> Outcome<usize> {
     starts.nth(count).ok_or_else(|| out_of_range(at))
 }
 
-/// A part of a text; of a borrowed one it is borrowed too.
+/// Returns a part of a text; a part of a borrowed text is borrowed.
 fn part<'a>(text: &Text<'a>, from: usize, to: usize) -> Val<'a> {
     match text {
         Text::Borrowed(text) => Val::String(Text::Borrowed(&text[from..to])),
-        Text::Shared(text) => Val::text(&text[from..to]),
+        Text::Shared(text) => Val::string(&text[from..to]),
     }
 }
 
@@ -109,7 +109,7 @@ fn substring<'a>(args: &[Val<'a>], _: &mut Meter) -> Outcome<Val<'a>> {
     }
 }
 
-/// The character number of the first occurrence at or after another.
+/// Returns the character index of the first occurrence at or after `from`.
 pub(crate) fn index_of(text: &str, wanted: &str, from: i64) -> Outcome<i64> {
     if wanted.is_empty() {
         return Ok(from);
@@ -123,7 +123,7 @@ pub(crate) fn index_of(text: &str, wanted: &str, from: i64) -> Outcome<i64> {
     Ok(text[start..].find(wanted).map_or(-1, |at| text[..start + at].chars().count() as i64))
 }
 
-/// The character number of the last occurrence at or before another.
+/// Returns the character index of the last occurrence at or before `from`.
 pub(crate) fn last_index_of(text: &str, wanted: &str, from: Option<i64>) -> Outcome<i64> {
     let count = text.chars().count() as i64;
     if wanted.is_empty() {
@@ -136,7 +136,7 @@ pub(crate) fn last_index_of(text: &str, wanted: &str, from: Option<i64>) -> Outc
         Some(from) if from >= count => return Ok(-1),
         Some(from) => from,
     };
-    // What begins at the last place may reach past it.
+    // A match that starts at the last index may extend beyond it.
     let end = place(text, last)?.saturating_add(wanted.len());
     let mut end = end.min(text.len());
     while !text.is_char_boundary(end) {
@@ -153,12 +153,12 @@ fn replace<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
         }
         _ => return Err(Fault::overload()),
     };
-    // How long the result will be, before it is made.
+    // The length of the result is charged before it is built.
     let places = if old.is_empty() { text.chars().count() + 1 } else { text.matches(&**old).count() };
     let times = places.min(count);
     let grown = (times as u128) * (new.len() as u128) + text.len() as u128;
     meter.bytes(usize::try_from(grown).unwrap_or(usize::MAX))?;
-    Ok(Val::text(text.replacen(&**old, new, count)))
+    Ok(Val::string(text.replacen(&**old, new, count)))
 }
 
 fn split<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
@@ -175,7 +175,7 @@ fn split<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
     let mut start = 0;
     while ends.len() + 1 < most {
         let found = if separator.is_empty() {
-            // Each character on its own, and nothing after the last.
+            // An empty separator splits after each character.
             let length = text[start..].chars().next().map_or(0, char::len_utf8);
             (length > 0 && start + length < text.len()).then_some((start + length, start + length))
         } else {
@@ -214,5 +214,5 @@ fn join<'a>(args: &[Val<'a>], meter: &mut Meter) -> Outcome<Val<'a>> {
             other => return Err(Fault::new(format!("join: invalid input: {other}"))),
         }
     }
-    Ok(Val::text(joined))
+    Ok(Val::string(joined))
 }

@@ -1,4 +1,4 @@
-//! Instants and spans of time, read and written as Go does.
+//! Timestamps and durations in the syntax of Go.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::value::{Fault, Outcome};
 
-/// A span of time, in nanoseconds.
+/// A duration in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(i64);
 
@@ -56,7 +56,7 @@ impl Span {
             let mut value = whole.checked_mul(*scale as u64)?;
             if !fraction.is_empty() {
                 let digits: f64 = format!("0.{fraction}").parse().ok()?;
-                // Rounded where doubles are not exact, cut where the text goes below a nanosecond.
+                // Rounded where doubles are inexact, truncated below a nanosecond.
                 value = value.checked_add((digits * scale + 1e-6) as u64)?;
             }
             total = total.checked_add(value)?;
@@ -71,7 +71,7 @@ impl Span {
         i64::try_from(total).ok().map(Span)
     }
 
-    /// Also `3 days` and `2 weeks`, as the format `duration` of a schema allows.
+    /// Accepts `3 days` and `2 weeks` too, like the format `duration` of a schema.
     pub(crate) fn parse_lenient(text: &str) -> Option<Span> {
         if let Some(span) = Span::parse(text) {
             return Some(span);
@@ -120,23 +120,23 @@ impl Span {
     }
 
     pub(crate) fn plus(self, other: Span) -> Outcome<Span> {
-        self.0.checked_add(other.0).map(Span).ok_or(Fault::of("duration overflow"))
+        self.0.checked_add(other.0).map(Span).ok_or(Fault::from_static("duration overflow"))
     }
 
     pub(crate) fn minus(self, other: Span) -> Outcome<Span> {
-        self.0.checked_sub(other.0).map(Span).ok_or(Fault::of("duration overflow"))
+        self.0.checked_sub(other.0).map(Span).ok_or(Fault::from_static("duration overflow"))
     }
 
-    /// In seconds: `5400s`, `0.5s`.
-    pub(crate) fn text(self) -> String {
+    /// Formats in seconds: `5400s`, `0.5s`.
+    pub(crate) fn to_text(self) -> String {
         format!("{}s", self.0 as f64 / 1e9)
     }
 }
 
-/// An instant, and the offset it was written with. Not a [`Timestamp`]: that one ends a day before the year 9999 does.
+/// An instant with its UTC offset. [`Timestamp`] is not used because it ends a day before the year 9999 does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
-    /// Since 1970.
+    /// Seconds since 1970.
     nanoseconds: i128,
     offset: Offset,
 }
@@ -162,12 +162,12 @@ impl Ord for Time {
 }
 
 const SECOND: i128 = 1_000_000_000;
-/// The year 1 and the end of the year 9999.
+/// Range of CEL timestamps: year 1 to the end of year 9999.
 const FIRST: i128 = -62_135_596_800;
 const LAST: i128 = 253_402_300_799;
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
-/// The instant of a calendar at an offset.
+/// Converts a civil time at an offset.
 fn instant(local: DateTime, offset: Offset) -> i128 {
     local.duration_since(EPOCH).as_nanos() - i128::from(offset.seconds()) * SECOND
 }
@@ -177,7 +177,7 @@ impl Time {
         if (FIRST..=LAST).contains(&nanoseconds.div_euclid(SECOND)) {
             Ok(Time { nanoseconds, offset })
         } else {
-            Err(Fault::of("timestamp overflow"))
+            Err(Fault::from_static("timestamp overflow"))
         }
     }
 
@@ -193,12 +193,12 @@ impl Time {
         self.nanoseconds == FIRST * SECOND
     }
 
-    /// RFC 3339, as Go reads it.
+    /// Parses RFC 3339 like Go.
     pub(crate) fn parse(text: &str) -> Option<Time> {
         read(text, false)
     }
 
-    /// As the format `date-time` of a schema is read: also without an offset; nothing is the epoch.
+    /// Parses the format `date-time` of a schema: the offset is optional; an empty text is the epoch.
     pub(crate) fn parse_lenient(text: &str) -> Option<Time> {
         if text.is_empty() {
             return Time::from_seconds(0).ok();
@@ -223,16 +223,16 @@ impl Time {
 
     pub(crate) fn since(self, other: Time) -> Outcome<Span> {
         let nanoseconds = self.nanoseconds - other.nanoseconds;
-        i64::try_from(nanoseconds).map(Span).map_err(|_| Fault::of("integer overflow"))
+        i64::try_from(nanoseconds).map(Span).map_err(|_| Fault::from_static("integer overflow"))
     }
 
-    /// The calendar at an offset; at the very ends of time, the nearest there is.
+    /// Returns the civil time at an offset, clamped to the supported range.
     fn local(self, offset: Offset) -> DateTime {
         let since = self.nanoseconds + i128::from(offset.seconds()) * SECOND;
         EPOCH.saturating_add(SignedDuration::try_from_nanos_i128(since).unwrap_or(SignedDuration::ZERO))
     }
 
-    pub(crate) fn text(self) -> String {
+    pub(crate) fn to_text(self) -> String {
         let local = self.local(self.offset);
         let mut text = format!(
             "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
@@ -259,7 +259,7 @@ impl Time {
         text
     }
 
-    /// The calendar in a time zone: a name (`Europe/Berlin`), an offset (`+02:00`), or UTC.
+    /// Returns the civil time in a time zone: a name (`Europe/Berlin`), an offset (`+02:00`), or UTC.
     pub(crate) fn calendar(self, zone: Option<&str>) -> Outcome<DateTime> {
         let Some(zone) = zone else {
             return Ok(self.local(Offset::UTC));
@@ -363,9 +363,9 @@ mod tests {
             ("1.2.3s", None),
             ("9999999h", None),
         ] {
-            assert_eq!(Span::parse(text).map(Span::text).as_deref(), want, "{text}");
+            assert_eq!(Span::parse(text).map(Span::to_text).as_deref(), want, "{text}");
         }
-        assert_eq!(Span::parse_lenient("3 days").map(Span::text).as_deref(), Some("259200s"));
+        assert_eq!(Span::parse_lenient("3 days").map(Span::to_text).as_deref(), Some("259200s"));
         assert_eq!(Span::parse_lenient("nothing"), None);
     }
 
@@ -379,7 +379,7 @@ mod tests {
             ("2020-01-01t00:00:00z", None),
             ("0000-01-01T00:00:00Z", None),
         ] {
-            assert_eq!(Time::parse(text).map(Time::text).as_deref(), want, "{text}");
+            assert_eq!(Time::parse(text).map(Time::to_text).as_deref(), want, "{text}");
         }
         assert!(Time::parse_lenient("2020-01-01T00:00:00").is_some());
     }

@@ -1,4 +1,4 @@
-//! The types of CEL, how they are written in messages, and which may stand for which.
+//! The types of CEL, their names in messages, and assignability.
 
 use std::cell::Cell;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::shape::Shape;
 
-/// The types that Kubernetes adds.
+/// Types that Kubernetes adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Extra {
     Quantity,
@@ -53,18 +53,18 @@ impl Extra {
         }
     }
 
-    /// Whether a field can be selected from it (and is then missing); otherwise selecting itself is wrong.
+    /// Reports whether field selection is allowed. It then fails with "undefined field" instead of "does not support".
     pub(crate) const fn is_struct(self) -> bool {
         !matches!(self, Extra::Ip | Extra::Cidr)
     }
 }
 
-/// A type to be found out.
+/// A type parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Param {
-    /// In the declaration of a function.
+    /// A parameter in the declaration of a function.
     Named(char),
-    /// While an expression is checked.
+    /// A parameter of an expression under check.
     Free(u32),
 }
 
@@ -87,7 +87,7 @@ pub(crate) enum Type {
     /// The type of a type.
     Kind(Option<Arc<Type>>),
     Param(Param),
-    /// An object with fields, as a schema has it.
+    /// An object with the fields of a schema.
     Object(Arc<Shape>),
     Extra(Extra),
 }
@@ -117,7 +117,7 @@ impl Type {
         matches!(self, Type::Dyn | Type::Error)
     }
 
-    /// Whether its values are of one size.
+    /// Reports whether all values have size one.
     pub(crate) fn is_scalar(&self) -> bool {
         match self {
             Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
@@ -133,7 +133,7 @@ impl Type {
         )
     }
 
-    /// The inner type of an optional one, and whether it was one.
+    /// Returns the inner type of an optional type, and whether it was optional.
     pub(crate) fn unwrap_optional(&self) -> (&Type, bool) {
         match self {
             Type::Optional(inner) => (inner, true),
@@ -141,7 +141,7 @@ impl Type {
         }
     }
 
-    /// Calls `visit` with the types it is made of.
+    /// Calls `visit` with each direct part.
     fn parts(&self) -> [Option<&Type>; 2] {
         match self {
             Type::List(inner) | Type::Optional(inner) | Type::Kind(Some(inner)) => [Some(inner), None],
@@ -150,20 +150,20 @@ impl Type {
         }
     }
 
-    /// Counts the types it is made of, up to a limit. Inner types are shared, so a short expression can have a type
-    /// whose text would not fit into memory.
+    /// Counts the parts up to a limit. Inner types are shared, so a short expression can have a type whose text would
+    /// not fit into memory.
     pub(crate) fn is_larger_than(&self, limit: usize) -> bool {
-        fn count(of: &Type, left: &mut usize) -> bool {
+        fn count(ty: &Type, left: &mut usize) -> bool {
             if *left == 0 {
                 return true;
             }
             *left -= 1;
-            of.parts().into_iter().flatten().any(|part| count(part, left))
+            ty.parts().into_iter().flatten().any(|part| count(part, left))
         }
         count(self, &mut { limit })
     }
 
-    /// The name at run time, as `type(x)` is compared.
+    /// Returns the run-time name, which `type(x)` compares.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Type::Dyn | Type::Param(_) => "dyn",
@@ -203,13 +203,13 @@ impl PartialEq for Type {
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.show(&|_| "object".to_owned()))
+        f.write_str(&self.display(&|_| "object".to_owned()))
     }
 }
 
 impl Type {
-    /// As messages have it; `name` names an object by its schema.
-    pub(crate) fn show(&self, name: &dyn Fn(&Arc<Shape>) -> String) -> String {
+    /// Formats the type for a message; `name` returns the type name of an object.
+    pub(crate) fn display(&self, name: &dyn Fn(&Arc<Shape>) -> String) -> String {
         match self {
             Type::Error => "!error!".to_owned(),
             Type::Null => "null".to_owned(),
@@ -217,24 +217,24 @@ impl Type {
             Type::Timestamp => "timestamp".to_owned(),
             Type::Param(Param::Named(letter)) => letter.to_string(),
             Type::Param(Param::Free(number)) => format!("_var{number}"),
-            Type::List(inner) => format!("list({})", inner.show(name)),
-            Type::Map(inner) => format!("map({}, {})", inner.0.show(name), inner.1.show(name)),
-            Type::Optional(inner) => format!("optional_type({})", inner.show(name)),
-            Type::Kind(Some(inner)) => format!("type({})", inner.show(name)),
+            Type::List(inner) => format!("list({})", inner.display(name)),
+            Type::Map(inner) => format!("map({}, {})", inner.0.display(name), inner.1.display(name)),
+            Type::Optional(inner) => format!("optional_type({})", inner.display(name)),
+            Type::Kind(Some(inner)) => format!("type({})", inner.display(name)),
             Type::Object(shape) => name(shape),
             other => other.name().to_owned(),
         }
     }
 }
 
-/// What types found out so far stand for.
+/// Types assigned to type parameters.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     known: Vec<Option<Type>>,
-    /// Earlier entries, so that a failed attempt leaves no trace.
+    /// Previous entries, restored when an attempt fails.
     undo: Vec<(u32, Option<Type>)>,
-    /// How many types may still be looked at. Unknown types that stand for maps of unknown types make a short
-    /// expression's type exponentially large; this is what ends it.
+    /// Number of types that may still be visited. Parameters that map to maps of parameters make the type of a short
+    /// expression exponentially large; this limit ends the check.
     fuel: Cell<u32>,
 }
 
@@ -251,12 +251,12 @@ impl Mapping {
         left > 0
     }
 
-    /// Whether types were too large to be followed to the end.
+    /// Reports whether the limit on visited types was reached.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.fuel.get() == 0
     }
 
-    /// A type of which nothing is known.
+    /// Returns a new type parameter.
     pub(crate) fn fresh(&mut self) -> Type {
         self.known.push(None);
         Type::Param(Param::Free((self.known.len() - 1) as u32))
@@ -277,7 +277,7 @@ impl Mapping {
         }
     }
 
-    /// Whether every type can stand for the one beside it; what that says of unknown types is kept only if so.
+    /// Reports whether each first type is assignable to the second; assignments to parameters are kept only on success.
     pub(crate) fn assign_all<'t>(&mut self, pairs: impl IntoIterator<Item = (&'t Type, &'t Type)>) -> bool {
         self.undo.clear();
         let fits = pairs.into_iter().all(|(a, b)| self.assignable(a, b));
@@ -318,28 +318,28 @@ impl Mapping {
         }
     }
 
-    /// Whether an unknown type may be `of`, and whether something was known of it before.
-    fn substitution(&mut self, of: &Type, param: Param) -> (bool, bool) {
-        if matches!(of, Type::Param(same) if *same == param) {
+    /// Reports whether a parameter may be assigned `ty`, and whether it had a type before.
+    fn substitution(&mut self, ty: &Type, param: Param) -> (bool, bool) {
+        if matches!(ty, Type::Param(same) if *same == param) {
             return (true, true);
         }
         if let Some(known) = self.find(param).cloned() {
-            if *of == known {
+            if *ty == known {
                 return (true, true);
             }
-            if !self.assignable(of, &known) {
+            if !self.assignable(ty, &known) {
                 return (false, true);
             }
-            let general = most_general(of, &known);
+            let general = most_general(ty, &known);
             if !self.occurs(param, &general) {
                 self.set(param, general);
             }
             return (true, true);
         }
-        if self.occurs(param, of) {
+        if self.occurs(param, ty) {
             return (false, false);
         }
-        self.set(param, of.clone());
+        self.set(param, ty.clone());
         (true, false)
     }
 
@@ -354,21 +354,21 @@ impl Mapping {
         }
     }
 
-    /// The type with everything that is known filled in; the rest stays, or becomes `dyn`.
-    pub(crate) fn substitute(&self, of: &Type, to_dyn: bool) -> Type {
-        self.fill(of, to_dyn, &mut 2_000)
+    /// Substitutes known parameters; the others stay, or become `dyn`.
+    pub(crate) fn substitute(&self, ty: &Type, to_dyn: bool) -> Type {
+        self.fill(ty, to_dyn, &mut 2_000)
     }
 
-    fn fill(&self, of: &Type, to_dyn: bool, left: &mut u32) -> Type {
+    fn fill(&self, ty: &Type, to_dyn: bool, left: &mut u32) -> Type {
         *left = left.saturating_sub(1);
         if *left == 0 || !self.burn() {
             return Type::Dyn;
         }
-        match of {
+        match ty {
             Type::Param(param) => match self.find(*param) {
                 Some(known) => self.fill(known, to_dyn, left),
                 None if to_dyn => Type::Dyn,
-                None => of.clone(),
+                None => ty.clone(),
             },
             Type::List(inner) => Type::list(self.fill(inner, to_dyn, left)),
             Type::Optional(inner) => Type::optional(self.fill(inner, to_dyn, left)),
@@ -379,7 +379,7 @@ impl Mapping {
     }
 }
 
-/// The more general of two types that fit each other.
+/// Returns the more general of two assignable types.
 pub(crate) fn most_general(a: &Type, b: &Type) -> Type {
     if is_less_specific(a, b) { a.clone() } else { b.clone() }
 }

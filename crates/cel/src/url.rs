@@ -1,10 +1,12 @@
-//! URLs, taken apart as Go's `net/url` does it.
+//! URLs, parsed like Go's `net/url`.
+//!
+//! The `url` crate follows another standard (WHATWG): it accepts, rejects and escapes other texts, and its errors differ.
 
 use std::collections::BTreeMap;
 
 use machinery::go_text::quote;
 
-/// A URL; two are equal if they are written alike.
+/// A URL; equality is that of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: String,
@@ -17,7 +19,7 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// An absolute URL or an absolute path.
+    /// Parses an absolute URL or an absolute path.
     pub(crate) fn parse(text: &str) -> Result<Url, String> {
         let wrong = |why: String| format!("parse {}: {why}", quote(text));
         take_apart(text, true).map_err(wrong)?;
@@ -28,8 +30,8 @@ impl Url {
         Ok(url)
     }
 
-    /// Why a text is no URI, if it is none.
-    pub(crate) fn objection(text: &str) -> Option<String> {
+    /// Returns the error of a text that is not a URI.
+    pub(crate) fn error(text: &str) -> Option<String> {
         take_apart(text, true).err().map(|why| format!("parse {}: {why}", quote(text)))
     }
 
@@ -69,7 +71,7 @@ impl Url {
         escaped
     }
 
-    /// The values of each parameter; a pair that cannot be read is left out.
+    /// Returns the values of each parameter; malformed pairs are skipped.
     pub(crate) fn query(&self) -> BTreeMap<String, Vec<String>> {
         let mut query: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in self.query.as_deref().unwrap_or("").split('&').filter(|pair| !pair.is_empty()) {
@@ -95,7 +97,7 @@ fn split_port(host: &str) -> (&str, &str) {
     }
 }
 
-/// What stands for itself in a path.
+/// Characters of a path that are not escaped.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte)
 }

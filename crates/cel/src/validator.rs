@@ -1,17 +1,17 @@
-//! The rules of one whole schema, node by node, and what they say of an object.
+//! Applies the rules of a schema to an object.
 
 use std::sync::Arc;
 
 use machinery::field_error::{BadValue, FieldError, FieldErrorKind};
 use machinery::json::{Text, Value};
 
-use crate::program::Answer;
+use crate::program::Evaluation;
 use crate::rules::{self, Compiled, Rule};
 use crate::shape::{self, Kind, Listing, Shape};
 
-/// What the rules may cost together for one object.
+/// Cost budget of all rules for one object.
 const OBJECT_BUDGET: u64 = 10_000_000;
-/// A message that an expression makes is not longer than this.
+/// Longest message that `messageExpression` may return.
 const MESSAGE_MAX: usize = 5 * 1024;
 const DEPTH_MAX: usize = 100;
 
@@ -21,20 +21,20 @@ pub struct Validator {
     root: Option<Node>,
 }
 
-/// What the rules say of an object.
+/// The result of validating an object.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
     pub errors: Vec<FieldError>,
-    /// What would have been an error, were it not that the field did not change.
+    /// Errors of fields that did not change, which do not reject a write.
     pub warnings: Vec<String>,
-    /// What the rules cost, unless they were cut short.
+    /// Cost of the rules that ran.
     pub cost: u64,
 }
 
-/// The rules of one node of the schema and below.
+/// The rules of a schema node and of the nodes below.
 #[derive(Debug)]
 struct Node {
-    /// Where there are rules, all of it; elsewhere no more than leads to them.
+    /// Complete for nodes with rules; other nodes keep only the children that lead to rules.
     shape: Arc<Shape>,
     rules: Box<[Rule]>,
     items: Option<Box<Node>>,
@@ -51,72 +51,72 @@ impl Node {
 }
 
 impl Validator {
-    /// Compiles every rule of a structural schema. `path` is where the schema stands in its definition
-    /// (`spec.versions[0].schema.openAPIV3Schema`); the errors are those that the definition is refused with.
+    /// Compiles the rules of a structural schema. `path` is its position in the definition
+    /// (`spec.versions[0].schema.openAPIV3Schema`). Returns the errors with which the definition is rejected.
     pub fn compile(schema: &Value, path: &str) -> Result<Validator, Vec<FieldError>> {
-        let errors = Validator::refusals(schema, path);
-        if errors.is_empty() { Ok(Validator::trusted(schema)) } else { Err(errors) }
+        let errors = Validator::schema_errors(schema, path);
+        if errors.is_empty() { Ok(Validator::lazy(schema)) } else { Err(errors) }
     }
 
-    /// What a definition is refused with for the rules of a schema, of which nothing is kept.
+    /// Returns the errors of the rules of a schema without keeping the compiled rules.
     #[must_use]
-    pub fn refusals(schema: &Value, path: &str) -> Vec<FieldError> {
-        if has_rules(schema, 0) { rules::examine(schema, path) } else { Vec::new() }
+    pub fn schema_errors(schema: &Value, path: &str) -> Vec<FieldError> {
+        if has_rules(schema, 0) { rules::schema_errors(schema, path) } else { Vec::new() }
     }
 
-    /// The rules of a schema that was examined when its definition came: not costed again, and a rule that does not
-    /// compile is an error of each write that it concerns.
+    /// Prepares the rules of a schema that was checked when its definition was written. Costs are not estimated again; a
+    /// rule that does not compile is an error of each write that it applies to.
     #[must_use]
-    pub fn trusted(schema: &Value) -> Validator {
+    pub fn lazy(schema: &Value) -> Validator {
         if !has_rules(schema, 0) {
             return Validator::default();
         }
-        Validator { root: build(schema, &Shape::of(schema, true), 0) }
+        Validator { root: build(schema, &Shape::from_schema(schema, true), 0) }
     }
 
-    /// Whether there is nothing to ask.
+    /// Reports whether the schema has no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.root.is_none()
     }
 
-    /// What is wrong with an object; `old` is what it replaces.
+    /// Returns the errors of an object; `old` is the object that it replaces.
     #[must_use]
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         self.check(new, old).errors
     }
 
-    /// As [`Validator::validate`], with the warnings.
+    /// Like [`Validator::validate`], with warnings and cost.
     #[must_use]
     pub fn check(&self, new: &Value, old: Option<&Value>) -> Outcome {
         let Some(root) = &self.root else {
             return Outcome::default();
         };
-        let mut walk = Walk { budget: OBJECT_BUDGET, outcome: Outcome::default() };
+        let mut validation = Validation { budget: OBJECT_BUDGET, outcome: Outcome::default() };
         let current = old.map(|old| Pair { new, old, shape: &root.shape });
-        // Once the budget is spent nothing follows; that is among the errors.
-        let _ = walk.node(root, &Path::Root, new, old, Ratchet { current, nearest: None });
-        walk.outcome.cost = OBJECT_BUDGET - walk.budget;
-        walk.outcome
+        // An exhausted budget ends the walk and is among the errors.
+        let _ = validation.node(root, &Path::Root, new, old, Ratchet { current, nearest: None });
+        validation.outcome.cost = OBJECT_BUDGET - validation.budget;
+        validation.outcome
     }
 }
 
-/// Whether there are rules. Under `allOf` and its like a structural schema has none.
+/// Reports whether a schema has rules. A structural schema has none under `allOf` and similar.
 fn has_rules(schema: &Value, depth: usize) -> bool {
     depth <= DEPTH_MAX
-        && (!rules::written(schema).is_empty()
+        && (!rules::rules_of(schema).is_empty()
             || schema.get("items").is_some_and(|items| has_rules(items, depth + 1))
             || shape::additional_of(schema).is_some_and(|additional| has_rules(additional, depth + 1))
             || shape::properties_of(schema).into_iter().flatten().any(|(_, schema)| has_rules(schema, depth + 1)))
 }
 
-/// The rules of a schema and below.
+/// Collects the rules of a schema node and of the nodes below.
 fn build(schema: &Value, shape: &Arc<Shape>, depth: usize) -> Option<Node> {
     if depth > DEPTH_MAX || !shape.declared {
         return None;
     }
     let below = |schema: &Value, shape: &Arc<Shape>| build(schema, shape, depth + 1);
-    let rules: Box<[Rule]> = rules::written(schema).iter().map(|rule| Rule::new(rule, schema)).collect();
+    let rules: Box<[Rule]> = rules::rules_of(schema).iter().map(|rule| Rule::new(rule, schema)).collect();
     let items = schema.get("items").zip(shape.items.as_ref()).and_then(|(schema, shape)| below(schema, shape));
     let additional = shape::additional_of(schema).zip(shape.additional.as_ref());
     let additional = additional.and_then(|(schema, shape)| below(schema, shape));
@@ -141,7 +141,7 @@ fn build(schema: &Value, shape: &Arc<Shape>, depth: usize) -> Option<Node> {
     Some(Node { shape, rules, items, additional, properties: properties.into() })
 }
 
-/// Where the walk is; it becomes text only when something is wrong.
+/// Path of the current value; formatted only for an error.
 #[derive(Clone, Copy)]
 enum Path<'p> {
     Root,
@@ -172,14 +172,14 @@ impl Path<'_> {
         }
     }
 
-    fn show(&self) -> String {
+    fn to_text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);
         if text.is_empty() { "<nil>".to_owned() } else { text }
     }
 }
 
-/// A value and what it was before.
+/// A value and its previous version.
 #[derive(Clone, Copy)]
 struct Pair<'v> {
     new: &'v Value,
@@ -207,7 +207,7 @@ impl<'v> Pair<'v> {
         Some(Pair { new, old: same_key(&self.shape.listing, old, new)?, shape: self.shape.items.as_ref()? })
     }
 
-    /// Whether nothing changed, lists with keys in any order.
+    /// Reports whether the value is unchanged; the order of lists with keys does not matter.
     fn is_unchanged(&self) -> bool {
         match (self.new, self.old) {
             (Value::Array(new), Value::Array(old)) => {
@@ -227,7 +227,7 @@ impl<'v> Pair<'v> {
     }
 }
 
-/// The element of a list with keys that has the same keys.
+/// Returns the element with the same keys, in a list with keys.
 fn same_key<'v>(listing: &Listing, list: &'v [Value], element: &Value) -> Option<&'v Value> {
     let Listing::Map(keys) = listing else {
         return None;
@@ -242,7 +242,7 @@ fn same_key<'v>(listing: &Listing, list: &'v [Value], element: &Value) -> Option
     list.iter().find(|other| keys.iter().all(|key| other.get(&**key) == element.get(&**key)))
 }
 
-/// What decides whether an error is let pass because nothing changed.
+/// Decides whether an error becomes a warning because the value did not change.
 #[derive(Clone, Copy)]
 struct Ratchet<'v> {
     current: Option<Pair<'v>>,
@@ -250,7 +250,7 @@ struct Ratchet<'v> {
 }
 
 impl<'v> Ratchet<'v> {
-    fn lets_pass(&self) -> bool {
+    fn is_unchanged(&self) -> bool {
         self.current.or(self.nearest).is_some_and(|pair| pair.is_unchanged())
     }
 
@@ -272,15 +272,15 @@ impl<'v> Ratchet<'v> {
     }
 }
 
-/// The budget is spent.
-struct Spent;
+/// The cost budget is exhausted.
+struct BudgetExhausted;
 
-struct Walk {
+struct Validation {
     budget: u64,
     outcome: Outcome,
 }
 
-impl Walk {
+impl Validation {
     fn node(
         &mut self,
         node: &Node,
@@ -288,7 +288,7 @@ impl Walk {
         new: &Value,
         old: Option<&Value>,
         ratchet: Ratchet<'_>,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), BudgetExhausted> {
         if new.is_null() {
             return Ok(());
         }
@@ -324,7 +324,7 @@ impl Walk {
     }
 
     fn fail(&mut self, path: &Path<'_>, node: &Node, detail: String) {
-        self.outcome.errors.push(FieldError::invalid(path.show(), node.shape.type_name(), detail));
+        self.outcome.errors.push(FieldError::invalid(path.to_text(), node.shape.type_name(), detail));
     }
 
     fn rules(
@@ -334,7 +334,7 @@ impl Walk {
         new: &Value,
         old: Option<&Value>,
         ratchet: Ratchet<'_>,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), BudgetExhausted> {
         const SPENT: &str =
             "validation failed due to running out of cost budget, no further validation rules will be run";
         if node.rules.is_empty() {
@@ -342,7 +342,7 @@ impl Walk {
         }
         if self.budget == 0 {
             self.fail(path, node, SPENT.to_owned());
-            return Err(Spent);
+            return Err(BudgetExhausted);
         }
         for rule in &node.rules {
             let compiled = rule.compiled(&node.shape);
@@ -361,22 +361,22 @@ impl Walk {
             let (answer, cost) = program.evaluate(&values);
             let Some(left) = self.budget.checked_sub(cost) else {
                 self.fail(path, node, SPENT.to_owned());
-                return Err(Spent);
+                return Err(BudgetExhausted);
             };
             self.budget = left;
             match answer {
-                Answer::Bool(true) => {}
-                Answer::Bool(false) => self.refuse(node, (rule, compiled), path, new, &values, ratchet)?,
-                Answer::Exceeded => {
+                Evaluation::Bool(true) => {}
+                Evaluation::Bool(false) => self.refuse(node, (rule, compiled), path, new, &values, ratchet)?,
+                Evaluation::Exceeded => {
                     let why = format!(
                         "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due \
                          to call cost exceeds limit for rule: {}",
                         rule.name()
                     );
                     self.fail(path, node, why);
-                    return Err(Spent);
+                    return Err(BudgetExhausted);
                 }
-                Answer::Error(why) if why.starts_with("no such overload") => {
+                Evaluation::Error(why) if why.starts_with("no such overload") => {
                     let why = format!(
                         "'{why}': call arguments did not match a supported operator, function or macro signature for \
                          rule: {}",
@@ -384,14 +384,16 @@ impl Walk {
                     );
                     self.fail(path, node, why);
                 }
-                Answer::Error(why) => self.fail(path, node, format!("{why} evaluating rule: {}", rule.name())),
-                Answer::Text(_) => self.fail(path, node, format!("no such overload evaluating rule: {}", rule.name())),
+                Evaluation::Error(why) => self.fail(path, node, format!("{why} evaluating rule: {}", rule.name())),
+                Evaluation::Text(_) => {
+                    self.fail(path, node, format!("no such overload evaluating rule: {}", rule.name()))
+                }
             }
         }
         Ok(())
     }
 
-    /// A rule said no.
+    /// Reports a rule that evaluated to false.
     fn refuse(
         &mut self,
         node: &Node,
@@ -400,13 +402,13 @@ impl Walk {
         new: &Value,
         values: &[Option<&Value>],
         ratchet: Ratchet<'_>,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), BudgetExhausted> {
         let field = match rule.field_path(compiled) {
-            Some(below) => Path::Child(path, below).show(),
-            None => path.show(),
+            Some(below) => Path::Child(path, below).to_text(),
+            None => path.to_text(),
         };
-        let mut passed = |error: FieldError| {
-            if !compiled.uses_old && ratchet.lets_pass() {
+        let mut report = |error: FieldError| {
+            if !compiled.uses_old && ratchet.is_unchanged() {
                 self.outcome.warnings.push(error.to_string());
             } else {
                 self.outcome.errors.push(error);
@@ -416,42 +418,42 @@ impl Walk {
         if let Ok(Some(program)) = &compiled.message {
             let (answer, cost) = program.evaluate(values);
             let Some(left) = self.budget.checked_sub(cost) else {
-                passed(FieldError::invalid(
+                report(FieldError::invalid(
                     field,
                     node.shape.type_name(),
                     "messageExpression evaluation failed due to running out of cost budget, no further validation \
                      rules will be run",
                 ));
-                return Err(Spent);
+                return Err(BudgetExhausted);
             };
             self.budget = left;
             match answer {
-                Answer::Text(text) => {
+                Evaluation::Text(text) => {
                     let text = text.trim();
                     if !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains('\n') {
                         detail = Some(text.to_owned());
                     }
                 }
-                Answer::Exceeded => {
-                    passed(FieldError::invalid(
+                Evaluation::Exceeded => {
+                    report(FieldError::invalid(
                         field,
                         node.shape.type_name(),
                         "no further validation rules will be run due to call cost exceeds limit for messageExpression",
                     ));
-                    return Err(Spent);
+                    return Err(BudgetExhausted);
                 }
-                Answer::Bool(_) | Answer::Error(_) => {}
+                Evaluation::Bool(_) | Evaluation::Error(_) => {}
             }
         }
         let detail = detail.unwrap_or_else(|| match rule.message.is_empty() {
-            true => format!("failed rule: {}", rule.text()),
+            true => format!("failed rule: {}", rule.source()),
             false => rule.message.to_string(),
         });
         let shown = matches!(rule.reason, FieldErrorKind::Invalid | FieldErrorKind::Duplicate)
             && !matches!(node.shape.kind, Kind::Object | Kind::Array);
         let value = if shown { BadValue::Shown(new.clone()) } else { BadValue::Omitted };
         let detail = if rule.reason == FieldErrorKind::Duplicate { String::new() } else { detail };
-        passed(FieldError::new(rule.reason, field, value, detail));
+        report(FieldError::new(rule.reason, field, value, detail));
         Ok(())
     }
 }

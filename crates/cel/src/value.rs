@@ -1,5 +1,5 @@
-//! Values while an expression is evaluated. What comes from the object is borrowed: a list of a thousand elements costs a
-//! reference until one of them is looked at.
+//! Values during evaluation. Values from the object are borrowed: a list of a thousand elements is one reference until an
+//! element is read.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -23,12 +23,12 @@ use crate::time::{Span, Time};
 use crate::types::{Extra, Type};
 use crate::url::Url;
 
-/// Why there is no value.
+/// The reason why an evaluation has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing may go on: the budget is spent.
+    /// The budget is exhausted; evaluation stops.
     Limit,
-    /// An error of the expression, which `&&` and `||` may absorb.
+    /// An error, which `&&` and `||` may absorb.
     Error(Cow<'static, str>),
 }
 
@@ -37,12 +37,12 @@ impl Fault {
         Fault::Error(Cow::Owned(message.into()))
     }
 
-    pub(crate) const fn of(message: &'static str) -> Fault {
+    pub(crate) const fn from_static(message: &'static str) -> Fault {
         Fault::Error(Cow::Borrowed(message))
     }
 
     pub(crate) const fn overload() -> Fault {
-        Fault::of("no such overload")
+        Fault::from_static("no such overload")
     }
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Fault {
 
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
-/// A text, of the object or made on the way.
+/// A string, borrowed from the object or created.
 #[derive(Clone, Debug)]
 pub(crate) enum Text<'a> {
     Borrowed(&'a str),
@@ -81,7 +81,7 @@ impl From<String> for Text<'_> {
     }
 }
 
-/// A key of a map. Numbers of both kinds find each other.
+/// A key of a map. Equal numbers of different types are the same key.
 #[derive(Clone, Debug)]
 pub(crate) enum Key<'a> {
     Bool(bool),
@@ -123,18 +123,18 @@ impl Ord for Key<'_> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum List<'a> {
-    /// Of the object.
+    /// A list of the object.
     Json {
         items: &'a [Value],
         shape: &'a Shape,
     },
     Values(Arc<Vec<Val<'a>>>),
-    /// Two in a row. Doubling a list again and again must not fill the memory, so they are not copied together.
+    /// A concatenation. It is not copied, so that repeated doubling does not exhaust memory.
     Joined(Arc<(List<'a>, List<'a>, u64)>),
 }
 
 impl<'a> List<'a> {
-    pub(crate) fn of(values: Vec<Val<'a>>) -> List<'a> {
+    pub(crate) fn new(values: Vec<Val<'a>>) -> List<'a> {
         List::Values(Arc::new(values))
     }
 
@@ -153,7 +153,7 @@ impl<'a> List<'a> {
                 let item = items.get(at as usize).ok_or_else(missing)?;
                 match &shape.items {
                     Some(shape) => from_json(item, shape),
-                    None => Err(Fault::of("invalid array type, expected Items with a non-empty Schema")),
+                    None => Err(Fault::from_static("invalid array type, expected Items with a non-empty Schema")),
                 }
             }
             List::Values(values) => values.get(at as usize).cloned().ok_or_else(missing),
@@ -182,18 +182,18 @@ impl<'a> List<'a> {
         }
     }
 
-    /// All elements in turn; of lists that were joined many times, each is found at once.
+    /// Iterates over the elements in constant time each, also for nested concatenations.
     pub(crate) fn iter(&self) -> Elements<'_, 'a> {
         Elements { waiting: vec![self], current: None }
     }
 
-    /// All elements; whoever asks pays for as many steps.
+    /// Collects all elements and charges the meter for them.
     pub(crate) fn values(&self, meter: &mut Meter) -> Outcome<Vec<Val<'a>>> {
         meter.work(self.len())?;
         self.iter().collect()
     }
 
-    /// `a + b`, where the kind of the first list decides what becomes of an element that is in both.
+    /// `a + b`; the list type of the first decides about elements that are in both.
     pub(crate) fn plus(self, other: List<'a>, meter: &mut Meter) -> Outcome<List<'a>> {
         if *self.listing() == Listing::Atomic {
             return Ok(self.join(other));
@@ -212,13 +212,13 @@ impl<'a> List<'a> {
                 }
             }
         }
-        Ok(List::of(values))
+        Ok(List::new(values))
     }
 }
 
-/// The elements of a list, in turn.
+/// Iterator over the elements of a list.
 pub(crate) struct Elements<'l, 'a> {
-    /// The next one last.
+    /// The next part is last.
     waiting: Vec<&'l List<'a>>,
     current: Option<(&'l List<'a>, u64)>,
 }
@@ -246,7 +246,7 @@ impl<'a> Iterator for Elements<'_, 'a> {
     }
 }
 
-/// What tells an element of a set or of a list with keys from the others.
+/// The identity of an element of a set or of a list with keys.
 fn identity<'a>(listing: &Listing, value: &Val<'a>) -> Outcome<Vec<Option<Key<'a>>>> {
     match (listing, value) {
         (Listing::Map(keys), Val::Map(map)) => keys
@@ -265,7 +265,7 @@ fn identity<'a>(listing: &Listing, value: &Val<'a>) -> Outcome<Vec<Option<Key<'a
 
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
-    /// Of the object: a map, or an object with fields.
+    /// A map of the object, or an object with fields.
     Json {
         entries: &'a machinery::json::Map,
         shape: &'a Shape,
@@ -311,14 +311,14 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The keys, in a fixed order.
+    /// Returns the keys in a fixed order.
     pub(crate) fn keys(&self) -> Vec<Val<'a>> {
         match self {
             Map::Json { entries, shape } => entries
                 .keys()
                 .filter(|key| shape.entry(key).is_some())
                 .map(|key| match shape.properties.as_ref().and_then(|_| escape(key)) {
-                    Some(escaped) if escaped != *key => Val::text(escaped),
+                    Some(escaped) if escaped != *key => Val::string(escaped),
                     _ => Val::String(Text::Borrowed(key)),
                 })
                 .collect(),
@@ -349,25 +349,25 @@ pub(crate) enum Val<'a> {
     Cidr(Cidr),
     Format(NamedFormat),
     Semver(Arc<Version>),
-    /// Kept without a schema; it can only be compared.
+    /// A value without a schema; it can only be compared.
     Preserved(&'a Value),
 }
 
 impl<'a> Val<'a> {
-    pub(crate) fn text(text: impl Into<String>) -> Val<'a> {
+    pub(crate) fn string(text: impl Into<String>) -> Val<'a> {
         Val::String(Text::from(text.into()))
     }
 
     pub(crate) fn list(values: Vec<Val<'a>>) -> Val<'a> {
-        Val::List(List::of(values))
+        Val::List(List::new(values))
     }
 
     pub(crate) fn some(value: Val<'a>) -> Val<'a> {
         Val::Optional(Some(Arc::new(value)))
     }
 
-    pub(crate) fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Val<'a> {
-        Val::list(texts.into_iter().map(Val::text).collect())
+    pub(crate) fn strings(texts: impl IntoIterator<Item = impl Into<String>>) -> Val<'a> {
+        Val::list(texts.into_iter().map(Val::string).collect())
     }
 
     pub(crate) fn to_key(&self) -> Option<Key<'a>> {
@@ -406,12 +406,12 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The size that costs are counted by: characters, bytes, elements; one for anything else.
+    /// Returns the size on which costs depend: characters, bytes or elements; one for other values.
     pub(crate) fn size(&self) -> u64 {
         self.sized().unwrap_or(1)
     }
 
-    /// What `size()` says, where it can be asked.
+    /// Returns the result of `size()`, if the type supports it.
     pub(crate) fn sized(&self) -> Option<u64> {
         match self {
             Val::String(text) => Some(characters(text)),
@@ -452,7 +452,7 @@ impl<'a> From<Key<'a>> for Val<'a> {
     }
 }
 
-/// A value in a message.
+/// Formats a value for a message.
 impl fmt::Display for Val<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -468,24 +468,28 @@ impl fmt::Display for Val<'_> {
     }
 }
 
-/// How many characters a text has; the usual ASCII one is counted by its length.
+/// Returns the number of characters; for ASCII this is the length.
 fn characters(text: &str) -> u64 {
     if text.is_ascii() { text.len() as u64 } else { text.chars().count() as u64 }
 }
 
-/// A part of the object as a value.
+/// Converts a part of the object.
 pub(crate) fn from_json<'a>(value: &'a Value, shape: &'a Shape) -> Outcome<Val<'a>> {
     if value.is_null() {
         if shape.nullable {
             return Ok(Val::Null);
         }
-        return Err(Fault::of("invalid data, got null for schema with nullable=false"));
+        return Err(Fault::from_static("invalid data, got null for schema with nullable=false"));
     }
     match (shape.kind, value) {
         (Kind::Object, Value::Object(entries)) => Ok(Val::Map(Map::Json { entries, shape })),
-        (Kind::Object, _) => Err(Fault::of("invalid data, expected a map for the provided schema with type=object")),
+        (Kind::Object, _) => {
+            Err(Fault::from_static("invalid data, expected a map for the provided schema with type=object"))
+        }
         (Kind::Array, Value::Array(items)) => Ok(Val::List(List::Json { items, shape })),
-        (Kind::Array, _) => Err(Fault::of("invalid data, expected an array for the provided schema with type=array")),
+        (Kind::Array, _) => {
+            Err(Fault::from_static("invalid data, expected an array for the provided schema with type=array"))
+        }
         (Kind::String | Kind::IntOrString, Value::String(text)) => string(text, shape.format),
         (Kind::Integer | Kind::IntOrString, Value::Number(number)) if number.is_i64() => {
             Ok(Val::Int(number.as_i64().unwrap_or_default()))
@@ -493,14 +497,14 @@ pub(crate) fn from_json<'a>(value: &'a Value, shape: &'a Shape) -> Outcome<Val<'
         (Kind::Number, Value::Number(number)) => Ok(Val::Double(number.as_f64().unwrap_or(f64::NAN))),
         (Kind::Boolean, Value::Bool(value)) => Ok(Val::Bool(*value)),
         (Kind::IntOrString, _) => {
-            Err(Fault::of("invalid data, expected XIntOrString value to be either a string or integer"))
+            Err(Fault::from_static("invalid data, expected XIntOrString value to be either a string or integer"))
         }
         (Kind::String, other) => Err(Fault::new(format!("invalid data, expected string, got {}", type_name(other)))),
         (Kind::Integer, other) => Err(Fault::new(format!("invalid data, expected int, got {}", type_name(other)))),
         (Kind::Number, other) => Err(Fault::new(format!("invalid data, expected float, got {}", type_name(other)))),
         (Kind::Boolean, other) => Err(Fault::new(format!("invalid data, expected bool, got {}", type_name(other)))),
         (Kind::Preserved, other) => Ok(Val::Preserved(other)),
-        (Kind::None, _) => Err(Fault::of(
+        (Kind::None, _) => Err(Fault::from_static(
             "invalid type, expected object, array, number, integer, boolean or string, or no type with \
              x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields is true, got ",
         )),
@@ -547,7 +551,7 @@ pub(crate) fn equal<'a>(a: &Val<'a>, b: &Val<'a>, meter: &mut Meter) -> Outcome<
         },
         (Val::List(a), Val::List(b)) => equal_lists(a, b, meter)?,
         (Val::Map(a), Val::Map(b)) => equal_maps(a, b, meter)?,
-        // What comes from the object has no comparison with another type; what the expression made is just different.
+        // A value from the object cannot be compared with another type; values created by the expression are unequal.
         (Val::List(List::Json { .. }), _) | (Val::Map(Map::Json { .. }), _) => return Err(Fault::overload()),
         (Val::Quantity(a), Val::Quantity(b)) => a == b,
         (Val::Url(a), Val::Url(b)) => a == b,
@@ -575,7 +579,7 @@ fn equal_lists<'a>(a: &List<'a>, b: &List<'a>, meter: &mut Meter) -> Outcome<boo
                 }
             }
         }
-        // Sets and lists with keys are equal in any order.
+        // The order of sets and lists with keys does not matter.
         listing => {
             let ours = a.values(meter)?;
             let mut known = BTreeMap::new();
@@ -599,7 +603,7 @@ fn equal_maps<'a>(a: &Map<'a>, b: &Map<'a>, meter: &mut Meter) -> Outcome<bool> 
         return Ok(false);
     }
     if let (Map::Json { entries: ours, shape }, Map::Json { entries: theirs, .. }) = (a, b) {
-        // Fields without a schema are compared as they are.
+        // Fields without a schema are compared as JSON.
         for (key, value) in ours.iter().filter(|(key, _)| shape.entry(key).is_none()) {
             meter.work(1)?;
             if theirs.get(key).is_some_and(|other| other != value) {
@@ -617,11 +621,11 @@ fn equal_maps<'a>(a: &Map<'a>, b: &Map<'a>, meter: &mut Meter) -> Outcome<bool> 
     Ok(true)
 }
 
-/// `a < b`, where the two can be ordered.
+/// Orders two values, if their types allow it.
 pub(crate) fn compare<'a>(a: &Val<'a>, b: &Val<'a>) -> Outcome<Ordering> {
     match (a, b) {
         (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
-            crate::numbers::compare(a, b).ok_or(Fault::of("NaN values cannot be ordered"))
+            crate::numbers::compare(a, b).ok_or(Fault::from_static("NaN values cannot be ordered"))
         }
         (Val::Bool(a), Val::Bool(b)) => Ok(a.cmp(b)),
         (Val::String(a), Val::String(b)) => Ok((**a).cmp(&**b)),

@@ -1,6 +1,6 @@
-//! Rules in CEL give what Kubernetes gives: results, messages and costs, held against tables of facts.
+//! Compares results, messages and costs with tables recorded from Kubernetes.
 
-use cel::{Answer, Environment, Output, Validator};
+use cel::{Environment, Evaluation, Output, Validator};
 use machinery::json::{Value, from_str, json};
 
 const PATH: &str = "PATH";
@@ -48,7 +48,7 @@ fn expressions_give_what_kubernetes_gives() {
                 let errors = texts(&validator.validate(&object, None));
                 let (answer, cost) = program.expect("compiles").evaluate(&[Some(&object), None]);
                 let found = match (answer, errors.first()) {
-                    (Answer::Bool(result), _) => json!(result),
+                    (Evaluation::Bool(result), _) => json!(result),
                     (_, Some(error)) => json!(error),
                     (answer, None) => panic!("{expression}: {answer:?} without an error"),
                 };
@@ -109,8 +109,8 @@ fn definitions_and_objects_are_refused_as_kubernetes_refuses_them() {
     assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What an expression comes to: refused, or its answer and cost.
-fn outcome_of(environment: &Environment, expression: &str, object: &Value) -> Option<(Answer, u64)> {
+/// Compiles and evaluates an expression; `None` if it does not compile.
+fn outcome_of(environment: &Environment, expression: &str, object: &Value) -> Option<(Evaluation, u64)> {
     let program = environment.compile(expression, Output::Bool).ok()?;
     Some(program.evaluate(&[Some(object)]))
 }
@@ -134,9 +134,9 @@ fn hostile_expressions_are_refused_or_cut_short() {
         "true?".repeat(20_000),
         "'".repeat(99_999),
         format!("'{}'", "a".repeat(100_001)),
-        // Macros copy what they are given: each of these doubles the tree.
+        // Macros copy their arguments: each of these doubles the tree.
         format!("self.?s{}.hasValue()", ".optMap(x, x)".repeat(60)),
-        // The type of each doubles the last.
+        // Each type is twice as large as the one before.
         format!("[1]{}.size() == 1", ".map(a, {a: a})".repeat(80)),
         format!("{} == 1", "[".repeat(240) + "1" + &"]".repeat(240)),
     ];
@@ -160,18 +160,18 @@ fn hostile_expressions_are_refused_or_cut_short() {
     ];
     for expression in exceeded {
         match outcome_of(&environment, &expression, &object) {
-            Some((Answer::Exceeded, _)) => {}
+            Some((Evaluation::Exceeded, _)) => {}
             other => panic!("{expression}: {other:?}"),
         }
     }
-    // Patterns that blow up elsewhere are linear here.
+    // Patterns that are exponential in backtracking engines are linear here.
     for expression in ["self.s.matches('(a*)*(a*)*(a*)*b')", "self.s.matches('(a|a)*c')"] {
         let found = outcome_of(&environment, expression, &object);
-        assert!(matches!(found, Some((Answer::Bool(false) | Answer::Exceeded, _))), "{expression}: {found:?}");
+        assert!(matches!(found, Some((Evaluation::Bool(false) | Evaluation::Exceeded, _))), "{expression}: {found:?}");
     }
 }
 
-/// As a recording of a genuine server has it.
+/// As recorded from kube-apiserver.
 #[test]
 fn a_reserved_word_may_be_a_field_as_it_is_or_escaped() {
     let schema = json!({"type": "object", "properties": {"namespace": {"type": "string"}, "if": {"type": "string"}}});

@@ -1,4 +1,4 @@
-//! Making a `kube` client that suits this runtime, with errors that say what to do.
+//! Creates a `kube` client that suits this runtime. Errors contain advice.
 
 use std::path::Path;
 
@@ -8,10 +8,16 @@ use kube::{Client, Config};
 use tower::ServiceBuilder;
 
 use crate::Error;
-use crate::watch_connection::{ByVerb, OwnConnection};
+use crate::watch_connection::{DedicatedConnections, WatchLayer};
 
-/// A client from the environment: the kubeconfig that `KUBECONFIG` or the home directory names, or the service account
-/// of the pod this runs in.
+/// A client from the environment: the kubeconfig of `KUBECONFIG` or of the home directory, or the service account of the pod.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), client::Error> {
+/// let client = client::connect::from_environment().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn from_environment() -> Result<Client, Error> {
     let config = Config::infer().await.map_err(|error| {
         Error::Config(format!(
@@ -36,9 +42,8 @@ pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Result<Clien
     from_config(config)
 }
 
-/// A client from a configuration, with `kube`'s own retries switched off: below a reflector they would be minutes of
-/// silence that nobody can interrupt or see (K-6). Each watch has a connection of its own, which is read where the watch is
-/// read.
+/// A client from a configuration, with `kube`'s own retries switched off: below a reflector they would be minutes of silence
+/// that cannot be interrupted or seen (K-6). Each watch has a connection of its own, which the reader of the watch reads.
 pub fn from_config(mut config: Config) -> Result<Client, Error> {
     config.default_retry = false;
     let url = config.cluster_url.clone();
@@ -48,20 +53,21 @@ pub fn from_config(mut config: Config) -> Result<Client, Error> {
 }
 
 fn build(config: Config) -> Result<Client, kube::Error> {
-    let usual = ClientBuilder::try_from(config.clone())?;
+    let builder = ClientBuilder::try_from(config.clone())?;
     if config.proxy_url.is_some() || runs_a_program(&config) {
-        return Ok(usual.build());
+        return Ok(builder.build());
     }
-    let own = OwnConnection { connector: config.rustls_https_connector()?, connect_timeout: config.connect_timeout };
+    let dedicated =
+        DedicatedConnections { connector: config.rustls_https_connector()?, connect_timeout: config.connect_timeout };
     let watches = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .service(own);
-    Ok(usual.with_layer(&ByVerb { watches }).build())
+        .service(dedicated);
+    Ok(builder.with_layer(&WatchLayer { watches }).build())
 }
 
-/// Credentials that a program gives, which may ask its user: it must not be run a second time for watches.
+/// True if a program provides the credentials. It may prompt its user, so it must not run a second time for watches.
 fn runs_a_program(config: &Config) -> bool {
     config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some()
 }
@@ -77,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_gives_credentials_is_run_no_more_often_for_watches() {
+    async fn a_credential_program_is_not_run_again_for_watches() {
         let ran = std::env::temp_dir().join(format!("dogwatch-credentials-{}", std::process::id()));
         let credentials =
             r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}"#;
@@ -92,8 +98,8 @@ mod tests {
             built.then_some(times)
         };
         let ours = times(from_config(config.clone()).is_ok());
-        let kubes = times(Client::try_from(config).is_ok());
-        assert!(kubes.is_some_and(|times| times > 0));
-        assert_eq!(ours, kubes);
+        let of_kube = times(Client::try_from(config).is_ok());
+        assert!(of_kube.is_some_and(|times| times > 0));
+        assert_eq!(ours, of_kube);
     }
 }

@@ -74,11 +74,13 @@ pub mod retry_watcher;
 #[cfg(test)]
 mod scripted;
 pub mod store;
-mod watch_connection;
+// Public for its fuzz target, which feeds it the bytes of a hostile server.
+#[doc(hidden)]
+pub mod watch_connection;
 pub mod wire;
 pub mod workqueue;
 
 pub use error::{ApiFailure, Error, TransportKind};
 pub use key::{InvalidKey, Key};
-pub use object::{Encoded, Object, RawObject, Undecodable};
+pub use object::{Encoded, Object, RawObject, Stored, Undecodable};
 pub use resource_version::ResourceVersion;

@@ -1,5 +1,6 @@
 //! What the runtime stores: objects as they came over the wire, and the kinds they are read into.
 
+use std::any::{Any, type_name};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -139,6 +140,39 @@ pub trait Object: Resource + Send + Sync + Sized + 'static {
     }
 }
 
+/// A stored object without its type: all that lists, watches, queues and mailboxes need of it.
+///
+/// They are compiled once, for `dyn Stored`, and not for each kind; stores and events have the type.
+pub trait Stored: Any + Send + Sync {
+    /// See [`Object::object_key`].
+    fn key(&self) -> Key;
+    /// See [`Object::state_version`].
+    fn version(&self) -> ResourceVersion;
+    /// See [`Object::incarnation`].
+    fn uid(&self) -> &str;
+}
+
+impl<K: Object> Stored for K {
+    fn key(&self) -> Key {
+        self.object_key()
+    }
+    fn version(&self) -> ResourceVersion {
+        self.state_version()
+    }
+    fn uid(&self) -> &str {
+        self.incarnation()
+    }
+}
+
+/// Gives an object of an informer its type back.
+///
+/// # Panics
+/// If the object has another type: an informer stores objects of one type only.
+pub(crate) fn typed<K: Object>(object: Arc<dyn Stored>) -> Arc<K> {
+    let object: Arc<dyn Any + Send + Sync> = object;
+    object.downcast().unwrap_or_else(|_| panic!("an informer stores one type, and {} is another", type_name::<K>()))
+}
+
 impl<K> Object for K
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
@@ -274,14 +308,14 @@ pub fn version_of<K: Resource>(object: &K) -> ResourceVersion {
 }
 
 /// True if both are the same state of the same incarnation.
-pub(crate) fn same_state<K: Object>(a: &K, b: &K) -> bool {
-    let version = a.state_version();
-    !version.is_unset() && version == b.state_version() && a.incarnation() == b.incarnation()
+pub(crate) fn same_state<K: Stored + ?Sized>(a: &K, b: &K) -> bool {
+    let version = a.version();
+    !version.is_unset() && version == b.version() && a.uid() == b.uid()
 }
 
 /// True if both are the same incarnation; objects without UIDs count as the same.
-pub(crate) fn same_incarnation<K: Object>(a: &K, b: &K) -> bool {
-    let (a, b) = (a.incarnation(), b.incarnation());
+pub(crate) fn same_incarnation<K: Stored + ?Sized>(a: &K, b: &K) -> bool {
+    let (a, b) = (a.uid(), b.uid());
     a.is_empty() || b.is_empty() || a == b
 }
 

@@ -1,4 +1,4 @@
-//! Which controllers there are, how they are started, and who leads.
+//! The table of controllers, their start, and the election of the process that runs them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,10 @@ use std::time::Duration;
 use client::informer::{InformerConfig, InformerFactory};
 use client::leader::{ApiLease, ElectionConfig, Elector, Outcome};
 use client::reflector::ReflectorConfig;
+use futures::FutureExt;
 use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::ReplicationController;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,39 +23,39 @@ use crate::services;
 use crate::settings::Settings;
 use crate::workloads;
 
-/// Runs until the context's stop.
+/// A controller: runs until the context's stop.
 type Start = fn(Context) -> BoxFuture<'static, ()>;
 
-/// The controller that gives every namespace a service account.
+/// The controller that creates the service account `default` of every namespace.
 pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccount";
 
-/// Every controller by the name it is switched off by.
-const CONTROLLERS: &[(&str, Start)] = &[
-    ("garbagecollector", |context| Box::pin(cleanup::garbage::run(context))),
-    ("namespace", |context| Box::pin(cleanup::namespaces::run(context))),
-    (SERVICE_ACCOUNTS, |context| Box::pin(accounts::default_account::run(context))),
-    ("serviceaccount-token", |context| Box::pin(accounts::token_secrets::run(context))),
-    ("endpoint", |context| Box::pin(services::endpoints::run(context))),
-    ("endpointslice", |context| Box::pin(services::slice_controller::run(context))),
-    ("root-ca-cert-publisher", |context| Box::pin(accounts::root_certificate::run(context))),
-    ("scheduler", scheduler::start),
-    ("nodes", nodes::fleet::start),
-    ("nodelifecycle", nodes::lifecycle::start),
-    ("tainteviction", nodes::evictions::start),
-    ("podgc", nodes::pod_gc::start),
-    ("persistentvolume-binder", |context| Box::pin(policies::volumes::run(context))),
-    ("pvc-protection", |context| Box::pin(policies::protection::claims(context))),
-    ("pv-protection", |context| Box::pin(policies::protection::volumes(context))),
-    ("disruption", |context| Box::pin(policies::disruption::run(context))),
-    ("horizontalpodautoscaling", |context| Box::pin(policies::autoscaling::run(context))),
-    ("deployment", workloads::deployment::deployments),
-    ("replicaset", workloads::replicas::replica_sets),
-    ("replicationcontroller", workloads::replicas::replication_controllers),
-    ("statefulset", workloads::stateful_set::stateful_sets),
-    ("daemonset", workloads::daemon_set::daemon_sets),
-    ("job", workloads::job::jobs),
-    ("cronjob", workloads::cron_job::cron_jobs),
-    ("ttl-after-finished", workloads::ttl::ttl_after_finished),
+/// Every controller under the name that `--controllers` selects it by.
+static CONTROLLERS: [(&str, Start); 25] = [
+    ("garbagecollector", |context| cleanup::garbage::run(context).boxed()),
+    ("namespace", |context| cleanup::namespaces::run(context).boxed()),
+    (SERVICE_ACCOUNTS, |context| accounts::default_account::run(context).boxed()),
+    ("serviceaccount-token", |context| accounts::token_secrets::run(context).boxed()),
+    ("endpoint", |context| services::endpoints::run(context).boxed()),
+    ("endpointslice", |context| services::slice_controller::run(context).boxed()),
+    ("root-ca-cert-publisher", |context| accounts::root_certificate::run(context).boxed()),
+    ("scheduler", |context| scheduler::run(context).boxed()),
+    ("nodes", |context| nodes::fleet::run(context).boxed()),
+    ("nodelifecycle", |context| nodes::lifecycle::run(context).boxed()),
+    ("tainteviction", |context| nodes::evictions::run(context).boxed()),
+    ("podgc", |context| nodes::pod_gc::run(context).boxed()),
+    ("persistentvolume-binder", |context| policies::volumes::run(context).boxed()),
+    ("pvc-protection", |context| policies::protection::run_claims(context).boxed()),
+    ("pv-protection", |context| policies::protection::run_volumes(context).boxed()),
+    ("disruption", |context| policies::disruption::run(context).boxed()),
+    ("horizontalpodautoscaling", |context| policies::autoscaling::run(context).boxed()),
+    ("deployment", |context| workloads::deployment::run(context).boxed()),
+    ("replicaset", |context| workloads::replicas::run::<ReplicaSet>(context).boxed()),
+    ("replicationcontroller", |context| workloads::replicas::run::<ReplicationController>(context).boxed()),
+    ("statefulset", |context| workloads::stateful_set::run(context).boxed()),
+    ("daemonset", |context| workloads::daemon_set::run(context).boxed()),
+    ("job", |context| workloads::job::run(context).boxed()),
+    ("cronjob", |context| workloads::cron_job::run(context).boxed()),
+    ("ttl-after-finished", |context| workloads::ttl::run(context).boxed()),
 ];
 
 /// The names of all controllers.
@@ -61,16 +64,26 @@ pub fn names() -> Vec<&'static str> {
     CONTROLLERS.iter().map(|(name, _)| *name).collect()
 }
 
-/// Runs the controllers until `stop`. Where others may run on the same data, only while this process holds the lease.
-pub async fn run(clients: impl Into<Clients>, settings: Settings, stop: CancellationToken) {
-    let (clients, settings) = (clients.into(), Arc::new(settings));
+/// Runs the controllers until `stop`; where other processes may run them on the same data, only while this process holds the
+/// lease.
+///
+/// Boxed, so that all controllers are compiled in this crate and not where the future is polled.
+pub fn run(clients: impl Into<Clients>, settings: Settings, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    run_elected(clients.into(), Arc::new(settings), stop)
+}
+
+fn run_elected(clients: Clients, settings: Arc<Settings>, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    elect_and_lead(clients, settings, stop).boxed()
+}
+
+async fn elect_and_lead(clients: Clients, settings: Arc<Settings>, stop: CancellationToken) {
     if !settings.elect {
         return lead(clients, settings, stop).await;
     }
     while !stop.is_cancelled() {
         let lease = ApiLease::new(clients.controllers.clone(), "kube-system", "dogwatch-controllers");
-        // A candidate looks every 1.5–1.8 s and waits for 12 s after it saw the last renewal: of a leader that was killed
-        // it takes over within 16 s.
+        // A candidate polls every 1.5–1.8 s and waits for 12 s after the last renewal it saw: it takes over from a killed
+        // leader within 16 s.
         let config = ElectionConfig {
             lease_duration: Duration::from_secs(12),
             renew_deadline: Duration::from_secs(8),
@@ -78,9 +91,9 @@ pub async fn run(clients: impl Into<Clients>, settings: Settings, stop: Cancella
             ..ElectionConfig::new(&settings.identity)
         };
         let elector = match Elector::new(Arc::new(lease), config) {
-            Ok(elector) => elector,
+            Ok(elector) => elector.with_clock(settings.clock.clone()),
             Err(error) => {
-                tracing::error!(%error, "the controllers cannot take part in an election");
+                tracing::error!(%error, "the controllers cannot take part in the election");
                 return;
             }
         };
@@ -101,12 +114,13 @@ async fn lead(clients: Clients, settings: Arc<Settings>, stop: CancellationToken
         client: clients.controllers.clone(),
         clients,
         informers: informers.clone(),
+        clock: settings.clock.clone(),
         settings,
         stop: stop.clone(),
         tasks: TaskTracker::new(),
     };
     let running = TaskTracker::new();
-    for (name, start) in CONTROLLERS {
+    for (name, start) in &CONTROLLERS {
         if context.settings.selection.includes(name) {
             running.spawn(start(context.clone()));
         }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use machinery::clock::Clock;
+
 use crate::manager;
 use crate::nodes::stages::Stages;
 
@@ -25,6 +27,8 @@ pub struct Settings {
     pub stages: Stages,
     /// PG-1: how many finished pods are kept.
     pub terminated_pods_max: usize,
+    /// The wall clock of all controllers.
+    pub clock: Clock,
 }
 
 impl Default for Settings {
@@ -38,6 +42,7 @@ impl Default for Settings {
             timing: Timing::default(),
             stages: Stages::default(),
             terminated_pods_max: 12_500,
+            clock: Clock::system(),
         }
     }
 }

@@ -275,3 +275,21 @@ pub struct Restore {
     #[arg(long, value_name = "DIR", default_value = ".dogwatch")]
     pub data_dir: PathBuf,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_escaped_in_the_query() {
+        let cli = |words: &[&str]| match Cli::try_parse_from(words).expect("valid arguments").command {
+            Command::Get(get) => get.scope.query(),
+            other => panic!("not a get: {other:?}"),
+        };
+        assert_eq!(cli(&["dogwatch", "get", "pods"]), None);
+        assert_eq!(
+            cli(&["dogwatch", "get", "pods", "-l", "env in (a, b),tier!=x&y=1"]).as_deref(),
+            Some("labelSelector=env+in+%28a%2C+b%29%2Ctier%21%3Dx%26y%3D1")
+        );
+    }
+}

@@ -1,6 +1,6 @@
-//! `dogwatch bench` from end to end: every scenario counts something, and what goes wrong is one sentence and exit code 1.
+//! `dogwatch bench` end to end: every scenario counts operations, and an error is one sentence and exit code 1.
 //!
-//! Nothing here looks at how fast anything was: that is what the command is for, not its test.
+//! These tests do not check speed.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const SCENARIOS: [&str; 15] = [
     "crds",
 ];
 
-/// As small as a load can be.
+/// The smallest load.
 const TINY: &str = "--objects 30 --requests 30 --callers 2 --lists 1 --watchers 5 --rate 50 --seconds 0.2 --slow 2 \
     --informers 2 --starts 1 --puts 200 --nodes 2 --pods 4 --definitions 2";
 
@@ -46,12 +46,12 @@ fn report(output: &Output) -> Value {
 /// The one sentence on stderr of a command that failed.
 fn sentence(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
-    said
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    text
 }
 
-/// A server of somebody else. Killed when dropped.
+/// A server that `bench` did not start. Killed when dropped.
 struct Server {
     child: Child,
     kubeconfig: PathBuf,
@@ -145,7 +145,7 @@ fn watches_share_connections_over_http2() {
 }
 
 #[test]
-fn a_server_of_others_is_left_as_it_was() {
+fn a_foreign_server_is_left_as_it_was() {
     let server = Server::start();
     let output = server.bench(&format!("get {TINY}")).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -182,25 +182,25 @@ fn a_kubeconfig_that_is_wrong_is_one_sentence() {
     let missing = bench("get --kubeconfig").arg(Path::new("/nowhere/kubeconfig")).output().expect("it runs");
     assert!(sentence(&missing).contains("/nowhere/kubeconfig"));
     assert!(sentence(&run("clusters: []\n")).contains("no current-context"));
-    let nobody = "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\n\
+    let unreachable = "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\n\
         clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', insecure-skip-tls-verify: true}}]\n";
-    let output = run(nobody);
+    let output = run(unreachable);
     assert!(sentence(&output).contains("https://127.0.0.1:1 cannot be reached"));
     assert_eq!(report(&output)["complete"], false);
 }
 
 #[test]
-fn what_a_server_refuses_is_said_in_its_words() {
+fn a_refusal_is_reported_in_the_words_of_the_server() {
     let server = Server::start();
     let text = std::fs::read_to_string(&server.kubeconfig).expect("it is there");
-    // The same server, as somebody who shows no certificate.
-    let stranger = text.split("users:").next().unwrap_or_default().to_owned()
+    // The same server, without a client certificate.
+    let anonymous = text.split("users:").next().unwrap_or_default().to_owned()
         + "contexts:\n- name: a\n  context: {cluster: dogwatch}\ncurrent-context: a\n";
-    let path = server.kubeconfig.with_file_name("stranger");
-    std::fs::write(&path, stranger).expect("it can be written");
+    let path = server.kubeconfig.with_file_name("anonymous");
+    std::fs::write(&path, anonymous).expect("it can be written");
     let output = bench("create --json --objects 5 --kubeconfig").arg(&path).output().expect("it runs");
-    let said = sentence(&output);
-    assert!(said.contains("the server refused to create a namespace") && said.contains("anonymous"), "{said}");
+    let text = sentence(&output);
+    assert!(text.contains("the server refused to create a namespace") && text.contains("anonymous"), "{text}");
     let report = report(&output);
     assert!(report["complete"] == false && report["cases"][0]["complete"] == false, "{report:#}");
 }

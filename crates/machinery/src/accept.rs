@@ -1,9 +1,9 @@
-//! Which form an answer takes: the header `Accept` against what an endpoint can produce (spec 01 §11, 02 §10.1).
+//! Content negotiation: matches the header `Accept` with what an endpoint can produce (spec 01 §11, 02 §10.1).
 
 use crate::Status;
 use crate::media::{MediaType, PLAIN, STREAMS};
 
-/// The version of `meta.k8s.io` that a transformed answer is written in.
+/// The version of `meta.k8s.io` of a transformed response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaVersion {
     V1,
@@ -20,7 +20,7 @@ impl MetaVersion {
     }
 }
 
-/// What an object or list is turned into before it is sent.
+/// The transformation of an object or list before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transform {
     Table(MetaVersion),
@@ -33,14 +33,14 @@ pub enum Transform {
 pub struct Accepted {
     pub media: MediaType,
     pub transform: Option<Transform>,
-    /// `pretty=1` stood in the header; the query and the User-Agent may ask for it too.
+    /// The header has `pretty=1`; the query and the User-Agent may request it too.
     pub pretty: bool,
 }
 
-/// What an endpoint can produce.
+/// The forms that an endpoint can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// A route of a built-in kind refuses types it does not produce before anything else.
+    /// The endpoint is a route of a built-in kind, which refuses types that it does not produce before anything else.
     pub is_routed: bool,
     /// The path can also be watched: the router then lists the stream types too.
     pub is_collection: bool,
@@ -52,14 +52,14 @@ pub struct Endpoint {
     pub has_table: bool,
 }
 
-/// Chooses the form of an answer, or says 406.
+/// Chooses the form of a response; the error is the 406 response.
 pub fn negotiate(header: Option<&str>, endpoint: &Endpoint) -> Result<Accepted, Status> {
     let header = header.unwrap_or_default();
     if header.is_empty() {
         return Ok(Accepted::default());
     }
     if endpoint.is_routed {
-        route(header, endpoint.is_collection)?;
+        check_route(header, endpoint.is_collection)?;
     }
     let allows = |media: MediaType, target: Option<Target<'_>>| match target {
         None if media == MediaType::Protobuf && !endpoint.has_protobuf => None,
@@ -86,13 +86,13 @@ pub fn negotiate(header: Option<&str>, endpoint: &Endpoint) -> Result<Accepted, 
     Err(Status::not_acceptable(&PLAIN))
 }
 
-/// The form of an error: what was asked for if that is possible without transformation, else JSON.
+/// Returns the form of an error: the requested one if that needs no transformation, else JSON.
 #[must_use]
 pub fn error_media(header: Option<&str>) -> MediaType {
-    plain(header.unwrap_or_default()).unwrap_or_default()
+    plain_media(header.unwrap_or_default()).unwrap_or_default()
 }
 
-/// How discovery at `/api` and `/apis` is answered.
+/// The form of discovery at `/api` and `/apis`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discovery {
     /// The lists of groups and versions.
@@ -101,10 +101,10 @@ pub enum Discovery {
     Aggregated(MediaType),
 }
 
-/// What an aggregated answer adds to its content type; clients look for it.
+/// Parameters in the content type of an aggregated response; clients check for them.
 pub const AGGREGATED_PARAMETERS: &str = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// An aggregated form wins over a plain one wherever it stands in the header.
+/// Chooses the form of discovery. An aggregated form wins over a plain one at any position in the header.
 pub fn negotiate_discovery(header: Option<&str>) -> Result<Discovery, Status> {
     let header = header.unwrap_or_default();
     for clause in clauses(header) {
@@ -119,12 +119,12 @@ pub fn negotiate_discovery(header: Option<&str>) -> Result<Discovery, Status> {
     if header.is_empty() {
         return Ok(Discovery::Plain(MediaType::Json));
     }
-    route(header, false)?;
-    plain(header).map(Discovery::Plain).ok_or_else(|| Status::not_acceptable(&PLAIN))
+    check_route(header, false)?;
+    plain_media(header).map(Discovery::Plain).ok_or_else(|| Status::not_acceptable(&PLAIN))
 }
 
-/// A negotiation that knows no transformations.
-fn plain(header: &str) -> Option<MediaType> {
+/// Negotiates without transformations.
+fn plain_media(header: &str) -> Option<MediaType> {
     if header.is_empty() {
         return Some(MediaType::Json);
     }
@@ -134,8 +134,8 @@ fn plain(header: &str) -> Option<MediaType> {
         .find_map(|clause| clause.candidates().find(|media| clause.is_allowed_on(*media, "")))
 }
 
-/// Which of these media types a client prefers, by its place among them; none when it takes none of them. A client that
-/// does not say takes the first.
+/// Returns the index of the media type that a client prefers; `None` if it accepts none of them. Without a header the first is
+/// chosen.
 #[must_use]
 pub fn preferred(header: Option<&str>, types: &[&str]) -> Option<usize> {
     let header = header.unwrap_or_default();
@@ -150,8 +150,8 @@ pub fn preferred(header: Option<&str>, types: &[&str]) -> Option<usize> {
     })
 }
 
-/// The router knows no wildcards but `*/*`, and looks at nothing behind a semicolon.
-fn route(header: &str, is_collection: bool) -> Result<(), Status> {
+/// Checks a header as the router does: `*/*` is the only wildcard, and parameters are ignored.
+fn check_route(header: &str, is_collection: bool) -> Result<(), Status> {
     let produced = header.split(',').any(|clause| {
         let bare = clause.split(';').next().unwrap_or_default().trim_matches(' ');
         bare == "*/*" || PLAIN.contains(&bare)
@@ -199,7 +199,7 @@ impl<'a> Clause<'a> {
         self.params.iter().rev().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// Any one of the three parameters makes it a transformation.
+    /// Returns the requested transformation. Any one of the three parameters requests one.
     fn target(&self) -> Option<Target<'a>> {
         let (kind, group, version) = (self.param("as"), self.param("g"), self.param("v"));
         if kind.is_none() && group.is_none() && version.is_none() {
@@ -227,26 +227,26 @@ impl<'a> Clause<'a> {
             && (version.is_empty() || version == server_version)
     }
 
-    /// Whether this clause is asked before the other. Not an order: a concrete type goes before a wildcard even when
-    /// its quality is lower, depending on which of them stood first.
-    fn goes_before(&self, other: &Clause<'_>) -> bool {
+    /// Returns whether this clause takes precedence over the other. Not an order: a concrete type precedes a wildcard even
+    /// if its quality is lower, depending on which of them is first in the header.
+    fn precedes(&self, other: &Clause<'_>) -> bool {
         self.quality > other.quality
             || (self.kind != "*" && other.kind == "*")
             || (self.subtype != "*" && other.subtype == "*")
     }
 }
 
-/// More clauses than any client sends; the rest of a longer header is not read.
+/// More clauses than any client sends; the rest of a longer header is ignored.
 const CLAUSES_MAX: usize = 64;
 
 fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = Vec::new();
     for part in header.split(',').take(CLAUSES_MAX) {
         let Some(clause) = clause(part) else { continue };
-        // Insertion, because `goes_before` is not an order that a library sort could use.
+        // Insertion, because `precedes` is not an order, as a library sort would need.
         clauses.push(clause);
         let mut at = clauses.len() - 1;
-        while at > 0 && clauses[at].goes_before(&clauses[at - 1]) {
+        while at > 0 && clauses[at].precedes(&clauses[at - 1]) {
             clauses.swap(at, at - 1);
             at -= 1;
         }

@@ -1,14 +1,14 @@
-//! Durations for people: the cells of tables (spec 01 §11) and the short form of some of them.
+//! Durations as people read them: cells of tables (spec 01 §11), and a shorter form for some of them.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How long ago something was; `<unknown>` when it has no time.
+/// Formats the time since `time`; `<unknown>` if there is none.
 #[must_use]
 pub fn since(time: Option<Timestamp>, now: Timestamp) -> String {
     time.map_or_else(|| "<unknown>".to_owned(), |time| human(now.duration_since(time)))
 }
 
-/// Two units while they matter (`5m30s`), one later (`3d`).
+/// Formats with two units while the second matters (`5m30s`), with one above that (`3d`).
 #[must_use]
 pub fn human(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
@@ -18,18 +18,18 @@ pub fn human(duration: SignedDuration) -> String {
         () if seconds < -1 => "<invalid>".to_owned(),
         () if seconds < 0 => "0s".to_owned(),
         () if seconds < 120 => format!("{seconds}s"),
-        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        () if minutes < 10 => two_units(minutes, "m", seconds % 60, "s"),
         () if minutes < 180 => format!("{minutes}m"),
-        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        () if hours < 8 => two_units(hours, "h", minutes % 60, "m"),
         () if hours < 48 => format!("{hours}h"),
-        () if hours < 24 * 8 => two(days, "d", hours % 24, "h"),
+        () if hours < 24 * 8 => two_units(days, "d", hours % 24, "h"),
         () if hours < 24 * 365 * 2 => format!("{days}d"),
-        () if hours < 24 * 365 * 8 => two(years, "y", days % 365, "d"),
+        () if hours < 24 * 365 * 8 => two_units(years, "y", days % 365, "d"),
         () => format!("{years}y"),
     }
 }
 
-/// One unit always.
+/// Formats with one unit.
 #[must_use]
 pub fn short(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
@@ -44,7 +44,7 @@ pub fn short(duration: SignedDuration) -> String {
     }
 }
 
-fn two(first: i64, unit: &str, second: i64, second_unit: &str) -> String {
+fn two_units(first: i64, unit: &str, second: i64, second_unit: &str) -> String {
     if second == 0 { format!("{first}{unit}") } else { format!("{first}{unit}{second}{second_unit}") }
 }
 

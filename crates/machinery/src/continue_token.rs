@@ -1,11 +1,11 @@
-//! The token that leads from one page of a list to the next (spec 01 §6).
+//! Continue tokens, which lead from one page of a list to the next (spec 01 §6).
 //!
 //! It is base64url without padding of `{"v":"meta.k8s.io/v1","rv":5,"start":"ns/name\u0000","left":1500}`: the revision all
-//! pages share, and the first key of the next page, relative to the collection. Revision −1 stands for "the latest", which
-//! is what a client gets to go on with when its revision is no longer kept.
+//! pages share, and the first key of the next page, relative to the collection. Revision −1 means the latest; a client whose
+//! revision is compacted gets a token with it to continue.
 //!
-//! `left` is ours; the reference neither writes it nor minds it. All pages show one revision, so what was left before a page
-//! less the page is what is left after it, and no page has to count.
+//! `left` is an addition of this server; the reference does not write it and ignores it. All pages show one revision, so the
+//! objects left after a page are those left before it less the page, and no page has to count them.
 
 use crate::json::{Value, json};
 use base64::Engine as _;
@@ -26,30 +26,29 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The revision to read at; `None` is the latest.
+    /// Revision to read at; `None` is the latest.
     pub revision: Option<Revision>,
-    /// The key to begin at, itself included. A token made by [`ContinueToken::after`] ends in a NUL, so that the last
-    /// key of the page before is left out.
+    /// First key of the page, inclusive. A token made by [`ContinueToken::after`] ends in a NUL, so that the last key of the
+    /// previous page is excluded.
     pub start: String,
-    /// How many objects there are from there on, if that is known. It goes into what a client is told and into nothing else:
-    /// a client that makes one up fools itself.
+    /// Number of objects from `start` on, if known. Only reported back to the client, so a forged number misleads only its sender.
     pub left: Option<u64>,
 }
 
 impl ContinueToken {
-    /// Goes on behind `last`, the key of the last item returned, relative to the collection.
+    /// Creates the token that continues after `last`, the key of the last item returned, relative to the collection.
     #[must_use]
     pub fn after(last: &str, revision: Revision) -> Self {
         ContinueToken { revision: Some(revision), start: format!("{last}\0"), left: None }
     }
 
-    /// The same place, knowing how many objects are left.
+    /// Sets the number of objects left.
     #[must_use]
     pub fn with_left(self, left: Option<u64>) -> Self {
         ContinueToken { left, ..self }
     }
 
-    /// The same place at whatever revision is the latest then.
+    /// Returns a token for the same key at the latest revision.
     #[must_use]
     pub fn at_latest(&self) -> Self {
         ContinueToken { revision: None, start: self.start.clone(), left: None }
@@ -58,7 +57,7 @@ impl ContinueToken {
     #[must_use]
     pub fn encode(&self) -> String {
         let revision = match self.revision {
-            // Revisions are etcd's too, and those are signed.
+            // Signed, as etcd's revisions are.
             Some(Revision(n)) => i64::try_from(n).unwrap_or(i64::MAX),
             None => -1,
         };
@@ -69,12 +68,12 @@ impl ContinueToken {
         BASE64.encode(go_text::json(&token))
     }
 
-    /// The error is the 400 answer.
+    /// Decodes a token; the error is the 400 response.
     pub fn decode(text: &str) -> Result<Self, Status> {
-        Self::read(text).map_err(|why| Status::bad_request(format!("invalid continue token: {why}")))
+        Self::parse(text).map_err(|why| Status::bad_request(format!("invalid continue token: {why}")))
     }
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, String> {
         let invalid = |why: String| format!("continue key is not valid: {why}");
         let decoded = BASE64.decode(text).map_err(|e| invalid(base64_error(&e, text.len())))?;
         if let Some(why) = go_json::syntax_error(&decoded) {
@@ -109,7 +108,7 @@ impl ContinueToken {
         if start.is_empty() {
             return Err(invalid(format!("encoded start key empty (version {VERSION})")));
         }
-        // A key that climbs out of the collection would show other objects.
+        // A key with `..` would leave the collection and expose other objects.
         let relative = start.strip_prefix('/').unwrap_or(&start);
         let is_clean = relative.is_empty() || relative.split('/').all(|segment| !matches!(segment, "" | "." | ".."));
         if !is_clean {

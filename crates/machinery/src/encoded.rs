@@ -1,4 +1,4 @@
-//! An object's canonical JSON: made once when its write commits, shared by every reader afterwards.
+//! An object's canonical JSON: encoded once when its write commits, shared by every reader afterwards.
 //!
 //! The store keeps the text *without* a resourceVersion, because the revision is not known until the write commits:
 //!
@@ -6,9 +6,9 @@
 //! {"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","uid":"…","creationTimestamp":…},"spec":…}
 //! ```
 //!
-//! [`Encoded::from_stored`] splices the revision in behind `uid`, where clients are used to seeing it, in one copy. What
-//! a reader needs then are slices of that one buffer: the whole object for GET and watch events, and for the items of a
-//! built-in kind's list, which omit kind and apiVersion, `{` and everything from `"metadata"` on.
+//! [`Encoded::from_stored`] inserts the revision after `uid`, where clients are used to seeing it, in one copy. Readers use
+//! slices of that one buffer: the whole object for GET and watch events; for the items of a built-in kind's list, which
+//! omit kind and apiVersion, `{` and everything from `"metadata"` on.
 
 use std::fmt::Write as _;
 
@@ -17,10 +17,10 @@ use bytes::Bytes;
 use crate::Revision;
 use crate::json::{self, Map, Value};
 
-/// Members of `metadata` that stand before `resourceVersion`.
+/// Members of `metadata` that precede `resourceVersion`.
 const BEFORE_REVISION: [&str; 5] = ["name", "generateName", "namespace", "selfLink", "uid"];
 
-/// The text kept in the store is not what this project writes.
+/// The error for stored text that this project did not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -36,12 +36,12 @@ impl std::error::Error for Malformed {}
 #[derive(Clone, Debug)]
 pub struct Encoded {
     json: Bytes,
-    /// Where `"metadata":{` begins.
+    /// Offset of `"metadata":{`.
     metadata_at: u32,
 }
 
 impl Encoded {
-    /// Takes a stored text and the revision of its write. One allocation, one copy.
+    /// Encodes a stored text at the revision of its write. One allocation, one copy.
     pub fn from_stored(stored: &[u8], revision: Revision) -> Result<Self, Malformed> {
         let (metadata_at, splice_at) = layout(stored)?;
         let mut number = [0_u8; 24];
@@ -63,24 +63,24 @@ impl Encoded {
         Ok(Encoded { json: json.into(), metadata_at: u32::try_from(metadata_at).map_err(|_| Malformed)? })
     }
 
-    /// Takes an object that already carries its revision, such as a converted one.
+    /// Wraps an object that already has its revision, such as a converted one.
     pub fn from_whole(json: Bytes) -> Result<Self, Malformed> {
         let (metadata_at, _) = layout(&json)?;
         Ok(Encoded { json, metadata_at: u32::try_from(metadata_at).map_err(|_| Malformed)? })
     }
 
-    /// The metadata object alone, `{…}`.
+    /// Returns the metadata object alone, `{…}`.
     pub fn metadata(&self) -> Result<Bytes, Malformed> {
         let from = self.metadata_at as usize + b"\"metadata\":".len();
         let to = object_end(&self.json, from)?;
         Ok(self.json.slice(from..to))
     }
 
-    /// The same object at another revision.
+    /// Returns the same object at another revision.
     #[must_use]
     pub fn with_revision(&self, revision: Revision) -> Self {
         const BEFORE: &[u8] = b"\"resourceVersion\":\"";
-        // `from_stored` wrote it, so it is there, and nothing before it can contain an unescaped quote of that form.
+        // `from_stored` wrote it, so it exists, and nothing before it can contain an unescaped quote of that form.
         let from = memchr::memmem::find(&self.json[self.metadata_at as usize..], BEFORE)
             .map(|at| self.metadata_at as usize + at + BEFORE.len())
             .expect("an encoded object carries its revision");
@@ -91,20 +91,20 @@ impl Encoded {
         Encoded { json: json.into(), metadata_at: self.metadata_at }
     }
 
-    /// The object with kind and apiVersion.
+    /// Returns the object with kind and apiVersion.
     #[must_use]
     pub fn whole(&self) -> &Bytes {
         &self.json
     }
 
-    /// Everything from `"metadata"` to the end: a list item without kind and apiVersion is `{` and this.
+    /// Returns everything from `"metadata"` to the end: a list item without kind and apiVersion is `{` and this.
     #[must_use]
     pub fn tail(&self) -> Bytes {
         self.json.slice(self.metadata_at as usize..)
     }
 }
 
-/// Finds where `"metadata"` begins and where the resourceVersion belongs (a comma, a brace, or right behind the `{`).
+/// Finds the offset of `"metadata"` and the one at which the resourceVersion belongs (a comma, a brace, or right after `{`).
 fn layout(stored: &[u8]) -> Result<(usize, usize), Malformed> {
     let mut at = expect(stored, 0, b"{\"kind\":")?;
     at = string_end(stored, at)?;
@@ -130,7 +130,7 @@ fn expect(text: &[u8], at: usize, what: &[u8]) -> Result<usize, Malformed> {
     if text.get(at..).is_some_and(|rest| rest.starts_with(what)) { Ok(at + what.len()) } else { Err(Malformed) }
 }
 
-/// The index behind the JSON string that begins at `at`.
+/// Returns the index after the JSON string that begins at `at`.
 fn string_end(text: &[u8], at: usize) -> Result<usize, Malformed> {
     if text.get(at) != Some(&b'"') {
         return Err(Malformed);
@@ -145,7 +145,7 @@ fn string_end(text: &[u8], at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// The index behind the JSON object that begins at `at`.
+/// Returns the index after the JSON object that begins at `at`.
 fn object_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     let mut depth = 0_usize;
     loop {
@@ -179,9 +179,9 @@ fn decimal(buffer: &mut [u8; 24], mut number: u64) -> &[u8] {
     }
 }
 
-/// Writes an object in the form the store keeps: kind, apiVersion and metadata first, no resourceVersion.
+/// Writes an object in the form of the store: kind, apiVersion and metadata first, no resourceVersion.
 ///
-/// Members of metadata that come before the resourceVersion are written first; the rest keep the order they have.
+/// Members of metadata that precede the resourceVersion are written first; the rest keep their order.
 #[must_use]
 pub fn to_stored(object: &Map) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
@@ -224,7 +224,7 @@ pub fn to_stored(object: &Map) -> Vec<u8> {
     out
 }
 
-/// The opening of a JSON list of a kind: everything up to and including `"items":[`.
+/// Returns the head of a JSON list of a kind: everything up to and including `"items":[`.
 #[must_use]
 pub fn list_head(
     list_kind: &str,
@@ -248,7 +248,7 @@ pub fn list_head(
     head
 }
 
-/// A string as JSON.
+/// Returns a string as JSON.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);

@@ -1,4 +1,4 @@
-//! One wrong field of an object: where it is, what is wrong, and how that reads in a 422 answer (spec 02 §1.3).
+//! Errors of single fields of an object, and their text in a 422 response (spec 02 §1.3).
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use crate::json::{Text, Value};
 
 use crate::go_text;
 
-/// Where a field is: `spec.containers[0].name`, `metadata.labels[app]`.
+/// The path of a field: `spec.containers[0].name`, `metadata.labels[app]`.
 ///
-/// A path is a chain of borrowed steps on the stack, so that walking an object costs nothing until something is wrong.
+/// A path is a chain of borrowed steps on the stack, so that walking an object costs nothing until an error is found.
 /// A name may hold several steps at once (`path.child("spec.template.spec")`).
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
@@ -24,13 +24,13 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The start of a path. An empty name is the object itself.
+    /// Starts a path. An empty name is the object itself.
     #[must_use]
     pub const fn new(name: &'a str) -> Self {
         Path { parent: None, step: Step::Name(name) }
     }
 
-    /// The object itself; its children have no leading dot.
+    /// Returns the path of the object itself; its children have no leading dot.
     #[must_use]
     pub const fn root() -> Self {
         Path::new("")
@@ -46,7 +46,7 @@ impl<'a> Path<'a> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// An entry of a map, shown as `[key]`.
+    /// Returns the path of a map's entry, shown as `[key]`.
     #[must_use]
     pub fn key<'b>(&'b self, key: &'b str) -> Path<'b> {
         Path { parent: Some(self), step: Step::Key(key) }
@@ -87,7 +87,7 @@ impl From<&Path<'_>> for String {
     }
 }
 
-/// What is wrong with a field.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldErrorKind {
     Required,
@@ -98,14 +98,12 @@ pub enum FieldErrorKind {
     Forbidden,
     NotFound,
     TooLong,
-    TooShort,
     TooMany,
-    TooFew,
     Internal,
 }
 
 impl FieldErrorKind {
-    /// The `reason` of the cause.
+    /// Returns the `reason` of the cause.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -117,14 +115,12 @@ impl FieldErrorKind {
             FieldErrorKind::Forbidden => "FieldValueForbidden",
             FieldErrorKind::NotFound => "FieldValueNotFound",
             FieldErrorKind::TooLong => "FieldValueTooLong",
-            FieldErrorKind::TooShort => "FieldValueTooShort",
             FieldErrorKind::TooMany => "FieldValueTooMany",
-            FieldErrorKind::TooFew => "FieldValueTooFew",
             FieldErrorKind::Internal => "InternalError",
         }
     }
 
-    /// The words a message begins with.
+    /// Returns the words that a message begins with.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -135,9 +131,7 @@ impl FieldErrorKind {
             FieldErrorKind::Forbidden => "Forbidden",
             FieldErrorKind::NotFound => "Not found",
             FieldErrorKind::TooLong => "Too long",
-            FieldErrorKind::TooShort => "Too short",
             FieldErrorKind::TooMany => "Too many",
-            FieldErrorKind::TooFew => "Too few",
             FieldErrorKind::Internal => "Internal error",
         }
     }
@@ -145,28 +139,24 @@ impl FieldErrorKind {
     const fn shows_value(self) -> bool {
         !matches!(
             self,
-            FieldErrorKind::Required
-                | FieldErrorKind::Forbidden
-                | FieldErrorKind::TooLong
-                | FieldErrorKind::TooShort
-                | FieldErrorKind::Internal
+            FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong | FieldErrorKind::Internal
         )
     }
 }
 
-/// The value a message complains of.
+/// The value that a message shows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadValue {
-    /// Nothing is shown.
+    /// No value.
     Omitted,
-    /// Strings are quoted, scalars bare, the rest is JSON.
+    /// Strings in quotes, scalars bare, the rest as JSON.
     Shown(Value),
-    /// Shown as it is.
+    /// Text as it is.
     Text(String),
 }
 
 impl BadValue {
-    /// A value that the caller has already formed.
+    /// Wraps a value that the caller has formatted.
     pub fn text(text: impl Into<String>) -> Self {
         BadValue::Text(text.into())
     }
@@ -220,7 +210,7 @@ impl From<bool> for BadValue {
     }
 }
 
-/// One wrong field.
+/// One error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     pub kind: FieldErrorKind,
@@ -251,7 +241,7 @@ impl FieldError {
         Self::new(FieldErrorKind::TypeInvalid, field, value, detail)
     }
 
-    /// The detail lists what would have been accepted, in the order given.
+    /// The detail lists the supported values, in the order given.
     pub fn not_supported<S: AsRef<str>>(
         field: impl Into<String>,
         value: impl Into<BadValue>,
@@ -279,29 +269,17 @@ impl FieldError {
         Self::new(FieldErrorKind::TooLong, field, BadValue::Omitted, format!("may not be more than {max_bytes} {unit}"))
     }
 
-    pub fn too_short(field: impl Into<String>, min_characters: usize) -> Self {
-        let unit = if min_characters == 1 { "character" } else { "characters" };
-        let detail = format!("must be at least {min_characters} {unit}");
-        Self::new(FieldErrorKind::TooShort, field, BadValue::Omitted, detail)
-    }
-
     pub fn too_many(field: impl Into<String>, count: usize, max: usize) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         let detail = format!("must have at most {max} {unit}");
         Self::new(FieldErrorKind::TooMany, field, BadValue::Shown(count.into()), detail)
     }
 
-    pub fn too_few(field: impl Into<String>, count: usize, min: usize) -> Self {
-        let unit = if min == 1 { "item" } else { "items" };
-        let detail = format!("must have at least {min} {unit}");
-        Self::new(FieldErrorKind::TooFew, field, BadValue::Shown(count.into()), detail)
-    }
-
     pub fn internal(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Internal, field, BadValue::Omitted, why)
     }
 
-    /// The text without the path: the `message` of the cause.
+    /// Returns the text without the path: the `message` of the cause.
     #[must_use]
     pub fn body(&self) -> String {
         let mut text = self.kind.text().to_owned();
@@ -334,7 +312,7 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// Several errors as one text: alone as it is, more as `[a, b]`; a text that was already said is not repeated.
+/// Joins errors to one text: a single one as it is, several as `[a, b]` without duplicates.
 #[must_use]
 pub fn join(errors: &[FieldError]) -> String {
     let mut seen = std::collections::HashSet::with_capacity(errors.len());
@@ -386,9 +364,7 @@ mod tests {
             (FieldError::forbidden("a", "no"), "a: Forbidden: no"),
             (FieldError::not_found("a", "x"), r#"a: Not found: "x""#),
             (FieldError::too_long("a", 63), "a: Too long: may not be more than 63 bytes"),
-            (FieldError::too_short("a", 1), "a: Too short: must be at least 1 character"),
             (FieldError::too_many("a", 9, 8), "a: Too many: 9: must have at most 8 items"),
-            (FieldError::too_few("a", 0, 1), "a: Too few: 0: must have at least 1 item"),
             (FieldError::internal("a", "boom"), "a: Internal error: boom"),
         ] {
             assert_eq!(error.to_string(), want);

@@ -1,6 +1,6 @@
-//! Field selectors: the text a client sends, what it requires, and whether an object's fields meet it (spec 01 §4).
+//! Field selectors: parsing, and matching with an object's fields (spec 01 §4).
 //!
-//! Which fields a resource can be selected by is the resource's affair: [`Selector::try_map`] lets it refuse or rename.
+//! Each resource decides which fields it can be selected by: [`Selector::try_map`] lets it refuse or rename them.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// A field that is not there counts as the empty string.
+    /// Returns whether a value meets the requirement. An absent field counts as the empty string.
     #[must_use]
     pub fn accepts(&self, value: &str) -> bool {
         (self.value == value) == (self.operator == Operator::Equals)
     }
 }
 
-/// All requirements must be met. The default one has none and so selects everything.
+/// A list of requirements that must all be met. The default has none and so selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
     requirements: Vec<Requirement>,
@@ -43,12 +43,12 @@ impl Selector {
         Selector { requirements }
     }
 
-    /// `field=value`.
+    /// Creates `field=value`.
     pub fn equal(field: impl Into<String>, value: impl Into<String>) -> Self {
         Self::new(vec![Requirement { field: field.into(), operator: Operator::Equals, value: value.into() }])
     }
 
-    /// Reads the text form. The error is the message of the 400 answer.
+    /// Parses the text form. The error is the message of the 400 response.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut terms = split_terms(text);
         terms.sort_unstable();
@@ -57,7 +57,7 @@ impl Selector {
             let (field, operator, value) =
                 split_term(term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
             let value = unescape(value)?;
-            // A bare operator says nothing; the reference drops it.
+            // The reference ignores a bare operator.
             if !(field.is_empty() && value.is_empty()) {
                 requirements.push(Requirement { field: field.to_owned(), operator, value });
             }
@@ -75,24 +75,24 @@ impl Selector {
         &self.requirements
     }
 
-    /// The value a field must have, by the first requirement that says so.
+    /// Returns the value that a field must have, by the first requirement that fixes it.
     #[must_use]
     pub fn equality(&self, field: &str) -> Option<&str> {
         self.equalities().find(|(name, _)| *name == field).map(|(_, value)| value)
     }
 
-    /// The fields an object must have with one certain value.
+    /// Iterates over the fields that must have one fixed value.
     pub fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
         let equal = self.requirements.iter().filter(|requirement| requirement.operator == Operator::Equals);
         equal.map(|requirement| (requirement.field.as_str(), requirement.value.as_str()))
     }
 
-    /// Asks for each field by its name; `None` counts as the empty string.
+    /// Returns whether an object matches; `field` returns its fields by name, and `None` counts as the empty string.
     pub fn matches<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.accepts(field(&requirement.field).unwrap_or_default()))
     }
 
-    /// Lets a resource refuse the fields it cannot be selected by, or give them their present names.
+    /// Lets a resource refuse the fields that it cannot be selected by, or replace old names.
     pub fn try_map<E>(self, mut rename: impl FnMut(&str) -> Result<Option<String>, E>) -> Result<Self, E> {
         let mut requirements = self.requirements;
         for requirement in &mut requirements {
@@ -115,7 +115,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// Cuts at commas that no backslash precedes; the backslashes stay.
+/// Splits at commas without a preceding backslash; the backslashes stay.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -134,7 +134,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Cuts at the first operator: a field name cannot hold one.
+/// Splits at the first operator: a field name cannot contain one.
 fn split_term(term: &str) -> Option<(&str, Operator, &str)> {
     let bytes = term.as_bytes();
     for (i, b) in bytes.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! Why a text is not JSON, in the words of Go's decoder. Clients see these words inside 400 answers.
+//! Syntax errors of JSON in the words of Go's decoder, which clients see in 400 responses.
 
 use std::fmt::Write as _;
 
 use crate::json::Value;
 
-/// Deeper nesting is refused, here as in the reference.
+/// Deepest nesting accepted, as in the reference.
 const DEPTH_MAX: usize = 10_000;
 
-/// `None` for well-formed JSON.
+/// Returns the first syntax error; `None` for well-formed JSON.
 #[must_use]
 pub fn syntax_error(text: &[u8]) -> Option<String> {
     let mut scan = Scan { text, at: 0 };
@@ -19,7 +19,7 @@ pub fn syntax_error(text: &[u8]) -> Option<String> {
     }
 }
 
-/// What the decoder calls a value it cannot take: `cannot unmarshal string into …`.
+/// Returns the decoder's name for a kind of value, as in `cannot unmarshal string into …`.
 #[must_use]
 pub fn json_kind(value: &Value) -> &'static str {
     match value {
@@ -32,7 +32,7 @@ pub fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// A byte in single quotes, as Go shows it.
+/// Returns a byte in single quotes, as Go prints it.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => "'\\''".to_owned(),
@@ -146,7 +146,7 @@ impl Scan<'_> {
         Ok(byte)
     }
 
-    /// Inside a number, a literal or an escape the reference takes the end of the text for a blank.
+    /// Inside a number, a literal or an escape the reference treats the end of the text as a blank.
     fn next_or_blank(&mut self) -> u8 {
         self.next().unwrap_or(b' ')
     }
@@ -162,7 +162,7 @@ impl Scan<'_> {
         self.next()
     }
 
-    /// Takes the closing bracket if it comes next.
+    /// Consumes the closing bracket if it is next.
     fn close(&mut self, bracket: u8) -> Result<bool, Fault> {
         self.skip_blanks();
         let closes = *self.text.get(self.at).ok_or(Fault::End)? == bracket;
@@ -203,7 +203,7 @@ impl Scan<'_> {
         }
     }
 
-    /// `first` is the digit the number begins with; it has been taken.
+    /// Consumes the rest of a number; `first` is its first digit.
     fn number(&mut self, first: u8) -> Result<(), Fault> {
         match first {
             b'0' => {}

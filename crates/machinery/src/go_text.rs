@@ -1,6 +1,6 @@
-//! How the reference writes values inside messages and bodies: Go's quoting of strings and Go's JSON.
+//! Values as Go prints them in messages and bodies: quoted strings and JSON.
 //!
-//! Clients and tests compare these texts, so a quoted name in a message must look as `%q` makes it, and JSON must
+//! Clients and tests compare these texts, so a quoted name in a message must equal the output of `%q`, and JSON must
 //! escape `<`, `>` and `&` as Go's encoder does.
 
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::json::Value;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter};
 
-/// A string in double quotes, escaped as Go's `%q` does.
+/// Returns a string in double quotes, escaped as Go's `%q` does.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -42,10 +42,10 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the ASCII space.
+/// Returns whether a character is a letter, mark, number, punctuation, symbol or the ASCII space.
 ///
-/// The standard library keeps this table for its debug output. It is asked with a letter in front, because at the
-/// start of a string it would escape combining marks as well.
+/// Uses the standard library's table for debug output, with a letter in front, because at the start of a string it
+/// would escape combining marks as well.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
@@ -57,7 +57,7 @@ pub fn is_printable(c: char) -> bool {
     text.escape_debug().nth(1) == Some(c)
 }
 
-/// A number as Go's `%v` prints it: `1.0` is `1`, and the exponent form begins at a million.
+/// Formats a number as Go's `%v` does: `1.0` is `1`, and the exponent form begins at a million.
 #[must_use]
 pub fn number(n: &serde_json::Number) -> String {
     match n.as_f64() {
@@ -84,7 +84,7 @@ pub(crate) fn float(f: f64) -> String {
     }
 }
 
-/// What Go calls the type of a value it has decoded.
+/// Returns Go's name for the type of a decoded value.
 #[must_use]
 pub fn type_name(value: &Value) -> &'static str {
     match value {
@@ -98,7 +98,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Compact JSON with the characters escaped that Go's encoder escapes, so that bodies agree byte for byte.
+/// Returns compact JSON with the escapes of Go's encoder, so that bodies agree byte for byte.
 #[must_use]
 pub fn json(value: &Value) -> String {
     // Only ASCII escapes are added to what serde_json wrote as UTF-8.
@@ -112,12 +112,12 @@ pub fn json_bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, GoFormatter);
     match value.serialize(&mut serializer) {
         Ok(()) => out,
-        // A map with keys that are no strings; none of the types here has one.
+        // Only maps with other keys than strings fail; none of the types here has one.
         Err(_) => b"null".to_vec(),
     }
 }
 
-/// serde_json's compact form plus Go's escapes for `<`, `>`, `&`, U+2028 and U+2029.
+/// Formatter of serde_json's compact form plus Go's escapes for `<`, `>`, `&`, U+2028 and U+2029.
 pub struct GoFormatter;
 
 impl Formatter for GoFormatter {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// `apps/v1`; the core group is the empty string and shows as `v1`.
+/// `apps/v1`; the core group is the empty string, shown as `v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupVersion {
     pub group: String,
@@ -14,7 +14,7 @@ impl GroupVersion {
         GroupVersion { group: group.into(), version: version.into() }
     }
 
-    /// Reads an `apiVersion`. More than one slash is not an apiVersion.
+    /// Parses an `apiVersion`; `None` if it has more than one slash.
     #[must_use]
     pub fn parse(api_version: &str) -> Option<Self> {
         match api_version.split_once('/') {
@@ -50,7 +50,7 @@ impl GroupVersionKind {
     }
 }
 
-/// Shows as clients print it: `apps/v1, Kind=Deployment`.
+/// As clients print it: `apps/v1, Kind=Deployment`.
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, Kind={}", self.group_version(), self.kind)
@@ -76,7 +76,7 @@ impl GroupVersionResource {
     }
 }
 
-/// A resource (or, in some messages, a kind) whatever its version: `pods`, `deployments.apps`.
+/// A resource (or, in some messages, a kind) in any version: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     pub group: String,

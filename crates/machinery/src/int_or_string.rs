@@ -1,4 +1,4 @@
-//! A number or a percentage: ports, `maxUnavailable` and their like.
+//! A number or a percentage, as in ports and `maxUnavailable`.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum IntOrString {
 }
 
 impl IntOrString {
-    /// `None` for what is neither.
+    /// Converts a JSON value; `None` if it is neither a number nor a string.
     #[must_use]
     pub fn from_value(value: &Value) -> Option<Self> {
         match value {
@@ -22,7 +22,7 @@ impl IntOrString {
         }
     }
 
-    /// A number as it is; a percentage of `total`, rounded up or down.
+    /// Returns a number as it is; a percentage as that share of `total`, rounded up or down.
     pub fn scaled(&self, total: i64, round_up: bool) -> Result<i64, String> {
         let text = match self {
             IntOrString::Int(number) => return Ok(i64::from(*number)),

@@ -1,4 +1,4 @@
-//! The `LabelSelector` inside objects (`matchLabels`, `matchExpressions`): reading one, and what is wrong with one.
+//! The `LabelSelector` of objects (`matchLabels`, `matchExpressions`): conversion and validation.
 
 use crate::json::Value;
 
@@ -8,7 +8,7 @@ use crate::labels::{Operator, Requirement, Selector};
 use crate::names;
 
 impl Selector {
-    /// Absent or null selects nothing; `{}` selects everything.
+    /// Converts the selector of an object. Absent or null selects nothing; `{}` selects everything.
     pub fn from_label_selector(selector: &Value) -> Result<Selector, String> {
         if selector.is_null() {
             return Ok(Selector::nothing());
@@ -33,7 +33,7 @@ impl Selector {
     }
 }
 
-/// What is wrong with a `LabelSelector` of an object.
+/// Validates a `LabelSelector` of an object.
 #[must_use]
 pub fn validate(selector: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = validate_labels(selector.get("matchLabels"), &path.child("matchLabels"));
@@ -66,7 +66,7 @@ pub fn validate(selector: &Value, path: &Path<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a map of labels.
+/// Validates a map of labels.
 #[must_use]
 pub fn validate_labels(labels: Option<&Value>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -1,4 +1,4 @@
-//! Label selectors: the text a client sends, what it requires, and whether an object's labels meet it (spec 01 §3).
+//! Label selectors: parsing, and matching with an object's labels (spec 01 §3).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ mod grammar;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     Equals,
-    /// `==`: as [`Operator::Equals`], kept apart only to be printed as it came.
+    /// `==`: as [`Operator::Equals`], but printed as it was written.
     DoubleEquals,
     NotEquals,
     In,
@@ -28,12 +28,12 @@ pub struct Requirement {
     operator: Operator,
     /// Sorted, without duplicates.
     values: Vec<String>,
-    /// What `>` and `<` compare with; zero for the others.
+    /// Operand of `>` and `<`; zero for the others.
     bound: i64,
 }
 
 impl Requirement {
-    /// Checks key, values and their number; the error is the text a client sees.
+    /// Creates a requirement; checks key, values and their number. The error is the text that a client sees.
     pub fn new(key: impl Into<String>, operator: Operator, values: Vec<String>) -> Result<Self, String> {
         let key = key.into();
         let mut values = values;
@@ -104,7 +104,7 @@ impl Requirement {
         &self.values
     }
 
-    /// The one value the label must have, if there is only one.
+    /// Returns the value that the label must have, if only one is accepted.
     #[must_use]
     pub fn exact(&self) -> Option<&str> {
         match (self.operator, self.values.as_slice()) {
@@ -113,7 +113,7 @@ impl Requirement {
         }
     }
 
-    /// Whether a label with this value, or its absence, meets the requirement.
+    /// Returns whether a label with this value, or its absence, meets the requirement.
     #[must_use]
     pub fn accepts(&self, label: Option<&str>) -> bool {
         let listed = |label: &str| self.values.iter().any(|value| value == label);
@@ -147,12 +147,12 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// All requirements must be met. The default one has none and so selects everything.
+/// A list of requirements that must all be met. The default has none and so selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// By key; equal keys in the order they came.
+    /// Sorted by key; equal keys in the order of the text.
     requirements: Vec<Requirement>,
-    /// A selector that was not given in a place where that means "none".
+    /// Selects no object: an absent selector where absence means "none".
     nothing: bool,
 }
 
@@ -173,20 +173,15 @@ impl Selector {
         Selector { requirements, nothing: false }
     }
 
-    /// Reads the text form. The error is the message of the 400 answer.
+    /// Parses the text form. The error is the message of the 400 response.
     pub fn parse(text: &str) -> Result<Self, String> {
         grammar::parse(text).map(Selector::new)
     }
 
-    /// No requirements: every object is selected.
+    /// Returns whether every object is selected.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty() && !self.nothing
-    }
-
-    #[must_use]
-    pub fn is_nothing(&self) -> bool {
-        self.nothing
     }
 
     #[must_use]
@@ -194,17 +189,17 @@ impl Selector {
         &self.requirements
     }
 
-    /// The labels an object must have with one certain value; by them watchers are found without asking each.
+    /// Iterates over the labels that must have one fixed value. The cache indexes watchers by them.
     pub fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
         self.requirements.iter().filter_map(|requirement| Some((requirement.key(), requirement.exact()?)))
     }
 
-    /// Asks for each label by its key.
+    /// Returns whether an object matches; `label` returns its labels by key.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         !self.nothing && self.requirements.iter().all(|requirement| requirement.accepts(label(&requirement.key)))
     }
 
-    /// Labels as pairs sorted by key.
+    /// Returns whether labels, as pairs sorted by key, match.
     pub fn matches_sorted<K: AsRef<str>, V: AsRef<str>>(&self, labels: &[(K, V)]) -> bool {
         self.matches(|key| {
             let found = labels.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
@@ -212,14 +207,14 @@ impl Selector {
         })
     }
 
-    /// Labels as the JSON object `metadata.labels`.
+    /// Returns whether labels, as the JSON object `metadata.labels`, match.
     #[must_use]
     pub fn matches_value(&self, labels: &crate::json::Value) -> bool {
         self.matches(|key| labels.get(key)?.as_str())
     }
 }
 
-/// The canonical text: by key, values sorted.
+/// The canonical text: sorted by key, values sorted.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, requirement) in self.requirements.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! What both sides of list-watch agree on: names, revisions, selectors, `Status` errors, encodings and framing.
+//! The vocabulary that client and server share: names, revisions, selectors, `Status` errors, encodings and framing.
 //!
-//! This crate knows no async and no I/O. Everything here is a value or a function from values to values, so that the
-//! store, the cache, the server and the tests can all use it without pulling each other in.
+//! This crate has no async code and no I/O. Everything here is a value or a function from values to values, so that the
+//! store, the cache, the server, the client and the tests can all use it without depending on each other.
 
 pub mod accept;
 pub mod age;

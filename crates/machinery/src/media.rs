@@ -1,8 +1,8 @@
-//! Media types: the forms of a body, the kinds of patch, and which of them a request may bring (spec 02 §1.4).
+//! Media types: the forms of a body, the kinds of patch, and which of them a request may use (spec 02 §1.4).
 
 use crate::Status;
 
-/// A form in which objects travel.
+/// An encoding of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MediaType {
     #[default]
@@ -12,7 +12,7 @@ pub enum MediaType {
 }
 
 impl MediaType {
-    /// In the order the server prefers and lists them.
+    /// All, in the order of the server's preference and of its messages.
     pub const ALL: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 
     #[must_use]
@@ -24,18 +24,18 @@ impl MediaType {
         }
     }
 
-    /// Whether watch events can be sent in it.
+    /// Returns whether watch events can be sent in it.
     #[must_use]
     pub const fn streams(self) -> bool {
         !matches!(self, MediaType::Yaml)
     }
 }
 
-/// What the answers to GET list as available.
+/// Media types that responses to GET are available in.
 pub const PLAIN: [&str; 3] = [MediaType::Json.as_str(), MediaType::Yaml.as_str(), MediaType::Protobuf.as_str()];
 pub const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
-/// The form of the body of a POST, PUT or DELETE. No header means JSON; parameters do not count.
+/// Returns the encoding of the body of a POST, PUT or DELETE. No header means JSON; parameters are ignored.
 pub fn body_type(content_type: Option<&str>) -> Result<MediaType, Status> {
     let header = content_type.unwrap_or_default();
     if header.is_empty() {
@@ -46,7 +46,7 @@ pub fn body_type(content_type: Option<&str>) -> Result<MediaType, Status> {
     found.ok_or_else(|| Status::unsupported_media_type(&PLAIN))
 }
 
-/// How a patch is written.
+/// The kind of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PatchType {
     Json,
@@ -69,7 +69,7 @@ impl PatchType {
     }
 }
 
-/// The kind of a patch. Custom resources have no strategic one, and refuse in other words than the built-in kinds.
+/// Returns the kind of a patch. Custom resources have no strategic one, and refuse in other words than the built-in kinds.
 pub fn patch_type(content_type: Option<&str>, is_custom_resource: bool) -> Result<PatchType, Status> {
     let bare = bare(content_type.unwrap_or_default());
     let found = PatchType::ALL.into_iter().find(|patch| bare == patch.as_str());

@@ -1,6 +1,6 @@
-//! Which strings may be names, label keys, label values and their like, with the words used to refuse one (spec 02 §2.1).
+//! Rules for names, label keys, label values and the like, with the words of their refusals (spec 02 §2.1).
 //!
-//! Each rule returns every objection to a value; an empty list means it is fine, and costs no allocation.
+//! Each rule returns every objection to a value; an empty list means that the value is valid, and costs no allocation.
 
 /// The objections to a value.
 pub type Objections = Vec<String>;
@@ -16,7 +16,7 @@ const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_KEY_WORDS: &str =
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/// Which names a kind takes.
+/// The rule for the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameRule {
     /// `my-app.example`, the rule of most kinds.
@@ -40,14 +40,14 @@ impl NameRule {
         }
     }
 
-    /// For a `generateName`: it may end in a dash, since something follows it.
+    /// Checks a `generateName`, which may end in a dash because a suffix follows.
     #[must_use]
     pub fn check_prefix(self, prefix: &str) -> Objections {
         if self == NameRule::PathSegment {
             return path_segment_prefix(prefix);
         }
         match prefix.strip_suffix('-') {
-            // The reference cuts the dash and the character before it, then adds a letter.
+            // The reference removes the dash and the character before it, then adds a letter.
             Some(rest) if !rest.is_empty() => {
                 let mut masked = rest.to_owned();
                 masked.pop();
@@ -59,7 +59,7 @@ impl NameRule {
     }
 }
 
-/// `msg (e.g. 'a',  or 'b', regex used for validation is '…')`, the double blank included.
+/// Formats `msg (e.g. 'a',  or 'b', regex used for validation is '…')`, the double blank included.
 #[must_use]
 pub fn regex_objection(words: &str, regex: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
@@ -102,7 +102,7 @@ pub fn dns1123_subdomain(value: &str) -> Objections {
     subdomain(value, too_long)
 }
 
-/// The prefix of a label key is measured in bytes where names are measured in characters; only the words differ.
+/// Checks a DNS subdomain. For the prefix of a label key the message speaks of bytes, for names of characters.
 fn subdomain(value: &str, too_long: fn(usize) -> String) -> Objections {
     let mut objections = Vec::new();
     if value.len() > DNS_SUBDOMAIN_MAX {
@@ -134,7 +134,7 @@ pub fn dns1035_label(value: &str) -> Objections {
     objections
 }
 
-/// `*.example.com`.
+/// Checks a wildcard such as `*.example.com`.
 #[must_use]
 pub fn wildcard_dns1123_subdomain(value: &str) -> Objections {
     let mut objections = Vec::new();
@@ -151,7 +151,7 @@ pub fn wildcard_dns1123_subdomain(value: &str) -> Objections {
     objections
 }
 
-/// A label key, an annotation key or a finalizer: `name` or `prefix/name`.
+/// Checks a label key, an annotation key or a finalizer: `name` or `prefix/name`.
 #[must_use]
 pub fn qualified_name(value: &str) -> Objections {
     let examples = ["MyName", "my.name", "123-abc"];
@@ -202,7 +202,7 @@ pub fn label_value(value: &str) -> Objections {
     objections
 }
 
-/// A name that is one segment of a URL.
+/// Checks a name that is one segment of a URL.
 #[must_use]
 pub fn path_segment(value: &str) -> Objections {
     match value {
@@ -211,14 +211,14 @@ pub fn path_segment(value: &str) -> Objections {
     }
 }
 
-/// As [`path_segment`], when something will be appended.
+/// As [`path_segment`], for a prefix of a name.
 #[must_use]
 pub fn path_segment_prefix(value: &str) -> Objections {
     let banned = ["/", "%"].into_iter().filter(|banned| value.contains(banned));
     banned.map(|banned| format!("may not contain '{banned}'")).collect()
 }
 
-/// A key of a ConfigMap or Secret: it may become a file name.
+/// Checks a key of a ConfigMap or Secret, which may become a file name.
 #[must_use]
 pub fn config_map_key(value: &str) -> Objections {
     let mut objections = Vec::new();
@@ -241,22 +241,7 @@ pub fn config_map_key(value: &str) -> Objections {
     objections
 }
 
-/// The name of an environment variable.
-#[must_use]
-pub fn env_var_name(value: &str) -> Objections {
-    let mut objections = Vec::new();
-    if value.is_empty() {
-        objections.push("environment variable name must be non-empty".to_owned());
-    }
-    if value.bytes().any(|b| !(b == b' ' || b.is_ascii_graphic()) || b == b'=') {
-        objections.push(
-            "a valid environment variable name must consist only of printable ASCII characters other than '='".into(),
-        );
-    }
-    objections
-}
-
-/// The name of a port, as services and containers use it.
+/// Checks the name of a port, as in services and containers.
 #[must_use]
 pub fn port_name(value: &str) -> Objections {
     let mut objections = Vec::new();
@@ -290,7 +275,7 @@ pub fn port_number(value: i64) -> Objections {
     in_range(value, 1, 65535)
 }
 
-/// `25%`.
+/// Checks a percentage such as `25%`.
 #[must_use]
 pub fn percent(value: &str) -> Objections {
     match value.strip_suffix('%') {
@@ -319,7 +304,7 @@ fn is_label_text(value: &[u8]) -> bool {
     is_framed(value, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Not empty, first and last of one alphabet, all of the other.
+/// Returns whether a value is not empty, its first and last byte meet `ends`, and all bytes meet `inside`.
 fn is_framed(value: &[u8], ends: fn(u8) -> bool, inside: fn(u8) -> bool) -> bool {
     match value {
         [] => false,
@@ -403,7 +388,5 @@ mod tests {
         assert_eq!(port_number(0), ["must be between 1 and 65535, inclusive"]);
         assert!(percent("25%").is_empty());
         assert_eq!(percent("25").len(), 1);
-        assert!(env_var_name("A.b-1").is_empty());
-        assert_eq!(env_var_name("a=b").len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with an object's `metadata`, on create and on update (spec 02 §2.1).
+//! Validation of an object's `metadata`, on create and on update (spec 02 §2.1).
 
 use crate::json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::options::validate_field_manager;
 
 /// The annotation of the bookmark that ends the initial state of a streaming list; its value is `true`.
 pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-/// All annotations of an object together, keys and values.
+/// Most bytes of all annotations of an object together, keys and values.
 pub const ANNOTATIONS_MAX: usize = 256 * 1024;
 const SUBRESOURCE_MAX: usize = 256;
 const ORPHAN: &str = "orphan";
@@ -19,34 +19,39 @@ const FOREGROUND: &str = "foregroundDeletion";
 const METADATA: Path<'static> = Path::new("metadata");
 pub const IMMUTABLE: &str = "field is immutable";
 
-/// What a kind asks of its metadata.
+/// The rules of a kind for its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaRules {
     pub name: NameRule,
     pub namespaced: bool,
-    /// Built-in kinds take a finalizer without a domain only if it is one of the well-known ones.
+    /// A finalizer without a domain must be one of the well-known ones: the rule of built-in kinds.
     pub known_finalizers_only: bool,
 }
 
-/// On create, after a name was generated.
+/// Validates on create, after a name was generated.
 #[must_use]
 pub fn validate_object_meta(meta: &Value, rules: &MetaRules) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let generate_name = text(meta, "generateName");
     if !generate_name.is_empty() {
-        object(&mut errors, &METADATA.child("generateName"), generate_name, rules.name.check_prefix(generate_name));
+        push_objections(
+            &mut errors,
+            &METADATA.child("generateName"),
+            generate_name,
+            rules.name.check_prefix(generate_name),
+        );
     }
     let name = text(meta, "name");
     if name.is_empty() {
         errors.push(FieldError::required(METADATA.child("name"), "name or generateName is required"));
     } else {
-        object(&mut errors, &METADATA.child("name"), name, rules.name.check(name));
+        push_objections(&mut errors, &METADATA.child("name"), name, rules.name.check(name));
     }
     let namespace = text(meta, "namespace");
     let path = METADATA.child("namespace");
     match (rules.namespaced, namespace.is_empty()) {
         (true, true) => errors.push(FieldError::required(path, "")),
-        (true, false) => object(&mut errors, &path, namespace, names::dns1123_label(namespace)),
+        (true, false) => push_objections(&mut errors, &path, namespace, names::dns1123_label(namespace)),
         (false, false) => errors.push(FieldError::forbidden(path, "not allowed on this type")),
         (false, true) => {}
     }
@@ -66,7 +71,7 @@ pub fn validate_object_meta(meta: &Value, rules: &MetaRules) -> Vec<FieldError> 
     errors
 }
 
-/// On update: what may not change, and the rules that hold for every write.
+/// Validates on update: what may not change, and the rules that hold for every write.
 #[must_use]
 pub fn validate_object_meta_update(new: &Value, old: &Value, rules: &MetaRules) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -102,16 +107,16 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, rules: &MetaRules) 
     errors
 }
 
-fn object(errors: &mut Vec<FieldError>, path: &Path<'_>, value: &str, objections: names::Objections) {
+fn push_objections(errors: &mut Vec<FieldError>, path: &Path<'_>, value: &str, objections: names::Objections) {
     errors.extend(objections.into_iter().map(|why| FieldError::invalid(path, value, why)));
 }
 
-fn text<'a>(of: &'a Value, name: &str) -> &'a str {
-    of.get(name).and_then(Value::as_str).unwrap_or_default()
+fn text<'a>(parent: &'a Value, name: &str) -> &'a str {
+    parent.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
-    of.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+fn list<'a>(parent: &'a Value, name: &str) -> &'a [Value] {
+    parent.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn generation(meta: &Value) -> i64 {
@@ -125,9 +130,9 @@ fn annotations(errors: &mut Vec<FieldError>, meta: &Value) {
     for (key, value) in annotations {
         size += key.len() + value.as_str().unwrap_or_default().len();
         if key.bytes().any(|b| b.is_ascii_uppercase()) || !key.is_ascii() {
-            object(errors, &path, key, names::qualified_name(&key.to_lowercase()));
+            push_objections(errors, &path, key, names::qualified_name(&key.to_lowercase()));
         } else {
-            object(errors, &path, key, names::qualified_name(key));
+            push_objections(errors, &path, key, names::qualified_name(key));
         }
     }
     if size > ANNOTATIONS_MAX {
@@ -171,7 +176,7 @@ fn owner_references(errors: &mut Vec<FieldError>, meta: &Value) {
     }
 }
 
-/// Messages show a reference with its members in the order of its type.
+/// Returns a reference with its members in the order of its type, as messages show it.
 fn ordered_reference(reference: &Value) -> Value {
     let mut ordered = Map::new();
     for name in ["apiVersion", "kind", "name", "uid"] {
@@ -192,7 +197,7 @@ fn finalizer_names(meta: &Value) -> impl Iterator<Item = &str> {
 fn finalizers(errors: &mut Vec<FieldError>, meta: &Value) {
     let path = METADATA.child("finalizers");
     for finalizer in finalizer_names(meta) {
-        object(errors, &path, finalizer, names::qualified_name(finalizer));
+        push_objections(errors, &path, finalizer, names::qualified_name(finalizer));
     }
     let has = |wanted| finalizer_names(meta).any(|finalizer| finalizer == wanted);
     if has(ORPHAN) && has(FOREGROUND) {

@@ -1,7 +1,7 @@
-//! The options of each verb: read from the query (or a body), checked, and turned into what they mean.
+//! The options of each verb: parsed from the query (or a body), validated and interpreted.
 //!
-//! `list` says which moment a list or watch shows; `write` is create, update and patch; `delete` is delete. Each gives
-//! the answer that a wrong option gets: 400 for what cannot be read, 422 for what contradicts itself.
+//! `list` is get, list and watch, and determines which revision they show; `write` is create, update and patch; `delete` is
+//! delete. Errors are responses: 400 for an option that does not parse, 422 for options that contradict each other.
 
 mod delete;
 mod list;

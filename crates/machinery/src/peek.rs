@@ -1,4 +1,4 @@
-//! Reads out of an object's JSON what selection needs, in one pass and without building the object.
+//! Extracts labels and selected fields from an object's JSON, in one pass and without building the object.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,20 +7,20 @@ use crate::encoded::Malformed;
 use crate::json::Value;
 use crate::scan::Scan;
 
-/// Paths to read, as a tree. Built once for a kind.
+/// Paths to extract, as a tree. Built once for a kind.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
-    /// Where the values of this node go, if it is the end of a path.
+    /// Indexes of the values of this node, if it is the end of a path.
     leaf: Vec<usize>,
     /// Members to descend into; a decimal name is an index where the JSON has an array.
     members: BTreeMap<String, Paths>,
-    /// Collect every member of this object as a label.
+    /// Every member of this object is a label.
     labels: bool,
     count: usize,
 }
 
 impl Paths {
-    /// Reads `metadata.labels` and then each of these paths; the values come back in the order given here.
+    /// Creates the tree for `metadata.labels` and each of these paths; values are returned in the order given here.
     #[must_use]
     pub fn new<'a>(paths: impl IntoIterator<Item = &'a [String]>) -> Self {
         let mut root = Paths::default();
@@ -39,19 +39,19 @@ impl Paths {
     }
 }
 
-/// What was found.
+/// The extracted labels and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peeked {
     /// Sorted by key.
     pub labels: Vec<(Box<str>, Box<str>)>,
-    /// One for each path; `None` where the object has no scalar there. Numbers and booleans as JSON writes them.
+    /// One for each path; `None` if the object has no scalar there. Numbers and booleans as in JSON.
     pub values: Vec<Option<Box<str>>>,
 }
 
-/// Reads one object of our own writing. Text that does not end is an error; a path that is not there is not.
+/// Extracts from the text of one object that this project wrote. Text without an end is an error; an absent path is not.
 ///
-/// What no path leads to is stepped over without being read: an object is peeked into at every write, and most of it is of
-/// no interest.
+/// Parts that no path leads to are skipped without being parsed: this runs at every write, and most of an object is not
+/// needed.
 pub fn peek(json: &[u8], paths: &Paths) -> Result<Peeked, Malformed> {
     let mut found = Peeked { labels: Vec::new(), values: vec![None; paths.count] };
     let mut scan = Scan::new(json);
@@ -63,8 +63,8 @@ pub fn peek(json: &[u8], paths: &Paths) -> Result<Peeked, Malformed> {
     Ok(found)
 }
 
-/// As [`peek`], from an object that is not text yet. Nothing if a path leads into text that was not read. What is below
-/// the members of the object that are not `wanted` stays `None`.
+/// As [`peek`], from a value. `None` if a path leads into raw text. Values below members of the object that are not `wanted`
+/// stay `None`.
 #[must_use]
 pub fn peek_value(object: &Value, paths: &Paths, wanted: impl Fn(&str) -> bool) -> Option<Peeked> {
     let mut found = Peeked { labels: Vec::new(), values: vec![None; paths.count] };
@@ -119,11 +119,11 @@ fn walk(scan: &mut Scan<'_>, node: &Paths, found: &mut Peeked) -> Result<(), Mal
             scan.expect(b'{')?;
             let mut first = true;
             while let Some(name) = scan.member(std::mem::take(&mut first))? {
-                let name = text(name)?;
+                let name = decode_string(name)?;
                 if node.labels {
                     let value = scan.value()?;
                     if let Some(value) = inside(value) {
-                        found.labels.push((name.into(), text(value)?.into()));
+                        found.labels.push((name.into(), decode_string(value)?.into()));
                     }
                 } else if let Some(node) = node.members.get(&*name) {
                     walk(scan, node, found)?;
@@ -147,7 +147,7 @@ fn walk(scan: &mut Scan<'_>, node: &Paths, found: &mut Peeked) -> Result<(), Mal
             let value = scan.value()?;
             let is_scalar = !matches!(value.first(), Some(b'{' | b'[')) && value != b"null";
             if is_scalar && !node.leaf.is_empty() {
-                let value = text(inside(value).unwrap_or(value))?;
+                let value = decode_string(inside(value).unwrap_or(value))?;
                 for slot in &node.leaf {
                     found.values[*slot] = Some(value.as_ref().into());
                 }
@@ -157,13 +157,13 @@ fn walk(scan: &mut Scan<'_>, node: &Paths, found: &mut Peeked) -> Result<(), Mal
     Ok(())
 }
 
-/// What stands between quotes.
+/// Returns the text between quotes.
 fn inside(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// The text that the inside of a string stands for.
-fn text(inside: &[u8]) -> Result<Cow<'_, str>, Malformed> {
+/// Decodes the inside of a string.
+fn decode_string(inside: &[u8]) -> Result<Cow<'_, str>, Malformed> {
     if inside.contains(&b'\\') {
         let quoted = [b"\"", inside, b"\""].concat();
         return serde_json::from_slice(&quoted).map(Cow::Owned).map_err(|_| Malformed);

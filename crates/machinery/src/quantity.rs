@@ -1,15 +1,18 @@
-//! Amounts of resources: `100m`, `1.5Gi`, `2e3`. Exact arithmetic, and the canonical text the reference stores.
+//! Amounts of resources: `100m`, `1.5Gi`, `2e3`. Exact arithmetic, and the canonical text of the reference.
 //!
-//! A quantity is `mantissa × 10^scale`; nothing finer than 10⁻⁹ exists, finer input is rounded up. It remembers in which
-//! of three notations it was written and is printed in that one again, with the smallest number that loses nothing:
-//! `1000m` is `1`, `1024Mi` is `1Gi`, `0.5` is `500m`.
+//! A quantity is `mantissa × 10^scale`; the finest is 10⁻⁹, finer input is rounded up. It keeps the notation that it was
+//! written in, one of three, and is printed in it with the smallest number that loses nothing: `1000m` is `1`, `1024Mi` is
+//! `1Gi`, `0.5` is `500m`.
+//!
+//! Written by hand because objects must be stored in canonical form: the crate `kube_quantity` prints `2.5Gi` as it was
+//! written, the reference stores `2560Mi`.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 const NANO: i32 = -9;
-/// More digits than this do not fit; the reference reads any number of them, we round the rest up.
+/// Most digits of a mantissa. The reference keeps any number of them; here the rest is rounded up.
 const DIGITS_MAX: u32 = 36;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,17 +26,17 @@ pub enum Notation {
     Exponent,
 }
 
-/// An amount of something.
+/// An amount of a resource.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity {
     mantissa: i128,
     scale: i32,
     notation: Notation,
-    /// The text it was read from, where the reference takes that for canonical and prints it unchanged (`+1`, `1.500`).
+    /// The original text, where the reference considers it canonical and prints it unchanged (`+1`, `1.500`).
     text: Option<Box<str>>,
 }
 
-/// Why a text is no quantity.
+/// The reason why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
     Format,
@@ -59,13 +62,13 @@ impl Quantity {
         Quantity { mantissa: value.into(), scale: 0, notation, text: None }
     }
 
-    /// A number of thousandths.
+    /// Creates a quantity from a number of thousandths.
     #[must_use]
     pub fn from_milli(value: i64) -> Self {
         Quantity { mantissa: value.into(), scale: -3, notation: Notation::Decimal, text: None }
     }
 
-    /// From a JSON string or number; null is zero.
+    /// Parses a JSON string or number; null is zero.
     pub fn from_value(value: &crate::json::Value) -> Result<Self, QuantityError> {
         match value {
             crate::json::Value::Null => Ok(Quantity::default()),
@@ -90,13 +93,13 @@ impl Quantity {
         self.mantissa < 0
     }
 
-    /// In whole units, a fraction rounded away from zero, within the bounds of the type.
+    /// Returns whole units, a fraction rounded away from zero, saturating.
     #[must_use]
     pub fn value(&self) -> i64 {
         self.scaled(0)
     }
 
-    /// In thousandths, rounded as [`Quantity::value`] is.
+    /// Returns thousandths, rounded as [`Quantity::value`].
     #[must_use]
     pub fn milli_value(&self) -> i64 {
         self.scaled(-3)
@@ -107,20 +110,20 @@ impl Quantity {
         i64::try_from(value).unwrap_or(if self.mantissa < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// Whether [`Quantity::value`] loses nothing.
+    /// Returns whether [`Quantity::value`] is exact.
     #[must_use]
     pub fn is_integer(&self) -> bool {
         rescale(self.mantissa, self.scale, 0).1
     }
 
-    /// The amount as a number, where it is a whole one that fits and is not written with a fraction or a small suffix.
+    /// Returns the amount if it is a whole number that fits and is not written with a fraction or a small suffix.
     #[must_use]
     pub fn whole(&self) -> Option<i64> {
         let (value, exact) = rescale(self.mantissa, self.scale.max(0), 0);
         i64::try_from(value).ok().filter(|_| exact && self.scale >= 0)
     }
 
-    /// The nearest double.
+    /// Returns the nearest double.
     #[must_use]
     pub fn approximate(&self) -> f64 {
         format!("{}e{}", self.mantissa, self.scale).parse().unwrap_or(f64::NAN)
@@ -146,7 +149,7 @@ impl Quantity {
     }
 }
 
-/// The mantissa at another scale, rounded away from zero and saturating; and whether it is exact.
+/// Returns the mantissa at another scale, rounded away from zero and saturating, and whether that is exact.
 fn rescale(mantissa: i128, from: i32, to: i32) -> (i128, bool) {
     let places = i64::from(from) - i64::from(to);
     if mantissa == 0 || places == 0 {
@@ -167,8 +170,8 @@ fn rescale(mantissa: i128, from: i32, to: i32) -> (i128, bool) {
     }
 }
 
-/// Takes out factors of ten, so that equal amounts look equal.
-fn normal(mut mantissa: i128, mut scale: i32) -> (i128, i32) {
+/// Removes factors of ten, so that equal amounts have equal parts.
+fn normalised(mut mantissa: i128, mut scale: i32) -> (i128, i32) {
     if mantissa == 0 {
         return (0, 0);
     }
@@ -181,8 +184,8 @@ fn normal(mut mantissa: i128, mut scale: i32) -> (i128, i32) {
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
-        let (a, a_scale) = normal(self.mantissa, self.scale);
-        let (b, b_scale) = normal(other.mantissa, other.scale);
+        let (a, a_scale) = normalised(self.mantissa, self.scale);
+        let (b, b_scale) = normalised(other.mantissa, other.scale);
         if a.signum() != b.signum() || a_scale == b_scale {
             return a.cmp(&b);
         }
@@ -192,7 +195,7 @@ impl Ord for Quantity {
         if a_exact && b_exact {
             return a_wide.cmp(&b_wide);
         }
-        // The one that does not fit at the finer scale is the larger by magnitude.
+        // The one that does not fit at the finer scale has the larger magnitude.
         let by_magnitude = if a_exact { Ordering::Less } else { Ordering::Greater };
         if a < 0 { by_magnitude.reverse() } else { by_magnitude }
     }
@@ -204,7 +207,7 @@ impl PartialOrd for Quantity {
     }
 }
 
-/// By amount: `1000m` equals `1`.
+/// Compares amounts: `1000m` equals `1`.
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
@@ -226,7 +229,7 @@ impl FromStr for Quantity {
         if base == 10 {
             scale = scale.saturating_add(exponent);
         } else {
-            // Digits that do not fit are beyond the cap below, or beyond the finest amount there is.
+            // Digits that do not fit are beyond the cap below, or finer than the finest amount.
             let factor = 1_i128 << exponent;
             while mantissa.checked_mul(factor).is_none() {
                 (mantissa, scale) = (rescale(mantissa, 0, 1).0, scale.saturating_add(1));
@@ -306,7 +309,7 @@ impl<'a> Parts<'a> {
         Ok(Parts { is_negative, whole, fraction, suffix })
     }
 
-    /// The digits as one number, and how many of them stand behind the point.
+    /// Returns the digits as one number, and how many of them follow the point.
     fn number(&self) -> (i128, i32) {
         let (mut mantissa, mut scale, mut kept) = (0_i128, 0_i32, 0_u32);
         let mut lost = false;
@@ -325,7 +328,7 @@ impl<'a> Parts<'a> {
         (mantissa + i128::from(lost), scale)
     }
 
-    /// Whether the reference prints the text as it came. Its test is cheap and so lets some odd texts through.
+    /// Returns whether the reference prints the text unchanged. Its test is cheap and so accepts some odd texts.
     fn is_canonical(&self, notation: Notation, exponent: i32) -> bool {
         let whole = if self.whole.is_empty() { "0" } else { self.whole };
         let digits = whole.len() + self.fraction.len();
@@ -366,8 +369,8 @@ impl fmt::Display for Quantity {
             }
             notation = Notation::Decimal;
         }
-        let (mut number, mut exponent) = normal(self.mantissa, self.scale);
-        // Written out, the number would have more digits than there is room for: only an exponent can say it.
+        let (mut number, mut exponent) = normalised(self.mantissa, self.scale);
+        // Written out, the number would have more digits than fit: only an exponent can express it.
         if exponent > 18 && 10_i128.checked_pow(exponent as u32 - 18).is_none_or(|by| number.checked_mul(by).is_none())
         {
             notation = Notation::Exponent;

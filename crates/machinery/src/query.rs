@@ -1,21 +1,21 @@
-//! The query string of a request: pairs of names and values, and how values become booleans and numbers (spec 01 §2).
+//! The query string of a request: pairs of names and values, and their conversion to booleans and numbers (spec 01 §2).
 //!
-//! Decoded here and not by a form library because of what the reference does with broken parts: a pair with a bad escape
-//! or a semicolon is dropped, the rest counts.
+//! Decoded here and not by a form library because of the reference's treatment of malformed parts: a pair with a bad
+//! escape or a semicolon is dropped, the rest is used.
 
 use std::num::IntErrorKind;
 
 use crate::Status;
 use crate::go_text::quote;
 
-/// The pairs in the order they came.
+/// The pairs, in the order of the query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     pairs: Vec<(String, String)>,
 }
 
 impl Query {
-    /// Reads what stands behind the `?`.
+    /// Parses the text after the `?`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut pairs = Vec::new();
@@ -31,13 +31,13 @@ impl Query {
         Query { pairs }
     }
 
-    /// The first value of a parameter; the later ones do not count.
+    /// Returns the first value of a parameter; later ones are ignored.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// All values of a parameter.
+    /// Iterates over all values of a parameter.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
@@ -47,36 +47,36 @@ impl Query {
         &self.pairs
     }
 
-    /// `None` when absent; otherwise [`truth`].
+    /// Returns a parameter as [`truth`]; `None` if it is absent.
     #[must_use]
     pub fn truth(&self, name: &str) -> Option<bool> {
         self.get(name).map(truth)
     }
 
-    /// A signed number, or the 400 that says why it is none.
+    /// Returns a parameter as a signed number; the error is the 400 response.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
         self.get(name).map(|text| parse_i64(text).map_err(Status::bad_request)).transpose()
     }
 }
 
-/// Only `0` and `false` in any case are false; the empty string is true.
+/// Parses a boolean: only `0` and `false` in any case are false; the empty string is true.
 #[must_use]
 pub fn truth(value: &str) -> bool {
     !(value == "0" || value.eq_ignore_ascii_case("false"))
 }
 
-/// The stricter parser that `pretty` goes through: what it does not know is false.
+/// Parses `pretty` more strictly: any unknown word is false.
 #[must_use]
 pub fn strict_truth(value: &str) -> bool {
     matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True")
 }
 
-/// The error is what Go's `ParseInt` says.
+/// Parses a signed number; the error is that of Go's `ParseInt`.
 pub fn parse_i64(text: &str) -> Result<i64, String> {
     text.parse().map_err(|e: std::num::ParseIntError| parse_error("ParseInt", text, e.kind()))
 }
 
-/// The error is what Go's `ParseUint` says.
+/// Parses an unsigned number; the error is that of Go's `ParseUint`.
 pub fn parse_u64(text: &str) -> Result<u64, String> {
     if text.starts_with('+') {
         return Err(parse_error("ParseUint", text, &IntErrorKind::InvalidDigit));
@@ -92,7 +92,7 @@ fn parse_error(function: &str, text: &str, kind: &IntErrorKind) -> String {
     format!("strconv.{function}: parsing {}: {why}", quote(text))
 }
 
-/// `%41` and `+`. Bytes that are no UTF-8 become replacement characters.
+/// Decodes `%41` and `+`. Bytes that are not UTF-8 become replacement characters.
 fn decode(text: &str) -> Option<String> {
     if !text.contains(['%', '+']) {
         return Some(text.to_owned());

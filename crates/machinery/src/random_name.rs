@@ -1,12 +1,12 @@
-//! Names for objects that came with a `generateName` (spec 02 §2).
+//! Generated names of objects with a `generateName` (spec 02 §2).
 
-/// No vowels and nothing that looks like another character, so that no words appear and names can be read out.
+/// Characters of a suffix: no vowels, so that no words appear, and none that looks like another, so that names can be read out.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LEN: usize = 5;
-/// A longer prefix is cut, so that the name fits a DNS label.
+/// Longest prefix; a longer one is truncated, so that the name fits a DNS label.
 const PREFIX_MAX: usize = 63 - SUFFIX_LEN;
 
-/// Five characters; `random` decides which.
+/// Returns five characters chosen by `random`.
 #[must_use]
 pub fn suffix(random: u64) -> String {
     let mut rest = random;
@@ -19,7 +19,7 @@ pub fn suffix(random: u64) -> String {
     out
 }
 
-/// The prefix, cut to 58 bytes, and five random characters.
+/// Returns the prefix, truncated to 58 bytes, and five random characters.
 #[must_use]
 pub fn generate(prefix: &str, random: u64) -> String {
     let mut end = prefix.len().min(PREFIX_MAX);

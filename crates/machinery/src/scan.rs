@@ -1,6 +1,6 @@
-//! Steps over JSON text without reading it: where a value ends, which members an object has.
+//! Skips through JSON text without parsing it: finds the end of a value, the members of an object.
 //!
-//! For text that this project wrote, or that is read afterwards: what is stepped over is not checked, only that it ends.
+//! For text that this project wrote, or that is parsed afterwards: skipped text is not checked, except that it ends.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ impl<'a> Scan<'a> {
         Scan { text, at: 0 }
     }
 
-    /// The next byte that is no space.
+    /// Returns the next byte that is not white space.
     pub fn peek(&mut self) -> Option<u8> {
         while let Some(byte) = self.text.get(self.at) {
             if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
@@ -31,7 +31,7 @@ impl<'a> Scan<'a> {
         None
     }
 
-    /// Steps over a byte if it comes next.
+    /// Consumes a byte if it is next.
     pub fn take(&mut self, byte: u8) -> bool {
         let is_next = self.peek() == Some(byte);
         self.at += usize::from(is_next);
@@ -43,7 +43,7 @@ impl<'a> Scan<'a> {
         if self.take(byte) { Ok(()) } else { Err(Malformed) }
     }
 
-    /// The inside of a string, escapes and all.
+    /// Consumes a string; returns its inside with the escapes.
     pub fn string(&mut self) -> Result<&'a [u8], Malformed> {
         self.expect(b'"')?;
         let from = self.at;
@@ -51,7 +51,7 @@ impl<'a> Scan<'a> {
         Ok(&self.text[from..self.at - 1])
     }
 
-    /// The text of the value that comes next.
+    /// Consumes a value; returns its text.
     pub fn value(&mut self) -> Result<&'a [u8], Malformed> {
         let byte = self.peek().ok_or(Malformed)?;
         let from = self.at;
@@ -59,7 +59,7 @@ impl<'a> Scan<'a> {
             b'"' => {
                 self.string()?;
             }
-            // The other sort of bracket is balanced inside.
+            // Brackets of the other kind are balanced inside.
             b'{' => self.balanced(b'{', b'}')?,
             b'[' => self.balanced(b'[', b']')?,
             _ => {
@@ -92,7 +92,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The name of the next member, behind `{` (`first`) or behind another member; none at the end of the object.
+    /// Consumes the name of the next member, after `{` (`first`) or after another member; `None` at the end of the object.
     pub fn member(&mut self, first: bool) -> Result<Option<&'a [u8]>, Malformed> {
         if self.take(b'}') {
             return Ok(None);
@@ -105,7 +105,7 @@ impl<'a> Scan<'a> {
         Ok(Some(name))
     }
 
-    /// Whether an item comes next, behind `[` (`first`) or behind another item.
+    /// Returns whether an item follows, after `[` (`first`) or after another item.
     pub fn item(&mut self, first: bool) -> Result<bool, Malformed> {
         if self.take(b']') {
             return Ok(false);
@@ -117,8 +117,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The place behind the string whose inside begins at `at`.
-fn string_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
+/// Returns the index after the string whose inside begins at `at`.
+pub(crate) fn string_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     loop {
         at += text.get(at..).and_then(quote_or_backslash).ok_or(Malformed)?;
         if text[at] == b'"' {
@@ -128,11 +128,11 @@ fn string_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Where the first quote or backslash stands. Eight bytes at a time: strings in objects are short, so that a search made for
-/// long texts costs three times as much.
+/// Finds the first quote or backslash, eight bytes at a time. Strings in objects are short: a search that is made for long texts
+/// (`memchr`) costs three times as much.
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    // The top bit of each byte that is zero; above the lowest of them some others too.
+    // Sets the top bit of each byte that is zero; above the lowest of them perhaps of others too.
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
     let (words, rest) = bytes.as_chunks::<8>();
     for (at, word) in words.iter().enumerate() {
@@ -146,8 +146,8 @@ fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     Some(words.len() * 8 + at)
 }
 
-/// The members of an object as texts: names without their quotes but with their escapes, and values. Ends early where the
-/// text is no object.
+/// Iterates over the members of an object as texts: names without quotes but with escapes, and values. Ends early where the
+/// text is malformed.
 pub fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut scan = Scan::new(text.as_bytes());
     let mut is_over = !scan.take(b'{');
@@ -159,7 +159,7 @@ pub fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let mut next = || {
             let name = scan.member(std::mem::take(&mut first)).ok()??;
             let value = scan.value().ok()?;
-            // Both begin and end at quotes, brackets or commas.
+            // Both begin and end at ASCII bytes, so they are whole characters.
             Some((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?))
         };
         let found = next();
@@ -168,10 +168,10 @@ pub fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Where the value of a member stands in the text of an object; none if there is no such member, or several. What follows the
-/// object is not looked at.
+/// Returns the range of a member's value in the text of an object; `None` if there is no such member, or several. Text after the
+/// object is ignored.
 #[must_use]
-pub fn place_of(text: &[u8], name: &str) -> Option<Range<usize>> {
+pub fn member_range(text: &[u8], name: &str) -> Option<Range<usize>> {
     let mut scan = Scan::new(text);
     scan.expect(b'{').ok()?;
     let mut found = None;
@@ -190,13 +190,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_found_where_it_stands_if_it_stands_once() {
+    fn the_range_of_a_member_is_found_if_its_name_is_unique() {
         let text = br#" {"a":{"b":1}, "b" : {"a":"}"} ,"c":2}"#;
-        assert_eq!(place_of(text, "b").map(|at| &text[at]), Some(&br#"{"a":"}"}"#[..]));
-        assert_eq!(place_of(text, "d"), None);
-        assert_eq!(place_of(br#"{"a":1,"b":2,"a":3}"#, "a"), None);
+        assert_eq!(member_range(text, "b").map(|at| &text[at]), Some(&br#"{"a":"}"}"#[..]));
+        assert_eq!(member_range(text, "d"), None);
+        assert_eq!(member_range(br#"{"a":1,"b":2,"a":3}"#, "a"), None);
         for odd in ["", "[]", "{", r#"{"a":1"#, r#"{"a":1 "b":2}"#, r#"{"a"}"#] {
-            assert_eq!(place_of(odd.as_bytes(), "a"), None, "{odd}");
+            assert_eq!(member_range(odd.as_bytes(), "a"), None, "{odd}");
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_quote_or_backslash_is_found_wherever_it_stands() {
+    fn the_first_quote_or_backslash_is_found_at_every_position() {
         for length in 0..20 {
             let text = vec![b'x'; length];
             assert_eq!(quote_or_backslash(&text), None);
@@ -219,7 +219,7 @@ mod tests {
                 for byte in [b'"', b'\\'] {
                     let mut text = vec![0xe9; length];
                     text[at] = byte;
-                    // What follows a match does not matter.
+                    // Bytes after a match do not matter.
                     text.iter_mut().skip(at + 1).for_each(|later| *later = byte + 1);
                     assert_eq!(quote_or_backslash(&text), Some(at));
                 }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_malformed() {
+    fn a_value_without_an_end_is_malformed() {
         for text in ["", "{", "[", "\"", "\"\\", "{\"a\":", "[[]", ","] {
             assert!(Scan::new(text.as_bytes()).value().is_err(), "{text}");
         }

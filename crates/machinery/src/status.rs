@@ -1,7 +1,7 @@
-//! `Status`: how the server says that a request failed, or that it succeeded and has nothing else to show.
+//! `Status`: the response to a request that failed, or that succeeded without an object to return.
 //!
-//! One constructor for each row of spec 02 §1.2; each gives code, reason, message and details together, so that no
-//! caller can mix them. The wire form keeps the reference's order of members and leaves out what is empty.
+//! There is one constructor for each row of spec 02 §1.2. It sets code, reason, message and details together, so that no
+//! caller can mix them. The wire form keeps the reference's order of members and omits empty ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::gvk::GroupResource;
 
 mod constructors;
 
-/// The reasons clients know; a webhook may send others.
+/// The reasons that clients know; a webhook may send others.
 pub mod reason {
     pub const BAD_REQUEST: &str = "BadRequest";
     pub const UNAUTHORIZED: &str = "Unauthorized";
@@ -31,16 +31,15 @@ pub mod reason {
     pub const INVALID: &str = "Invalid";
     pub const TOO_MANY_REQUESTS: &str = "TooManyRequests";
     pub const INTERNAL_ERROR: &str = "InternalError";
-    pub const SERVER_TIMEOUT: &str = "ServerTimeout";
     pub const SERVICE_UNAVAILABLE: &str = "ServiceUnavailable";
     pub const TIMEOUT: &str = "Timeout";
 }
 
-/// The `reason` of the cause that tells a client its resourceVersion lies in the future.
+/// The `reason` of the cause of an error for a resourceVersion in the future.
 pub const CAUSE_RESOURCE_VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 /// The `reason` of the causes of a refused apply.
 pub const CAUSE_FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
-/// The `reason` of the cause when a namespace is on its way out.
+/// The `reason` of the cause when a namespace is being deleted.
 pub const CAUSE_NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +58,7 @@ impl Outcome {
     }
 }
 
-/// One of the things that made a request fail. Empty members are left out.
+/// One of the reasons why a request failed. Empty members are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
     pub reason: Cow<'static, str>,
@@ -67,7 +66,7 @@ pub struct Cause {
     pub field: String,
 }
 
-/// What a `Status` is about. All members empty shows as `"details":{}`.
+/// The subject of a `Status`. With all members empty it is shown as `"details":{}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     pub name: String,
@@ -76,31 +75,31 @@ pub struct Details {
     pub kind: String,
     pub uid: String,
     pub causes: Vec<Cause>,
-    /// Above zero it is sent as the header `Retry-After` too.
+    /// Above zero also sent as the header `Retry-After`.
     pub retry_after_seconds: u32,
 }
 
 impl Details {
-    fn of(gr: &GroupResource, name: &str) -> Self {
+    fn new(gr: &GroupResource, name: &str) -> Self {
         Details { name: name.to_owned(), group: gr.group.clone(), kind: gr.resource.clone(), ..Details::default() }
     }
 }
 
-/// The answer to a request that did not work, or that worked and has no object to show.
+/// The response to a request that failed, or that succeeded without an object to return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The HTTP status. Zero is left out of the body; [`Status::http_code`] says what to send.
+    /// HTTP status code. Zero is omitted from the body; [`Status::http_code`] returns the code to send.
     pub code: u16,
     pub outcome: Outcome,
     pub reason: Option<Cow<'static, str>>,
     pub message: String,
     pub details: Option<Details>,
-    /// `metadata.continue`: where an expired list can go on.
+    /// `metadata.continue`: the token with which an expired list can continue.
     pub continue_token: Option<String>,
 }
 
 impl Status {
-    /// The status line's code: the body's code, or 200 when the body has none.
+    /// Returns the code of the status line: that of the body, or 200 if the body has none.
     #[must_use]
     pub fn http_code(&self) -> u16 {
         if self.code == 0 { 200 } else { self.code }
@@ -111,7 +110,7 @@ impl Status {
         self.reason.as_deref().unwrap_or_default()
     }
 
-    /// Whether the reason is this one.
+    /// Returns whether the reason is this one.
     #[must_use]
     pub fn is(&self, reason: &str) -> bool {
         self.reason() == reason
@@ -132,7 +131,7 @@ impl Status {
         self.is(reason::ALREADY_EXISTS)
     }
 
-    /// For the header `Retry-After`.
+    /// Returns the value of the header `Retry-After`.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
@@ -146,7 +145,7 @@ impl Status {
         self
     }
 
-    /// The wire form, members in the reference's order.
+    /// Returns the wire form, members in the reference's order.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut metadata = Map::new();
@@ -167,7 +166,7 @@ impl Status {
         Value::Object(status)
     }
 
-    /// The wire form as bytes, without a line end.
+    /// Returns the wire form as bytes, without a line end.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         go_text::json_bytes(&self.to_value())

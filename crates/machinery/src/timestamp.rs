@@ -1,4 +1,4 @@
-//! Times as objects carry them: RFC 3339 in UTC, to the second (`Time`) or to the microsecond (`MicroTime`).
+//! Times in objects: RFC 3339 in UTC, to the second (`Time`) or to the microsecond (`MicroTime`).
 
 use jiff::Timestamp;
 use jiff::civil::date;
@@ -7,26 +7,20 @@ use crate::go_text::quote;
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 
-/// `2026-11-15T08:30:00Z`: creationTimestamp and most others. Fractions are cut off.
+/// Formats `2026-11-15T08:30:00Z`, as in creationTimestamp and most others. Fractions are truncated.
 #[must_use]
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// `2026-11-15T08:30:00.000000Z`: the times of leases and events.
+/// Formats `2026-11-15T08:30:00.000000Z`, as in leases and events.
 #[must_use]
 pub fn micros(time: Timestamp) -> String {
     let micros = time.subsec_nanosecond().rem_euclid(1_000_000_000) / 1000;
     format!("{}.{micros:06}Z", time.strftime("%Y-%m-%dT%H:%M:%S"))
 }
 
-/// Cuts off what [`seconds`] does not show, so that a time compares equal with what was stored of it.
-#[must_use]
-pub fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_nanosecond().div_euclid(1_000_000_000) as i64).unwrap_or(time)
-}
-
-/// Reads RFC 3339, with or without a fraction, in any zone. The error is what Go's `time.Parse` says.
+/// Parses RFC 3339, with or without a fraction, in any zone. The error is that of Go's `time.Parse`.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
     let fault = |rest: &str, element: &str| {
         format!("parsing time {} as {}: cannot parse {} as {}", quote(text), quote(LAYOUT), quote(rest), quote(element))
@@ -34,7 +28,7 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     let out_of_range = |what: &str| format!("parsing time {}: {what} out of range", quote(text));
     let mut rest = text;
     let mut numbers = [0_i16; 6];
-    // The day is measured at the end, when month and year are known.
+    // The day is checked at the end, when month and year are known.
     let elements = [
         ("2006", 4, "", 0..=9999, ""),
         ("01", 2, "-", 1..=12, "month"),
@@ -82,7 +76,7 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
         return Err(format!("parsing time {}: extra text: {}", quote(text), quote(rest)));
     }
     let [year, month, day, hour, minute, second] = numbers;
-    // Month is checked; the numbers are at most two digits.
+    // The month is checked already; the numbers have at most two digits.
     if day < 1 || day > i16::from(date(year, month as i8, 1).days_in_month()) {
         return Err(out_of_range("day"));
     }
@@ -108,7 +102,6 @@ mod tests {
             let time = parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(seconds(time), want_seconds);
             assert_eq!(micros(time), want_micros);
-            assert_eq!(seconds(whole_seconds(time)), want_seconds);
         }
     }
 

@@ -1,7 +1,10 @@
-//! YAML bodies: read into the JSON they stand for, and written as the reference writes them.
+//! YAML bodies: parsed into JSON values, and written as the reference writes them.
 //!
-//! `read` resolves words as YAML 1.1 does (`yes`, `off` and a bare `y` are booleans), because that is what clients meet
-//! everywhere else; `write` is the block style with its rules for quoting and folding; `scalar` is what a word means.
+//! `read` resolves words as YAML 1.1 does (`yes`, `off` and a bare `y` are booleans), as clients expect from other servers;
+//! `write` is the block style with its rules for quoting and folding; `scalar` resolves the type of a word.
+//!
+//! The parser's events are those of `granit-parser`. The writer is written by hand because its text must equal that of Go's
+//! `sigs.k8s.io/yaml` byte for byte (quoting, folding, natural order of keys), which `serde-saphyr` does not offer.
 
 mod read;
 mod scalar;

@@ -1,4 +1,4 @@
-//! No parser of this crate panics, whatever a client sends; and what reads its own output gets the same back.
+//! Property tests: no parser of this crate panics on any input, and each parses its own output to an equal value.
 
 use machinery::accept::{self, Endpoint};
 use machinery::continue_token::ContinueToken;
@@ -9,7 +9,7 @@ use machinery::query::Query;
 use machinery::{Revision, fields, go_json, labels, media, names, object_meta, timestamp, yaml};
 use proptest::prelude::*;
 
-/// Texts of the alphabet of selectors, quantities, times and headers, where the branches are.
+/// Texts over the alphabet of selectors, quantities, times and headers, to reach most branches.
 fn dense() -> impl Strategy<Value = String> {
     "[-a-zA-Z0-9 ,=!<>()/.;:+*\\\\%&\"'\\[\\]{}|#\n\téß\u{0}]{0,40}"
 }
@@ -18,7 +18,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![dense(), any::<String>()]
 }
 
-/// Any but the one that YAML has another use for, see `a_merge_key_is_written_as_the_reference_writes_it`.
+/// Any key but the merge key of YAML, see `a_merge_key_is_written_as_the_reference_writes_it`.
 fn key() -> impl Strategy<Value = String> {
     text().prop_filter("a merge key", |key| key != "<<")
 }
@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn what_the_json_parser_refuses_is_a_syntax_error(bytes in any::<Vec<u8>>(), text in dense()) {
         let _ = go_json::syntax_error(&bytes);
-        // The parser is stricter in one thing only: numbers beyond all bounds. None of these texts has one.
+        // The parser is stricter for numbers out of range only. None of these texts has one.
         let refused = serde_json::from_str::<Value>(&text).is_err();
         prop_assert_eq!(go_json::syntax_error(text.as_bytes()).is_some(), refused, "{}", text);
     }
@@ -139,8 +139,8 @@ proptest! {
     }
 }
 
-/// The reference writes this key without quotes, and then takes it for a merge: what it wrote it cannot read, or reads as
-/// something else. With quotes it is a key like any other.
+/// The reference writes this key without quotes, and then parses it as a merge: it cannot parse its own output, or parses
+/// another value. With quotes it is a key like any other.
 #[test]
 fn a_merge_key_is_written_as_the_reference_writes_it() {
     let object = |value: Value| Value::Object([("<<".to_owned(), value)].into_iter().collect());

@@ -249,7 +249,7 @@ impl Metrics {
         let all: Vec<_> = self.requests.read().values().cloned().collect();
         let mut family = encoder.encode_descriptor(
             "apiserver_request",
-            "Requests by what they asked for and how they were answered",
+            "Requests by verb, resource and response code",
             None,
             MetricType::Counter,
         )?;
@@ -262,7 +262,7 @@ impl Metrics {
             }
         }
         for name in ["apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds"] {
-            let help = "From the request's arrival to its answer; for a watch until it is open";
+            let help = "Time from the arrival of a request to its response; for a watch until it is open";
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
             for series in &all {
                 let (sum, count, buckets) = series.duration.read();
@@ -271,7 +271,7 @@ impl Metrics {
         }
         let mut family = encoder.encode_descriptor(
             "apiserver_response_sizes",
-            "Bytes of answers that are no watch",
+            "Bytes of responses other than watches",
             None,
             MetricType::Histogram,
         )?;
@@ -311,7 +311,7 @@ impl Metrics {
         }
         let mut family = encoder.encode_descriptor(
             "apiserver_watch_events_sizes",
-            "Bytes of those events",
+            "Bytes of events sent to watches over HTTP",
             None,
             MetricType::Histogram,
         )?;
@@ -334,7 +334,7 @@ impl Metrics {
     fn encode_limits(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(
             "apiserver_current_inflight_requests",
-            "Requests being answered",
+            "Requests being handled",
             None,
             MetricType::Gauge,
         )?;
@@ -354,8 +354,8 @@ impl Metrics {
         };
         counter("dogwatch_connections_accepted", "Connections accepted", &self.connections_accepted)?;
         counter("dogwatch_tls_handshakes_failed", "TLS handshakes that failed", &self.handshakes_failed)?;
-        counter("dogwatch_request_panics", "Requests answered 500 because the handler panicked", &self.panics)?;
-        counter("apiserver_request_terminations", "Requests ended because they took too long", &self.timeouts)?;
+        counter("dogwatch_request_panics", "Requests with response 500 because the handler panicked", &self.panics)?;
+        counter("apiserver_request_terminations", "Requests ended by their time limit", &self.timeouts)?;
         let mut family = encoder.encode_descriptor(
             "dogwatch_limit",
             "The limits in force; sizes in bytes, times in seconds",
@@ -367,7 +367,7 @@ impl Metrics {
         }
         let mut family = encoder.encode_descriptor(
             "dogwatch_limit_refusals",
-            "What was refused because of a limit",
+            "Refusals because of a limit",
             None,
             MetricType::Counter,
         )?;

@@ -21,6 +21,7 @@ use machinery::clock::Clock;
 use machinery::query::Query;
 use prometheus_client::registry::Registry as MetricsRegistry;
 use registry::{Registry, Warnings};
+use tokio::net::TcpListener;
 
 use crate::identity::User;
 use crate::limits::Limits;
@@ -36,11 +37,14 @@ use crate::request::reply::{self, Reply};
 use crate::request::request_info::{RequestInfo, Verb};
 use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::warnings;
+use crate::shutdown::Shutdown;
 use crate::wire::body::{BytesBody, RequestBody, ResponseBody};
 use crate::wire::compression;
 use crate::wire::connection::{Handler, ResponseFuture};
 use crate::wire::drain::Drain;
+use crate::wire::listener;
 use crate::wire::peer::Peer;
+use crate::wire::tls::Tls;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -162,6 +166,18 @@ impl Server {
             *reply.body_mut() = ResponseBody::empty();
         }
         reply
+    }
+
+    /// Serves a listener until `shutdown`; see [`listener::run`]. Boxed, so that connections are compiled in this crate and not
+    /// where the future is polled.
+    pub fn serve(
+        &self,
+        listener: TcpListener,
+        tls: Option<Tls>,
+        shutdown: Shutdown,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let (limits, metrics) = (Arc::clone(self.limits()), Arc::clone(self.metrics()));
+        Box::pin(listener::run(listener, tls, self.clone(), limits, metrics, shutdown))
     }
 
     /// The server as a tower service for a caller in the same process, authenticated as this user:
@@ -360,6 +376,16 @@ impl InProcess {
     }
 }
 
+impl InProcess {
+    /// Not generic, so that requests are compiled in this crate and not for each type of body in the caller's.
+    fn respond(&self, request: Request<RequestBody>) -> InProcessFuture {
+        let (server, peer) = (self.server.clone(), Arc::clone(&self.peer));
+        Box::pin(async move { Ok(server.call(request, peer).await.map(BytesBody::from)) })
+    }
+}
+
+type InProcessFuture = Pin<Box<dyn Future<Output = Result<http::Response<BytesBody>, Infallible>> + Send>>;
+
 impl<B> tower_service::Service<Request<B>> for InProcess
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -367,7 +393,7 @@ where
 {
     type Response = http::Response<BytesBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = InProcessFuture;
 
     fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -377,7 +403,6 @@ where
         if let Some(agent) = &self.agent {
             request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| agent.clone());
         }
-        let (server, peer) = (self.server.clone(), Arc::clone(&self.peer));
-        Box::pin(async move { Ok(server.call(request.map(RequestBody::other), peer).await.map(BytesBody::from)) })
+        self.respond(request.map(RequestBody::other))
     }
 }

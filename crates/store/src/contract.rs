@@ -1,4 +1,5 @@
-//! The contract every engine keeps. DESIGN: one order, acknowledged is durable, optimistic, resumable, point in time.
+//! The contract of every engine: one order of writes, durable acknowledgements, optimistic concurrency, resumable watches,
+//! reads at exact revisions.
 
 use std::future::Future;
 use std::path::Path;
@@ -15,20 +16,20 @@ use crate::entry::{Change, Entry, Snapshot};
 use crate::error::{EngineError, ReadError, WatchError, WriteError};
 use crate::key::{Key, Prefix};
 
-/// What a call returns: boxed so that the trait can be an object; one allocation against an fsync.
+/// The future of a call: boxed so that the trait is object-safe. One allocation is cheap next to an fsync.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The largest value accepted unless configured otherwise.
+/// Default limit on the size of a value.
 pub const VALUE_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// A versioned log of objects.
 ///
 /// Dropping a returned future before it is ready may or may not cancel a write; it never leaves half of one.
 pub trait Store: Send + Sync + 'static {
-    /// The entry as of now: includes every write acknowledged before the call.
+    /// Returns the current entry. Includes every write acknowledged before the call.
     fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Result<Option<Entry>, ReadError>>;
 
-    /// Entries below a prefix, now or at an exact retained revision.
+    /// Lists the entries below a prefix, now or at an exact retained revision.
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<Snapshot, ReadError>>;
 
     /// Writes the key if it is absent.
@@ -40,33 +41,33 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the key if its entry is still at `expected`. The delete has a revision of its own.
     fn delete(&self, key: Key, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>>;
 
-    /// Every change after `after` below `prefix`, once, in order, then live ones as they happen.
+    /// Streams every change after `after` below `prefix`, once and in order, then live ones as they happen.
     fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>>;
 
-    /// Forgets history up to and including `at`, for every collection: from then on only states from `at` on can be
-    /// read and only changes after it watched. What is current stays.
+    /// Removes history up to and including `at`, for every collection: afterwards only states from `at` on can be read and
+    /// only changes after it watched. Current entries stay.
     fn compact(&self, at: Revision) -> StoreFuture<'_, Result<(), ReadError>>;
 
-    /// The revision of the last acknowledged write, of any process that shares the store.
+    /// Returns the revision of the last acknowledged write of any process that shares the store.
     fn current_revision(&self) -> StoreFuture<'_, Result<Revision, ReadError>>;
 
-    /// The oldest revision of this prefix that can be read exactly and watched from.
+    /// Returns the oldest revision of this prefix that can be read exactly and watched from.
     fn oldest_revision<'a>(&'a self, prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>>;
 
-    /// Writes a consistent copy of the whole store to a new file while writes go on.
+    /// Writes a consistent copy of the whole store to a new file while writes continue.
     fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, Result<(), EngineError>>;
 
     fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>>;
 
-    /// Finishes what is under way, syncs and lets go of files and connections. Later calls fail as unavailable.
+    /// Finishes running calls, syncs, and closes files and connections. Later calls fail as unavailable.
     fn close(&self) -> StoreFuture<'_, ()>;
 }
 
-/// What to list.
+/// Parameters of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
     pub prefix: Prefix,
-    /// Only keys greater than this one. It need not exist.
+    /// Only keys greater than this one, which need not exist.
     pub start_after: Option<String>,
     /// At most this many entries; zero is no limit.
     pub limit: usize,
@@ -83,15 +84,15 @@ impl ListQuery {
 
 /// Changes that arrive together.
 ///
-/// After a batch, everything up to and including `revision` that the watch is about has been delivered. A batch without
-/// changes is progress: time passed elsewhere in the log. An idle watch gets one at least every [`PROGRESS_INTERVAL`].
+/// After a batch, every matching change up to and including `revision` has been delivered. A batch without changes reports
+/// progress: the log may have moved elsewhere. An idle watch gets one at least every [`PROGRESS_INTERVAL`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub changes: Vec<Change>,
     pub revision: Revision,
 }
 
-/// How long a watch may be silent while the log moves on elsewhere.
+/// Longest time between two batches of a watch.
 pub const PROGRESS_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A running watch. Ends only with an error or when the store closes; dropping it ends the watch.
@@ -113,7 +114,7 @@ impl Changes {
     }
 }
 
-/// Figures for metrics and for people.
+/// Figures for metrics and status output.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     pub objects: u64,
@@ -122,7 +123,7 @@ pub struct Stats {
     /// Changes kept beyond the current values.
     pub history: u64,
     pub history_bytes: u64,
-    /// What the store takes on disk, where the engine knows.
+    /// Size on disk, where the engine knows it.
     pub disk_bytes: Option<u64>,
     pub revision: Revision,
     pub last_sync: Option<SystemTime>,

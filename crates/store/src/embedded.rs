@@ -1,26 +1,29 @@
-//! The default engine: SQLite in a directory, one writer thread, acknowledged after the sync.
+//! The default engine: SQLite in a directory, one writer thread, writes acknowledged after the sync.
 //!
-//! - [`schema`](self): tables, pragmas, who may open the file; `docs/storage-format.md` has a worked example
-//! - `writer`: the thread that groups waiting writes into one synced transaction
-//! - `answers`: how it tells the callers
-//! - `ledger`: what that thread knows without asking the disk
-//! - `compaction`: forgetting history in small steps
-//! - `keeper`: the thread that copies the write-ahead log into the file
-//! - `reader`: gets, lists and catching up of watches
-//! - `tail`: the last changes in memory, for live watches
-//! - `row`, `fault`, `lock`, `backup`: checksums, errors, exclusion, copies
+//! - `schema`: tables, pragmas, identification of the file; `docs/storage-format.md` has a worked example
+//! - `writer`: the thread that takes commands; `group`: one synced transaction of writes; `statements`: its SQL
+//! - `answers`: results of writes, sent to their callers
+//! - `ledger`: the writer's index in memory
+//! - `compaction`: removal of history in small steps
+//! - `checkpointer`: the thread that copies the write-ahead log into the file
+//! - `reader`: gets, lists, and watches that are behind the tail
+//! - `tail`: the newest changes in memory, for live watches
+//! - `session`: detection of lost writes at open
+//! - `row`, `fault`, `lock`, `backup`: checksums, errors, the directory lock, copies
 
 mod answers;
 mod backup;
+mod checkpointer;
 mod compaction;
 mod fault;
-mod keeper;
+mod group;
 mod ledger;
 mod lock;
 mod reader;
 mod row;
 mod schema;
 mod session;
+mod statements;
 mod tail;
 mod writer;
 
@@ -32,10 +35,11 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use machinery::Revision;
+use machinery::clock::Clock;
 use parking_lot::{Mutex, RwLock};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,25 +52,26 @@ use crate::key::{Key, Prefix};
 use crate::retention::Retention;
 
 use answers::Answers;
-use fault::{Fault, Outcome};
-use keeper::Checkpoints;
+use checkpointer::Checkpoints;
+use fault::{CommitFailure, Fault};
+use group::{Write, WriteRequest};
 use ledger::{Floors, Ledger};
 use lock::DirectoryLock;
 use reader::{Readers, closed};
 use tail::Tail;
-use writer::{Command, Write, Writer};
+use writer::{Command, Writer};
 
-/// Writes that may wait for the writer; a caller beyond that waits to be let in.
+/// Commands that wait for the writer at most; further callers wait for space in the channel.
 const COMMANDS_MAX: usize = 1024;
 
-/// What an acknowledgement means.
+/// The guarantee that an acknowledgement gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The write is on the disk: it survives the loss of power.
+    /// The write is on disk: it survives a power failure.
     #[default]
     Full,
-    /// The write is with the operating system: it survives the end of the process, not the loss of power. After such
-    /// a loss the store opens in an earlier state, skips ahead in its revisions and makes every client list again.
+    /// The operating system has the write: it survives the end of the process, but not a power failure. After a power
+    /// failure the store opens in an earlier state, skips ahead in its revisions and makes every client list again.
     Relaxed,
 }
 
@@ -79,21 +84,19 @@ impl Durability {
     }
 }
 
-/// Where the time comes from. Only retention asks.
-pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
-
 #[derive(Clone)]
 pub struct EmbeddedOptions {
-    /// The data directory; made if it is missing.
+    /// The data directory; created if it is missing.
     pub dir: PathBuf,
     pub durability: Durability,
     pub retention: Retention,
     pub value_bytes_max: usize,
-    /// How many reads go on at the same time.
+    /// Concurrent reads at most.
     pub readers: usize,
-    /// How many of the last changes stay in memory for live watches, and how many bytes of values.
+    /// The newest changes kept in memory for live watches, by number and by bytes of values.
     pub tail_changes_max: usize,
     pub tail_bytes_max: usize,
+    /// The time of changes, for retention and statistics.
     pub clock: Clock,
 }
 
@@ -108,12 +111,12 @@ impl EmbeddedOptions {
             readers: 4,
             tail_changes_max: 4096,
             tail_bytes_max: 8 * 1024 * 1024,
-            clock: Arc::new(SystemTime::now),
+            clock: Clock::system(),
         }
     }
 }
 
-/// A store in a directory of this machine.
+/// A store in a directory of the local file system.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     readers: Arc<Readers>,
@@ -123,23 +126,24 @@ pub struct EmbeddedStore {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The longest times the writer was busy with something other than writes. No write waits for more than one of each.
+/// The longest times the writer spent on work other than writes. No write waits for more than one of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
     /// One step of compaction.
     pub compaction_step: Duration,
-    /// Copying the short rest of the write-ahead log.
+    /// Copying the rest of the write-ahead log.
     pub checkpoint: Duration,
 }
 
-/// What the writer tells everyone else.
+/// State that the writer publishes to readers and watches.
 struct Shared {
     database: PathBuf,
     durability: Durability,
+    clock: Clock,
     tail: RwLock<Tail>,
     floors: RwLock<Floors>,
-    /// The newest change of each collection: never behind what is announced.
-    lasts: RwLock<HashMap<Box<str>, Revision>>,
+    /// The newest change of each collection: never older than the announced revision.
+    newest_changes: RwLock<HashMap<Box<str>, Revision>>,
     stats: Mutex<Stats>,
     announced: watch::Sender<Announced>,
     pauses: Mutex<Pauses>,
@@ -147,7 +151,7 @@ struct Shared {
 }
 
 impl EmbeddedStore {
-    /// Opens the store of a directory, or starts one. Blocks for as long as it takes to read the index of all keys.
+    /// Opens the store of a directory, or creates one. Blocks while it reads the index of all keys.
     pub fn open(options: EmbeddedOptions) -> Result<Self, OpenError> {
         make_directory(&options.dir)?;
         let lock = Arc::new(DirectoryLock::take(&options.dir)?);
@@ -159,16 +163,17 @@ impl EmbeddedStore {
             let mark: Option<i64> = connection.query_row("SELECT max(unix_ms) FROM marks", (), |row| row.get(0))?;
             Ok((ledger, mark.unwrap_or(0)))
         });
-        let (ledger, last_mark_unix_ms) = opened.map_err(|fault| fault.opening(&database))?;
+        let (ledger, last_mark_unix_ms) = opened.map_err(|fault| fault.into_open_error(&database))?;
 
-        let revision = ledger.state.revision;
+        let revision = ledger.revision();
         let readers = Arc::new(Readers::new(database.clone(), options.readers, lock.clone()));
         let shared = Arc::new(Shared {
             database: database.clone(),
             durability: options.durability,
+            clock: options.clock.clone(),
             tail: RwLock::new(Tail::new(revision, options.tail_changes_max, options.tail_bytes_max)),
             floors: RwLock::new(ledger.floors()),
-            lasts: RwLock::new(ledger.lasts()),
+            newest_changes: RwLock::new(ledger.newest_changes()),
             stats: Mutex::new(ledger.stats()),
             announced: watch::Sender::new(Announced { revision, closed: false }),
             pauses: Mutex::default(),
@@ -195,7 +200,7 @@ impl EmbeddedStore {
         Ok(EmbeddedStore { shared, readers, commands, value_bytes_max, writer })
     }
 
-    /// The longest pauses since the store was opened or they were last reset.
+    /// The longest pauses since the store was opened or the pauses were last reset.
     #[must_use]
     pub fn pauses(&self) -> Pauses {
         *self.shared.pauses.lock()
@@ -210,9 +215,9 @@ impl EmbeddedStore {
             return Err(WriteError::TooLarge { bytes, max: self.value_bytes_max });
         }
         let (answer, answered) = oneshot::channel();
-        let write = Write { key, value, expected, answer };
+        let write = Write { request: WriteRequest { key, value, expected }, answer };
         self.commands.send(Command::Write(write)).await.map_err(|_| closed())?;
-        // No answer: the writer ended before it came to this write.
+        // The writer has ended before this write.
         answered.await.unwrap_or_else(|_| Err(closed().into()))
     }
 
@@ -221,24 +226,24 @@ impl EmbeddedStore {
         if is_closed { Err(closed()) } else { Ok(revision) }
     }
 
-    /// Waits until `revision`, which a read has seen on disk, is acknowledged to its writer too: a matter of
-    /// microseconds, without which a watch from what was just read could be refused as the future.
-    async fn settle(&self, revision: Revision) -> Result<(), EngineError> {
+    /// Waits until `revision`, which a read has seen on disk, is announced. This takes microseconds; without it, a watch
+    /// from the revision just read could be refused as a future one.
+    async fn wait_until_announced(&self, revision: Revision) -> Result<(), EngineError> {
         let mut announced = self.shared.announced.subscribe();
-        let settled = announced.wait_for(|announced| announced.closed || announced.revision >= revision).await;
-        settled.map(drop).map_err(|_| closed())
+        let reached = announced.wait_for(|announced| announced.closed || announced.revision >= revision).await;
+        reached.map(drop).map_err(|_| closed())
     }
 }
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        // The writer ends when nobody can send; this is the last sender but for the keeper's weak one.
+        // The writer ends when there is no sender left; the checkpointer has only a weak one.
         let (commands, _) = mpsc::channel(1);
         self.commands = commands;
         if let Some(writer) = self.writer.get_mut().take()
             && writer.join().is_err()
         {
-            tracing::error!("the thread that writes the store panicked");
+            tracing::error!("the writer thread panicked");
         }
     }
 }
@@ -250,7 +255,7 @@ impl Store for EmbeddedStore {
             let key = key.clone();
             let entry = self.readers.read(move |connection| reader::get(connection, &key)).await??;
             if let Some(entry) = &entry {
-                self.settle(entry.revision).await?;
+                self.wait_until_announced(entry.revision).await?;
             }
             Ok(entry)
         })
@@ -263,7 +268,7 @@ impl Store for EmbeddedStore {
                 return Err(ReadError::Future { asked, current });
             }
             let snapshot = self.readers.read(move |connection| reader::list(connection, &query, current)).await???;
-            self.settle(snapshot.revision).await?;
+            self.wait_until_announced(snapshot.revision).await?;
             Ok(snapshot)
         })
     }
@@ -286,7 +291,7 @@ impl Store for EmbeddedStore {
             if after > current {
                 return Err(WatchError::Future { asked: after, current });
             }
-            let oldest = self.shared.floors.read().of(&prefix);
+            let oldest = self.shared.floors.read().floor(&prefix);
             if after < oldest {
                 return Err(WatchError::Compacted { asked: after, oldest });
             }
@@ -309,7 +314,7 @@ impl Store for EmbeddedStore {
     fn oldest_revision<'a>(&'a self, prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>> {
         Box::pin(async move {
             self.announced()?;
-            Ok(self.shared.floors.read().of(prefix))
+            Ok(self.shared.floors.read().floor(prefix))
         })
     }
 
@@ -351,7 +356,7 @@ impl Shared {
         self.readers.close();
     }
 
-    /// Whether the writer's next commits wait for the disk. Relaxed ones never do.
+    /// Switches whether the writer's next commits wait for the disk. With relaxed durability they never do.
     fn sync_commits(&self, connection: &Connection, sync: bool) -> Result<(), Fault> {
         if self.durability == Durability::Full {
             connection.pragma_update(None, "synchronous", if sync { "FULL" } else { "NORMAL" })?;
@@ -359,26 +364,26 @@ impl Shared {
         Ok(())
     }
 
-    /// What a failed commit means. SQLite knows one kind of "no room"; a quota or a limit on the size of files is
-    /// another, which shows when a byte is written where the log would have grown.
-    fn outcome(&self, fault: &Fault) -> Outcome {
-        let outcome = fault.outcome();
-        if outcome != Outcome::Lost || !fault.is_failed_write() {
-            return outcome;
+    /// Classifies a failed commit. SQLite reports a full disk, but not a quota or a limit on file size; those show when
+    /// a probe is written at the offset where the log would have grown.
+    fn classify(&self, fault: &Fault) -> CommitFailure {
+        let failure = fault.commit_failure();
+        if failure != CommitFailure::Lost || !fault.is_failed_write() {
+            return failure;
         }
-        let end = std::fs::metadata(beside(&self.database, "-wal")).map_or(0, |metadata| metadata.len());
-        let probe = beside(&self.database, "-probe");
+        let end = std::fs::metadata(with_suffix(&self.database, "-wal")).map_or(0, |metadata| metadata.len());
+        let probe = with_suffix(&self.database, "-probe");
         let probed = File::create(&probe).and_then(|file| file.write_all_at(&[0; 64 * 1024], end));
         let _ = std::fs::remove_file(&probe);
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match probed {
-            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge) => Outcome::Full,
-            _ => Outcome::Lost,
+            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge) => CommitFailure::Full,
+            _ => CommitFailure::Lost,
         }
     }
 
     fn disk_bytes(&self) -> u64 {
-        let files = [self.database.clone(), beside(&self.database, "-wal"), beside(&self.database, "-shm")];
+        let files = [self.database.clone(), with_suffix(&self.database, "-wal"), with_suffix(&self.database, "-shm")];
         files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
     }
 }
@@ -389,13 +394,13 @@ impl Log for Shared {
             return Ok(batch);
         }
         let acknowledged = self.announced.borrow().revision;
-        let (prefix, lasts) = (prefix.clone(), self.lasts.read().clone());
-        let read = move |connection: &Connection| reader::changes(connection, &prefix, after, acknowledged, &lasts);
+        let (prefix, newest) = (prefix.clone(), self.newest_changes.read().clone());
+        let read = move |connection: &Connection| reader::changes(connection, &prefix, after, acknowledged, &newest);
         self.readers.read(read).await??
     }
 }
 
-fn beside(database: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -406,19 +411,19 @@ fn inaccessible(path: &Path) -> impl Fn(std::io::Error) -> OpenError {
     move |error| OpenError::Inaccessible { path: path.clone(), reason: error.to_string() }
 }
 
-/// Objects hold secrets: what is made here is for its owner alone.
+/// Creates the directory for its owner alone: objects hold secrets.
 fn make_directory(dir: &Path) -> Result<(), OpenError> {
     if !dir.is_dir() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(inaccessible(dir))?;
         if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            // The name of a new directory is as lasting as what is in it only after this.
+            // Makes the name of the new directory as durable as its content.
             File::open(parent).and_then(|parent| parent.sync_all()).map_err(inaccessible(parent))?;
         }
     }
     Ok(())
 }
 
-/// The database is made before SQLite opens it, with rights that its log then inherits.
+/// Creates the database file before SQLite opens it, with permissions that its log then inherits.
 fn make_private(database: &Path) -> Result<(), OpenError> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(database);
     file.map(drop).map_err(inaccessible(database))

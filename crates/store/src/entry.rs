@@ -1,4 +1,4 @@
-//! What the log holds: entries, and the changes that made them.
+//! Entries of the log, and the changes that made them.
 
 use bytes::Bytes;
 use machinery::Revision;
@@ -18,11 +18,11 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub key: Key,
-    /// The revision this write got. Exactly one write has it.
+    /// The revision of this write. No other write has it.
     pub revision: Revision,
     /// The new value; `None` is a delete.
     pub value: Option<Bytes>,
-    /// What was there just before; `None` is a create. A delete always has it.
+    /// The entry before this write; `None` is a create. A delete always has one.
     pub previous: Option<Entry>,
 }
 
@@ -36,9 +36,9 @@ impl Change {
 /// Entries below a prefix at one revision, in byte order of their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The revision this is the state of. Every entry's revision is at most this.
+    /// The revision of this state. Every entry's revision is at most this.
     pub revision: Revision,
     pub entries: Vec<Entry>,
-    /// How many entries with the prefix follow the last one here.
+    /// Number of entries with the prefix after the last one here.
     pub remaining: u64,
 }

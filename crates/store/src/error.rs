@@ -1,4 +1,4 @@
-//! What can go wrong, by operation. Each message is a sentence for a person; no HTTP here.
+//! Errors by operation. Each message is a sentence for a person; there is no HTTP here.
 
 use machinery::Revision;
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::entry::Entry;
 use crate::key::Key;
 
-/// A key that cannot be one.
+/// Why a text is not a key.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     #[error("the key is empty")]
@@ -17,7 +17,7 @@ pub enum KeyError {
     Malformed { key: String },
 }
 
-/// The engine below failed. Which file, which endpoint and what the system said is in the text.
+/// A failure of the engine. The text names the file or endpoint and the error of the system.
 #[derive(Clone, Debug, Error)]
 #[error("{message}")]
 pub struct EngineError {
@@ -66,18 +66,18 @@ pub enum WriteError {
     /// Create found the key taken.
     #[error("{} exists already at revision {}", .0.key, .0.revision)]
     Exists(Entry),
-    /// Update or delete found another revision, or nothing.
+    /// Update or delete found another revision, or no entry.
     #[error("{key} is not at revision {expected}{}", .current.as_ref().map_or(": it does not exist".to_owned(), |e| format!(" but at {}", e.revision)))]
     Conflict { key: Key, expected: Revision, current: Option<Entry> },
     #[error("the value has {bytes} bytes, more than the {max} allowed")]
     TooLarge { bytes: usize, max: usize },
-    /// Nothing was written; the same write may succeed once there is room.
+    /// Nothing was written; the same write may succeed once there is space.
     #[error("no space left for the store: {0}")]
     Full(String),
-    /// A sync failed earlier. What is on disk is no longer known, so no later write is accepted until reopening.
+    /// A sync has failed. The content of the disk is unknown, so no write is accepted until the store is opened again.
     #[error("the store stopped accepting writes: {0}")]
     Poisoned(String),
-    /// The write was sent and its outcome is not known: it may or may not have happened.
+    /// The outcome of the write is unknown: it may or may not have happened.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(String),
     /// Nothing was written.
@@ -87,7 +87,7 @@ pub enum WriteError {
 
 #[derive(Clone, Debug, Error)]
 pub enum WatchError {
-    /// History no longer reaches back that far: list again and watch from there.
+    /// History does not reach back that far: list again and watch from there.
     #[error("history after revision {asked} is compacted; the oldest to watch from is {oldest}")]
     Compacted { asked: Revision, oldest: Revision },
     #[error("revision {asked} has not happened yet; the current one is {current}")]

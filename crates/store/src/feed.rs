@@ -1,4 +1,4 @@
-//! How a watch runs over a log inside this process: a cursor and a notification, never a queue for each watcher.
+//! Watches over a log in this process: a cursor and a notification, never a queue for each watcher.
 //!
 //! The engine announces how far its log reaches; a watch that is not there yet reads a bounded batch from its own cursor.
 //! A slow reader therefore costs nothing but its cursor, and many changes made in the meantime arrive as one batch.
@@ -16,27 +16,27 @@ use crate::contract::{Batch, Changes, PROGRESS_INTERVAL};
 use crate::error::WatchError;
 use crate::key::Prefix;
 
-/// The most changes a batch carries.
+/// Changes in a batch at most.
 pub(crate) const BATCH_CHANGES_MAX: usize = 1024;
 
 /// A batch ends after the change that takes its values past this.
 pub(crate) const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Progress is sent a little early, so that a busy machine still keeps the promised interval.
+/// Progress is sent early, so that a busy machine still keeps the promised interval.
 const PROGRESS_AFTER: Duration = Duration::from_millis(PROGRESS_INTERVAL.as_millis() as u64 * 3 / 4);
 
-/// What an engine announces to everyone who waits for its log.
+/// State of an engine's log, announced to its watches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Announced {
-    /// Everything up to here is acknowledged and readable.
+    /// Every write up to here is acknowledged and readable.
     pub(crate) revision: Revision,
     pub(crate) closed: bool,
 }
 
 /// A log that can be read forward from any retained revision.
 pub(crate) trait Log: Send + Sync + 'static {
-    /// The changes after `after` below `prefix`, at most a batch of them. Asked only when the log reaches beyond `after`,
-    /// and always gets further: the batch's revision is greater than `after`.
+    /// Reads one batch of the changes after `after` below `prefix`. Called only when the log reaches beyond `after`. Always
+    /// makes progress: the batch's revision is greater than `after`.
     fn read(&self, prefix: &Prefix, after: Revision) -> impl Future<Output = Result<Batch, WatchError>> + Send;
 }
 
@@ -45,12 +45,12 @@ struct Cursor<L> {
     announced: watch::Receiver<Announced>,
     prefix: Prefix,
     at: Revision,
-    /// When silence has lasted long enough.
+    /// When to report progress if nothing else is sent.
     progress_at: Instant,
     failed: bool,
 }
 
-/// A watch on `log`. The caller has checked that `after` can be watched from.
+/// Starts a watch on `log`. The caller has checked that `after` can be watched from.
 pub(crate) fn changes<L: Log>(
     log: Arc<L>,
     announced: watch::Receiver<Announced>,
@@ -68,7 +68,7 @@ pub(crate) fn changes<L: Log>(
 }
 
 impl<L: Log> Cursor<L> {
-    /// Waits for the next thing to say; `None` once there is nothing left to say.
+    /// Waits for the next batch; `None` once the log is closed and read to its end, or after an error.
     async fn step(&mut self) -> Option<Result<Batch, WatchError>> {
         if self.failed {
             return None;
@@ -88,12 +88,12 @@ impl<L: Log> Cursor<L> {
             if closed {
                 return None;
             }
-            // Asked here and not only below: a log that never rests elsewhere must not keep this watch silent.
+            // Checked here as well as below: a log that is always busy elsewhere must not keep this watch silent.
             if Instant::now() >= self.progress_at {
                 return Some(Ok(Batch { changes: Vec::new(), revision: self.at }));
             }
             tokio::select! {
-                // An error means that the engine is gone: the same as closed.
+                // An error means that the engine was dropped, which is the same as closed.
                 changed = self.announced.changed() => if changed.is_err() { return None },
                 () = tokio::time::sleep_until(self.progress_at) => {}
             }

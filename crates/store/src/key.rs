@@ -1,8 +1,8 @@
-//! Where an object lives: a path of segments, compared byte by byte.
+//! Keys: paths of segments, compared byte by byte.
 //!
 //! `core/pods/default/web-0`, `apps/deployments/default/web`, `core/nodes/n1`. The first two segments are the key's
-//! *collection*: history is kept and forgotten collection by collection, so that busy leases never push the history of
-//! quiet pods out.
+//! *collection*: history is kept and removed collection by collection, so that busy leases never displace the history of
+//! quiet pods.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -17,7 +17,7 @@ pub const KEY_BYTES_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
-/// A key orders and hashes as its text does, so maps of keys can be asked with text.
+/// A key orders and hashes as its text does, so that maps of keys can be searched by text.
 impl Borrow<str> for Key {
     fn borrow(&self) -> &str {
         &self.0
@@ -25,7 +25,7 @@ impl Borrow<str> for Key {
 }
 
 impl Key {
-    /// Checks a key. The message of the error is meant for people.
+    /// Validates a key.
     pub fn new(key: impl AsRef<str>) -> Result<Self, KeyError> {
         let key = key.as_ref();
         if key.is_empty() {
@@ -74,7 +74,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a list or watch is about: everything (`""`), a collection (`core/pods/`), or part of one (`core/pods/default/`).
+/// The scope of a list or watch: everything (`""`), a collection (`core/pods/`), or part of one (`core/pods/default/`).
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Prefix(Arc<str>);
 
@@ -101,7 +101,7 @@ impl Prefix {
         key.as_str().starts_with(&*self.0)
     }
 
-    /// The single collection this prefix lies in (`core/pods` for `core/pods/default/`), or none if it may span several.
+    /// The single collection of this prefix (`core/pods` for `core/pods/default/`); `None` if it may span several.
     #[must_use]
     pub fn collection(&self) -> Option<&str> {
         let mut slashes = self.0.match_indices('/').map(|(at, _)| at);
@@ -116,7 +116,7 @@ impl Prefix {
         prefix[..shared] == name[..shared] && prefix.get(shared).is_none_or(|next| *next == b'/')
     }
 
-    /// The smallest string greater than every key with this prefix, or none if there is none (the prefix is empty).
+    /// A string greater than every key with this prefix; `None` for the empty prefix.
     #[must_use]
     pub fn end(&self) -> Option<String> {
         // Keys are UTF-8 and U+10FFFF is not used in them: the greatest scalar closes the range and stays a str.

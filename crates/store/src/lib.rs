@@ -1,10 +1,10 @@
 //! The versioned log of objects: one contract, three engines, one behaviour suite.
 //!
-//! - [`contract`]: the [`Store`] trait and what each call promises
+//! - [`contract`]: the [`Store`] trait and the guarantees of each call
 //! - [`key`], [`entry`], [`error`]: the nouns of the contract
-//! - [`retention`]: how much history an engine keeps
+//! - [`retention`]: the amount of history an engine keeps
 //! - `memory`, `embedded` (SQLite), `etcd`: the engines, each behind a feature of the same name
-//! - `suite`: the behaviour suite, one named check for each promise, run against every engine
+//! - `suite`: the behaviour suite, one named check for each guarantee, run against every engine
 //!
 //! The store knows nothing of Kubernetes: keys are paths, values are bytes.
 

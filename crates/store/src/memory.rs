@@ -1,6 +1,6 @@
-//! The engine for tests that want nothing on disk: every promise of the contract but durability.
+//! The engine for tests without a disk: every guarantee of the contract except durability.
 //!
-//! One lock guards the whole state; no call holds it for longer than one list. Values are shared by reference, so a
+//! One lock guards the whole state; no call holds it for longer than one list. Values are shared by reference, so that a
 //! change in the log costs its key and a few words.
 
 mod state;
@@ -22,13 +22,12 @@ use crate::retention::Retention;
 
 use state::State;
 
-/// How many changes one hold of the lock may forget.
+/// Changes removed under one hold of the lock at most.
 const COMPACTION_STEP: usize = 1024;
 
 /// A store that lives as long as its process.
 pub struct MemoryStore {
     shared: Arc<Shared>,
-    value_bytes_max: usize,
 }
 
 struct Shared {
@@ -39,29 +38,18 @@ struct Shared {
 impl MemoryStore {
     #[must_use]
     pub fn new(retention: Retention) -> Self {
-        MemoryStore {
-            shared: Arc::new(Shared {
-                state: RwLock::new(State::new(retention)),
-                announced: watch::Sender::new(Announced::default()),
-            }),
-            value_bytes_max: VALUE_BYTES_MAX,
-        }
+        let state = RwLock::new(State::new(retention));
+        MemoryStore { shared: Arc::new(Shared { state, announced: watch::Sender::new(Announced::default()) }) }
     }
 
-    #[must_use]
-    pub fn with_value_bytes_max(mut self, bytes: usize) -> Self {
-        self.value_bytes_max = bytes;
-        self
-    }
-
-    fn open(&self) -> Result<(), EngineError> {
+    fn check_open(&self) -> Result<(), EngineError> {
         if self.shared.announced.borrow().closed { Err(EngineError::new("the store is closed")) } else { Ok(()) }
     }
 
     fn write(&self, key: Key, value: Option<Bytes>, expected: Option<Revision>) -> Result<Revision, WriteError> {
-        self.open()?;
-        if let Some(bytes) = value.as_ref().map(Bytes::len).filter(|bytes| *bytes > self.value_bytes_max) {
-            return Err(WriteError::TooLarge { bytes, max: self.value_bytes_max });
+        self.check_open()?;
+        if let Some(bytes) = value.as_ref().map(Bytes::len).filter(|bytes| *bytes > VALUE_BYTES_MAX) {
+            return Err(WriteError::TooLarge { bytes, max: VALUE_BYTES_MAX });
         }
         let mut state = self.shared.state.write();
         let revision = state.write(key, value, expected)?;
@@ -80,14 +68,14 @@ impl Default for MemoryStore {
 impl Store for MemoryStore {
     fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Result<Option<Entry>, ReadError>> {
         Box::pin(async move {
-            self.open()?;
+            self.check_open()?;
             Ok(self.shared.state.read().get(key))
         })
     }
 
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<Snapshot, ReadError>> {
         Box::pin(async move {
-            self.open()?;
+            self.check_open()?;
             self.shared.state.read().list(&query)
         })
     }
@@ -106,7 +94,7 @@ impl Store for MemoryStore {
 
     fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>> {
         Box::pin(async move {
-            self.open()?;
+            self.check_open()?;
             let state = self.shared.state.read();
             if after > state.revision() {
                 return Err(WatchError::Future { asked: after, current: state.revision() });
@@ -121,9 +109,9 @@ impl Store for MemoryStore {
 
     fn compact(&self, at: Revision) -> StoreFuture<'_, Result<(), ReadError>> {
         Box::pin(async move {
-            self.open()?;
+            self.check_open()?;
             self.shared.state.write().raise_floor(at)?;
-            while self.shared.state.write().forget_below_floor(COMPACTION_STEP) {
+            while self.shared.state.write().remove_below_floor(COMPACTION_STEP) {
                 tokio::task::yield_now().await;
             }
             Ok(())
@@ -132,14 +120,14 @@ impl Store for MemoryStore {
 
     fn current_revision(&self) -> StoreFuture<'_, Result<Revision, ReadError>> {
         Box::pin(async move {
-            self.open()?;
+            self.check_open()?;
             Ok(self.shared.state.read().revision())
         })
     }
 
     fn oldest_revision<'a>(&'a self, prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>> {
         Box::pin(async move {
-            self.open()?;
+            self.check_open()?;
             Ok(self.shared.state.read().floor(prefix))
         })
     }
@@ -152,7 +140,7 @@ impl Store for MemoryStore {
 
     fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>> {
         Box::pin(async move {
-            self.open()?;
+            self.check_open()?;
             Ok(self.shared.state.read().stats())
         })
     }

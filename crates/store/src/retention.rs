@@ -1,4 +1,4 @@
-//! How much history an engine keeps before it compacts.
+//! Retention of history.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ pub struct Retention {
     pub age_min: Duration,
     /// Per collection.
     pub changes_min: u64,
-    /// Bytes of superseded values over all collections. Beyond it the oldest history goes first.
+    /// Bytes of superseded values over all collections. Beyond it, the oldest history is removed first.
     pub history_bytes_max: u64,
-    /// How often the engine looks for what may go.
+    /// Interval at which the engine looks for history to remove.
     pub interval: Duration,
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use store::error::OpenError;
-use store::etcd::testing::{EtcdServer, User, switch_on_users};
+use store::etcd::testing::{EtcdServer, User, enable_users};
 use store::etcd::{EtcdCredentials, EtcdIdentity, EtcdOptions, EtcdStore, EtcdTls};
-use store::{Key, Prefix, Store};
+use store::{Key, Prefix, Revision, Store};
 use tempfile::TempDir;
 
 /// An authority, and certificates it signed, as files for etcd.
@@ -88,7 +88,7 @@ async fn a_client_certificate_opens_an_etcd_that_asks_for_one() {
 
     let store = server.connect(tls(None)).await;
     let revision = store.create(pod("a"), Bytes::from_static(b"1")).await.unwrap();
-    let mut changes = store.watch(Prefix::everything(), revision.prev()).await.unwrap();
+    let mut changes = store.watch(Prefix::everything(), Revision(revision.0 - 1)).await.unwrap();
     assert_eq!(changes.next().await.unwrap().unwrap().changes[0].key, pod("a"));
     EtcdStore::connect(tls(Some("etcd.test"))).await.expect("the certificate carries that name");
 
@@ -114,7 +114,7 @@ async fn a_user_sees_a_prefix_and_stays_logged_in() {
         User { name: "root", password: "root's", prefix: None },
         User { name: "dog", password: "watch", prefix: Some("/registry/") },
     ];
-    switch_on_users(&options, &users).await;
+    enable_users(&options, &users).await;
     let as_user = |name: &str, password: &str| EtcdOptions {
         credentials: Some(EtcdCredentials { username: name.to_owned(), password: password.to_owned() }),
         ..options.clone()
@@ -132,7 +132,7 @@ async fn a_user_sees_a_prefix_and_stays_logged_in() {
 
     let store = EtcdStore::connect(as_user("dog", "watch")).await.expect("the password is right");
     let first = store.create(pod("a"), Bytes::from_static(b"1")).await.unwrap();
-    let mut changes = store.watch(Prefix::everything(), first.prev()).await.unwrap();
+    let mut changes = store.watch(Prefix::everything(), Revision(first.0 - 1)).await.unwrap();
     assert_eq!(changes.next().await.unwrap().unwrap().changes[0].revision, first);
 
     // etcd forgets its tokens when it restarts: the store logs in again, and so does the watch.

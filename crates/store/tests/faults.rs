@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use store::embedded::{EmbeddedOptions, EmbeddedStore, restore, verify};
 use store::error::OpenError;
-use store::{Key, ListQuery, Prefix, ReadError, Revision, Snapshot, Store, WatchError};
+use store::{Key, ListQuery, Prefix, ReadError, Revision, Snapshot, Store, WatchError, WriteError};
 
 const WRITER: &str = env!("CARGO_BIN_EXE_store-writer");
 
@@ -113,6 +113,56 @@ fn a_failed_sync_stops_all_later_writes_and_loses_nothing_acknowledged() {
         let entry = runtime.block_on(store.get(&key(&format!("core/pods/a/{number}")))).expect("readable");
         assert_eq!(entry.expect("acknowledged").value, load::value(u64::from(number) * 2 + 1));
     }
+}
+
+/// Writes that share a transaction with one that SQLite refuses are lost with it, whether they come before or after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_of_a_failed_group_is_acknowledged() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = open(dir.path()).expect("opens");
+    let first = store.create(key("core/pods/a/first"), "0".into()).await.expect("written");
+    let file = rusqlite::Connection::open(dir.path().join("store.db")).expect("the file can be opened");
+    file.execute_batch(
+        "CREATE TRIGGER refusal BEFORE INSERT ON changes WHEN NEW.key LIKE '%/bad-%'
+         BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
+    )
+    .expect("a trigger");
+
+    let (mut acknowledged, mut lost_with_others) = (std::collections::BTreeMap::new(), 0);
+    for round in 0..20 {
+        let names = (0..24).map(|n| format!("core/pods/a/{}-{round}-{n}", if n % 12 == 5 { "bad" } else { "good" }));
+        let writes = names.map(|name| async { (store.create(key(&name), "1".into()).await, name) });
+        for (result, name) in futures::future::join_all(writes).await {
+            match result {
+                Ok(revision) => {
+                    assert!(!name.contains("bad") && revision > first, "{name} at {revision}");
+                    assert!(acknowledged.insert(revision, name).is_none(), "{revision} was assigned twice");
+                }
+                Err(WriteError::Unavailable(_)) => lost_with_others += usize::from(name.contains("good")),
+                Err(error) => panic!("{name}: {error}"),
+            }
+        }
+    }
+    assert!(lost_with_others > 0, "no group had a refused write and another one");
+
+    file.execute_batch("DROP TRIGGER refusal").expect("the trigger is there");
+    let last = store.create(key("core/pods/a/last"), "2".into()).await.expect("writes go on");
+    acknowledged.insert(first, "core/pods/a/first".to_owned());
+    acknowledged.insert(last, "core/pods/a/last".to_owned());
+    let present = async |store: &EmbeddedStore| {
+        let listed = store.list(ListQuery::default()).await.expect("readable");
+        let entries = listed.entries.into_iter();
+        entries
+            .map(|entry| (entry.revision, entry.key.as_str().to_owned()))
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert_eq!(present(&store).await, acknowledged);
+    let stats = store.stats().await.expect("readable");
+    assert_eq!((stats.objects, stats.revision), (acknowledged.len() as u64, last));
+    store.close().await;
+    drop((store, file));
+    let store = open(dir.path()).expect("the index matches its tally");
+    assert_eq!(present(&store).await, acknowledged);
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn value(step: usize, size: usize) -> Bytes {
 fn expected(current: Option<&Entry>, stale: bool) -> Revision {
     match current {
         Some(current) if !stale => current.revision,
-        Some(current) => current.revision.prev(),
+        Some(current) => Revision(current.revision.0 - 1),
         None => Revision(1),
     }
 }

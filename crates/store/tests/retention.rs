@@ -30,7 +30,10 @@ fn open(dir: &Path, retention: Retention, clock: &Clock) -> EmbeddedStore {
     let now = clock.0.clone();
     let mut options = EmbeddedOptions::new(dir);
     options.retention = retention;
-    options.clock = Arc::new(move || SystemTime::UNIX_EPOCH + Duration::from_secs(now.load(Ordering::Relaxed)));
+    options.clock = machinery::clock::Clock::from_fn(move || {
+        let since_1970 = Duration::from_secs(now.load(Ordering::Relaxed));
+        (SystemTime::UNIX_EPOCH + since_1970).try_into().expect("a time within range")
+    });
     EmbeddedStore::open(options).expect("opens")
 }
 

@@ -173,6 +173,5 @@ pub fn delete_options(data: &[u8]) {
     let _ = DeleteOptions::from_json(data, "apps/v1");
     if let Ok(document) = yaml::read(data) {
         let _ = DeleteOptions::from_value(&document.value, "apps/v1");
-        let _ = document.strict_error();
     }
 }

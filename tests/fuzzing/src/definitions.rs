@@ -3,7 +3,7 @@
 
 use machinery::Revision;
 use machinery::json::{Value, from_slice, json};
-use schema::custom::{self, definition};
+use schema::custom::{self, installed};
 use schema::decode::{self, FieldValidation, Media};
 use schema::facts::Types;
 use schema::kind::Kind;
@@ -26,7 +26,7 @@ pub fn definition(data: &[u8]) {
     let _ = warnings::on_write(crds, &decoded.value, None);
     // One that is refused is never served, but nothing may depend on that.
     let stored = if refused.is_empty() { decoded.value.to_string() } else { text };
-    let Ok(installed) = definition::install(&stored.into_bytes().into(), Revision(1), None) else { return };
+    let Ok(installed) = installed::install(&stored.into_bytes().into(), Revision(1), None) else { return };
     for kind in &installed.kinds {
         object(kind, &input["object"]);
     }

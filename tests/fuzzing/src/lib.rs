@@ -1,30 +1,32 @@
-//! Everything that reads what a client sends, as functions of bytes; and bytes to feed them with.
+//! Fuzz targets: everything that parses bytes from a peer, as functions of bytes.
 //!
-//! - [`parsing`]: what stands in a URL or a header
-//! - [`bodies`]: objects and patches, through all that is done to them before they are stored
-//! - [`rules`]: expressions that a definition carries
-//! - [`definitions`]: schemas of custom resources, and objects by them
-//! - [`seeds`]: requests as clients make them, to begin from
-//! - [`mutation`]: what becomes of a seed
+//! - [`parsing`]: URLs and headers
+//! - [`bodies`]: objects and patches, through all steps before they are stored
+//! - [`rules`]: expressions of a custom resource definition
+//! - [`definitions`]: schemas of custom resources, and objects of them
+//! - [`responses`]: responses of a server, as the client reads them
+//! - [`seeds`]: typical inputs
+//! - [`mutation`]: random changes of a seed
 //!
-//! Each target must return, whatever it is given: a panic is a finding. `tests/short_run.rs` feeds them with a fixed
-//! sequence of inputs in every test run; the programs in `fuzz/` let cargo-fuzz look for more.
+//! Each target must return for every input: a panic is a bug. `tests/short_run.rs` runs them on a fixed sequence of inputs in
+//! every test run; the programs in `fuzz/` let cargo-fuzz search for more.
 
 pub mod bodies;
 pub mod definitions;
 pub mod mutation;
 pub mod parsing;
+pub mod responses;
 pub mod rules;
 pub mod seeds;
 
-/// A target: its name, and what it does with an input.
+/// A fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -37,4 +39,5 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "cel", run: rules::cel },
     Target { name: "definition", run: definitions::definition },
     Target { name: "json_path", run: definitions::json_path },
+    Target { name: "watch_response", run: responses::watch_response },
 ];

@@ -1,4 +1,4 @@
-//! Writes the seeds as files, where cargo-fuzz looks for them: `cargo run -p fuzzing -- fuzz/corpus`.
+//! Writes the seeds as files for cargo-fuzz: `cargo run -p fuzzing -- fuzz/corpus`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ fn write(folder: &std::path::Path) -> io::Result<()> {
     for target in fuzzing::TARGETS {
         let folder = folder.join(target.name);
         fs::create_dir_all(&folder)?;
-        for (number, seed) in fuzzing::seeds::of(target.name).iter().enumerate() {
+        for (number, seed) in fuzzing::seeds::for_target(target.name).iter().enumerate() {
             fs::write(folder.join(format!("seed-{number:03}")), seed)?;
         }
     }

@@ -55,7 +55,7 @@ pub fn query(data: &[u8]) {
     let _ = PatchOptions::from_query(&query, false);
     let _ = DeleteOptions::from_query(&query);
     let max = Duration::from_secs(60);
-    if let Ok(time) = deadline::of_request(&query, max) {
+    if let Ok(time) = deadline::request_timeout(&query, max) {
         assert!(time <= max, "no request has more time than the server gives");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use cel::{Answer, Environment, Output, Refusal, Validator};
+use cel::{CompileError, Environment, Evaluation, Output, Validator};
 use machinery::json::{Value, json};
 
 /// What one call may cost.
@@ -45,13 +45,13 @@ pub fn cel(data: &[u8]) {
             Ok(program) => {
                 let (answer, cost) = program.evaluate(&[Some(&OBJECT)]);
                 assert_eq!((answer.clone(), cost), program.evaluate(&[Some(&OBJECT)]), "{text:?}");
-                assert!(cost <= CALL_LIMIT || answer == Answer::Exceeded, "{text:?} costs {cost}");
+                assert!(cost <= CALL_LIMIT || answer == Evaluation::Exceeded, "{text:?} costs {cost}");
                 let _ = program.evaluate(&[None]);
                 let _ = program.evaluate(&[Some(&Value::Null)]);
             }
-            Err(Refusal::Issues(issues)) => {
+            Err(CompileError::Issues(issues)) => {
                 assert!(!issues.is_empty(), "{text:?} is refused for a reason");
-                let _ = issues.show(&text);
+                let _ = issues.render(&text);
             }
             Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! Requests as clients make them, to begin from; and inputs that go deep instead of wide.
+//! Typical inputs of each target, and inputs that are deeply nested or very long.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use schema::{kinds, protobuf};
 
 use crate::bodies::{body_input, patch_input};
 
-/// Objects with many of the fields their kinds have. Each is valid: patches begin from them.
+/// Objects with many of the fields of their kinds. Each is valid: patches are applied to them.
 pub const OBJECTS: [(&str, &str); 9] = [
     (
         "ConfigMap",
@@ -320,12 +320,29 @@ const DEFINITIONS: [&str; 7] = [
 const JSON_PATHS: [&str; 8] =
     [".a[0].b", ".a[*].c", ".a[-1:]", ".a[0,1].b", r#".a[?(@.b==1)].c"#, r#".a[?(@.c=="x")]"#, "..f", r".d['e'].f"];
 
+const RESPONSES: [&str; 14] = [
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n3\r\nabc\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, Chunked\r\n\r\n1\r\na\r\n000\r\nx: y\r\nz: w\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2f\r\n{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{}}}\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef",
+    "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc",
+    "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+    "HTTP/1.0 200 OK\r\n\r\nuntil the connection is closed",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nabc",
+    "HTTP/1.1 204 No Content\r\ncontent-length: 3\r\n\r\nabc",
+    "HTTP/1.1 200 OK\r\ncontent-length: 9\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\nHTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno",
+    "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nWarning: 299 - \"old\"\r\nContent-Length: 0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+    "SSH-2.0-OpenSSH\r\n",
+];
+
 /// The seeds of a target.
 ///
 /// # Panics
 /// If there is no such target.
 #[must_use]
-pub fn of(target: &str) -> Vec<Vec<u8>> {
+pub fn for_target(target: &str) -> Vec<Vec<u8>> {
     match target {
         "label_selector" => texts(&LABEL_SELECTORS),
         "field_selector" => texts(&FIELD_SELECTORS),
@@ -339,6 +356,10 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "cel" => texts(&RULES),
         "definition" => texts(&DEFINITIONS),
         "json_path" => texts(&JSON_PATHS),
+        "watch_response" => {
+            let seeded = (0_u8..).zip(RESPONSES).map(|(seed, text)| [&[seed], text.as_bytes()].concat());
+            seeded.collect()
+        }
         other => panic!("no target is called {other}"),
     }
 }
@@ -363,7 +384,7 @@ fn sealed(kind: &str, text: &str) -> Vec<u8> {
     protobuf::envelope::seal(&kind.gvk.group_version().to_string(), &kind.gvk.kind, &message)
 }
 
-/// Inputs that go deep or grow: a parser that recurses without a limit does not survive them.
+/// Inputs that are deeply nested or very long: a parser that recurses or allocates without a limit does not survive them.
 #[must_use]
 pub fn deep(target: &str) -> Vec<Vec<u8>> {
     const DEPTH: usize = 100_000;
@@ -389,6 +410,21 @@ pub fn deep(target: &str) -> Vec<Vec<u8>> {
             &format!("[self.l]{}[0].isSorted()", ".map(x, x + x)".repeat(60)),
             &format!("'a'.matches('{}')", "(a{900}){900}".repeat(9)),
         ]),
+        "watch_response" => {
+            let chunked = "\u{1}HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            let long = "a".repeat(3 * DEPTH);
+            texts(&[
+                &format!("\u{1}{}", "HTTP/1.1 100 Continue\r\n\r\n".repeat(5000)),
+                &format!("\u{1}HTTP/1.1 200 {long}"),
+                &format!("\u{1}HTTP/1.1 200 OK\r\nx: {long}"),
+                &format!("\u{1}HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(DEPTH)),
+                &format!("{chunked}1;{long}"),
+                &format!("{chunked}0\r\nx: {long}"),
+                &format!("{chunked}0\r\n{}", "x: y\r\n".repeat(DEPTH)),
+                &format!("{chunked}{}", "1\r\na\r\n".repeat(DEPTH)),
+                &format!("{chunked}fffffffffffffff\r\n{long}"),
+            ])
+        }
         "path" => texts(&[&"/".repeat(DEPTH), &"/a".repeat(DEPTH)]),
         "definition" => {
             let schema = r#"{"type":"object","properties":{"a":"#.repeat(2000);

@@ -1,4 +1,4 @@
-//! A short run of every target on a fixed sequence of inputs. A finding prints the input that made it.
+//! A short run of every target on a fixed sequence of inputs. A failure prints its input.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use machinery::json::Value;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-/// Inputs to each target, and where their sequence begins. `FUZZ_INPUTS` and `FUZZ_SEED` ask for a longer run or another.
+/// Number of inputs for each target, and the seed of their sequence. `FUZZ_INPUTS` and `FUZZ_SEED` override them.
 const INPUTS: u64 = 2500;
 const SEED: u64 = 0xd06;
 
@@ -23,8 +23,8 @@ fn feed(target: Target, input: &[u8]) {
 
 fn run(name: &str) {
     let target = TARGETS.into_iter().find(|target| target.name == name).expect("a target");
-    let seeds = seeds::of(name);
-    assert!(seeds.len() > 5, "something to begin from");
+    let seeds = seeds::for_target(name);
+    assert!(seeds.len() > 5, "a target needs seeds");
     for seed in &seeds {
         feed(target, seed);
     }
@@ -34,8 +34,12 @@ fn run(name: &str) {
     let mut rng = StdRng::seed_from_u64(number("FUZZ_SEED", SEED));
     for _ in 0..number("FUZZ_INPUTS", INPUTS) {
         let seed = &seeds[rng.random_range(0..seeds.len())];
-        // Two bytes of a body choose how it is read: what follows may be a document.
-        let (head, rest) = seed.split_at(if ["body", "patch"].contains(&name) { 2 } else { 0 });
+        // The first bytes choose how the rest is read; the rest may be a document.
+        let (head, rest) = seed.split_at(match name {
+            "body" | "patch" => 2,
+            "watch_response" => 1,
+            _ => 0,
+        });
         let input = match serde_json::from_slice::<Value>(rest) {
             Ok(document) if rng.random_range(0..4) > 0 => {
                 let changed = mutation::document(&mut rng, &document).to_string();
@@ -43,6 +47,7 @@ fn run(name: &str) {
             }
             _ => match rng.random_range(0..10) {
                 0 => (0..rng.random_range(0..64)).map(|_| rng.random()).collect(),
+                1 if name == "watch_response" => [&[rng.random()], &mutation::bytes(&mut rng, rest)[..]].concat(),
                 _ => [head, &mutation::bytes(&mut rng, rest)].concat(),
             },
         };
@@ -108,4 +113,9 @@ fn definition() {
 #[test]
 fn json_path() {
     run("json_path");
+}
+
+#[test]
+fn watch_response() {
+    run("watch_response");
 }

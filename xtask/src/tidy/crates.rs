@@ -24,7 +24,7 @@ const ORDER: [(&str, &[&str]); 15] = [
     ("dogwatch", &["machinery", "schema", "store", "cache", "registry", "server", "client", "controllers", "bench"]),
     // Drives the built binary; knows no crate.
     ("blackbox", &[]),
-    ("fuzzing", &["machinery", "cel", "schema", "server"]),
+    ("fuzzing", &["machinery", "cel", "schema", "server", "client"]),
     ("xtask", &[]),
 ];
 

@@ -290,7 +290,7 @@ impl<'c, 's> Estimator<'c, 's> {
                 }
                 "conditional" => self.conditional(id, args, &operands, &costs),
                 _ => {
-                    let estimate = self.function(id, CallCost::of(name, overload), args, &operands);
+                    let estimate = self.function(id, CallCost::for_call(name, overload), args, &operands);
                     CallEstimate { cost: estimate.cost.plus(total), ..estimate }
                 }
             };
@@ -348,10 +348,10 @@ mod tests {
             "m": {"type": "object", "maxProperties": 4, "additionalProperties": {"type": "integer"}},
             "free": {"type": "array", "items": {"type": "integer"}},
         }});
-        let root = Shape::of(&schema, false);
+        let root = Shape::from_schema(&schema, false);
         let ast = parser::parse(text).expect(text);
         let checked = checker::check(ast, &[("self".into(), root.declared_type())])
-            .unwrap_or_else(|issues| panic!("{}", issues.show(text)));
+            .unwrap_or_else(|issues| panic!("{}", issues.render(text)));
         let Range { min, max } = estimate(&checked, &root);
         (min, max)
     }

@@ -1,13 +1,13 @@
-//! What an evaluation may use: the costs that Kubernetes counts, and the work that those do not see.
+//! Limits of an evaluation: the cost that Kubernetes counts, and work that has no cost there.
 
 use crate::value::{Fault, Outcome};
 
-/// One call of one rule may cost this much.
+/// Cost limit of one evaluation of a rule.
 pub(crate) const CALL_LIMIT: u64 = 1_000_000;
-/// Steps that have no cost of their own: elements compared, lists walked. A cheap expression may ask for far more of
-/// them than its cost says (`[x] == [x]` costs one, however long `x` is).
+/// Limit of steps without a cost of their own: elements compared, lists visited. A cheap expression may need many of
+/// them (`[x] == [x]` costs one, however long `x` is).
 const WORK_LIMIT: u64 = 5_000_000;
-/// Bytes that functions on strings may make.
+/// Limit of bytes that string functions create.
 const BYTES_LIMIT: u64 = 32 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Meter {
         self.cost
     }
 
-    /// Charges for a step; past the limit nothing goes on.
+    /// Charges for a step; fails beyond the limit.
     pub(crate) fn charge(&mut self, cost: u64) -> Outcome<()> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit { Err(Fault::Limit) } else { Ok(()) }

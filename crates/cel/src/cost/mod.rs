@@ -1,6 +1,6 @@
 //! Costs of expressions: estimated when a definition is accepted, counted when a rule runs.
 //!
-//! Clients see both numbers, so they are those of Kubernetes. One table, [`CallCost::of`], assigns a cost rule to each
+//! Clients see both numbers, so they are those of Kubernetes. One table, [`CallCost::for_call`], assigns a cost rule to each
 //! function; the same rule gives the estimate from the sizes that a schema allows and the actual cost from values.
 //!
 //! - this file: the table
@@ -90,14 +90,14 @@ pub(crate) enum CallCost {
 
 impl CallCost {
     /// Returns the rule of an overload; `overload` is empty where it is known only at run time.
-    pub(crate) fn of(function: &str, overload: &str) -> CallCost {
-        Self::of_list_overload(overload)
-            .or_else(|| Self::of_function(function, overload))
-            .unwrap_or_else(|| Self::of_standard_overload(overload))
+    pub(crate) fn for_call(function: &str, overload: &str) -> CallCost {
+        Self::for_list_overload(overload)
+            .or_else(|| Self::for_function(function, overload))
+            .unwrap_or_else(|| Self::for_standard_overload(overload))
     }
 
     /// The list and set libraries.
-    fn of_list_overload(overload: &str) -> Option<CallCost> {
+    fn for_list_overload(overload: &str) -> Option<CallCost> {
         let text = overload.contains("_string_") || overload.contains("_bytes_");
         Some(match overload {
             "list_slice" => CallCost::Slice,
@@ -114,7 +114,7 @@ impl CallCost {
     }
 
     /// Functions to which Kubernetes assigns a cost by name. Its other functions cost one.
-    fn of_function(function: &str, overload: &str) -> Option<CallCost> {
+    fn for_function(function: &str, overload: &str) -> Option<CallCost> {
         let parsed = overload.ends_with("_string");
         Some(match function {
             "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => CallCost::Aggregate,
@@ -138,7 +138,7 @@ impl CallCost {
     }
 
     /// The standard library of the language. Overloads that are not listed cost one.
-    fn of_standard_overload(overload: &str) -> CallCost {
+    fn for_standard_overload(overload: &str) -> CallCost {
         match overload {
             "string_format" => CallCost::Scan(TRAVERSAL),
             "starts_with_string" | "ends_with_string" => CallCost::Affix,
@@ -190,7 +190,7 @@ mod tests {
             ("sort", "", CallCost::Unit),
             ("url", "", CallCost::Transform),
         ] {
-            assert_eq!(CallCost::of(function, overload), want, "{function} {overload}");
+            assert_eq!(CallCost::for_call(function, overload), want, "{function} {overload}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Regular expressions as Go writes them, in the dialect of Rust.
+//! Translates regular expressions from Go's dialect to Rust's.
 //!
-//! The two differ in little: `\d`, `\w`, `\s` and `\b` mean ASCII in Go; inside brackets Go knows neither sets in sets nor
-//! their intersection; `\Q…\E`, octal escapes and a lone `{` exist only in Go.
+//! The differences: `\d`, `\w`, `\s` and `\b` mean ASCII in Go; character classes in Go have neither nested classes nor
+//! intersections; `\Q…\E`, octal escapes and a literal `{` exist only in Go.
 
 use regex_automata::meta::BuildError;
 
 const REPEAT_MAX: u32 = 1_000;
 
-/// The expression in the other dialect, or Go's complaint about it.
+/// Translates an expression, or returns Go's error text.
 pub(super) fn translate(pattern: &str) -> Result<String, String> {
     Translator { rest: pattern, out: String::with_capacity(pattern.len() + 16), groups: 0 }.run()
 }
@@ -16,8 +16,8 @@ fn wrong(what: &str, part: &str) -> String {
     format!("error parsing regexp: {what}: `{part}`")
 }
 
-/// What Go says of an expression that cannot be compiled.
-pub(super) fn complaint(pattern: &str, error: &BuildError) -> String {
+/// Returns Go's error text for an expression that does not compile.
+pub(super) fn error_text(pattern: &str, error: &BuildError) -> String {
     if error.size_limit().is_some() {
         return "error parsing regexp: expression too large".to_owned();
     }
@@ -75,7 +75,7 @@ impl Translator<'_> {
         Ok(self.out)
     }
 
-    /// After `(`: flags and names that both dialects know; the rest is refused as Go does.
+    /// After `(`: flags and names that both dialects have; others are errors, as in Go.
     fn group(&mut self) -> Result<(), String> {
         let rest = self.rest;
         if rest.starts_with("?P<") || rest.starts_with("?<") && !rest.starts_with("?<=") && !rest.starts_with("?<!") {
@@ -203,7 +203,7 @@ impl Translator<'_> {
                     None => self.literal('['),
                 },
                 '\\' => self.escape(true)?,
-                // A range, unless it stands at an end; an escaped dash is what Rust takes there.
+                // A range, or a literal dash at an end, which Rust needs escaped.
                 '-' if !first && !self.rest.starts_with(']') => self.out.push('-'),
                 c => self.literal(c),
             }

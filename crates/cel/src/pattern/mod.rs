@@ -1,10 +1,13 @@
-//! Regular expressions of schemas and rules: written as in Go, linear in time, bounded in size, and one of each.
+//! Regular expressions of schemas and rules: in the syntax of Go, linear in time, bounded in size, and shared.
 //!
-//! Definitions repeat themselves: the versions of one share most of their patterns, and so do those of an operator. So a text is
-//! compiled once for everybody who uses it, and not before somebody does.
+//! The versions of a definition share most of their patterns, and so do the definitions of an operator. A pattern is
+//! compiled once for all uses, on first use.
+//!
+//! `regex-automata` does the matching. The translation is written by hand: no crate reads the dialect of Go, and its error
+//! texts are visible to clients.
 //!
 //! - this file: [`Pattern`]
-//! - `go`: Go's dialect and its complaints
+//! - `go`: Go's dialect translated, and its error texts
 
 mod go;
 
@@ -17,16 +20,16 @@ use parking_lot::Mutex;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
-/// Of the compiled program, in bytes: a hostile one costs neither memory nor time.
+/// Largest compiled program, in bytes.
 const SIZE_MAX: usize = 2 * 1024 * 1024;
 const NEST_MAX: u32 = 200;
-/// The fast engine for anchored patterns keeps a table; beyond this another one serves.
+/// Largest table of the one-pass engine for anchored patterns; larger patterns use another engine.
 const ONE_PASS_MAX: usize = 32 * 1024;
 
-/// Every pattern that somebody has, by its text.
+/// All patterns in use, by text.
 static POOL: LazyLock<Mutex<HashMap<Box<str>, Weak<Shared>>>> = LazyLock::new(Mutex::default);
 
-/// A pattern, shared with all who use the same text.
+/// A regular expression, shared by all uses of the same text.
 #[derive(Clone)]
 pub struct Pattern(Arc<Shared>);
 
@@ -36,7 +39,7 @@ struct Shared {
 }
 
 impl Pattern {
-    pub fn of(text: &str) -> Pattern {
+    pub fn new(text: &str) -> Pattern {
         let mut pool = POOL.lock();
         if let Some(known) = pool.get(text).and_then(Weak::upgrade) {
             return Pattern(known);
@@ -50,17 +53,17 @@ impl Pattern {
         &self.0.text
     }
 
-    /// What Go says of it, if it is no regular expression.
-    pub fn complaint(&self) -> Option<&str> {
+    /// Returns Go's error text if the pattern is invalid.
+    pub fn error(&self) -> Option<&str> {
         self.regex().err()
     }
 
-    /// Ready to use, or Go's complaint.
+    /// Returns the compiled expression, or Go's error text.
     pub fn regex(&self) -> Result<&Regex, &str> {
         self.0.compiled.get_or_init(|| compile(&self.0.text).map_err(Into::into)).as_ref().map_err(|why| &**why)
     }
 
-    /// Whether a text has the pattern somewhere in it; what is no pattern is in no text.
+    /// Reports whether the pattern occurs in a text; an invalid pattern never does.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex().is_ok_and(|regex| regex.is_match(text))
     }
@@ -89,7 +92,7 @@ impl fmt::Debug for Pattern {
 impl Drop for Shared {
     fn drop(&mut self) {
         let mut pool = POOL.lock();
-        // Somebody may have made it anew in the meantime.
+        // The entry may have been replaced in the meantime.
         if pool.get(&self.text).is_some_and(|known| known.strong_count() == 0) {
             pool.remove(&self.text);
         }
@@ -98,13 +101,12 @@ impl Drop for Shared {
 
 fn compile(text: &str) -> Result<Regex, String> {
     let translated = go::translate(text)?;
-    // Values are short and there are many patterns: the engines that build tables while they search are not worth their
-    // memory here.
+    // Values are short and there are many patterns: engines that build tables during a search are not worth their memory.
     let config =
         Regex::config().nfa_size_limit(Some(SIZE_MAX)).onepass_size_limit(Some(ONE_PASS_MAX)).hybrid(false).dfa(false);
     let syntax = syntax::Config::new().nest_limit(NEST_MAX);
     let built = Regex::builder().configure(config).syntax(syntax).build(&translated);
-    built.map_err(|error| go::complaint(text, &error))
+    built.map_err(|error| go::error_text(text, &error))
 }
 
 #[cfg(test)]
@@ -134,7 +136,7 @@ mod tests {
             (r"^\pL+$", "é", true),
             (r"^[a-]$", "-", true),
         ] {
-            assert_eq!(Pattern::of(pattern).regex().map(|regex| regex.is_match(text)), Ok(want), "{pattern} {text}");
+            assert_eq!(Pattern::new(pattern).regex().map(|regex| regex.is_match(text)), Ok(want), "{pattern} {text}");
         }
     }
 
@@ -149,19 +151,19 @@ mod tests {
             (r"\1", r"error parsing regexp: invalid escape sequence: `\1`"),
             ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"),
         ] {
-            assert_eq!(Pattern::of(pattern).complaint(), Some(want), "{pattern}");
+            assert_eq!(Pattern::new(pattern).error(), Some(want), "{pattern}");
         }
-        assert!(Pattern::of(&"(a{1000}){1000}".repeat(20)).complaint().is_some());
-        assert!(Pattern::of(&"(".repeat(5_000)).complaint().is_some());
+        assert!(Pattern::new(&"(a{1000}){1000}".repeat(20)).error().is_some());
+        assert!(Pattern::new(&"(".repeat(5_000)).error().is_some());
     }
 
     #[test]
     fn a_text_is_compiled_once_for_all_who_use_it_and_forgotten_after_the_last() {
         let text = "^only-in-this-test[0-9]+$";
-        let first = Pattern::of(text);
-        let second = Pattern::of(text);
+        let first = Pattern::new(text);
+        let second = Pattern::new(text);
         assert!(Arc::ptr_eq(&first.0, &second.0));
-        assert!(first.0.compiled.get().is_none(), "nobody has asked yet");
+        assert!(first.0.compiled.get().is_none(), "compiled on first use");
         assert!(first.is_match("only-in-this-test1") && second.0.compiled.get().is_some());
         drop(first);
         assert!(POOL.lock().contains_key(text));

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use kube::Resource;
 
 use super::Predicate;
-use crate::informer::{Event, HandlerHandle, InformerError, SharedInformer, SubscriptionOptions};
+use crate::informer::{Event, HandlerHandle, InformerError, SharedInformer};
 use crate::workqueue::{LOW, NORMAL, Priority, WorkQueue};
 use crate::{Key, Object};
 
@@ -122,14 +122,13 @@ pub(super) fn of<K: Object>(informer: SharedInformer<K>, predicate: Predicate<K>
 impl<K: Object> Source for InformerSource<K> {
     fn start(self: Box<Self>, queue: WorkQueue<Key>) -> Result<Box<dyn StartedSource>, InformerError> {
         let Self { informer, predicate, keys } = *self;
-        let handle = informer.add_handler(SubscriptionOptions::default(), move |event| {
+        let handle = informer.add_sync_handler(move |event| {
             if predicate.accepts(&event) {
                 let priority = priority(&event);
                 for key in keys.of(&event) {
                     queue.add_with_priority(key, priority);
                 }
             }
-            std::future::ready(())
         })?;
         Ok(Box::new(handle))
     }

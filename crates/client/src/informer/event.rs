@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::object::Undecodable;
+use crate::object::{Undecodable, typed};
 use crate::queue::Certainty;
 use crate::store::Snapshot;
-use crate::{Key, Object, ResourceVersion};
+use crate::{Key, Object, ResourceVersion, Stored};
 
 /// A change as a subscriber receives it. The store already has this state, or a newer one (SI-6).
-pub enum Event<K> {
+pub enum Event<K: ?Sized> {
     /// The object is new to this subscriber.
     Added {
         /// The object.
@@ -52,7 +52,7 @@ pub enum Event<K> {
     },
 }
 
-impl<K> Clone for Event<K> {
+impl<K: ?Sized> Clone for Event<K> {
     fn clone(&self) -> Self {
         match self {
             Self::Added { object, initial } => Self::Added { object: object.clone(), initial: *initial },
@@ -63,6 +63,20 @@ impl<K> Clone for Event<K> {
             }
             Self::HistoryReset { version } => Self::HistoryReset { version: version.clone() },
             Self::Lagged { missed, snapshot } => Self::Lagged { missed: *missed, snapshot: snapshot.clone() },
+        }
+    }
+}
+
+impl Event<dyn Stored> {
+    /// The same with the type that the informer stores.
+    pub(super) fn typed<K: Object>(self) -> Event<K> {
+        match self {
+            Self::Added { object, initial } => Event::Added { object: typed(object), initial },
+            Self::Updated { old, new } => Event::Updated { old: typed(old), new: typed(new) },
+            Self::Deleted { object, certainty } => Event::Deleted { object: typed(object), certainty },
+            Self::Undecodable { item, previous } => Event::Undecodable { item, previous: previous.map(typed) },
+            Self::HistoryReset { version } => Event::HistoryReset { version },
+            Self::Lagged { .. } => unreachable!("subscriptions make this event themselves, from a typed snapshot"),
         }
     }
 }
@@ -111,9 +125,9 @@ impl<K: Object> Event<K> {
     }
 }
 
-impl<K: Object> std::fmt::Debug for Event<K> {
+impl<K: Stored + ?Sized> std::fmt::Debug for Event<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = |o: &Arc<K>| format!("{}@{}", o.object_key(), o.state_version());
+        let name = |o: &Arc<K>| format!("{}@{}", o.key(), o.version());
         match self {
             Self::Added { object, initial: true } => write!(f, "initial {}", name(object)),
             Self::Added { object, initial: false } => write!(f, "added {}", name(object)),
@@ -122,7 +136,7 @@ impl<K: Object> std::fmt::Debug for Event<K> {
             Self::Deleted { object, certainty: Certainty::Inferred } => write!(f, "vanished {}", name(object)),
             Self::Undecodable { item, .. } => write!(f, "undecodable {}", item.raw.key),
             Self::HistoryReset { version } => write!(f, "reset {version}"),
-            Self::Lagged { missed, snapshot } => write!(f, "lagged {missed}, {} objects", snapshot.len()),
+            Self::Lagged { missed, snapshot } => write!(f, "lagged {missed}, {} objects", snapshot.items.len()),
         }
     }
 }

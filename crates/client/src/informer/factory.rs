@@ -93,7 +93,7 @@ impl<K: Object> AnyInformer for SharedInformer<K> {
         SharedInformer::has_synced(self)
     }
     fn start(&self, stop: CancellationToken) -> Option<BoxFuture<'static, ()>> {
-        SharedInformer::start(self, stop).ok().map(FutureExt::boxed)
+        SharedInformer::start(self, stop).ok()
     }
     fn wait_synced(&self) -> BoxFuture<'static, bool> {
         let informer = self.clone();

@@ -1,6 +1,7 @@
 //! Running a function over a subscription.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,7 @@ use tokio::sync::watch;
 
 use super::hub::Hub;
 use super::mailbox::{Mailbox, Synced, decided};
-use super::{Event, Subscription};
-use crate::Object;
+use super::shared::{Notice, Subscriber};
 use crate::reflector::Counter;
 
 /// Pause after a panic of a handler, before its next event.
@@ -29,13 +29,14 @@ pub struct HandlerStats {
 /// A registered handler. Dropping this does not remove the handler.
 pub struct HandlerHandle<K> {
     pub(super) id: u64,
-    pub(super) hub: Arc<Hub<K>>,
-    pub(super) mailbox: Arc<Mailbox<K>>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) mailbox: Arc<Mailbox>,
     pub(super) synced: watch::Receiver<Synced>,
     pub(super) stats: Arc<HandlerStats>,
+    pub(super) stored: PhantomData<fn() -> K>,
 }
 
-impl<K: Object> HandlerHandle<K> {
+impl<K> HandlerHandle<K> {
     /// True once the handler has returned from the last initial object (SI-10).
     pub fn has_synced(&self) -> bool {
         *self.synced.borrow() == Synced::Yes
@@ -64,24 +65,23 @@ impl<K: Object> HandlerHandle<K> {
 
 /// Calls `handle` for one event at a time until the subscription ends. After a panic the event is skipped and the handler
 /// pauses (SI-14).
-pub(super) async fn run<K, H, F>(mut subscription: Subscription<K>, mut handle: H, stats: Arc<HandlerStats>)
+pub(super) async fn run<H, F>(mut subscriber: Subscriber, mut handle: H, stats: Arc<HandlerStats>)
 where
-    K: Object,
-    H: FnMut(Event<K>) -> F + Send + 'static,
+    H: FnMut(Notice) -> F + Send + 'static,
     F: Future<Output = ()> + Send,
 {
-    while let Some(event) = subscription.next().await {
+    while let Some(notice) = subscriber.next().await {
         // Two references. Formatting would cost more, for a text that only a panic needs.
-        let copy = event.clone();
+        let copy = notice.clone();
         // The closure itself may panic before it returns a future.
-        let outcome = AssertUnwindSafe(async { handle(event).await }).catch_unwind().await;
+        let outcome = AssertUnwindSafe(async { handle(notice).await }).catch_unwind().await;
         stats.handled.inc();
         if outcome.is_err() {
             stats.panics.inc();
             tracing::error!(event = ?copy, "a handler panicked; the event is skipped");
             tokio::select! {
                 () = tokio::time::sleep(PANIC_PAUSE) => {}
-                () = subscription.closed() => {}
+                () = subscriber.closed() => {}
             }
         }
     }

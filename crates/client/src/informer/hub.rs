@@ -15,22 +15,21 @@ use tokio::time::Instant;
 use super::mailbox::{Mailbox, Synced, decide};
 use super::resync::ResyncSchedule;
 use super::shared::{InformerError, SubscriptionOptions};
-use crate::Object;
+use crate::Stored;
 use crate::metrics::Durations;
 use crate::queue::{Batch, Delta};
-use crate::store::{Applied, Scope, Snapshot, Store, StoreWriter};
+use crate::store::{Applied, ErasedWriter, Scope};
 
-pub(super) struct Hub<K> {
-    store: Store<K>,
-    state: Mutex<State<K>>,
+pub(super) struct Hub {
+    state: Mutex<State>,
     synced: watch::Sender<Synced>,
     /// Time to apply and distribute a batch.
     processing: Arc<Durations>,
 }
 
-struct State<K> {
-    writer: StoreWriter<K>,
-    subscribers: Vec<(u64, Arc<Mailbox<K>>)>,
+struct State {
+    writer: Box<dyn ErasedWriter>,
+    subscribers: Vec<(u64, Arc<Mailbox>)>,
     next_id: u64,
     resync: ResyncSchedule,
     /// Sources whose first set is still missing.
@@ -38,16 +37,15 @@ struct State<K> {
     stopped: bool,
 }
 
-impl<K> State<K> {
+impl State {
     /// For delivery without the lock: a handler may call any method of the informer.
-    fn mailboxes(&self) -> Vec<Arc<Mailbox<K>>> {
+    fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
         self.subscribers.iter().map(|(_, mailbox)| mailbox.clone()).collect()
     }
 }
 
-impl<K: Object> Hub<K> {
-    pub(super) fn new(scopes: &[Scope], check: Option<Duration>) -> Self {
-        let (store, writer) = Store::of_scopes(scopes.iter().cloned());
+impl Hub {
+    pub(super) fn new(writer: Box<dyn ErasedWriter>, scopes: &[Scope], check: Option<Duration>) -> Self {
         let state = State {
             writer,
             subscribers: Vec::new(),
@@ -56,11 +54,7 @@ impl<K: Object> Hub<K> {
             missing: scopes.iter().cloned().collect(),
             stopped: false,
         };
-        Self { store, state: Mutex::new(state), synced: watch::Sender::new(Synced::NotYet), processing: Arc::default() }
-    }
-
-    pub(super) fn store(&self) -> &Store<K> {
-        &self.store
+        Self { state: Mutex::new(state), synced: watch::Sender::new(Synced::NotYet), processing: Arc::default() }
     }
 
     pub(super) fn synced(&self) -> watch::Receiver<Synced> {
@@ -68,7 +62,7 @@ impl<K: Object> Hub<K> {
     }
 
     /// Applies a batch of a source's queue, and delivers its changes to all subscribers.
-    pub(super) fn process(&self, scope: &Scope, batch: Batch<K>) {
+    pub(super) fn process(&self, scope: &Scope, batch: Batch<dyn Stored>) {
         let began = std::time::Instant::now();
         let mut state = self.state.lock();
         if state.stopped {
@@ -76,7 +70,7 @@ impl<K: Object> Hub<K> {
         }
         let is_set = batch.deltas.iter().any(|delta| matches!(delta, Delta::ReplacedAll(_)));
         let initial = !state.missing.is_empty();
-        let changes = state.writer.apply(scope, batch.deltas);
+        let changes = state.writer.apply_erased(scope, batch.deltas);
         for change in &changes {
             let unchanged = matches!(change, Applied::Unchanged(_));
             for (_, mailbox) in &state.subscribers {
@@ -101,15 +95,15 @@ impl<K: Object> Hub<K> {
     }
 
     /// Adds a subscriber: its mailbox has all objects, then every change.
-    pub(super) fn join(&self, options: &SubscriptionOptions) -> Result<(u64, Arc<Mailbox<K>>), InformerError> {
+    pub(super) fn join(&self, options: &SubscriptionOptions) -> Result<(u64, Arc<Mailbox>), InformerError> {
         let mut state = self.state.lock();
         if state.stopped {
             return Err(InformerError::Stopped);
         }
         let mailbox = Arc::new(Mailbox::new(options.delivery, options.repeat_unchanged));
         // There may be more initial objects than its log holds: then it starts with a snapshot.
-        for object in self.store.snapshot().iter() {
-            mailbox.push(&Applied::Added(object.clone()), true);
+        for object in state.writer.objects() {
+            mailbox.push(&Applied::Added(object), true);
         }
         if state.missing.is_empty() {
             mailbox.push_sync_mark();
@@ -131,10 +125,10 @@ impl<K: Object> Hub<K> {
         }
     }
 
-    /// Calls `read` with a snapshot under the lock, so that no change is between the snapshot and the mailboxes.
-    pub(super) fn with_snapshot<R>(&self, read: impl FnOnce(Arc<Snapshot<K>>) -> R) -> R {
+    /// Calls `read` under the lock, so that no change is between a snapshot that it takes and the mailboxes.
+    pub(super) fn locked<R>(&self, read: impl FnOnce() -> R) -> R {
         let _state = self.state.lock();
-        read(self.store.snapshot())
+        read()
     }
 
     pub(super) fn start_resync(&self) -> Option<Duration> {
@@ -148,7 +142,7 @@ impl<K: Object> Hub<K> {
         if due.is_empty() || !state.missing.is_empty() {
             return;
         }
-        for object in self.store.snapshot().iter() {
+        for object in state.writer.objects() {
             for (_, mailbox) in state.subscribers.iter().filter(|(id, _)| due.contains(id)) {
                 mailbox.push(&Applied::Unchanged(object.clone()), false);
             }

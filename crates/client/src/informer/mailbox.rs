@@ -29,8 +29,8 @@ use super::Event;
 use super::inline_handler::InlineHandler;
 use crate::object::Undecodable;
 use crate::queue::Certainty;
-use crate::store::{Applied, Snapshot};
-use crate::{Key, Object, ResourceVersion};
+use crate::store::Applied;
+use crate::{Key, ResourceVersion, Stored};
 
 /// The form in which changes wait for a subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,8 +70,8 @@ pub(super) fn decide(synced: &watch::Sender<Synced>, outcome: Synced) {
     });
 }
 
-pub(super) struct Mailbox<K> {
-    state: Mutex<State<K>>,
+pub(super) struct Mailbox {
+    state: Mutex<State>,
     /// Called with new events without a wake-up. Weak: it owns the subscriber, which owns this mailbox.
     inline_handler: OnceLock<Weak<InlineHandler>>,
     /// Yes once all initial objects were taken and the subscriber asked for the next event (SI-10).
@@ -80,14 +80,14 @@ pub(super) struct Mailbox<K> {
     pub(super) repeat_unchanged: bool,
 }
 
-struct State<K> {
-    backlog: Backlog<K>,
+struct State {
+    backlog: Backlog,
     closed: bool,
     /// Set while the subscriber waits.
     subscriber: Option<Waker>,
 }
 
-impl<K> State<K> {
+impl State {
     fn is_empty(&self) -> bool {
         match &self.backlog {
             Backlog::Latest(latest) => latest.order.is_empty() && latest.second_event.is_none(),
@@ -111,21 +111,21 @@ impl<K> State<K> {
 /// Largest backlog that is handled inline; more would delay the source.
 const INLINE_EVENTS_MAX: usize = 16;
 
-enum Backlog<K> {
-    Latest(Latest<K>),
-    Every(Log<K>),
+enum Backlog {
+    Latest(Latest),
+    Every(Log),
 }
 
 /// The result of taking from a mailbox.
-pub(super) enum TakeResult<K> {
-    Event(Event<K>),
+pub(super) enum TakeResult {
+    Event(Event<dyn Stored>),
     /// The log overflowed: a snapshot is needed, taken under the hub's lock.
     NeedsSnapshot,
     Nothing,
     Closed,
 }
 
-impl<K: Object> Mailbox<K> {
+impl Mailbox {
     pub(super) fn new(delivery: Delivery, repeat_unchanged: bool) -> Self {
         let backlog = match delivery {
             Delivery::Latest => Backlog::Latest(Latest::new()),
@@ -145,7 +145,7 @@ impl<K: Object> Mailbox<K> {
     }
 
     /// Adds a change. The subscriber is notified by `deliver`.
-    pub(super) fn push(&self, change: &Applied<K>, initial: bool) {
+    pub(super) fn push(&self, change: &Applied<dyn Stored>, initial: bool) {
         let mut state = self.state.lock();
         if state.closed {
             return;
@@ -183,7 +183,7 @@ impl<K: Object> Mailbox<K> {
         }
     }
 
-    pub(super) fn take(&self) -> TakeResult<K> {
+    pub(super) fn take(&self) -> TakeResult {
         let mut state = self.state.lock();
         if state.closed {
             return TakeResult::Closed;
@@ -201,12 +201,12 @@ impl<K: Object> Mailbox<K> {
         taken
     }
 
-    /// Starts over from a snapshot. The caller holds the hub's lock, so that the snapshot is exactly the result of the missed
-    /// changes.
-    pub(super) fn start_over(&self, snapshot: Arc<Snapshot<K>>) -> Option<Event<K>> {
+    /// Starts over after an overflow, and returns the number of missed changes. The caller holds the hub's lock while it takes
+    /// a snapshot, so that the snapshot is exactly the result of those changes.
+    pub(super) fn start_over(&self) -> Option<u64> {
         match &mut self.state.lock().backlog {
             Backlog::Latest(_) => None,
-            Backlog::Every(log) => log.start_over(snapshot),
+            Backlog::Every(log) => log.start_over(),
         }
     }
 
@@ -257,13 +257,13 @@ impl<K: Object> Mailbox<K> {
 /// Largest capacity, in entries, that an empty mailbox keeps allocated.
 const CAPACITY_KEPT: usize = 1024;
 
-struct Latest<K> {
+struct Latest {
     /// Arrival order. A tree and not a list, so that an entry that cancels out leaves nothing behind.
     order: BTreeMap<u64, Slot>,
-    pending: HashMap<Key, Pending<K>>,
+    pending: HashMap<Key, Pending>,
     next_turn: u64,
     /// The addition of an entry that is both a deletion and an addition.
-    second_event: Option<Event<K>>,
+    second_event: Option<Event<dyn Stored>>,
 }
 
 enum Slot {
@@ -272,24 +272,24 @@ enum Slot {
     Reset(ResourceVersion),
 }
 
-struct Pending<K> {
+struct Pending {
     turn: u64,
     /// The state that the subscriber saw last; `None` if it does not know the object.
-    seen: Option<Arc<K>>,
+    seen: Option<Arc<dyn Stored>>,
     /// The incarnation that it saw, if that was deleted and another one was created.
-    replaced: Option<(Arc<K>, Certainty)>,
-    current: Current<K>,
+    replaced: Option<(Arc<dyn Stored>, Certainty)>,
+    current: Current,
     initial: bool,
 }
 
 /// The current state of a key.
-enum Current<K> {
-    Present(Arc<K>),
-    Absent(Arc<K>, Certainty),
+enum Current {
+    Present(Arc<dyn Stored>),
+    Absent(Arc<dyn Stored>, Certainty),
     Undecodable(Box<Undecodable>),
 }
 
-impl<K: Object> Latest<K> {
+impl Latest {
     fn new() -> Self {
         Self { order: BTreeMap::new(), pending: HashMap::new(), next_turn: 0, second_event: None }
     }
@@ -301,19 +301,19 @@ impl<K: Object> Latest<K> {
         turn
     }
 
-    fn push(&mut self, change: &Applied<K>, initial: bool) {
+    fn push(&mut self, change: &Applied<dyn Stored>, initial: bool) {
         let (key, seen, current) = match change {
-            Applied::Added(new) => (new.object_key(), None, Current::Present(new.clone())),
-            Applied::Updated { old, new } => (new.object_key(), Some(old.clone()), Current::Present(new.clone())),
+            Applied::Added(new) => (new.key(), None, Current::Present(new.clone())),
+            Applied::Updated { old, new } => (new.key(), Some(old.clone()), Current::Present(new.clone())),
             Applied::Unchanged(object) => {
-                let key = object.object_key();
+                let key = object.key();
                 if self.pending.contains_key(&key) {
                     return; // a newer change waits already
                 }
                 (key, Some(object.clone()), Current::Present(object.clone()))
             }
             Applied::Deleted { object, certainty } => {
-                (object.object_key(), Some(object.clone()), Current::Absent(object.clone(), *certainty))
+                (object.key(), Some(object.clone()), Current::Absent(object.clone(), *certainty))
             }
             Applied::Undecodable { item, previous } => {
                 (item.raw.key.clone(), previous.clone(), Current::Undecodable(item.clone()))
@@ -335,7 +335,7 @@ impl<K: Object> Latest<K> {
         self.pending.insert(key, Pending { turn, seen, replaced: None, current, initial });
     }
 
-    fn take(&mut self, passed_mark: &mut bool) -> Option<Event<K>> {
+    fn take(&mut self, passed_mark: &mut bool) -> Option<Event<dyn Stored>> {
         if let Some(event) = self.second_event.take() {
             return Some(event);
         }
@@ -366,9 +366,9 @@ enum Merged {
     CancelledOut,
 }
 
-impl<K> Pending<K> {
+impl Pending {
     /// Merges a later change into this entry.
-    fn merge(&mut self, current: Current<K>) -> Merged {
+    fn merge(&mut self, current: Current) -> Merged {
         match (&self.current, current) {
             // Deleted and created again: the incarnation that was seen is still gone.
             (Current::Absent(object, certainty), Current::Present(new)) => {
@@ -387,7 +387,7 @@ impl<K> Pending<K> {
         Merged::StillPending
     }
 
-    fn into_events(self) -> (Event<K>, Option<Event<K>>) {
+    fn into_events(self) -> (Event<dyn Stored>, Option<Event<dyn Stored>>) {
         match (self.seen, self.replaced, self.current) {
             (previous, _, Current::Undecodable(item)) => (Event::Undecodable { item, previous }, None),
             (_, _, Current::Absent(object, certainty)) => (Event::Deleted { object, certainty }, None),
@@ -402,8 +402,8 @@ impl<K> Pending<K> {
 
 // ---- Every ----
 
-struct Log<K> {
-    entries: VecDeque<Entry<K>>,
+struct Log {
+    entries: VecDeque<Entry>,
     capacity: usize,
     /// Number of changes dropped since the log overflowed.
     missed: u64,
@@ -411,17 +411,17 @@ struct Log<K> {
     lost_mark: bool,
 }
 
-enum Entry<K> {
-    Event(Event<K>),
+enum Entry {
+    Event(Event<dyn Stored>),
     SyncMark,
 }
 
-impl<K: Object> Log<K> {
+impl Log {
     fn new(capacity: usize) -> Self {
         Self { entries: VecDeque::new(), capacity, missed: 0, lost_mark: false }
     }
 
-    fn push(&mut self, change: &Applied<K>, initial: bool) {
+    fn push(&mut self, change: &Applied<dyn Stored>, initial: bool) {
         if self.missed == 0 && self.entries.len() >= self.capacity {
             for entry in self.entries.drain(..) {
                 match entry {
@@ -454,7 +454,7 @@ impl<K: Object> Log<K> {
         }
     }
 
-    fn start_over(&mut self, snapshot: Arc<Snapshot<K>>) -> Option<Event<K>> {
+    fn start_over(&mut self) -> Option<u64> {
         let missed = std::mem::take(&mut self.missed);
         if missed == 0 {
             return None;
@@ -462,10 +462,10 @@ impl<K: Object> Log<K> {
         if std::mem::take(&mut self.lost_mark) {
             self.entries.push_back(Entry::SyncMark);
         }
-        Some(Event::Lagged { missed, snapshot })
+        Some(missed)
     }
 
-    fn take(&mut self, passed_mark: &mut bool) -> Option<Event<K>> {
+    fn take(&mut self, passed_mark: &mut bool) -> Option<Event<dyn Stored>> {
         while let Some(entry) = self.entries.pop_front() {
             match entry {
                 Entry::SyncMark => *passed_mark = true,

@@ -1,10 +1,13 @@
 //! `SharedInformer`: a reflector, a queue, a store and mailboxes as one.
 
 use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -17,10 +20,12 @@ use super::inline_handler::InlineHandler;
 use super::mailbox::{Delivery, Mailbox, Synced, TakeResult, decided};
 use crate::list_watch::ListerWatcher;
 use crate::metrics::Durations;
-use crate::queue::InOrderQueue;
-use crate::reflector::{ProblemHandler, Reflector, ReflectorConfig, ReflectorMetrics, Transform};
-use crate::store::{Index, IndexError, Lister, Scope, Store};
-use crate::{Object, ResourceVersion};
+use crate::queue::{InOrderQueue, KnownObjects};
+use crate::reflector::{
+    Decode, ProblemHandler, Reflector, ReflectorConfig, ReflectorMetrics, Transform, decode_erased,
+};
+use crate::store::{ErasedStore, ErasedWriter, Index, IndexError, Lister, Scope, Store};
+use crate::{Object, ResourceVersion, Stored};
 
 /// The configuration of an informer.
 #[derive(Debug, Clone, Default)]
@@ -88,24 +93,30 @@ pub struct SharedInformer<K> {
 }
 
 struct Inner<K> {
-    hub: Arc<Hub<K>>,
-    sources: Vec<(Scope, Arc<dyn ListerWatcher>)>,
-    setup: Mutex<Setup<K>>,
-    handlers: Mutex<JoinSet<()>>,
-    /// One for each source, set by `start`.
-    running: Mutex<Vec<Running<K>>>,
+    store: Store<K>,
+    transform: Mutex<Option<Transform<K>>>,
+    core: Arc<Core>,
 }
 
-struct Setup<K> {
+/// The part of an informer that does not depend on the kind.
+struct Core {
+    hub: Arc<Hub>,
+    sources: Vec<(Scope, Arc<dyn ListerWatcher>)>,
+    setup: Mutex<Setup>,
+    handlers: Mutex<JoinSet<()>>,
+    /// One for each source, set by `start`.
+    running: Mutex<Vec<Running>>,
+}
+
+struct Setup {
     config: InformerConfig,
-    transform: Option<Transform<K>>,
     on_problem: Option<ProblemHandler>,
     started: bool,
 }
 
-struct Running<K> {
+struct Running {
     metrics: Arc<ReflectorMetrics>,
-    queue: Arc<InOrderQueue<K>>,
+    queue: Arc<InOrderQueue<dyn Stored>>,
 }
 
 /// The figures of an informer at one moment.
@@ -140,19 +151,14 @@ impl<K: Object> SharedInformer<K> {
     /// Creates an informer of several namespaces: one watch each, one store.
     pub fn of_sources(sources: Vec<(Scope, Arc<dyn ListerWatcher>)>, config: InformerConfig) -> Self {
         let scopes: Vec<Scope> = sources.iter().map(|(scope, _)| scope.clone()).collect();
-        let inner = Inner {
-            hub: Arc::new(Hub::new(&scopes, config.resync_check)),
-            sources,
-            setup: Mutex::new(Setup { config, transform: None, on_problem: None, started: false }),
-            handlers: Mutex::new(JoinSet::new()),
-            running: Mutex::new(Vec::new()),
-        };
-        Self { inner: Arc::new(inner) }
+        let (store, writer) = Store::of_scopes(scopes.iter().cloned());
+        let core = Arc::new(Core::new(Box::new(writer), &scopes, sources, config));
+        Self { inner: Arc::new(Inner { store, transform: Mutex::new(None), core }) }
     }
 
     /// The store of the informer.
     pub fn store(&self) -> Store<K> {
-        self.inner.hub.store().clone()
+        self.inner.store.clone()
     }
 
     /// A lister over the store.
@@ -166,7 +172,7 @@ impl<K: Object> SharedInformer<K> {
         name: &str,
         values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static,
     ) -> Result<Index<K, V>, InformerError> {
-        if self.inner.hub.is_stopped() {
+        if self.inner.core.hub.is_stopped() {
             return Err(InformerError::Stopped);
         }
         Ok(self.store().add_index(name, values)?)
@@ -177,27 +183,17 @@ impl<K: Object> SharedInformer<K> {
         &self,
         transform: impl Fn(K) -> Result<K, String> + Send + Sync + 'static,
     ) -> Result<(), InformerError> {
-        self.set_up(|setup| setup.transform = Some(Arc::new(transform)))
+        self.inner.core.set_up(|_| *self.inner.transform.lock() = Some(Arc::new(transform)))
     }
 
     /// Calls `handler` for every problem. Before the start only; the last setter wins.
     pub fn on_problem(&self, handler: ProblemHandler) -> Result<(), InformerError> {
-        self.set_up(|setup| setup.on_problem = Some(handler))
-    }
-
-    fn set_up(&self, change: impl FnOnce(&mut Setup<K>)) -> Result<(), InformerError> {
-        let mut setup = self.inner.setup.lock();
-        if setup.started {
-            return Err(InformerError::Started);
-        }
-        change(&mut setup);
-        Ok(())
+        self.inner.core.set_up(|setup| setup.on_problem = Some(handler))
     }
 
     /// Subscribes to events: first the objects in the store, then every change.
     pub fn subscribe(&self, options: SubscriptionOptions) -> Result<Subscription<K>, InformerError> {
-        let (id, mailbox) = self.inner.hub.join(&options)?;
-        Ok(Subscription { id, hub: self.inner.hub.clone(), mailbox })
+        Ok(Subscription { subscriber: self.inner.core.subscribe(&options)?, store: self.store() })
     }
 
     /// Subscribes with a function that is called for one event after the other, in a task of its own. While it keeps up and
@@ -207,52 +203,66 @@ impl<K: Object> SharedInformer<K> {
         H: FnMut(Event<K>) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let subscription = self.subscribe(options)?;
-        let stats = Arc::new(HandlerStats::default());
-        let registered = HandlerHandle {
-            id: subscription.id,
-            hub: subscription.hub.clone(),
-            mailbox: subscription.mailbox.clone(),
-            synced: subscription.mailbox.synced(),
-            stats: stats.clone(),
+        let subscriber = self.inner.core.subscribe(&options)?;
+        let (hub, mailbox, store) = (subscriber.hub.clone(), subscriber.mailbox.clone(), self.store());
+        let mut handle = handle;
+        let notified = move |notice| {
+            let handled = typed_event(notice, &hub, &mailbox, &store).map(&mut handle);
+            async move {
+                if let Some(handled) = handled {
+                    handled.await;
+                }
+            }
         };
-        let mailbox = subscription.mailbox.clone();
-        let inline = Arc::new(InlineHandler::new(handler::run(subscription, handle, stats)));
-        mailbox.set_inline_handler(&inline);
-        self.inner.handlers.lock().spawn(inline.run());
+        let stats = Arc::new(HandlerStats::default());
+        let registered = handler_handle(&subscriber, &stats);
+        let mailbox = subscriber.mailbox.clone();
+        self.inner.core.run_handler(&mailbox, handler::run(subscriber, notified, stats).boxed());
+        Ok(registered)
+    }
+
+    /// Subscribes with a function that does not wait. Compiled once for all kinds but for the function itself.
+    pub(crate) fn add_sync_handler(
+        &self,
+        mut handle: impl FnMut(Event<K>) + Send + 'static,
+    ) -> Result<HandlerHandle<K>, InformerError> {
+        let subscriber = self.inner.core.subscribe(&SubscriptionOptions::default())?;
+        let stats = Arc::new(HandlerStats::default());
+        let registered = handler_handle(&subscriber, &stats);
+        self.inner.core.run_sync_handler(subscriber, Box::new(move |event| handle(event.typed())), stats);
         Ok(registered)
     }
 
     /// True once the first set of every source is in the store.
     pub fn has_synced(&self) -> bool {
-        *self.inner.hub.synced().borrow() == Synced::Yes
+        *self.inner.core.hub.synced().borrow() == Synced::Yes
     }
 
     /// Waits for the first sets; false if the informer stops first.
     pub async fn wait_synced(&self) -> bool {
-        decided(self.inner.hub.synced()).await
+        decided(self.inner.core.hub.synced()).await
     }
 
     /// True after the start.
     pub fn is_started(&self) -> bool {
-        self.inner.setup.lock().started
+        self.inner.core.setup.lock().started
     }
 
     /// True after the stop.
     pub fn is_stopped(&self) -> bool {
-        self.inner.hub.is_stopped()
+        self.inner.core.hub.is_stopped()
     }
 
     /// The current figures.
     pub fn report(&self) -> InformerReport {
-        let running = self.inner.running.lock();
-        let store = self.inner.hub.store();
+        let running = self.inner.core.running.lock();
+        let store = &self.inner.store;
         InformerReport {
             objects: store.len(),
             version: store.version(),
             queued: running.iter().map(|r| r.queue.len()).sum(),
-            backlogs: self.inner.hub.backlogs(),
-            processing: self.inner.hub.processing(),
+            backlogs: self.inner.core.hub.backlogs(),
+            processing: self.inner.core.hub.processing(),
             reflectors: running.iter().map(|r| r.metrics.clone()).collect(),
         }
     }
@@ -264,29 +274,100 @@ impl<K: Object> SharedInformer<K> {
     }
 
     /// Marks the informer as started and returns the future that runs it.
-    pub fn start(&self, stop: CancellationToken) -> Result<impl Future<Output = ()> + Send + use<K>, InformerError> {
-        let mut setup = self.inner.setup.lock();
+    pub fn start(&self, stop: CancellationToken) -> Result<BoxFuture<'static, ()>, InformerError> {
+        let transform = self.inner.transform.lock().clone();
+        self.inner.core.start(Arc::new(ErasedStore(self.store())), decode_erased(transform), stop)
+    }
+}
+
+fn handler_handle<K>(subscriber: &Subscriber, stats: &Arc<HandlerStats>) -> HandlerHandle<K> {
+    HandlerHandle {
+        id: subscriber.id,
+        hub: subscriber.hub.clone(),
+        mailbox: subscriber.mailbox.clone(),
+        synced: subscriber.mailbox.synced(),
+        stats: stats.clone(),
+        stored: PhantomData,
+    }
+}
+
+impl Core {
+    fn new(
+        writer: Box<dyn ErasedWriter>,
+        scopes: &[Scope],
+        sources: Vec<(Scope, Arc<dyn ListerWatcher>)>,
+        config: InformerConfig,
+    ) -> Self {
+        Self {
+            hub: Arc::new(Hub::new(writer, scopes, config.resync_check)),
+            sources,
+            setup: Mutex::new(Setup { config, on_problem: None, started: false }),
+            handlers: Mutex::new(JoinSet::new()),
+            running: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn set_up(&self, change: impl FnOnce(&mut Setup)) -> Result<(), InformerError> {
+        let mut setup = self.setup.lock();
+        if setup.started {
+            return Err(InformerError::Started);
+        }
+        change(&mut setup);
+        Ok(())
+    }
+
+    fn subscribe(&self, options: &SubscriptionOptions) -> Result<Subscriber, InformerError> {
+        let (id, mailbox) = self.hub.join(options)?;
+        Ok(Subscriber { id, hub: self.hub.clone(), mailbox })
+    }
+
+    fn run_handler(&self, mailbox: &Mailbox, handler: BoxFuture<'static, ()>) {
+        let inline = Arc::new(InlineHandler::new(handler));
+        mailbox.set_inline_handler(&inline);
+        self.handlers.lock().spawn(inline.run());
+    }
+
+    fn run_sync_handler(
+        &self,
+        subscriber: Subscriber,
+        mut handle: Box<dyn FnMut(Event<dyn Stored>) + Send>,
+        stats: Arc<HandlerStats>,
+    ) {
+        let mailbox = subscriber.mailbox.clone();
+        let notified = move |notice| {
+            // The other notice is of logs that overflow, and this mailbox has none.
+            if let Notice::Event(event) = notice {
+                handle(event);
+            }
+            std::future::ready(())
+        };
+        self.run_handler(&mailbox, handler::run(subscriber, notified, stats).boxed());
+    }
+
+    fn start(
+        self: &Arc<Self>,
+        known: Arc<dyn KnownObjects<dyn Stored>>,
+        decode: Decode<dyn Stored>,
+        stop: CancellationToken,
+    ) -> Result<BoxFuture<'static, ()>, InformerError> {
+        let mut setup = self.setup.lock();
         if std::mem::replace(&mut setup.started, true) {
             return Err(InformerError::Started);
         }
         let mut feeds = Vec::new();
-        for (scope, source) in &self.inner.sources {
-            let queue = Arc::new(InOrderQueue::new(Arc::new(self.store())));
-            let reflector = Reflector::new(source.clone(), queue.clone(), setup.config.reflector.clone())
-                .transform(setup.transform.clone())
+        for (scope, source) in &self.sources {
+            let queue = Arc::new(InOrderQueue::new(known.clone()));
+            let (config, decode) = (setup.config.reflector.clone(), decode.clone());
+            let reflector = Reflector::with_decode(source.clone(), queue.clone(), config, decode)
                 .on_problem(setup.on_problem.clone());
-            self.inner.running.lock().push(Running { metrics: reflector.metrics(), queue: queue.clone() });
-            feeds.push(feed(reflector, queue, self.inner.hub.clone(), scope.clone(), stop.clone()));
+            self.running.lock().push(Running { metrics: reflector.metrics(), queue: queue.clone() });
+            feeds.push(feed(reflector, queue, self.hub.clone(), scope.clone(), stop.clone()));
         }
-        Ok(run_feeds(self.inner.clone(), feeds, stop))
+        Ok(run_feeds(self.clone(), feeds, stop).boxed())
     }
 }
 
-async fn run_feeds<K: Object>(
-    inner: Arc<Inner<K>>,
-    feeds: Vec<impl Future<Output = ()> + Send + 'static>,
-    stop: CancellationToken,
-) {
+async fn run_feeds(inner: Arc<Core>, feeds: Vec<impl Future<Output = ()> + Send + 'static>, stop: CancellationToken) {
     // If this future is dropped, the hub must still release its subscribers.
     let _stop_on_drop = StopOnDrop(inner.hub.clone());
     let mut tasks = JoinSet::new();
@@ -316,19 +397,19 @@ async fn run_feeds<K: Object>(
     while handlers.join_next().await.is_some() {}
 }
 
-struct StopOnDrop<K: Object>(Arc<Hub<K>>);
+struct StopOnDrop(Arc<Hub>);
 
-impl<K: Object> Drop for StopOnDrop<K> {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }
 }
 
 /// Runs one source: its reflector fills the queue, the hub empties it.
-async fn feed<K: Object>(
-    reflector: Reflector<K>,
-    queue: Arc<InOrderQueue<K>>,
-    hub: Arc<Hub<K>>,
+async fn feed(
+    reflector: Reflector<dyn Stored>,
+    queue: Arc<InOrderQueue<dyn Stored>>,
+    hub: Arc<Hub>,
     scope: Scope,
     stop: CancellationToken,
 ) {
@@ -346,25 +427,66 @@ async fn feed<K: Object>(
 
 /// A stream of the events of an informer. Dropping it ends the subscription.
 pub struct Subscription<K: Object> {
+    subscriber: Subscriber,
+    store: Store<K>,
+}
+
+/// A subscription that does not know the type of its objects. Dropping it ends the subscription.
+pub(super) struct Subscriber {
     id: u64,
-    hub: Arc<Hub<K>>,
-    mailbox: Arc<Mailbox<K>>,
+    hub: Arc<Hub>,
+    mailbox: Arc<Mailbox>,
+}
+
+/// What a subscriber receives.
+#[derive(Clone, Debug)]
+pub(super) enum Notice {
+    Event(Event<dyn Stored>),
+    /// The log overflowed: the subscriber has to take a snapshot.
+    Overflow,
+}
+
+impl Subscriber {
+    pub(super) async fn next(&mut self) -> Option<Notice> {
+        loop {
+            match self.mailbox.take() {
+                TakeResult::Event(event) => return Some(Notice::Event(event)),
+                TakeResult::Closed => return None,
+                TakeResult::NeedsSnapshot => return Some(Notice::Overflow),
+                TakeResult::Nothing => self.mailbox.wait().await,
+            }
+        }
+    }
+
+    pub(super) async fn closed(&self) {
+        self.mailbox.wait_closed().await;
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.hub.leave(self.id);
+    }
+}
+
+fn typed_event<K: Object>(notice: Notice, hub: &Hub, mailbox: &Mailbox, store: &Store<K>) -> Option<Event<K>> {
+    match notice {
+        Notice::Event(event) => Some(event.typed()),
+        Notice::Overflow => hub.locked(|| {
+            let missed = mailbox.start_over()?;
+            Some(Event::Lagged { missed, snapshot: store.snapshot() })
+        }),
+    }
 }
 
 impl<K: Object> Subscription<K> {
     /// The next event; `None` once the informer has stopped. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Event<K>> {
         loop {
-            match self.mailbox.take() {
-                TakeResult::Event(event) => return Some(event),
-                TakeResult::Closed => return None,
-                TakeResult::NeedsSnapshot => {
-                    let event = self.hub.with_snapshot(|snapshot| self.mailbox.start_over(snapshot));
-                    if event.is_some() {
-                        return event;
-                    }
-                }
-                TakeResult::Nothing => self.mailbox.wait().await,
+            let notice = self.subscriber.next().await?;
+            let event = typed_event(notice, &self.subscriber.hub, &self.subscriber.mailbox, &self.store);
+            if event.is_some() {
+                return event;
             }
         }
     }
@@ -382,21 +504,11 @@ impl<K: Object> Subscription<K> {
 
     /// True once all initial objects were taken and the next event was requested.
     pub fn has_synced(&self) -> bool {
-        *self.mailbox.synced().borrow() == Synced::Yes
+        *self.subscriber.mailbox.synced().borrow() == Synced::Yes
     }
 
     /// Number of events that wait.
     pub fn backlog(&self) -> usize {
-        self.mailbox.len()
-    }
-
-    pub(super) async fn closed(&self) {
-        self.mailbox.wait_closed().await;
-    }
-}
-
-impl<K: Object> Drop for Subscription<K> {
-    fn drop(&mut self) {
-        self.hub.leave(self.id);
+        self.subscriber.mailbox.len()
     }
 }

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::object::Undecodable;
-use crate::{Key, Object, ResourceVersion};
+use crate::{Key, Object, ResourceVersion, Stored};
 
 /// One change. The reflector sends whole sets and single events; [`DeltaFifo`](super::DeltaFifo) turns a whole set into one
 /// delta for each object, [`InOrderQueue`](super::InOrderQueue) keeps it whole.
-pub enum Delta<K> {
+pub enum Delta<K: ?Sized> {
     /// An ADDED event.
     Added(Arc<K>),
     /// A MODIFIED event.
@@ -44,7 +44,7 @@ pub enum Certainty {
 }
 
 /// An object that is gone: client-go's tombstone, typed.
-pub struct Deletion<K> {
+pub struct Deletion<K: ?Sized> {
     /// The key of the object.
     pub key: Key,
     /// The last known state, if any.
@@ -54,7 +54,7 @@ pub struct Deletion<K> {
 }
 
 /// A whole set.
-pub struct Replacement<K> {
+pub struct Replacement<K: ?Sized> {
     /// The objects, in key order.
     pub items: BTreeMap<Key, Staged<K>>,
     /// The point in history that the set shows.
@@ -64,7 +64,7 @@ pub struct Replacement<K> {
 }
 
 /// One object of a [`Replacement`].
-pub enum Staged<K> {
+pub enum Staged<K: ?Sized> {
     /// A readable object.
     Object(Arc<K>),
     /// An object that cannot be decoded.
@@ -73,7 +73,7 @@ pub enum Staged<K> {
     Ahead,
 }
 
-impl<K> Delta<K> {
+impl<K: ?Sized> Delta<K> {
     /// The object that changed; `None` for changes of the whole set.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
@@ -88,18 +88,51 @@ impl<K> Delta<K> {
     }
 }
 
-impl<K: Object> Delta<K> {
+impl<K: Stored + ?Sized> Delta<K> {
     /// The key of that object (tombstones included, DQ-3).
     pub fn key(&self) -> Option<Key> {
         match self {
             Self::Deleted(deletion) => Some(deletion.key.clone()),
             Self::Undecodable(undecodable) => Some(undecodable.raw.key.clone()),
-            other => other.object().map(|object| object.object_key()),
+            other => other.object().map(|object| object.key()),
         }
     }
 }
 
-impl<K> Clone for Delta<K> {
+impl<K: Object> Delta<K> {
+    /// The same without the type.
+    pub(crate) fn erased(self) -> Delta<dyn Stored> {
+        match self {
+            Self::Added(object) => Delta::Added(object),
+            Self::Updated(object) => Delta::Updated(object),
+            Self::Deleted(Deletion { key, object, certainty }) => {
+                Delta::Deleted(Deletion { key, object: object.map(|object| object as Arc<dyn Stored>), certainty })
+            }
+            Self::Replaced(object) => Delta::Replaced(object),
+            Self::Sync(object) => Delta::Sync(object),
+            Self::Ahead(object) => Delta::Ahead(object),
+            Self::ReplacedAll(Replacement { items, version, history_reset }) => {
+                let items = items.into_iter().map(|(key, staged)| (key, staged.erased())).collect();
+                Delta::ReplacedAll(Replacement { items, version, history_reset })
+            }
+            Self::SyncAll => Delta::SyncAll,
+            Self::Bookmark(version) => Delta::Bookmark(version),
+            Self::Undecodable(undecodable) => Delta::Undecodable(undecodable),
+        }
+    }
+}
+
+impl<K: Object> Staged<K> {
+    fn erased(self) -> Staged<dyn Stored> {
+        match self {
+            Self::Object(object) => Staged::Object(object),
+            Self::Undecodable(undecodable) => Staged::Undecodable(undecodable),
+            Self::Ahead => Staged::Ahead,
+        }
+    }
+}
+
+impl<K: ?Sized> Clone for Delta<K> {
     fn clone(&self) -> Self {
         match self {
             Self::Added(object) => Self::Added(object.clone()),
@@ -116,19 +149,19 @@ impl<K> Clone for Delta<K> {
     }
 }
 
-impl<K> Clone for Deletion<K> {
+impl<K: ?Sized> Clone for Deletion<K> {
     fn clone(&self) -> Self {
         Self { key: self.key.clone(), object: self.object.clone(), certainty: self.certainty }
     }
 }
 
-impl<K> Clone for Replacement<K> {
+impl<K: ?Sized> Clone for Replacement<K> {
     fn clone(&self) -> Self {
         Self { items: self.items.clone(), version: self.version.clone(), history_reset: self.history_reset }
     }
 }
 
-impl<K> Clone for Staged<K> {
+impl<K: ?Sized> Clone for Staged<K> {
     fn clone(&self) -> Self {
         match self {
             Self::Object(object) => Self::Object(object.clone()),
@@ -138,7 +171,7 @@ impl<K> Clone for Staged<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Delta<K> {
+impl<K: Stored + ?Sized> fmt::Debug for Delta<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::Added(_) => "Added",
@@ -153,7 +186,7 @@ impl<K: Object> fmt::Debug for Delta<K> {
             Self::Bookmark(version) => return write!(f, "Bookmark({version})"),
             Self::Undecodable(_) => "Undecodable",
         };
-        let version = self.object().map_or("-".into(), |object| object.state_version());
+        let version = self.object().map_or("-".into(), |object| object.version());
         write!(f, "{name}({}@{version})", self.key().map(|k| k.to_string()).unwrap_or_default())
     }
 }

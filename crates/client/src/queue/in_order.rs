@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::{Delta, KnownObjects, Population};
 use crate::reflector::{Target, TargetError};
-use crate::{Key, Object};
+use crate::{Key, Stored};
 
 /// Capacity in elements.
 const CAPACITY: usize = 2000;
@@ -22,7 +22,7 @@ const BATCH: usize = 1000;
 /// Nothing is merged, so a delete and a re-creation stay two events. The producer waits while the queue is full. The consumer
 /// polls: in an informer both are one future, which pops after each step of the reflector, so that the capacity bounds what a
 /// source that is always ready can push within one step.
-pub struct InOrderQueue<K> {
+pub struct InOrderQueue<K: ?Sized> {
     state: Mutex<State<K>>,
     /// Notified at each pop; the producer waits for it while the queue is full.
     popped: Notify,
@@ -30,21 +30,21 @@ pub struct InOrderQueue<K> {
     capacity: usize,
 }
 
-struct State<K> {
+struct State<K: ?Sized> {
     elements: VecDeque<Delta<K>>,
     population: Population,
     closed: bool,
 }
 
 /// Changes that may be applied together: distinct keys, or one whole-set element.
-pub struct Batch<K> {
+pub struct Batch<K: ?Sized> {
     /// The changes, in order.
     pub deltas: Vec<Delta<K>>,
     /// True for changes of the first population.
     pub initial: bool,
 }
 
-impl<K: Object> InOrderQueue<K> {
+impl<K: Stored + ?Sized> InOrderQueue<K> {
     /// An empty queue in front of `known`.
     pub fn new(known: Arc<dyn KnownObjects<K>>) -> Self {
         Self::with_capacity(known, CAPACITY)
@@ -113,7 +113,7 @@ impl<K: Object> InOrderQueue<K> {
     }
 }
 
-impl<K: Object> State<K> {
+impl<K: Stored + ?Sized> State<K> {
     fn take_batch(&mut self) -> Option<Batch<K>> {
         let initial = !self.population.is_complete();
         // The usual case: a single key is distinct.
@@ -140,7 +140,7 @@ impl<K: Object> State<K> {
     }
 }
 
-impl<K: Object> Target<K> for InOrderQueue<K> {
+impl<K: Stored + ?Sized> Target<K> for InOrderQueue<K> {
     fn apply(&self, delta: Delta<K>) -> BoxFuture<'_, Result<(), TargetError>> {
         self.push(delta).boxed()
     }
@@ -153,6 +153,7 @@ impl<K: Object> Target<K> for InOrderQueue<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Object;
     use crate::queue::{Replacement, Staged};
     use crate::scripted::object;
     use k8s_openapi::api::core::v1::ConfigMap;

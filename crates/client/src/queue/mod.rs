@@ -17,7 +17,7 @@ pub use in_order::{Batch, InOrderQueue};
 use crate::Key;
 
 /// The objects that the consumer of a queue already has: needed to find those that a relist no longer contains.
-pub trait KnownObjects<K>: Send + Sync + 'static {
+pub trait KnownObjects<K: ?Sized>: Send + Sync + 'static {
     /// The object of that key.
     fn get(&self, key: &Key) -> Option<Arc<K>>;
     /// All keys.
@@ -25,7 +25,7 @@ pub trait KnownObjects<K>: Send + Sync + 'static {
 }
 
 /// A consumer without objects.
-impl<K> KnownObjects<K> for () {
+impl<K: ?Sized> KnownObjects<K> for () {
     fn get(&self, _: &Key) -> Option<Arc<K>> {
         None
     }

@@ -15,18 +15,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::staging::{Staging, is_state};
-use super::{Phase, Problem, ProblemHandler, ReflectorConfig, ReflectorMetrics, Target, Transform, log_problem};
+use super::{Decode, Phase, Problem, ProblemHandler, ReflectorConfig, ReflectorMetrics, Target, log_problem};
 use crate::backoff::{Backoff, after, from_now};
 use crate::list_watch::{Bookmark, ExpectedKind, ListerWatcher, WatchItem, WatchStream};
 use crate::object::Undecodable;
 use crate::pager::{PAGE_LIMIT, list_all};
 use crate::queue::{Certainty, Deletion, Delta};
 use crate::wire::{Params, VersionMatch};
-use crate::{Error, Object, RawObject, ResourceVersion};
+use crate::{Error, RawObject, ResourceVersion, Stored};
 
 /// The state of a reflector.
 enum State {
@@ -63,14 +63,14 @@ struct OpenStream {
 }
 
 /// Decodes wire objects into stored ones.
-pub(super) struct Decoder<K> {
+pub(super) struct Decoder<K: ?Sized> {
     expected: Option<ExpectedKind>,
     without_managed_fields: bool,
-    transform: Option<Transform<K>>,
+    decode: Decode<K>,
     metrics: Arc<ReflectorMetrics>,
 }
 
-impl<K: Object> Decoder<K> {
+impl<K: ?Sized> Decoder<K> {
     /// False for objects of another kind, and for tables (RF-4).
     pub(super) fn is_expected(&self, raw: &RawObject) -> bool {
         let foreign = match (&raw.kind, &self.expected) {
@@ -88,30 +88,17 @@ impl<K: Object> Decoder<K> {
     }
 
     /// The stored form; `None` if the transform dropped the object.
-    pub(super) fn decode(&self, raw: RawObject) -> Result<Option<K>, Box<Undecodable>> {
+    pub(super) fn decode(&self, raw: RawObject) -> Result<Option<Arc<K>>, Box<Undecodable>> {
         let raw = if self.without_managed_fields { raw.without_managed_fields() } else { raw };
-        let object = match K::from_raw(&raw) {
-            Ok(object) => object,
-            Err(error) => {
-                self.metrics.undecodable.inc();
-                tracing::warn!(key = %raw.key, version = %raw.version, %error, "cannot decode an object");
-                return Err(Box::new(Undecodable { raw, error: Arc::new(error) }));
-            }
-        };
-        match &self.transform {
-            None => Ok(Some(object)),
-            Some(transform) => match transform(object) {
-                Ok(object) => Ok(Some(object)),
-                Err(error) => {
-                    tracing::warn!(key = %raw.key, %error, "the transform dropped an object");
-                    Ok(None)
-                }
-            },
-        }
+        (self.decode)(&raw).map_err(|error| {
+            self.metrics.undecodable.inc();
+            tracing::warn!(key = %raw.key, version = %raw.version, %error, "cannot decode an object");
+            Box::new(Undecodable { raw, error: Arc::new(error) })
+        })
     }
 }
 
-pub(super) struct Machine<K> {
+pub(super) struct Machine<K: ?Sized> {
     source: Arc<dyn ListerWatcher>,
     target: Arc<dyn Target<K>>,
     config: ReflectorConfig,
@@ -144,17 +131,18 @@ const INITIAL_EVENTS_EXTENSIONS: u32 = 10;
 /// Number of times that a streaming list that ended early is reopened without a delay.
 const UNFINISHED_FREE: u32 = 2;
 
-impl<K: Object> Machine<K> {
+impl<K: Stored + ?Sized> Machine<K> {
     pub(super) fn new(
         source: Arc<dyn ListerWatcher>,
         target: Arc<dyn Target<K>>,
         config: ReflectorConfig,
         metrics: Arc<ReflectorMetrics>,
+        decode: Decode<K>,
     ) -> Self {
         let decoder = Decoder {
             expected: source.expected_kind(),
             without_managed_fields: config.without_managed_fields,
-            transform: None,
+            decode,
             metrics: metrics.clone(),
         };
         Self {
@@ -175,12 +163,12 @@ impl<K: Object> Machine<K> {
         }
     }
 
-    pub(super) fn set_transform(&mut self, transform: Option<Transform<K>>) {
+    pub(super) fn set_decode(&mut self, decode: Decode<K>) {
         let Decoder { expected, without_managed_fields, metrics, .. } = &*self.decoder;
         self.decoder = Arc::new(Decoder {
             expected: expected.clone(),
             without_managed_fields: *without_managed_fields,
-            transform,
+            decode,
             metrics: metrics.clone(),
         });
     }
@@ -367,7 +355,8 @@ impl<K: Object> Machine<K> {
         // The pages of one list may be served by servers at different versions; an unpaged list cannot.
         let in_place = self.config.relist_in_place && limit.is_none();
         let mut staging = self.staging(in_place);
-        let listed = list_all(&*self.source, params, self.config.idle_limit, &mut staging).await;
+        // Boxed: the compiler cannot prove that the future of a sink behind a reference is `Send` in the place where it is spawned.
+        let listed = list_all(&*self.source, params, self.config.idle_limit, &mut staging).boxed().await;
         self.keep_ahead(&staging);
         let listed = listed?;
         self.metrics.record_arrival(Instant::now());
@@ -563,7 +552,7 @@ impl<K: Object> Machine<K> {
 
     async fn store(&mut self, raw: RawObject, delta: fn(Arc<K>) -> Delta<K>) {
         match self.decoder.decode(raw) {
-            Ok(Some(object)) => self.apply(delta(Arc::new(object))).await,
+            Ok(Some(object)) => self.apply(delta(object)).await,
             Ok(None) => {}
             Err(undecodable) => self.apply(Delta::Undecodable(undecodable)).await,
         }
@@ -573,7 +562,7 @@ impl<K: Object> Machine<K> {
         let key = raw.key.clone();
         // The object is gone even if its last state cannot be decoded.
         let object = match self.decoder.decode(raw) {
-            Ok(Some(object)) => Some(Arc::new(object)),
+            Ok(Some(object)) => Some(object),
             Ok(None) | Err(_) => self.target.known(&key),
         };
         self.apply(Delta::Deleted(Deletion { key, object, certainty: Certainty::Observed })).await;
@@ -582,8 +571,8 @@ impl<K: Object> Machine<K> {
     /// True for an ADDED whose state is already stored, or older: the server replays history that was not requested.
     fn is_repeated(&self, raw: &RawObject) -> bool {
         self.target.known(&raw.key).is_some_and(|known| {
-            let stored = known.state_version();
-            known.incarnation() == raw.uid && (is_state(&*known, raw) || raw.version.is_before(&stored))
+            let stored = known.version();
+            known.uid() == raw.uid && (is_state(&*known, raw) || raw.version.is_before(&stored))
         })
     }
 

@@ -23,11 +23,11 @@ pub use metrics::{Counter, ReflectorMetrics};
 
 use crate::list_watch::ListerWatcher;
 use crate::queue::Delta;
-use crate::{Error, Key, Object, TransportKind};
+use crate::{Error, Key, Object, RawObject, Stored, TransportKind};
 use machine::Machine;
 
 /// The receiver of a reflector's changes.
-pub trait Target<K>: Send + Sync + 'static {
+pub trait Target<K: ?Sized>: Send + Sync + 'static {
     /// Applies one change. May wait (a full queue); dropping the future abandons the change.
     fn apply(&self, delta: Delta<K>) -> BoxFuture<'_, Result<(), TargetError>>;
     /// The object of that key, if the target has it. A relist keeps objects that did not change.
@@ -69,6 +69,30 @@ pub type ProblemHandler = Arc<dyn Fn(&Problem) + Send + Sync>;
 /// Changes an object before it is stored; an error drops the object (DQ-4).
 pub type Transform<K> = Arc<dyn Fn(K) -> Result<K, String> + Send + Sync>;
 
+/// Makes the stored form of a wire object; `None` if the transform dropped it.
+pub(crate) type Decode<K> = Arc<dyn Fn(&RawObject) -> Result<Option<Arc<K>>, serde_json::Error> + Send + Sync>;
+
+fn decode<K: Object>(transform: Option<Transform<K>>) -> Decode<K> {
+    Arc::new(move |raw| Ok(decode_one(raw, transform.as_ref())?.map(Arc::new)))
+}
+
+/// The same for a target that does not know the type.
+pub(crate) fn decode_erased<K: Object>(transform: Option<Transform<K>>) -> Decode<dyn Stored> {
+    Arc::new(move |raw| Ok(decode_one(raw, transform.as_ref())?.map(|object| Arc::new(object) as Arc<dyn Stored>)))
+}
+
+fn decode_one<K: Object>(raw: &RawObject, transform: Option<&Transform<K>>) -> Result<Option<K>, serde_json::Error> {
+    let object = K::from_raw(raw)?;
+    let Some(transform) = transform else { return Ok(Some(object)) };
+    match transform(object) {
+        Ok(object) => Ok(Some(object)),
+        Err(error) => {
+            tracing::warn!(key = %raw.key, %error, "the transform dropped an object");
+            Ok(None)
+        }
+    }
+}
+
 /// Keeps a [`Target`] equal to the objects of a [`ListerWatcher`].
 ///
 /// Most programs use a [`SharedInformer`](crate::informer::SharedInformer), which runs one of these. A reflector alone can
@@ -91,7 +115,7 @@ pub type Transform<K> = Arc<dyn Fn(K) -> Result<K, String> + Send + Sync>;
 /// println!("{} nodes at version {}", nodes.len(), nodes.version());
 /// # }
 /// ```
-pub struct Reflector<K> {
+pub struct Reflector<K: ?Sized> {
     machine: Machine<K>,
     metrics: Arc<ReflectorMetrics>,
 }
@@ -99,14 +123,25 @@ pub struct Reflector<K> {
 impl<K: Object> Reflector<K> {
     /// Creates a reflector that has not started.
     pub fn new(source: Arc<dyn ListerWatcher>, target: Arc<dyn Target<K>>, config: ReflectorConfig) -> Self {
-        let metrics = Arc::new(ReflectorMetrics::default());
-        Self { machine: Machine::new(source, target, config, metrics.clone()), metrics }
+        Self::with_decode(source, target, config, decode(None))
     }
 
     /// Sets a function that changes every object before it reaches the target. Each wire object passes exactly once.
     pub fn transform(mut self, transform: Option<Transform<K>>) -> Self {
-        self.machine.set_transform(transform);
+        self.machine.set_decode(decode(transform));
         self
+    }
+}
+
+impl<K: Stored + ?Sized> Reflector<K> {
+    pub(crate) fn with_decode(
+        source: Arc<dyn ListerWatcher>,
+        target: Arc<dyn Target<K>>,
+        config: ReflectorConfig,
+        decode: Decode<K>,
+    ) -> Self {
+        let metrics = Arc::new(ReflectorMetrics::default());
+        Self { machine: Machine::new(source, target, config, metrics.clone(), decode), metrics }
     }
 
     /// Replaces the default handler, which logs problems.

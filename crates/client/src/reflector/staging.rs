@@ -9,9 +9,9 @@ use super::machine::Decoder;
 use super::{ReflectorMetrics, Target};
 use crate::pager::PageSink;
 use crate::queue::{Delta, Replacement, Staged};
-use crate::{Key, Object, RawObject, ResourceVersion};
+use crate::{Key, RawObject, ResourceVersion, Stored};
 
-pub(super) struct Staging<K> {
+pub(super) struct Staging<K: ?Sized> {
     items: BTreeMap<Key, Staged<K>>,
     decoder: Arc<Decoder<K>>,
     target: Arc<dyn Target<K>>,
@@ -25,7 +25,7 @@ pub(super) struct Staging<K> {
     newest_sent: Option<ResourceVersion>,
 }
 
-impl<K: Object> Staging<K> {
+impl<K: Stored + ?Sized> Staging<K> {
     pub(super) fn new(
         decoder: Arc<Decoder<K>>,
         target: Arc<dyn Target<K>>,
@@ -60,12 +60,12 @@ impl<K: Object> Staging<K> {
                 if self.newest_sent.as_ref().is_none_or(|newest| newest.is_before(&version)) {
                     self.newest_sent = Some(version);
                 }
-                if let Err(error) = self.target.apply(Delta::Ahead(Arc::new(object))).await {
+                if let Err(error) = self.target.apply(Delta::Ahead(object)).await {
                     tracing::warn!(%error, "the target refused a change");
                 }
             }
             Ok(Some(object)) => {
-                self.items.insert(key, Staged::Object(Arc::new(object)));
+                self.items.insert(key, Staged::Object(object));
             }
             Ok(None) => {
                 self.items.remove(&key);
@@ -96,7 +96,7 @@ impl<K: Object> Staging<K> {
     }
 }
 
-impl<K: Object> PageSink for Staging<K> {
+impl<K: Stored + ?Sized> PageSink for Staging<K> {
     fn item(&mut self, item: RawObject) -> impl Future<Output = ()> + Send {
         self.insert(item)
     }
@@ -106,11 +106,11 @@ impl<K: Object> PageSink for Staging<K> {
 }
 
 /// True if the stored object is exactly the state on the wire.
-pub(super) fn is_state<K: Object>(known: &K, raw: &RawObject) -> bool {
-    raw.version.is_comparable() && known.state_version() == raw.version && known.incarnation() == raw.uid
+pub(super) fn is_state<K: Stored + ?Sized>(known: &K, raw: &RawObject) -> bool {
+    raw.version.is_comparable() && known.version() == raw.version && known.uid() == raw.uid
 }
 
 /// True if the state on the wire can only be later than the stored one.
-fn is_newer<K: Object>(known: Option<&K>, raw: &RawObject) -> bool {
-    raw.version.is_comparable() && known.is_none_or(|known| known.state_version().is_before(&raw.version))
+fn is_newer<K: Stored + ?Sized>(known: Option<&K>, raw: &RawObject) -> bool {
+    raw.version.is_comparable() && known.is_none_or(|known| known.version().is_before(&raw.version))
 }

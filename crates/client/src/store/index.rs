@@ -63,7 +63,7 @@ impl<K: Object, V: Ord + Clone + Send + Sync + 'static> Index<K, V> {
     }
 }
 
-pub(super) trait ErasedIndex<K>: Send + Sync {
+pub(super) trait ErasedIndex<K: ?Sized>: Send + Sync {
     /// Files `new` instead of `old`.
     fn refile(&mut self, key: &Key, old: Option<&K>, new: Option<&K>);
     /// A copy for readers; shares everything with the original.

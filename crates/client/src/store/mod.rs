@@ -22,10 +22,11 @@ pub use index::{Index, IndexError};
 pub use lister::{Labels, Lister};
 pub use presets::{PodController, pods_by_controller, pods_by_node};
 pub use snapshot::Snapshot;
+pub(crate) use writer::ErasedWriter;
 pub use writer::{Applied, Scope, StoreWriter};
 
 use crate::queue::KnownObjects;
-use crate::{Key, Object, ResourceVersion};
+use crate::{Key, Object, ResourceVersion, Stored};
 use writer::WriterState;
 
 /// A readable set of objects. Clones share the set.
@@ -131,6 +132,18 @@ impl<K: Object> Store<K> {
             }
             changed
         });
+    }
+}
+
+/// A store for a queue that does not know the type.
+pub(crate) struct ErasedStore<K>(pub(crate) Store<K>);
+
+impl<K: Object> KnownObjects<dyn Stored> for ErasedStore<K> {
+    fn get(&self, key: &Key) -> Option<Arc<dyn Stored>> {
+        Some(self.0.get(key)?)
+    }
+    fn keys(&self) -> Vec<Key> {
+        self.0.snapshot().keys().cloned().collect()
     }
 }
 

@@ -8,8 +8,8 @@ use super::index::{ErasedIndex, IndexError, TypedIndex};
 use crate::{Key, ResourceVersion};
 
 /// One instant of a store. Cheap to hold: it shares all that did not change since with newer snapshots.
-pub struct Snapshot<K> {
-    pub(super) items: OrdMap<Key, Arc<K>>,
+pub struct Snapshot<K: ?Sized> {
+    pub(crate) items: OrdMap<Key, Arc<K>>,
     pub(super) indices: Vec<(Arc<str>, Arc<dyn ErasedIndex<K>>)>,
     pub(super) version: ResourceVersion,
 }

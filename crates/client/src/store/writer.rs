@@ -10,10 +10,10 @@ use imbl::OrdMap;
 use super::index::{ErasedIndex, IndexError, TypedIndex};
 use super::snapshot::range_of;
 use super::{Snapshot, Store};
-use crate::object::{Undecodable, same_incarnation, same_state};
+use crate::object::{Undecodable, same_incarnation, same_state, typed};
 use crate::queue::{Certainty, Deletion, Delta, Replacement, Staged};
 use crate::reflector::{Target, TargetError};
-use crate::{Key, Object, ResourceVersion};
+use crate::{Key, Object, ResourceVersion, Stored};
 
 /// The part of the set that one source is responsible for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +32,7 @@ impl Scope {
 }
 
 /// What a change meant to the set.
-pub enum Applied<K> {
+pub enum Applied<K: ?Sized> {
     /// The key was not in the set.
     Added(Arc<K>),
     /// The key was in the set.
@@ -84,8 +84,21 @@ impl<K: Object> StoreWriter<K> {
         &self.store
     }
 
-    /// Applies changes of one source in order. Readers see all of them at once; what they meant is told in order.
+    /// Applies changes of one source in order. Readers see all of them at once. Returns the effect of each, in order.
     pub fn apply(&self, scope: &Scope, deltas: Vec<Delta<K>>) -> Vec<Applied<K>> {
+        let deltas = deltas.into_iter().map(Delta::erased).collect();
+        self.apply_erased(scope, deltas).into_iter().map(Applied::typed).collect()
+    }
+}
+
+/// The same for an owner that does not know the type.
+pub(crate) trait ErasedWriter: Send + Sync {
+    fn apply_erased(&self, scope: &Scope, deltas: Vec<Delta<dyn Stored>>) -> Vec<Applied<dyn Stored>>;
+    fn objects(&self) -> Vec<Arc<dyn Stored>>;
+}
+
+impl<K: Object> ErasedWriter for StoreWriter<K> {
+    fn apply_erased(&self, scope: &Scope, deltas: Vec<Delta<dyn Stored>>) -> Vec<Applied<dyn Stored>> {
         let mut applied = Vec::with_capacity(deltas.len());
         let mut state = self.store.shared.state.lock();
         for delta in deltas {
@@ -93,6 +106,23 @@ impl<K: Object> StoreWriter<K> {
         }
         self.store.publish(&state);
         applied
+    }
+
+    fn objects(&self) -> Vec<Arc<dyn Stored>> {
+        self.store.snapshot().iter().map(|object| object.clone() as Arc<dyn Stored>).collect()
+    }
+}
+
+impl Applied<dyn Stored> {
+    fn typed<K: Object>(self) -> Applied<K> {
+        match self {
+            Self::Added(object) => Applied::Added(typed(object)),
+            Self::Updated { old, new } => Applied::Updated { old: typed(old), new: typed(new) },
+            Self::Unchanged(object) => Applied::Unchanged(typed(object)),
+            Self::Deleted { object, certainty } => Applied::Deleted { object: typed(object), certainty },
+            Self::Undecodable { item, previous } => Applied::Undecodable { item, previous: previous.map(typed) },
+            Self::HistoryReset(version) => Applied::HistoryReset(version),
+        }
     }
 }
 
@@ -140,15 +170,15 @@ impl<K: Object> WriterState<K> {
         Ok(())
     }
 
-    fn apply(&mut self, scope: &Scope, delta: Delta<K>, applied: &mut Vec<Applied<K>>) {
+    fn apply(&mut self, scope: &Scope, delta: Delta<dyn Stored>, applied: &mut Vec<Applied<dyn Stored>>) {
         match delta {
             Delta::Added(object) | Delta::Updated(object) => {
-                let version = object.state_version();
+                let version = object.version();
                 self.put_change(object, applied);
                 self.advance(scope, version);
             }
             Delta::Replaced(object) => {
-                let version = object.state_version();
+                let version = object.version();
                 self.put(object, true, applied);
                 self.advance(scope, version);
             }
@@ -157,9 +187,9 @@ impl<K: Object> WriterState<K> {
             Delta::Deleted(Deletion { key, object, certainty }) => {
                 let stored = self.remove(&key);
                 if let Some(object) = &object {
-                    self.advance(scope, object.state_version());
+                    self.advance(scope, object.version());
                 }
-                if let Some(object) = object.or(stored) {
+                if let Some(object) = object.or(stored.map(|stored| stored as Arc<dyn Stored>)) {
                     applied.push(Applied::Deleted { object, certainty });
                 }
             }
@@ -170,16 +200,20 @@ impl<K: Object> WriterState<K> {
             }
             Delta::ReplacedAll(set) => self.replace(scope, set, applied),
             Delta::SyncAll => match scope {
-                Scope::All => applied.extend(self.items.values().cloned().map(Applied::Unchanged)),
+                Scope::All => {
+                    applied.extend(self.items.values().map(|o| Applied::Unchanged(o.clone() as Arc<dyn Stored>)))
+                }
                 Scope::Namespace(namespace) => {
-                    applied.extend(range_of(&self.items, namespace).map(|(_, o)| Applied::Unchanged(o.clone())));
+                    applied.extend(
+                        range_of(&self.items, namespace).map(|(_, o)| Applied::Unchanged(o.clone() as Arc<dyn Stored>)),
+                    );
                 }
             },
             Delta::Bookmark(version) => self.advance(scope, version),
         }
     }
 
-    fn replace(&mut self, scope: &Scope, set: Replacement<K>, applied: &mut Vec<Applied<K>>) {
+    fn replace(&mut self, scope: &Scope, set: Replacement<dyn Stored>, applied: &mut Vec<Applied<dyn Stored>>) {
         if set.history_reset {
             applied.push(Applied::HistoryReset(set.version.clone()));
         }
@@ -207,8 +241,8 @@ impl<K: Object> WriterState<K> {
     }
 
     /// Stores an object. After the history went back a version may stand for two states, so equal versions prove nothing.
-    fn put(&mut self, new: Arc<K>, versions_prove: bool, applied: &mut Vec<Applied<K>>) {
-        let key = new.object_key();
+    fn put(&mut self, new: Arc<dyn Stored>, versions_prove: bool, applied: &mut Vec<Applied<dyn Stored>>) {
+        let (key, new) = (new.key(), typed::<K>(new));
         match self.items.get(&key).cloned() {
             None => {
                 self.insert(key, None, new.clone());
@@ -219,15 +253,15 @@ impl<K: Object> WriterState<K> {
             }
             Some(old) => {
                 self.insert(key, Some(&old), new.clone());
-                tell_replaced(old, new, applied);
+                push_replaced(old, new, applied);
             }
         }
     }
 
     /// Stores an object that probably changed: found and replaced in one walk through the set. What the walk touches is
     /// copied, which would be too much for each of the many objects that a relist shows as they were.
-    fn put_change(&mut self, new: Arc<K>, applied: &mut Vec<Applied<K>>) {
-        let key = new.object_key();
+    fn put_change(&mut self, new: Arc<dyn Stored>, applied: &mut Vec<Applied<dyn Stored>>) {
+        let (key, new) = (new.key(), typed::<K>(new));
         let Some(stored) = self.items.get_mut(&key) else {
             self.insert(key, None, new.clone());
             return applied.push(Applied::Added(new));
@@ -237,11 +271,11 @@ impl<K: Object> WriterState<K> {
         }
         let old = std::mem::replace(stored, new.clone());
         self.refile(&key, Some(&*old), Some(&*new));
-        tell_replaced(old, new, applied);
+        push_replaced(old, new, applied);
     }
 
-    fn mark_undecodable(&mut self, item: Box<Undecodable>, applied: &mut Vec<Applied<K>>) {
-        let previous = self.remove(&item.raw.key);
+    fn mark_undecodable(&mut self, item: Box<Undecodable>, applied: &mut Vec<Applied<dyn Stored>>) {
+        let previous = self.remove(&item.raw.key).map(|previous| previous as Arc<dyn Stored>);
         applied.push(Applied::Undecodable { item, previous });
     }
 
@@ -272,7 +306,7 @@ impl<K: Object> WriterState<K> {
 }
 
 /// One of another incarnation is a deletion that nobody saw and an addition (DQ-5).
-fn tell_replaced<K: Object>(old: Arc<K>, new: Arc<K>, applied: &mut Vec<Applied<K>>) {
+fn push_replaced(old: Arc<dyn Stored>, new: Arc<dyn Stored>, applied: &mut Vec<Applied<dyn Stored>>) {
     if same_incarnation(&*old, &*new) {
         return applied.push(Applied::Updated { old, new });
     }

@@ -1,4 +1,4 @@
-//! The body of an answer, cut out of what its connection brings.
+//! The body of a response, decoded from the bytes of its connection.
 
 use std::io;
 use std::pin::Pin;
@@ -10,35 +10,35 @@ use tokio::io::AsyncRead;
 use tokio_util::io::poll_read_buf;
 
 use super::BoxError;
-use super::exchange::Malformed;
+use super::exchange::MalformedResponse;
 
-/// What is asked of the connection at once: the most that a TLS record carries.
+/// Bytes to read from the connection at once: the most that a TLS record carries.
 pub(super) const READ_BYTES: usize = 16 << 10;
-/// The line that names a piece's length, and everything after the last piece, must end within so many bytes.
+/// Longest line with a chunk size, and longest trailer line.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// How the end of a body is told.
+/// The framing of a body.
 pub(super) enum Framing {
-    /// Each piece names its length; one of length 0 is the last.
-    Chunks(Chunk),
-    /// So many bytes are to come.
+    /// Chunked transfer coding.
+    Chunks(ChunkState),
+    /// Number of bytes that are still missing.
     Length(u64),
     UntilClosed,
 }
 
-/// Where in the pieces of a body its reader stands.
-pub(super) enum Chunk {
+/// The state of the chunk decoder.
+pub(super) enum ChunkState {
     Size,
-    /// So many bytes of it are to come.
+    /// Number of bytes of the chunk that are still missing.
     Data(u64),
     DataEnd,
-    /// After the last piece.
+    /// After the last chunk.
     Trailers,
     End,
 }
 
-/// What can be made of the bytes that are there.
-enum Part {
+/// The result of one decoding step.
+enum Decoded {
     Data(Bytes),
     End,
     NeedsMore,
@@ -46,26 +46,26 @@ enum Part {
 
 impl Framing {
     pub(super) fn chunks() -> Self {
-        Self::Chunks(Chunk::Size)
+        Self::Chunks(ChunkState::Size)
     }
 
     /// Takes the next part of the body out of `read`.
-    fn take(&mut self, read: &mut BytesMut) -> Result<Part, Malformed> {
+    fn take(&mut self, read: &mut BytesMut) -> Result<Decoded, MalformedResponse> {
         match self {
-            Self::Chunks(chunk) => chunk.take(read),
-            Self::Length(0) => Ok(Part::End),
-            Self::Length(left) => Ok(take_of(left, read)),
-            Self::UntilClosed if read.is_empty() => Ok(Part::NeedsMore),
-            Self::UntilClosed => Ok(Part::Data(read.split().freeze())),
+            Self::Chunks(state) => state.take(read),
+            Self::Length(0) => Ok(Decoded::End),
+            Self::Length(left) => Ok(take_data(left, read)),
+            Self::UntilClosed if read.is_empty() => Ok(Decoded::NeedsMore),
+            Self::UntilClosed => Ok(Decoded::Data(read.split().freeze())),
         }
     }
 }
 
-impl Chunk {
-    fn take(&mut self, read: &mut BytesMut) -> Result<Part, Malformed> {
+impl ChunkState {
+    fn take(&mut self, read: &mut BytesMut) -> Result<Decoded, MalformedResponse> {
         loop {
             match self {
-                Self::Size => match httparse::parse_chunk_size(read).map_err(|_| Malformed::Chunk)? {
+                Self::Size => match httparse::parse_chunk_size(read).map_err(|_| MalformedResponse::Chunk)? {
                     httparse::Status::Complete((line, size)) => {
                         read.advance(line);
                         *self = if size == 0 { Self::Trailers } else { Self::Data(size) };
@@ -73,16 +73,16 @@ impl Chunk {
                     httparse::Status::Partial => return wait_for_line(read),
                 },
                 Self::Data(0) => *self = Self::DataEnd,
-                Self::Data(left) => return Ok(take_of(left, read)),
+                Self::Data(left) => return Ok(take_data(left, read)),
                 Self::DataEnd => match read.get(..2) {
                     Some(b"\r\n") => {
                         read.advance(2);
                         *self = Self::Size;
                     }
-                    Some(_) => return Err(Malformed::Chunk),
-                    None => return Ok(Part::NeedsMore),
+                    Some(_) => return Err(MalformedResponse::Chunk),
+                    None => return Ok(Decoded::NeedsMore),
                 },
-                // They say nothing that a watch wants to know.
+                // Read and dropped: a watch needs none of them.
                 Self::Trailers => match memchr::memchr(b'\n', read) {
                     Some(end) => {
                         let blank = matches!(&read[..end], b"" | b"\r");
@@ -93,41 +93,41 @@ impl Chunk {
                     }
                     None => return wait_for_line(read),
                 },
-                Self::End => return Ok(Part::End),
+                Self::End => return Ok(Decoded::End),
             }
         }
     }
 }
 
-/// As many of the bytes that are to come as are there.
-fn take_of(left: &mut u64, read: &mut BytesMut) -> Part {
+/// Takes the bytes that have arrived, at most `left`.
+fn take_data(left: &mut u64, read: &mut BytesMut) -> Decoded {
     if read.is_empty() {
-        return Part::NeedsMore;
+        return Decoded::NeedsMore;
     }
     let length = usize::try_from(*left).map_or(read.len(), |left| left.min(read.len()));
     *left -= length as u64;
-    Part::Data(read.split_to(length).freeze())
+    Decoded::Data(read.split_to(length).freeze())
 }
 
-fn wait_for_line(read: &BytesMut) -> Result<Part, Malformed> {
-    if read.len() > LINE_BYTES_MAX { Err(Malformed::Chunk) } else { Ok(Part::NeedsMore) }
+fn wait_for_line(read: &BytesMut) -> Result<Decoded, MalformedResponse> {
+    if read.len() > LINE_BYTES_MAX { Err(MalformedResponse::Chunk) } else { Ok(Decoded::NeedsMore) }
 }
 
-/// The body of an answer, with its connection. Dropping it closes the connection.
-pub(super) struct AnswerBody<I> {
+/// The body of a response, with its connection. Dropping it closes the connection.
+pub struct ResponseBody<I> {
     io: I,
-    /// What was read and not handed out yet.
+    /// Bytes that were read and not decoded yet.
     read: BytesMut,
     framing: Framing,
 }
 
-impl<I> AnswerBody<I> {
+impl<I> ResponseBody<I> {
     pub(super) fn new(io: I, read: BytesMut, framing: Framing) -> Self {
         Self { io, read, framing }
     }
 }
 
-impl<I: AsyncRead + Unpin> Body for AnswerBody<I> {
+impl<I: AsyncRead + Unpin> Body for ResponseBody<I> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -135,12 +135,12 @@ impl<I: AsyncRead + Unpin> Body for AnswerBody<I> {
         let Self { io, read, framing } = self.get_mut();
         loop {
             match framing.take(read) {
-                Ok(Part::Data(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Ok(Part::End) => return Poll::Ready(None),
-                Ok(Part::NeedsMore) => {}
+                Ok(Decoded::Data(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Ok(Decoded::End) => return Poll::Ready(None),
+                Ok(Decoded::NeedsMore) => {}
                 Err(malformed) => return Poll::Ready(Some(Err(malformed.into()))),
             }
-            // Nothing is allocated as long as whoever took the last part has let go of it.
+            // Allocates nothing if the last part has been dropped.
             read.reserve(READ_BYTES);
             if ready!(poll_read_buf(Pin::new(&mut *io), cx, read))? == 0 {
                 return Poll::Ready(match framing {
@@ -158,19 +158,20 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    /// What is read of text that arrives in pieces of any sizes, until its end or a fault; and whether it came to its end.
+    /// Decodes text that arrives in pieces of random sizes. Returns the body up to its end, a fault or the end of the text; `true`
+    /// if the body came to its end.
     fn read_in_pieces(random: &mut StdRng, text: &[u8]) -> (Vec<u8>, Result<bool, ()>) {
         let (mut framing, mut read, mut body) = (Framing::chunks(), BytesMut::new(), Vec::new());
         let mut left = text;
         loop {
             match framing.take(&mut read) {
-                Ok(Part::Data(bytes)) => {
-                    assert!(!bytes.is_empty(), "an empty part would be taken for progress");
+                Ok(Decoded::Data(bytes)) => {
+                    assert!(!bytes.is_empty(), "an empty part is not progress");
                     body.extend_from_slice(&bytes);
                 }
-                Ok(Part::End) => return (body, Ok(true)),
-                Ok(Part::NeedsMore) if left.is_empty() => return (body, Ok(false)),
-                Ok(Part::NeedsMore) => {
+                Ok(Decoded::End) => return (body, Ok(true)),
+                Ok(Decoded::NeedsMore) if left.is_empty() => return (body, Ok(false)),
+                Ok(Decoded::NeedsMore) => {
                     let (piece, rest) = left.split_at(random.random_range(1..=left.len().min(9)));
                     read.extend_from_slice(piece);
                     left = rest;
@@ -181,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_any_sizes_that_arrive_in_any_pieces_are_the_body_and_nothing_else() {
+    fn chunks_of_any_size_are_decoded_in_whatever_pieces_they_arrive() {
         for seed in 0..3_000 {
             let random = &mut StdRng::seed_from_u64(seed);
             let (mut body, mut text) = (Vec::new(), Vec::new());
             for _ in 0..random.random_range(0..5) {
-                // With the bytes in it that mean something between chunks.
+                // Made of bytes that have a meaning between chunks.
                 let chunk: Vec<u8> =
                     (0..random.random_range(1..40)).map(|_| b"\r\n0;a{"[random.random_range(0..6)]).collect();
                 let extension = ["", ";a", "; a=\"b\"", " "][random.random_range(0..4)];
@@ -201,7 +202,7 @@ mod tests {
             let cut = random.random_range(0..text.len());
             let (begun, ended) = read_in_pieces(random, &text[..cut]);
             assert!(ended == Ok(false) && body.starts_with(&begun), "seed {seed} cut at {cut}");
-            // Damaged anywhere: whatever comes of it, it does not depend on the pieces.
+            // Damaged anywhere: the result does not depend on the pieces.
             let mut damaged = text.clone();
             let at = random.random_range(0..damaged.len());
             damaged[at] = random.random();

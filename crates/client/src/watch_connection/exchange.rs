@@ -1,4 +1,4 @@
-//! One request on a connection of its own, and the head of its answer (RFC 9112).
+//! One request on a connection of its own, and the head of its response (RFC 9112).
 
 use std::io;
 
@@ -9,56 +9,67 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::BoxError;
-use super::body::{AnswerBody, Framing, READ_BYTES};
+use super::body::{Framing, READ_BYTES, ResponseBody};
 
-/// A head longer than this is none.
+/// Longest response head accepted.
 const HEAD_BYTES_MAX: usize = 128 << 10;
-/// More headers than this is not an answer either.
+/// Heads up to this length are parsed after each read, so that a peer that does not speak HTTP is noticed at once. Longer ones
+/// are parsed again only when another line has arrived: parsing starts at the beginning each time.
+const PARSE_EACH_READ_BYTES_MAX: usize = 1 << 10;
+/// Most headers accepted in a response.
 const HEADERS_MAX: usize = 128;
 
-/// An answer that breaks the rules of HTTP.
+/// A response that violates HTTP.
 #[derive(Debug, Error)]
-pub(super) enum Malformed {
-    #[error("the answer is not HTTP/1.1: {0}")]
+pub(super) enum MalformedResponse {
+    #[error("the response is not HTTP/1.1: {0}")]
     Head(String),
-    #[error("the head of the answer is longer than {HEAD_BYTES_MAX} bytes")]
+    #[error("the response head is longer than {HEAD_BYTES_MAX} bytes")]
     LongHead,
-    #[error("the answer names its length in a way that cannot be read")]
+    #[error("the response has an invalid content length")]
     Length,
-    #[error("a piece of the answer does not name its length")]
+    #[error("a chunk of the response has an invalid size or end")]
     Chunk,
 }
 
-/// Sends a request that has no body, and reads the head of its answer.
-pub(super) async fn exchange<I>(mut io: I, request: &Parts) -> Result<Response<AnswerBody<I>>, BoxError>
+/// Sends a request that has no body, and reads the head of its response.
+pub async fn exchange<I>(mut io: I, request: &Parts) -> Result<Response<ResponseBody<I>>, BoxError>
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    io.write_all(&head_of(request)?).await?;
+    io.write_all(&request_head(request)?).await?;
     io.flush().await?;
     let mut read = BytesMut::with_capacity(READ_BYTES);
+    let mut parsed = 0;
     loop {
-        if let Some((answer, length)) = parse(&read)? {
+        let is_short = parsed == 0 || read.len() <= PARSE_EACH_READ_BYTES_MAX;
+        if (is_short || memchr::memchr(b'\n', &read[parsed..]).is_some())
+            && let Some((response, length)) = parse_head(&read)?
+        {
             read.advance(length);
-            // "Continue" and the like: the answer itself follows.
-            if answer.status().is_informational() {
+            parsed = 0;
+            // "Continue" and the like: the final response follows.
+            if response.status().is_informational() {
                 continue;
             }
-            let framing = framing_of(&answer)?;
-            return Ok(answer.map(|()| AnswerBody::new(io, read, framing)));
+            let framing = body_framing(&response)?;
+            return Ok(response.map(|()| ResponseBody::new(io, read, framing)));
         }
         if read.len() > HEAD_BYTES_MAX {
-            return Err(Malformed::LongHead.into());
+            return Err(MalformedResponse::LongHead.into());
         }
+        parsed = read.len();
         read.reserve(READ_BYTES);
         if io.read_buf(&mut read).await? == 0 {
+            // The last bytes may not have been parsed: they decide between a malformed head and one that was cut.
+            parse_head(&read)?;
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
     }
 }
 
-/// The request as a server reads it: its path alone, and the host as a header.
-fn head_of(request: &Parts) -> Result<Vec<u8>, BoxError> {
+/// The head of the request: its path and query, and the host as a header.
+fn request_head(request: &Parts) -> Result<Vec<u8>, BoxError> {
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut head = format!("{} {path} HTTP/1.1\r\n", request.method).into_bytes();
     let mut line = |name: &HeaderName, value: &HeaderValue| {
@@ -68,7 +79,7 @@ fn head_of(request: &Parts) -> Result<Vec<u8>, BoxError> {
         head.extend_from_slice(b"\r\n");
     };
     if !request.headers.contains_key(header::HOST) {
-        line(&header::HOST, &HeaderValue::from_str(host_of(&request.uri))?);
+        line(&header::HOST, &HeaderValue::from_str(host(&request.uri))?);
     }
     for (name, value) in &request.headers {
         line(name, value);
@@ -77,51 +88,51 @@ fn head_of(request: &Parts) -> Result<Vec<u8>, BoxError> {
     Ok(head)
 }
 
-/// Without a user's name, which is not part of a host.
-fn host_of(uri: &Uri) -> &str {
+/// Host and port, without user information.
+fn host(uri: &Uri) -> &str {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     authority.rsplit('@').next().unwrap_or_default()
 }
 
-/// The head and its length; nothing if it is not all there.
-fn parse(read: &[u8]) -> Result<Option<(Response<()>, usize)>, BoxError> {
+/// The head and its length; `None` if it is incomplete.
+fn parse_head(read: &[u8]) -> Result<Option<(Response<()>, usize)>, BoxError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let length = match head.parse(read) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(Malformed::Head(error.to_string()).into()),
+        Err(error) => return Err(MalformedResponse::Head(error.to_string()).into()),
     };
-    let mut answer = Response::new(());
-    *answer.status_mut() = StatusCode::from_u16(head.code.unwrap_or_default())?;
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::from_u16(head.code.unwrap_or_default())?;
     for header in head.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes())?;
-        answer.headers_mut().append(name, HeaderValue::from_bytes(header.value)?);
+        response.headers_mut().append(name, HeaderValue::from_bytes(header.value)?);
     }
-    Ok(Some((answer, length)))
+    Ok(Some((response, length)))
 }
 
-fn framing_of(answer: &Response<()>) -> Result<Framing, Malformed> {
-    if matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+fn body_framing(response: &Response<()>) -> Result<Framing, MalformedResponse> {
+    if matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Ok(Framing::Length(0));
     }
-    // An answer that has both is read by this one.
-    if answer.headers().contains_key(header::TRANSFER_ENCODING) {
-        return Ok(if is_chunked(answer.headers()) { Framing::chunks() } else { Framing::UntilClosed });
+    // Takes precedence over a content length.
+    if response.headers().contains_key(header::TRANSFER_ENCODING) {
+        return Ok(if is_chunked(response.headers()) { Framing::chunks() } else { Framing::UntilClosed });
     }
-    let mut lengths = answer.headers().get_all(header::CONTENT_LENGTH).iter().map(length_of);
+    let mut lengths = response.headers().get_all(header::CONTENT_LENGTH).iter().map(parse_length);
     let Some(length) = lengths.next() else { return Ok(Framing::UntilClosed) };
-    let length = length.ok_or(Malformed::Length)?;
-    lengths.all(|other| other == Some(length)).then_some(Framing::Length(length)).ok_or(Malformed::Length)
+    let length = length.ok_or(MalformedResponse::Length)?;
+    lengths.all(|other| other == Some(length)).then_some(Framing::Length(length)).ok_or(MalformedResponse::Length)
 }
 
-fn length_of(value: &HeaderValue) -> Option<u64> {
+fn parse_length(value: &HeaderValue) -> Option<u64> {
     let digits = value.as_bytes();
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     digits.iter().all(u8::is_ascii_digit).then(|| value.to_str().ok()?.parse().ok())?
 }
 
-/// Chunks are the last thing that was done to the body.
+/// True if chunked is the last transfer coding.
 fn is_chunked(headers: &HeaderMap) -> bool {
     let last = headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
     let coding = last.and_then(|value| value.to_str().ok()?.rsplit(',').next());
@@ -134,8 +145,8 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::io::duplex;
 
-    /// What a client makes of an answer that arrives in pieces of so many bytes, and what it had asked.
-    async fn answer_in(pieces: usize, answer: &[u8], uri: &str) -> (Result<(u16, Vec<u8>), String>, String) {
+    /// Returns the result for a response that arrives in pieces of so many bytes, and the request as the server received it.
+    async fn response_in(pieces: usize, answer: &[u8], uri: &str) -> (Result<(u16, Vec<u8>), String>, String) {
         let (client, mut server) = duplex(1 << 20);
         let answer = answer.to_vec();
         let serving = tokio::spawn(async move {
@@ -160,10 +171,10 @@ mod tests {
     }
 
     async fn answer(answer: &[u8]) -> Result<(u16, Vec<u8>), String> {
-        let whole = answer_in(usize::MAX, answer, "http://h/").await.0;
+        let whole = response_in(usize::MAX, answer, "http://h/").await.0;
         // However it arrives.
         for pieces in [1, 2, 7] {
-            assert_eq!(answer_in(pieces, answer, "http://h/").await.0, whole, "in pieces of {pieces}");
+            assert_eq!(response_in(pieces, answer, "http://h/").await.0, whole, "in pieces of {pieces}");
         }
         whole
     }
@@ -173,8 +184,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_is_asked_by_path_and_host() {
-        let asked = async |uri: &str| answer_in(99, b"HTTP/1.1 204 No Content\r\n\r\n", uri).await.1;
+    async fn a_request_has_path_and_host() {
+        let asked = async |uri: &str| response_in(99, b"HTTP/1.1 204 No Content\r\n\r\n", uri).await.1;
         let text = asked("https://[::1]:6443/api?watch=1").await;
         assert_eq!(text, "GET /api?watch=1 HTTP/1.1\r\nhost: [::1]:6443\r\naccept: application/json\r\n\r\n");
         let text = asked("https://user:word@example.com").await;
@@ -200,13 +211,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_before_the_answer_is_passed_over() {
+    async fn informational_responses_are_skipped() {
         let text = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\nHTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno";
         assert_eq!(answer(text).await, Ok((403, b"no".to_vec())));
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_cut_is_a_broken_connection() {
+    async fn a_response_that_is_cut_is_a_broken_connection() {
         for text in [
             "",
             "HTTP/1.1 200 OK\r\n",
@@ -223,19 +234,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_http_is_said_to_be_none() {
+    async fn responses_that_violate_http_are_errors() {
         for (text, error) in [
             ("SSH-2.0-OpenSSH\r\n", "is not HTTP/1.1"),
             ("HTTP/2.0 200 OK\r\n\r\n", "is not HTTP/1.1"),
             ("HTTP/1.1 200 OK\r\nbad header\r\n\r\n", "is not HTTP/1.1"),
             ("HTTP/1.1 099 What\r\n\r\n", "status code"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: +3\r\n\r\nabc", "its length"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd", "its length"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\n", "its length"),
-            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", "does not name its length"),
-            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n", "does not name its length"),
-            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "does not name its length"),
-            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc\r\n", "does not name its length"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: +3\r\n\r\nabc", "content length"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd", "content length"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\n", "content length"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", "invalid size or end"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n", "invalid size or end"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "invalid size or end"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc\r\n", "invalid size or end"),
         ] {
             let told = answer(text.as_bytes()).await.unwrap_err();
             assert!(told.contains(error), "{text:?}: {told}");
@@ -243,14 +254,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_that_a_server_sends_without_end_is_kept_without_end() {
+    async fn endless_heads_sizes_and_trailers_are_errors() {
         let endless = |head: &str| [head.as_bytes(), &[b'a'; 2 * HEAD_BYTES_MAX][..]].concat();
-        let told = async |text: Vec<u8>| answer_in(64 << 10, &text, "http://h/").await.0.unwrap_err();
+        let told = async |text: Vec<u8>| response_in(64 << 10, &text, "http://h/").await.0.unwrap_err();
         assert!(told(endless("HTTP/1.1 200 OK\r\nx: ")).await.contains("longer than"));
         assert!(
-            told(endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;")).await.contains("name its length")
+            told(endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;"))
+                .await
+                .contains("invalid size or end")
         );
         let trailers = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ";
-        assert!(told(endless(trailers)).await.contains("name its length"));
+        assert!(told(endless(trailers)).await.contains("invalid size or end"));
     }
 }

@@ -4,12 +4,11 @@ use client::Error;
 use client::controller::{Action, Controller, Predicate, Run, RunError};
 use client::informer::Event;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::Api;
-use kube::api::PostParams;
 
 use super::{is_active, namespace_key};
 use crate::context::Context;
-use crate::parts::running;
+use crate::reconciling;
+use crate::requests::Api;
 
 const NAME: &str = "default";
 
@@ -31,19 +30,19 @@ pub(crate) async fn run(context: Context) {
         let client = client.clone();
         async move {
             if wanted {
-                create(&Api::namespaced(client, &namespace)).await?;
+                create(&Api::namespaced(&client, &namespace)).await?;
             }
             Ok::<_, RunError>(Action::done())
         }
     };
-    running::run(context, controller, 1, reconcile).await;
+    reconciling::run(context, controller, 1, reconcile).await;
 }
 
 async fn create(api: &Api<ServiceAccount>) -> Result<(), Error> {
     let mut account = ServiceAccount::default();
     account.metadata.name = Some(NAME.to_owned());
-    match api.create(&PostParams::default(), &account).await.map_err(Error::from) {
-        Err(error) if error.is_already_exists() || running::namespace_is_going(&error) => Ok(()),
+    match api.create(&account).await {
+        Err(error) if error.is_already_exists() || reconciling::is_namespace_terminating(&error) => Ok(()),
         other => other.map(|_| ()),
     }
 }

@@ -7,12 +7,12 @@ use client::informer::{Event, InformerConfig, SharedInformer};
 use client::list_watch::ApiListWatch;
 use client::{Error, Key};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 
 use super::{is_active, namespace_key};
 use crate::context::Context;
-use crate::parts::running;
+use crate::reconciling;
+use crate::requests::Api;
 
 const NAME: &str = "kube-root-ca.crt";
 const DATUM: &str = "ca.crt";
@@ -54,7 +54,7 @@ pub(crate) async fn run(context: Context) {
             Ok::<_, RunError>(Action::done())
         }
     };
-    running::run(context, controller, 1, reconcile).await;
+    reconciling::run(context, controller, 1, reconcile).await;
 }
 
 struct Publisher {
@@ -64,19 +64,19 @@ struct Publisher {
 
 impl Publisher {
     async fn publish(&self, namespace: &str, known: Option<&ConfigMap>) -> Result<(), Error> {
-        let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+        let api = Api::<ConfigMap>::namespaced(&self.client, namespace);
         let written = match known {
-            None => api.create(&PostParams::default(), &self.restored(ConfigMap::default())).await,
+            None => api.create(&self.restored(ConfigMap::default())).await,
             Some(known) => {
                 let wanted = self.restored(known.clone());
                 if wanted == *known {
                     return Ok(());
                 }
-                api.replace(NAME, &PostParams::default(), &wanted).await
+                api.replace(&wanted).await
             }
         };
-        match written.map_err(Error::from) {
-            Err(error) if error.is_already_exists() || running::namespace_is_going(&error) => Ok(()),
+        match written {
+            Err(error) if error.is_already_exists() || reconciling::is_namespace_terminating(&error) => Ok(()),
             other => other.map(|_| ()),
         }
     }

@@ -10,13 +10,15 @@ use client::list_watch::ApiListWatch;
 use client::store::Store;
 use client::{Error, Key};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::{Api, Client, ResourceExt as _};
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
 
 use crate::context::Context;
-use crate::parts::running;
+use crate::reconciling;
+use crate::requests::{Api, Form, request};
 
 const TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
@@ -49,7 +51,7 @@ pub(crate) async fn run(context: Context) {
             Ok::<_, RunError>(Action::done())
         }
     };
-    running::run(context, controller, WORKERS, reconcile).await;
+    reconciling::run(context, controller, WORKERS, reconcile).await;
 }
 
 /// The secrets that name an account.
@@ -69,10 +71,10 @@ struct Issuer {
 impl Issuer {
     async fn serve(&self, secret: &Secret) -> Result<(), Error> {
         let namespace = secret.namespace().unwrap_or_default();
-        let secrets = Api::<Secret>::namespaced(self.client.clone(), &namespace);
+        let secrets = Api::<Secret>::namespaced(&self.client, &namespace);
         let name = secret.annotations().get(ACCOUNT_NAME).cloned().unwrap_or_default();
-        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &namespace);
-        let account = if name.is_empty() { None } else { accounts.get_opt(&name).await? };
+        let accounts = Api::<ServiceAccount>::namespaced(&self.client, &namespace);
+        let account = if name.is_empty() { None } else { accounts.get(&name).await? };
         let said = secret.annotations().get(ACCOUNT_UID);
         let Some(uid) = account.and_then(|account| account.uid()).filter(|uid| said.is_none_or(|said| said == uid))
         else {
@@ -84,34 +86,32 @@ impl Issuer {
         data.insert("ca.crt".to_owned(), ByteString(self.certificate.clone().into_bytes()));
         data.insert("namespace".to_owned(), ByteString(namespace.into_bytes()));
         if data.get("token").is_none_or(|token| token.0.is_empty()) {
-            let token = self.token(&accounts, &name, secret).await?;
+            let token = self.token(&name, secret).await?;
             data.insert("token".to_owned(), ByteString(token.into_bytes()));
         }
         if wanted == *secret {
             return Ok(());
         }
-        match secrets.replace(&secret.name_any(), &PostParams::default(), &wanted).await.map_err(Error::from) {
+        match secrets.replace(&wanted).await {
             Err(error) if error.is_not_found() => Ok(()),
             other => other.map(|_| ()),
         }
     }
 
-    async fn token(&self, accounts: &Api<ServiceAccount>, name: &str, secret: &Secret) -> Result<String, Error> {
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec {
-                expiration_seconds: Some(LIFETIME_SECONDS),
-                bound_object_ref: Some(BoundObjectReference {
-                    api_version: Some("v1".to_owned()),
-                    kind: Some("Secret".to_owned()),
-                    name: secret.metadata.name.clone(),
-                    uid: secret.metadata.uid.clone(),
-                }),
-                ..TokenRequestSpec::default()
-            }),
-            ..TokenRequest::default()
-        };
-        let params = PostParams::default();
-        let answer: TokenRequest = accounts.create_subresource("token", name, &params, &request).await?;
+    async fn token(&self, name: &str, secret: &Secret) -> Result<String, Error> {
+        let body = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
+            "spec": {
+                "audiences": [],
+                "expirationSeconds": LIFETIME_SECONDS,
+                "boundObjectRef": {
+                    "apiVersion": "v1", "kind": "Secret", "name": secret.metadata.name, "uid": secret.metadata.uid,
+                },
+            },
+        });
+        let namespace = secret.namespace().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let answer: TokenRequest = request(&self.client, "POST", &path, Form::Json, &body).await?;
         let missing = || Error::Decode { what: "the answer to a token request", message: "it has no token".to_owned() };
         answer.status.and_then(|status| status.token).filter(|token| !token.is_empty()).ok_or_else(missing)
     }
@@ -121,7 +121,7 @@ impl Issuer {
 async fn delete(secrets: &Api<Secret>, secret: &Secret) -> Result<(), Error> {
     let preconditions = Some(Preconditions { uid: secret.uid(), resource_version: secret.resource_version() });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
-    match secrets.delete(&secret.name_any(), &params).await.map_err(Error::from) {
+    match secrets.delete(&secret.name_any(), &params).await {
         Err(error) if error.is_not_found() => Ok(()),
         other => other.map(|_| ()),
     }

@@ -5,10 +5,9 @@
 //! when the last pod has gone.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, ControllerConfig, Predicate, Run, RunError};
+use client::controller::{Action, Controller, Predicate, Run, RunError};
 use client::informer::Event;
 use client::retry::{RetrySteps, retry_on_conflict};
 use client::workqueue::{ItemExponential, MaxOf, TokenBucket, WorkQueue};
@@ -16,12 +15,15 @@ use client::{Error, Key};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::core::discovery::verbs;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
+use machinery::clock::Clock;
 
 use crate::context::Context;
-use crate::parts::resources::{Resources, Served};
+use crate::discovery::{Resources, Served};
+use crate::reconciling;
+use crate::requests::Api;
 
 /// The finalizer of a namespace that this controller removes.
 const FINALIZER: &str = "kubernetes";
@@ -34,8 +36,7 @@ pub(crate) async fn run(context: Context) {
     let namespaces = context.informers.informer::<Namespace>();
     let pods = context.informers.informer::<Pod>();
     let delay = context.settings.timing.namespace_start;
-    let config = ControllerConfig { workers: WORKERS, ..ControllerConfig::default() };
-    let controller = Controller::new("namespace").config(config).limiter(limiter());
+    let controller = Controller::new("namespace").limiter(limiter());
     let queue = controller.queue();
     // Not at once: other servers may still be writing into it, and controllers may be about to clean up themselves.
     let later = queue.clone();
@@ -61,15 +62,12 @@ pub(crate) async fn run(context: Context) {
             false
         }),
     );
-    context.informers.start(&context.stop);
-    let client = context.client.clone();
+    let (client, clock) = (context.client.clone(), context.clock.clone());
     let reconcile = move |run: Run| {
-        let client = client.clone();
-        async move { end(client, run.key.name()).await }
+        let (client, clock) = (client.clone(), clock.clone());
+        async move { end(client, clock, run.key.name()).await }
     };
-    if let Err(error) = controller.run(reconcile, context.stop.clone()).await {
-        tracing::error!(%error, "the namespace controller ended");
-    }
+    reconciling::run(context, controller, WORKERS, reconcile).await;
 }
 
 /// Each namespace waits for itself: 5 ms after a failure, doubled, and never longer than a minute (NS-8).
@@ -98,9 +96,9 @@ fn wake_after_last_pod(event: &Event<Pod>, queue: &WorkQueue<Key>, waits: impl F
 }
 
 /// One round.
-async fn end(client: Client, name: &str) -> Result<Action, RunError> {
-    let api: Api<Namespace> = Api::all(client.clone());
-    let Some(namespace) = api.get_opt(name).await.map_err(Error::from)? else { return Ok(Action::done()) };
+async fn end(client: Client, clock: Clock, name: &str) -> Result<Action, RunError> {
+    let api = Api::<Namespace>::all(&client);
+    let Some(namespace) = api.get(name).await? else { return Ok(Action::done()) };
     let held = namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref()).is_some_and(|held| !held.is_empty());
     let Some(deleted_at) = namespace.metadata.deletion_timestamp.as_ref().map(|time| time.0) else {
         return Ok(Action::done());
@@ -108,9 +106,9 @@ async fn end(client: Client, name: &str) -> Result<Action, RunError> {
     if !held {
         return Ok(Action::done());
     }
-    let round = Round { client, namespace: name.to_owned(), deleted_at };
+    let round = Round { client, clock: clock.clone(), namespace: name.to_owned(), deleted_at };
     let left = round.delete_all().await;
-    write_conditions(&api, namespace, &left).await?;
+    write_conditions(&api, namespace, &left, clock.now()).await?;
     if !left.failures.is_empty() {
         return Err(RunError::retry(left.failures.join(", ")));
     }
@@ -137,6 +135,7 @@ struct Left {
 
 struct Round {
     client: Client,
+    clock: Clock,
     namespace: String,
     deleted_at: Timestamp,
 }
@@ -224,9 +223,8 @@ impl Round {
         if served.resource.plural != "pods" || !served.resource.group.is_empty() {
             return Ok(0);
         }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let pods = pods.list(&ListParams::default()).await?;
-        Ok(longest_grace(&pods.items, Timestamp::now().as_second() - self.deleted_at.as_second()))
+        let pods = Api::<Pod>::namespaced(&self.client, &self.namespace).list().await?;
+        Ok(longest_grace(&pods, self.clock.now().as_second() - self.deleted_at.as_second()))
     }
 }
 
@@ -333,12 +331,17 @@ fn update_conditions(conditions: &mut Vec<NamespaceCondition>, left: &Left, now:
     changed
 }
 
-async fn write_conditions(api: &Api<Namespace>, mut namespace: Namespace, left: &Left) -> Result<(), Error> {
+async fn write_conditions(
+    api: &Api<Namespace>,
+    mut namespace: Namespace,
+    left: &Left,
+    now: Timestamp,
+) -> Result<(), Error> {
     let status = namespace.status.get_or_insert_default();
-    if !update_conditions(status.conditions.get_or_insert_default(), left, Timestamp::now()) {
+    if !update_conditions(status.conditions.get_or_insert_default(), left, now) {
         return Ok(());
     }
-    match api.replace_status(&namespace.name_any(), &PostParams::default(), &namespace).await.map_err(Error::from) {
+    match api.replace_status(&namespace).await {
         // Somebody else wrote it; the next round says it again.
         Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
         _ => Ok(()),
@@ -347,13 +350,12 @@ async fn write_conditions(api: &Api<Namespace>, mut namespace: Namespace, left: 
 
 /// Removes our finalizer. The server removes the namespace with the last one (NS-7).
 async fn finalize(api: &Api<Namespace>, name: &str) -> Result<(), Error> {
-    let params = Arc::new(PostParams::default());
     let attempt = || async {
-        let Some(mut namespace) = api.get_opt(name).await? else { return Ok(()) };
+        let Some(mut namespace) = api.get(name).await? else { return Ok(()) };
         if let Some(finalizers) = namespace.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
-        match api.replace_subresource("finalize", name, &params, &namespace).await.map_err(Error::from) {
+        match api.replace_subresource("finalize", &namespace).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

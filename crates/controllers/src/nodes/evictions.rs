@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use client::Key;
 use client::events::{EventRecorder, EventType};
-use client::informer::{Event, SubscriptionOptions};
+use client::informer::Event;
 use client::store::Store;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kube::Client;
+use machinery::clock::Clock;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -20,32 +19,22 @@ use tokio::time::Instant;
 use super::agenda::{Agenda, Place};
 use super::{file_by_node, pods_on};
 use crate::context::Context;
-use crate::parts::placement::tolerates;
-use crate::send::{Form, pod_path, pod_reference, seconds, send};
+use crate::placement::tolerates;
+use crate::requests::{Form, pod_path, pod_reference, seconds, send};
 
 /// Deletions under way at the same time.
 const DELETIONS_MAX: usize = 16;
 const ATTEMPTS: u32 = 5;
 
-pub(crate) fn start(context: Context) -> BoxFuture<'static, ()> {
-    run(context).boxed()
-}
-
-async fn run(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let pods = context.informers.informer::<Pod>();
     let nodes = context.informers.informer::<Node>();
     file_by_node(&pods.store());
-    let options = SubscriptionOptions::default;
-    let (Ok(mut pod_events), Ok(mut node_events)) = (pods.subscribe(options()), nodes.subscribe(options())) else {
-        return;
-    };
-    context.informers.start(&context.stop);
-    let synced = async { nodes.wait_synced().await && pods.wait_synced().await };
-    if context.stop.run_until_cancelled(synced).await != Some(true) {
-        return;
-    }
+    let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
     let mut evictions = Evictions {
         client: context.client.clone(),
+        clock: context.clock.clone(),
         recorder: context.recorder("taint-eviction-controller"),
         pods: pods.store(),
         tainted: HashMap::new(),
@@ -79,6 +68,7 @@ struct Planned {
 
 struct Evictions {
     client: Client,
+    clock: Clock,
     recorder: EventRecorder,
     pods: Store<Pod>,
     /// Nodes that have such taints; most have none, and then a pod event costs one look.
@@ -164,7 +154,7 @@ impl Evictions {
         let Some(pod) = self.pods.get(key) else { return };
         let text = format!("Marking for deletion Pod {key}");
         self.recorder.record(&pod_reference(&pod), EventType::Normal, "TaintManagerEviction", &text);
-        self.deletions.spawn(delete(self.client.clone(), pod));
+        self.deletions.spawn(delete(self.client.clone(), pod, self.clock.now()));
     }
 }
 
@@ -183,12 +173,12 @@ fn patience(tolerations: &[Toleration], taints: &[Taint]) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(least).unwrap_or_default()))
 }
 
-async fn delete(client: Client, pod: Arc<Pod>) {
+async fn delete(client: Client, pod: Arc<Pod>, now: Timestamp) {
     let path = pod_path(&pod);
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint",
-        "lastProbeTime": null, "lastTransitionTime": seconds(Timestamp::now()),
+        "lastProbeTime": null, "lastTransitionTime": seconds(now),
         "observedGeneration": pod.metadata.generation,
     });
     let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}});

@@ -9,14 +9,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::events::{ApiEvents, EventRecorder};
-use client::informer::{Event, SubscriptionOptions};
+use client::events::EventRecorder;
+use client::informer::Event;
 use client::{Key, ResourceVersion};
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
+use machinery::clock::Clock;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ use super::stages::Stages;
 use super::status::{self, Circumstances, Told};
 use super::steps::{self, Step};
 use crate::context::Context;
-use crate::send::{Form, microseconds, pod_path, pod_reference, send};
+use crate::requests::{Form, microseconds, pod_path, pod_reference, send};
 use crate::settings::Timing;
 
 /// Writes under way at the same time, for all nodes.
@@ -46,22 +46,11 @@ const ADDRESS_RETRY: Duration = Duration::from_secs(5);
 /// NA-12: the range of nodes that have none.
 const DEFAULT_RANGE: &str = "10.0.0.0/24";
 
-pub(crate) fn start(context: Context) -> BoxFuture<'static, ()> {
-    run(context).boxed()
-}
-
-async fn run(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let pods = context.informers.informer::<Pod>();
     let nodes = context.informers.informer::<Node>();
-    let options = SubscriptionOptions::default;
-    let (Ok(mut pod_events), Ok(mut node_events)) = (pods.subscribe(options()), nodes.subscribe(options())) else {
-        return;
-    };
-    context.informers.start(&context.stop);
-    let synced = async { nodes.wait_synced().await && pods.wait_synced().await };
-    if context.stop.run_until_cancelled(synced).await != Some(true) {
-        return;
-    }
+    let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
     let registering = tokio::spawn(register::register(context.clone(), nodes.store()));
     let mut fleet = Fleet::new(&context);
     // Nodes first: a pod is looked at only once its node is known.
@@ -142,6 +131,7 @@ struct Tracked {
 
 struct Fleet {
     client: Client,
+    clock: Clock,
     recorder: EventRecorder,
     stages: Arc<Stages>,
     timing: Timing,
@@ -155,14 +145,12 @@ struct Fleet {
 
 impl Fleet {
     fn new(context: &Context) -> Self {
-        let sink = Arc::new(ApiEvents::new(context.clients.nodes.clone()));
-        let (recorder, writer) = EventRecorder::new(sink, "kubelet", "");
-        context.tasks.spawn(writer.run(context.stop.clone()));
         let mut stages = context.settings.stages.clone();
         stages.seed.get_or_insert_with(rand::random);
         Self {
             client: context.clients.nodes.clone(),
-            recorder,
+            clock: context.clock.clone(),
+            recorder: context.recorder_as(&context.clients.nodes, "kubelet"),
             stages: Arc::new(stages),
             timing: context.settings.timing,
             nodes: HashMap::new(),
@@ -192,7 +180,7 @@ impl Fleet {
         let before = self.nodes.get(&name).filter(|known| known.object.metadata.uid == object.metadata.uid);
         let (new, woken) = (before.is_none(), before.is_some_and(|known| known.silenced && !silenced));
         let needs_status =
-            !silenced && machines::needs_status(&object, self.timing.node_status_every, Timestamp::now());
+            !silenced && machines::needs_status(&object, self.timing.node_status_every, self.clock.now());
         if new {
             self.node_gone(&name);
             let range = object.spec.as_ref().and_then(|spec| spec.pod_cidr.as_deref()).and_then(Pool::of);
@@ -326,7 +314,7 @@ impl Fleet {
             return;
         }
         let behaviour = self.stages.behaviour(&tracked.pod);
-        let plan = steps::next(&tracked.pod, &behaviour, &self.stages, tracked.ran, Timestamp::now());
+        let plan = steps::next(&tracked.pod, &behaviour, &self.stages, tracked.ran, self.clock.now());
         let Some(plan) = plan else { return };
         let wait = if tracked.failures > 0 {
             plan.after.max((RETRY_FIRST * (1 << tracked.failures.min(6))).min(RETRY_MAX))
@@ -364,8 +352,9 @@ impl Fleet {
         let Some(tracked) = self.pods.get_mut(key) else { return };
         tracked.under_way = true;
         let (client, stages, key) = (self.client.clone(), self.stages.clone(), key.clone());
+        let clock = self.clock.clone();
         self.writes.spawn(async move {
-            let now = Timestamp::now();
+            let now = clock.now();
             let behaviour = stages.behaviour(&pod);
             let with = Circumstances {
                 behaviour: &behaviour,
@@ -409,9 +398,9 @@ impl Fleet {
         }
         let uid = served.object.metadata.uid.clone().unwrap_or_default();
         let seconds = (self.timing.node_lease_renew * LEASE_PERIODS).as_secs().max(1);
-        let client = self.client.clone();
+        let (client, clock) = (self.client.clone(), self.clock.clone());
         self.writes.spawn(async move {
-            let now = Timestamp::now();
+            let now = clock.now();
             let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
             let renewal = json!({"spec": {"holderIdentity": &*node, "renewTime": microseconds(now)}});
             let path = format!("{leases}/{node}");
@@ -432,10 +421,10 @@ impl Fleet {
         if served.silenced {
             return;
         }
-        let (client, stages) = (self.client.clone(), self.stages.clone());
+        let (client, stages, clock) = (self.client.clone(), self.stages.clone(), self.clock.clone());
         let (object, address) = (served.object.clone(), served.address);
         self.writes.spawn(async move {
-            let status = machines::status(&node, Some(&object), &stages.nodes, address, Timestamp::now());
+            let status = machines::status(&node, Some(&object), &stages.nodes, address, clock.now());
             let patch = json!({"metadata": {"uid": object.metadata.uid}, "status": status});
             let path = format!("/api/v1/nodes/{node}/status");
             let result = send(&client, "PATCH", &path, Form::Strategic, &patch).await;

@@ -9,18 +9,19 @@ use client::events::{EventRecorder, EventType};
 use client::store::Store;
 use client::{Error, Key};
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::Client;
+use machinery::clock::Clock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::zones::Zones;
 use super::{condition, file_by_node, node_reference, pods_on};
 use crate::context::Context;
-use crate::send::{Form, pod_path, pod_reference, seconds, send};
+use crate::reconciling;
+use crate::requests::{Form, pod_path, pod_reference, seconds, send};
 use crate::settings::Timing;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -39,11 +40,8 @@ const TAINTS: [(&str, &str, &str); 6] = [
 /// How often the turn of waiting nodes is looked at.
 const TURNS: Duration = Duration::from_millis(100);
 
-pub(crate) fn start(context: Context) -> BoxFuture<'static, ()> {
-    run(context).boxed()
-}
-
-async fn run(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let nodes = context.informers.informer::<Node>();
     let leases = context.informers.informer::<Lease>();
     let pods = context.informers.informer::<Pod>();
@@ -54,10 +52,11 @@ async fn run(context: Context) {
     if context.stop.run_until_cancelled(synced).await != Some(true) {
         return;
     }
-    let (client, store) = (context.client.clone(), nodes.store());
-    let follow = move |run: Run| follow_conditions(client.clone(), store.clone(), run.key);
+    let (client, store, clock) = (context.client.clone(), nodes.store(), context.clock.clone());
+    let follow = move |run: Run| follow_conditions(client.clone(), store.clone(), run.key, clock.now());
     let mut monitor = Monitor {
         client: context.client.clone(),
+        clock: context.clock.clone(),
         recorder: context.recorder("node-controller"),
         timing: context.settings.timing,
         nodes: nodes.store(),
@@ -78,19 +77,17 @@ async fn run(context: Context) {
             }
         }
     };
-    let (ended, _) = tokio::join!(labels.run(follow, context.stop.clone()), context.stop.run_until_cancelled(watching));
-    if let Err(error) = ended
-        && !context.stop.is_cancelled()
-    {
-        tracing::error!(%error, "the taints of nodes are no longer kept");
-    }
+    tokio::join!(
+        reconciling::run(context.clone(), labels, 1, follow),
+        context.stop.run_until_cancelled(watching).map(|_| ())
+    );
 }
 
 /// NL-3, NL-5: what a node says about itself as taints that keep pods away, and the old names of two labels.
-async fn follow_conditions(client: Client, nodes: Store<Node>, key: Key) -> Result<Action, RunError> {
+async fn follow_conditions(client: Client, nodes: Store<Node>, key: Key, now: Timestamp) -> Result<Action, RunError> {
     let Some(node) = nodes.get(&key) else { return Ok(Action::done()) };
     let mut patch = json!({});
-    if let Some(taints) = wanted_taints(&node, Timestamp::now()) {
+    if let Some(taints) = wanted_taints(&node, now) {
         patch["spec"] = json!({"taints": taints});
     }
     let twins = label_twins(&node);
@@ -175,6 +172,7 @@ struct Health {
 
 struct Monitor {
     client: Client,
+    clock: Clock,
     recorder: EventRecorder,
     timing: Timing,
     nodes: Store<Node>,
@@ -295,7 +293,7 @@ impl Monitor {
 
     /// NL-2.
     async fn mark_unknown(&mut self, node: &Node) -> Result<(), Error> {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let mut conditions = Vec::new();
         for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
             match condition(node, kind) {
@@ -329,7 +327,7 @@ impl Monitor {
                 continue;
             }
             let condition =
-                json!({"type": "Ready", "status": "False", "lastTransitionTime": seconds(Timestamp::now())});
+                json!({"type": "Ready", "status": "False", "lastTransitionTime": seconds(self.clock.now())});
             let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}});
             let path = format!("{}/status", pod_path(&pod));
             match send(&self.client, "PATCH", &path, Form::Strategic, &patch).await {
@@ -365,7 +363,7 @@ impl Monitor {
             return true;
         }
         let mut taints: Vec<Taint> = known.iter().filter(|taint| !ours(taint)).cloned().collect();
-        taints.extend(wanted.map(|key| taint(key, "NoExecute", Timestamp::now())));
+        taints.extend(wanted.map(|key| taint(key, "NoExecute", self.clock.now())));
         match write_node(&self.client, node, json!({"spec": {"taints": taints}})).await {
             Ok(()) => true,
             Err(error) => {

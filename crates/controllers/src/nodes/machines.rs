@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::addresses::{node_address, range_of};
 use super::stages::NodeShape;
+use crate::requests::{microseconds, seconds};
 use crate::scheduler::amounts::units;
-use crate::send::{microseconds, seconds};
 
 /// The label of the nodes that are served here; whoever puts it on a node of their own has it served.
 pub(crate) const SIMULATED: &str = "nodes.dogwatch/simulated";

@@ -5,27 +5,23 @@ use std::sync::Arc;
 
 use client::Key;
 use client::store::Store;
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{Api, Client};
+use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::condition;
 use crate::context::Context;
-use crate::send::{Form, pod_path, seconds, send};
+use crate::requests::{Form, pod_path, seconds, send};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// Removals at the same time.
 const AT_ONCE: usize = 16;
 
-pub(crate) fn start(context: Context) -> BoxFuture<'static, ()> {
-    run(context).boxed()
-}
-
-async fn run(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let pods = context.informers.informer::<Pod>();
     let nodes = context.informers.informer::<Node>();
     context.informers.start(&context.stop);
@@ -53,7 +49,7 @@ async fn round(context: &Context, pods: &Store<Pod>, nodes: &Store<Node>, missin
     let orphaned = pods.iter().filter(|pod| gone.contains(node_of(pod)));
     remove.extend(orphaned.map(|pod| (pod.clone(), true)));
     futures::stream::iter(remove)
-        .for_each_concurrent(AT_ONCE, |(pod, orphaned)| remove_pod(&context.client, pod, orphaned))
+        .for_each_concurrent(AT_ONCE, |(pod, orphaned)| remove_pod(&context, pod, orphaned))
         .await;
 }
 
@@ -122,19 +118,19 @@ async fn gone_nodes(
 }
 
 /// Failed first, if it has not ended: nobody else would say so.
-async fn remove_pod(client: &Client, pod: Arc<Pod>, orphaned: bool) {
+async fn remove_pod(context: &Context, pod: Arc<Pod>, orphaned: bool) {
     let path = pod_path(&pod);
     let removed = async {
         if !matches!(phase(&pod), "Succeeded" | "Failed") {
             let mut status = json!({"phase": "Failed", "observedGeneration": pod.metadata.generation});
             if orphaned {
-                status["conditions"] = json!([disrupted(&pod)]);
+                status["conditions"] = json!([disrupted(&pod, context.clock.now())]);
             }
             let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
-            send(client, "PATCH", &format!("{path}/status"), Form::Strategic, &patch).await?;
+            send(&context.client, "PATCH", &format!("{path}/status"), Form::Strategic, &patch).await?;
         }
         let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}});
-        send(client, "DELETE", &path, Form::Json, &options).await
+        send(&context.client, "DELETE", &path, Form::Json, &options).await
     };
     match removed.await {
         Ok(_) => {}
@@ -143,11 +139,11 @@ async fn remove_pod(client: &Client, pod: Arc<Pod>, orphaned: bool) {
     }
 }
 
-fn disrupted(pod: &Pod) -> Value {
+fn disrupted(pod: &Pod, now: Timestamp) -> Value {
     json!({
         "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
         "message": "PodGC: node no longer exists", "lastProbeTime": null,
-        "lastTransitionTime": seconds(Timestamp::now()), "observedGeneration": pod.metadata.generation,
+        "lastTransitionTime": seconds(now), "observedGeneration": pod.metadata.generation,
     })
 }
 

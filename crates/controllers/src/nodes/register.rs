@@ -5,12 +5,11 @@ use std::time::Duration;
 use client::Key;
 use client::store::Store;
 use futures::StreamExt;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::machines;
 use crate::context::Context;
-use crate::send::{Form, send};
+use crate::requests::{Form, send};
 
 /// Nodes that register at the same time.
 const AT_ONCE: usize = 16;
@@ -42,7 +41,7 @@ pub(super) async fn register(context: Context, known: Store<Node>) {
 async fn register_one(context: &Context, number: usize) {
     let mut wait = Duration::from_millis(200);
     loop {
-        let node = machines::new_node(number, &context.settings.stages.nodes, Timestamp::now());
+        let node = machines::new_node(number, &context.settings.stages.nodes, context.clock.now());
         match send(&context.clients.nodes, "POST", "/api/v1/nodes", Form::Json, &node).await {
             Ok(_) => return,
             Err(error) if error.is_already_exists() => return,

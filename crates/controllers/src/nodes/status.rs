@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::behaviour::Behaviour;
 use super::steps::{self, Step, backoff, is_initialized, restartable, restarts};
-use crate::send::seconds;
+use crate::requests::seconds;
 
 /// What a step is done with.
 pub(super) struct Circumstances<'a> {

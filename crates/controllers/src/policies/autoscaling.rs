@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::events::EventType;
 use client::store::Store;
 use client::{Error, Key};
 use jiff::Timestamp;
@@ -16,14 +16,13 @@ use k8s_openapi::api::autoscaling::v2::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
 use kube::core::DynamicObject;
-use kube::{Api, Client, Resource as _};
+use kube::{Api, Resource as _};
 use serde_json::json;
 
-use crate::context::Context;
-use crate::parts::owners::namespace;
-use crate::parts::resources::Resources;
-use crate::parts::running::{self, message_of};
-use crate::parts::writer::{Writer, follow};
+use crate::context::{Context, Tools};
+use crate::discovery::Resources;
+use crate::owners::namespace;
+use crate::reconciling::{self, server_message};
 
 /// How often each autoscaler is looked at.
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -32,43 +31,35 @@ const WORKERS: usize = 5;
 /// Runs until the context's stop.
 pub(crate) async fn run(context: Context) {
     let scalers = context.informers.informer::<HorizontalPodAutoscaler>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &scalers);
+    let tools = context.tools("horizontal-pod-autoscaler").follow(&scalers);
     let controller = Controller::new("horizontalpodautoscaling")
         // These have no generation.
         .on(&scalers, Predicate::on_update(|old: &HorizontalPodAutoscaler, new| old.spec != new.spec))
-        .read_your_writes(writes.clone());
-    let scaler = Arc::new(Scaler {
-        client: context.client.clone(),
-        scalers: scalers.store(),
-        writes,
-        recorder: context.recorder("horizontal-pod-autoscaler"),
-    });
+        .read_your_writes(tools.writes.clone());
+    let scaler = Arc::new(Scaler { tools: tools.clone(), scalers: scalers.store() });
     let reconcile = move |run: Run| {
         let scaler = scaler.clone();
         async move { scaler.reconcile(&run.key).await }
     };
-    running::run(context, controller, WORKERS, reconcile).await;
+    reconciling::run(context, controller, WORKERS, reconcile).await;
 }
 
 struct Scaler {
-    client: Client,
+    tools: Tools,
     scalers: Store<HorizontalPodAutoscaler>,
-    writes: Arc<Writes>,
-    recorder: EventRecorder,
 }
 
 impl Scaler {
     async fn reconcile(&self, key: &Key) -> Result<Action, RunError> {
         let Some(scaler) = self.scalers.get(key) else {
-            self.writes.forget(key);
+            self.tools.writes.forget(key);
             return Ok(Action::done());
         };
         let mut status = scaler.status.clone().unwrap_or_default();
         self.look(&scaler, &mut status).await;
         if scaler.status.as_ref() != Some(&status) {
             let written = HorizontalPodAutoscaler { status: Some(status), ..(*scaler).clone() };
-            match Writer::new(&self.client, &self.writes, &*scaler).replace_status(written).await {
+            match self.tools.writer(&*scaler).replace_status(written).await {
                 Err(error) if error.is_not_found() => return Ok(Action::done()),
                 other => {
                     other?;
@@ -79,18 +70,20 @@ impl Scaler {
     }
 
     async fn look(&self, scaler: &HorizontalPodAutoscaler, status: &mut HorizontalPodAutoscalerStatus) {
-        let event = |kind, reason, message: &str| self.recorder.record(&scaler.object_ref(&()), kind, reason, message);
+        let now = self.tools.clock.now();
+        let event =
+            |kind, reason, message: &str| self.tools.recorder.record(&scaler.object_ref(&()), kind, reason, message);
         let spec = scaler.spec.clone();
         let (target, mut scale) = match self.scale(namespace(scaler), &spec).await {
             Ok(found) => found,
             Err(why) => {
                 event(EventType::Warning, "FailedGetScale", &why);
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
-                return set(status, "AbleToScale", false, "FailedGetScale", &message);
+                return set(status, now, "AbleToScale", false, "FailedGetScale", &message);
             }
         };
         let found = "the HPA controller was able to get the target's current scale";
-        set(status, "AbleToScale", true, "SucceededGetScale", found);
+        set(status, now, "AbleToScale", true, "SucceededGetScale", found);
         let replicas =
             |value: &serde_json::Value| i32::try_from(value.as_i64().unwrap_or_default()).unwrap_or(i32::MAX);
         let (wanted, running) =
@@ -99,7 +92,7 @@ impl Scaler {
         match decide(&spec, wanted) {
             Decision::Disabled => {
                 let message = "scaling is disabled since the replica count of the target is zero";
-                set(status, "ScalingActive", false, "ScalingDisabled", message);
+                set(status, now, "ScalingActive", false, "ScalingDisabled", message);
                 status.desired_replicas = 0;
             }
             Decision::Rescale { to, reason } => {
@@ -109,17 +102,17 @@ impl Scaler {
                 match written.map_err(Error::from) {
                     Ok(_) => {
                         let message = format!("the HPA controller was able to update the target scale to {to}");
-                        set(status, "AbleToScale", true, "SucceededRescale", &message);
+                        set(status, now, "AbleToScale", true, "SucceededRescale", &message);
                         event(EventType::Normal, "SuccessfulRescale", &format!("New size: {to}; reason: {reason}"));
                         status.desired_replicas = to;
-                        status.last_scale_time = Some(Time(Timestamp::now()));
+                        status.last_scale_time = Some(Time(now));
                     }
                     Err(error) => {
-                        let why = message_of(&error);
+                        let why = server_message(&error);
                         let message = format!("New size: {to}; reason: {reason}; error: {why}");
                         event(EventType::Warning, "FailedRescale", &message);
                         let message = format!("the HPA controller was unable to update the target scale: {why}");
-                        set(status, "AbleToScale", false, "FailedUpdateScale", &message);
+                        set(status, now, "AbleToScale", false, "FailedUpdateScale", &message);
                     }
                 }
             }
@@ -128,7 +121,7 @@ impl Scaler {
                 let first = metrics.first().map_or_else(|| unmeasured(&cpu()), unmeasured);
                 event(EventType::Warning, first.reason, &first.error);
                 let message = format!("the HPA was unable to compute the replica count: {}", first.error);
-                set(status, "ScalingActive", false, first.reason, &message);
+                set(status, now, "ScalingActive", false, first.reason, &message);
                 let count = metrics.len().max(1);
                 let message =
                     format!("invalid metrics ({count} invalid out of {count}), first error is: {}", first.outer);
@@ -145,17 +138,17 @@ impl Scaler {
     ) -> Result<(Api<DynamicObject>, DynamicObject), String> {
         let target = &spec.scale_target_ref;
         let version = target.api_version.as_deref().unwrap_or("v1");
-        let resources = Resources::read(&self.client).await.map_err(|error| message_of(&error))?;
+        let resources = Resources::read(&self.tools.client).await.map_err(|error| server_message(&error))?;
         let Some(served) = resources.of_kind(version, &target.kind) else {
             let group = version.split_once('/').map_or("", |(group, _)| group);
             let full = if group.is_empty() { target.kind.clone() } else { format!("{}.{group}", target.kind) };
             return Err(format!("no matches for kind {:?} in group {group:?} ({full})", target.kind));
         };
-        let api = served.api(&self.client, namespace);
+        let api = served.api(&self.tools.client, namespace);
         let scale: Result<DynamicObject, Error> = api.get_subresource("scale", &target.name).await.map_err(Error::from);
         match scale {
             Ok(scale) => Ok((api, scale)),
-            Err(error) => Err(message_of(&error)),
+            Err(error) => Err(server_message(&error)),
         }
     }
 }
@@ -237,14 +230,21 @@ fn unmeasured(metric: &MetricSpec) -> Unmeasured {
     Unmeasured { reason, outer: format!("failed to get {what}: {error}"), error }
 }
 
-fn set(status: &mut HorizontalPodAutoscalerStatus, kind: &str, holds: bool, reason: &str, message: &str) {
+fn set(
+    status: &mut HorizontalPodAutoscalerStatus,
+    now: Timestamp,
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+) {
     let flag = if holds { "True" } else { "False" };
     let mut wanted = HorizontalPodAutoscalerCondition {
         type_: kind.to_owned(),
         status: flag.to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
-        last_transition_time: Some(Time(Timestamp::now())),
+        last_transition_time: Some(Time(now)),
     };
     let conditions = status.conditions.get_or_insert_default();
     match conditions.iter_mut().find(|condition| condition.type_ == kind) {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
 use client::{Error, Key};
@@ -18,14 +18,13 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, OwnerReference, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::{DynamicObject, Selector, SelectorExt as _};
-use kube::{Client, Resource as _, ResourceExt as _};
+use kube::{Resource as _, ResourceExt as _};
 
-use crate::context::Context;
-use crate::parts::owners::{controller_of, is_of_kind, namespace};
-use crate::parts::pods::{is_ready, is_terminal, is_terminating};
-use crate::parts::resources::Resources;
-use crate::parts::running::{self, message_of};
-use crate::parts::writer::{Writer, follow};
+use crate::context::{Context, Tools};
+use crate::discovery::Resources;
+use crate::owners::{controller_of, is_of_kind, namespace};
+use crate::pods::{is_ready, is_terminal, is_terminating};
+use crate::reconciling::{self, server_message};
 
 /// An evicted pod that has not begun to go within this was not evicted after all.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
@@ -40,9 +39,8 @@ pub(crate) async fn run(context: Context) {
     let replica_sets = context.informers.informer::<ReplicaSet>();
     let stateful_sets = context.informers.informer::<StatefulSet>();
     let controllers = context.informers.informer::<ReplicationController>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &budgets);
-    let controller = Controller::new("disruption").read_your_writes(writes.clone());
+    let tools = context.tools("controllermanager").follow(&budgets);
+    let controller = Controller::new("disruption").read_your_writes(tools.writes.clone());
     let queue = controller.queue();
     let known = budgets.store();
     let wakes = Predicate::new(move |event: &Event<Pod>| {
@@ -69,7 +67,7 @@ pub(crate) async fn run(context: Context) {
         .on(&stateful_sets, Predicate::new(|_: &Event<StatefulSet>| false))
         .on(&controllers, Predicate::new(|_: &Event<ReplicationController>| false));
     let reconciler = Arc::new(Reconciler {
-        client: context.client.clone(),
+        tools: tools.clone(),
         budgets: budgets.store(),
         pods: pods.store(),
         sizes: Sizes {
@@ -78,14 +76,12 @@ pub(crate) async fn run(context: Context) {
             stateful_sets: stateful_sets.store(),
             controllers: controllers.store(),
         },
-        writes,
-        recorder: context.recorder("controllermanager"),
     });
     let reconcile = move |run: Run| {
         let reconciler = reconciler.clone();
         async move { reconciler.reconcile(&run.key).await }
     };
-    running::run(context, controller, 1, reconcile).await;
+    reconciling::run(context, controller, 1, reconcile).await;
 }
 
 /// What of a pod changes the count.
@@ -116,28 +112,27 @@ fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
 }
 
 struct Reconciler {
-    client: Client,
+    tools: Tools,
     budgets: Store<PodDisruptionBudget>,
     pods: Store<Pod>,
     sizes: Sizes,
-    writes: Arc<Writes>,
-    recorder: EventRecorder,
 }
 
 impl Reconciler {
     async fn reconcile(&self, key: &Key) -> Result<Action, RunError> {
         let Some(budget) = self.budgets.get(key) else {
-            self.writes.forget(key);
+            self.tools.writes.forget(key);
             return Ok(Action::done());
         };
         let snapshot = self.pods.snapshot();
         let all = snapshot.in_namespace(namespace(&*budget));
         let pods: Vec<Arc<Pod>> = all.filter(|pod| covers(&budget, pod)).cloned().collect();
-        let event = |kind, reason, message: &str| self.recorder.record(&budget.object_ref(&()), kind, reason, message);
+        let event =
+            |kind, reason, message: &str| self.tools.recorder.record(&budget.object_ref(&()), kind, reason, message);
         if pods.is_empty() {
             event(EventType::Normal, "NoPods", "No matching pods found");
         }
-        let now = Timestamp::now();
+        let now = self.tools.clock.now();
         let expected = self.expected(&budget, &pods).await;
         let (status, recheck) = match &expected {
             Ok(expected) => status(&budget, &pods, *expected, now),
@@ -149,7 +144,7 @@ impl Reconciler {
         };
         if budget.status.as_ref() != Some(&status) {
             let written = PodDisruptionBudget { status: Some(status), ..(*budget).clone() };
-            let writer = Writer::new(&self.client, &self.writes, &*budget);
+            let writer = self.tools.writer(&*budget);
             match writer.replace_status(written).await {
                 Err(error) if error.is_not_found() => {}
                 other => {
@@ -209,17 +204,17 @@ impl Reconciler {
                  the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
                  for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
             );
-            self.recorder.record(&budget.object_ref(&()), EventType::Warning, "UnmanagedPods", &message);
+            self.tools.recorder.record(&budget.object_ref(&()), EventType::Warning, "UnmanagedPods", &message);
         }
         Ok(by_controller.values().fold(0, |sum: i32, size| sum.saturating_add(*size)))
     }
 
     /// The size of a controller of any other kind, through its scale.
     async fn live_scale(&self, owner: &OwnerReference, namespace: &str) -> Result<Option<i32>, String> {
-        let resources = Resources::read(&self.client).await.map_err(|error| message_of(&error))?;
+        let resources = Resources::read(&self.tools.client).await.map_err(|error| server_message(&error))?;
         let Some(served) = resources.of_kind(&owner.api_version, &owner.kind) else { return Ok(None) };
         let scale: Result<DynamicObject, Error> =
-            served.api(&self.client, namespace).get_subresource("scale", &owner.name).await.map_err(Error::from);
+            served.api(&self.tools.client, namespace).get_subresource("scale", &owner.name).await.map_err(Error::from);
         match scale {
             Ok(scale) => {
                 let replicas = scale.data["spec"]["replicas"].as_i64().unwrap_or_default();
@@ -232,7 +227,7 @@ impl Reconciler {
                 };
                 Err(format!("{resource} does not implement the scale subresource"))
             }
-            Err(error) => Err(message_of(&error)),
+            Err(error) => Err(server_message(&error)),
         }
     }
 }

@@ -7,14 +7,13 @@ use client::informer::Event;
 use client::retry::{RetrySteps, retry_on_conflict};
 use client::{Error, Key};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use std::fmt::Debug;
 
 use crate::context::Context;
-use crate::parts::running;
+use crate::reconciling;
+use crate::requests::{Api, Form};
 
 const OF_CLAIMS: &str = "kubernetes.io/pvc-protection";
 const OF_VOLUMES: &str = "kubernetes.io/pv-protection";
@@ -40,10 +39,10 @@ fn step<K: Resource>(object: &K, finalizer: &str) -> Step {
 /// Adds or removes a finalizer, whatever others write meanwhile.
 async fn set<K>(api: &Api<K>, name: &str, finalizer: &str, held: bool) -> Result<(), Error>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Resource<DynamicType = ()> + DeserializeOwned,
 {
     let attempt = || async {
-        let Some(object) = api.get_opt(name).await? else { return Ok(()) };
+        let Some(object) = api.get(name).await? else { return Ok(()) };
         let wanted = if held { Step::Add } else { Step::Remove };
         if step(&object, finalizer) != wanted {
             return Ok(());
@@ -53,7 +52,7 @@ where
             finalizers.push(finalizer.to_owned());
         }
         let patch = json!({"metadata": {"resourceVersion": object.resource_version(), "finalizers": finalizers}});
-        match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map_err(Error::from) {
+        match api.patch(name, Form::Merge, &patch).await {
             Err(error) if error.is_not_found() => Ok(()),
             other => other.map(|_| ()),
         }
@@ -62,7 +61,7 @@ where
 }
 
 /// Runs the protection of claims until the context's stop.
-pub(crate) async fn claims(context: Context) {
+pub(crate) async fn run_claims(context: Context) {
     let claims = context.informers.informer::<PersistentVolumeClaim>();
     let pods = context.informers.informer::<Pod>();
     let ended = Predicate::new(|event: &Event<Pod>| matches!(event, Event::Deleted { .. }));
@@ -79,7 +78,7 @@ pub(crate) async fn claims(context: Context) {
         };
         let client = client.clone();
         async move {
-            let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
+            let api = Api::<PersistentVolumeClaim>::namespaced(&client, &namespace);
             match step {
                 Step::Add => set(&api, run.key.name(), OF_CLAIMS, true).await?,
                 Step::Remove if !used && !is_used(&client, &run.key).await? => {
@@ -90,13 +89,13 @@ pub(crate) async fn claims(context: Context) {
             Ok::<_, RunError>(Action::done())
         }
     };
-    running::run(context, controller, 1, reconcile).await;
+    reconciling::run(context, controller, 1, reconcile).await;
 }
 
 /// Whether a pod uses a claim, by a live read: the watch may not have shown a pod that was just bound.
 async fn is_used(client: &Client, claim: &Key) -> Result<bool, Error> {
-    let api = Api::<Pod>::namespaced(client.clone(), claim.namespace().unwrap_or_default());
-    Ok(api.list(&ListParams::default()).await?.items.iter().any(|pod| uses(pod, claim.name())))
+    let api = Api::<Pod>::namespaced(client, claim.namespace().unwrap_or_default());
+    Ok(api.list().await?.iter().any(|pod| uses(pod, claim.name())))
 }
 
 /// A pod that is not on a node yet will not be started with a claim that is going.
@@ -117,7 +116,7 @@ pub(super) fn claims_of(pod: &Pod) -> Vec<Key> {
 }
 
 /// Runs the protection of volumes until the context's stop.
-pub(crate) async fn volumes(context: Context) {
+pub(crate) async fn run_volumes(context: Context) {
     let volumes = context.informers.informer::<PersistentVolume>();
     let controller =
         Controller::new("pv-protection").on(&volumes, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
@@ -126,7 +125,7 @@ pub(crate) async fn volumes(context: Context) {
         let volume = volumes.get(&run.key);
         let step = volume.as_ref().map_or(Step::Nothing, |volume| step(&**volume, OF_VOLUMES));
         let phase = volume.and_then(|volume| volume.status.as_ref()?.phase.clone());
-        let api = Api::<PersistentVolume>::all(client.clone());
+        let api = Api::<PersistentVolume>::all(&client);
         async move {
             match step {
                 Step::Add => set(&api, run.key.name(), OF_VOLUMES, true).await?,
@@ -138,5 +137,5 @@ pub(crate) async fn volumes(context: Context) {
             Ok::<_, RunError>(Action::done())
         }
     };
-    running::run(context, controller, 1, reconcile).await;
+    reconciling::run(context, controller, 1, reconcile).await;
 }

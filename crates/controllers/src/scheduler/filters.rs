@@ -7,7 +7,7 @@ use super::cluster::{Cluster, NodeInfo};
 use super::neighbours::Neighbours;
 use super::queue::Remedy;
 use super::selectors::tolerated;
-use crate::parts::placement::affinity_allows;
+use crate::placement::affinity_allows;
 
 /// One reason, as it is counted and shown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -26,17 +26,17 @@ use client::events::{ApiEvents, EventType, NewEvent, SeriesRecorder};
 use client::informer::{Event, SubscriptionOptions};
 use client::store::Store;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::{Api, Client};
+use kube::{Client, Resource as _};
+use machinery::clock::Clock;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::send::{Form, pod_path, pod_reference, seconds, send};
+use crate::requests::{Form, pod_path, pod_reference, seconds, send};
 use claims::{Claims, Verdict};
 use cluster::Cluster;
 use decision::Unschedulable;
@@ -52,11 +52,8 @@ const CLAIMS_WITHIN: Duration = Duration::from_secs(600);
 /// How often the scheduler lets others run while it has pods to place.
 const TURN: u32 = 32;
 
-pub(crate) fn start(context: Context) -> BoxFuture<'static, ()> {
-    run(context).boxed()
-}
-
-async fn run(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let pods = context.informers.informer::<Pod>();
     let nodes = context.informers.informer::<Node>();
     let claims = context.informers.informer::<PersistentVolumeClaim>();
@@ -81,10 +78,11 @@ async fn run(context: Context) {
     }
     let sink = Arc::new(ApiEvents::new(context.clients.scheduler.clone()));
     let (recorder, writer) = SeriesRecorder::new(sink, NAME, &format!("{NAME}-{}", context.settings.identity));
-    context.tasks.spawn(writer.run(context.stop.clone()));
+    context.tasks.spawn(writer.run(context.stop.clone()).boxed());
     let mut scheduler = Scheduler {
         client: context.clients.scheduler.clone(),
-        recorder,
+        clock: context.clock.clone(),
+        recorder: recorder.with_clock(context.clock.clone()),
         pods: pods.store(),
         namespaces: namespaces.store(),
         claims: Claims { claims: claims.store(), classes: classes.store() },
@@ -141,6 +139,7 @@ async fn run(context: Context) {
 
 struct Scheduler {
     client: Client,
+    clock: Clock,
     recorder: SeriesRecorder,
     pods: Store<Pod>,
     namespaces: Store<Namespace>,
@@ -269,7 +268,7 @@ impl Scheduler {
     /// SC-12: an event each time, the condition only where it says something else.
     fn failed(&mut self, pod: &Arc<Pod>, reason: &str, message: &str) {
         self.tell(pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
-        if let Some(patch) = condition_patch(pod, reason, message, Timestamp::now()) {
+        if let Some(patch) = condition_patch(pod, reason, message, self.clock.now()) {
             let path = format!("{}/status", pod_path(pod));
             let client = self.client.clone();
             self.writes.spawn(async move {
@@ -319,10 +318,9 @@ impl Binding {
             return Ok(());
         }
         for key in &self.waiting {
-            let api: Api<PersistentVolumeClaim> =
-                Api::namespaced(self.client.clone(), key.namespace().unwrap_or_default());
-            let patch = kube::api::Patch::Merge(Claims::selected(&self.node));
-            api.patch(key.name(), &kube::api::PatchParams::default(), &patch).await?;
+            let claims = PersistentVolumeClaim::url_path(&(), Some(key.namespace().unwrap_or_default()));
+            let path = format!("{claims}/{}", key.name());
+            send(&self.client, "PATCH", &path, Form::Merge, &Claims::selected(&self.node)).await?;
         }
         let deadline = Instant::now() + CLAIMS_WITHIN;
         while !self.claims.all_bound(&self.waiting) {

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodAffinityTerm, Topology
 use super::cluster::{Cluster, NodeInfo, Placed};
 use super::filters::Reason;
 use super::selectors::{selects, tolerated};
-use crate::parts::placement::affinity_allows;
+use crate::placement::affinity_allows;
 
 /// What one pod's neighbours mean to it.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use super::amounts::Request;
 use super::cluster::NodeInfo;
 use super::neighbours::Neighbours;
 use super::selectors::tolerated;
-use crate::parts::placement::term_allows;
+use crate::placement::term_allows;
 
 const TAINTS: i64 = 3;
 const NODE_AFFINITY: i64 = 2;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::parts::placement::is_tolerated;
+use crate::placement::is_tolerated;
 
 /// SC-13: the nodes a pod names by field; none if it does not, or if another way in is open.
 pub(super) fn named_nodes(spec: &PodSpec) -> Option<Vec<&str>> {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::events::EventType;
 use client::informer::{Event, InformerConfig, SharedInformer};
 use client::list_watch::ApiListWatch;
 use client::reflector::ReflectorConfig;
@@ -14,16 +14,16 @@ use client::{Error, Key};
 use k8s_openapi::api::core::v1::{
     EndpointAddress, EndpointPort, EndpointSubset, Endpoints, ObjectReference, Pod, Service,
 };
+use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use kube::{Api, Client, ResourceExt as _};
 
 use super::backends::{self, Port};
 use super::triggers::{Triggers, annotate};
 use super::{TRIES, WORKERS, is_ours, pods_of, unless_gone, wakes_services};
-use crate::context::Context;
-use crate::parts::pods::is_ready;
-use crate::parts::running::{self, message_of};
-use crate::parts::writer::{Writer, follow};
+use crate::context::{Context, Tools};
+use crate::pods::is_ready;
+use crate::reconciling::{self, server_message};
+use crate::requests::Api;
 
 /// So many addresses at most (EP-6).
 const ADDRESSES_MAX: usize = 1000;
@@ -41,9 +41,8 @@ pub(crate) async fn run(context: Context) {
     let source = ApiListWatch::all::<Endpoints>(context.client.clone()).without_warnings();
     let reflector = ReflectorConfig { without_managed_fields: true, ..ReflectorConfig::default() };
     let endpoints = SharedInformer::new(source, InformerConfig { reflector, ..InformerConfig::default() });
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &endpoints);
-    let controller = Controller::new("endpoint").read_your_writes(writes.clone());
+    let tools = context.tools("endpoint-controller").follow(&endpoints);
+    let controller = Controller::new("endpoint").read_your_writes(tools.writes.clone());
     let queue = controller.queue();
     // What is left of services that went while nobody looked, and what somebody else took away.
     let left_over = Predicate::new(|event: &Event<Endpoints>| match event {
@@ -60,39 +59,35 @@ pub(crate) async fn run(context: Context) {
         Err(error) => return tracing::error!(%error, "a new informer did not start"),
     };
     let reconciler = Arc::new(Reconciler {
-        client: context.client.clone(),
+        tools: tools.clone(),
         services: services.store(),
         pods: pods.store(),
         endpoints: endpoints.store(),
         triggers: Triggers::default(),
-        writes,
-        recorder: context.recorder("endpoint-controller"),
     });
     let reconcile = move |run: Run| {
         let reconciler = reconciler.clone();
-        async move { running::give_up_after(TRIES, &run, reconciler.reconcile(&run.key).await) }
+        async move { reconciling::give_up_after(TRIES, &run, reconciler.reconcile(&run.key).await) }
     };
-    running::run(context, controller, WORKERS, reconcile).await;
+    reconciling::run(context, controller, WORKERS, reconcile).await;
 }
 
 struct Reconciler {
-    client: Client,
+    tools: Tools,
     services: Store<Service>,
     pods: Store<Pod>,
     endpoints: Store<Endpoints>,
     triggers: Triggers,
-    writes: Arc<Writes>,
-    recorder: EventRecorder,
 }
 
 impl Reconciler {
     async fn reconcile(&self, key: &Key) -> Result<Action, RunError> {
         let Some(service) = self.services.get(key) else {
             self.triggers.forget(key);
-            self.writes.forget(key);
+            self.tools.writes.forget(key);
             if self.endpoints.get(key).is_some() {
-                let api = Api::<Endpoints>::namespaced(self.client.clone(), key.namespace().unwrap_or_default());
-                unless_gone(api.delete(key.name(), &DeleteParams::default()).await.map_err(Error::from))?;
+                let api = Api::<Endpoints>::namespaced(&self.tools.client, key.namespace().unwrap_or_default());
+                unless_gone(api.delete(key.name(), &DeleteParams::default()).await)?;
             }
             return Ok(Action::done());
         };
@@ -104,7 +99,7 @@ impl Reconciler {
         let known = self.endpoints.get(key);
         let Some(mut wanted) = wanted(&service, &pods, known.as_deref()) else { return Ok(Action::done()) };
         annotate(&mut wanted.metadata.annotations, since);
-        let writer = Writer::new(&self.client, &self.writes, &*service);
+        let writer = self.tools.writer(&*service);
         let written = match known {
             None => writer.create(&wanted).await,
             Some(_) => writer.replace(wanted.clone()).await,
@@ -117,7 +112,7 @@ impl Reconciler {
     }
 
     fn report(&self, endpoints: &Endpoints, key: &Key, error: &Error) {
-        let error = message_of(error);
+        let error = server_message(error);
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Endpoints".to_owned()),
@@ -131,7 +126,7 @@ impl Reconciler {
             None => ("FailedToCreateEndpoint", format!("Failed to create endpoint for service {key}: {error}")),
             Some(_) => ("FailedToUpdateEndpoint", format!("Failed to update endpoint {key}: {error}")),
         };
-        self.recorder.record(&about, EventType::Warning, reason, &message);
+        self.tools.recorder.record(&about, EventType::Warning, reason, &message);
     }
 }
 

@@ -24,7 +24,7 @@ use client::workqueue::WorkQueue;
 use client::{Error, Key};
 use k8s_openapi::api::core::v1::{Pod, Service};
 
-use crate::parts::pods;
+use crate::pods;
 
 const WORKERS: usize = 5;
 /// After so many failures in a row a service waits for the next change.
@@ -92,7 +92,7 @@ fn says_another(old: &Pod, new: &Pod) -> bool {
 fn unless_gone<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
     match written {
         Ok(written) => Ok(Some(written)),
-        Err(error) if error.is_not_found() || crate::parts::running::namespace_is_going(&error) => Ok(None),
+        Err(error) if error.is_not_found() || crate::reconciling::is_namespace_terminating(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

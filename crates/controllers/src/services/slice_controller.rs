@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
 use client::workqueue::ItemExponential;
@@ -12,14 +12,13 @@ use client::{Error, Key};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::DeleteParams;
-use kube::{Client, Resource as _, ResourceExt as _};
+use kube::{Resource as _, ResourceExt as _};
 
 use super::slices::{MANAGED_BY, Plan, SERVICE_NAME, plan};
 use super::triggers::{Triggers, annotate};
 use super::{TRIES, WORKERS, is_ours, pods_of, unless_gone, wakes_services};
-use crate::context::Context;
-use crate::parts::running::{self, message_of};
-use crate::parts::writer::{Writer, follow};
+use crate::context::{Context, Tools};
+use crate::reconciling::{self, server_message};
 
 /// Runs until the context's stop.
 pub(crate) async fn run(context: Context) {
@@ -27,9 +26,8 @@ pub(crate) async fn run(context: Context) {
     let pods = context.informers.informer::<Pod>();
     let nodes = context.informers.informer::<Node>();
     let slices = context.informers.informer::<EndpointSlice>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &slices);
-    let controller = Controller::new("endpointslice").limiter(limiter()).read_your_writes(writes.clone());
+    let tools = context.tools("endpoint-slice-controller").follow(&slices);
+    let controller = Controller::new("endpointslice").limiter(limiter()).read_your_writes(tools.writes.clone());
     let queue = controller.queue();
     let touched = Predicate::new(|event: &Event<EndpointSlice>| {
         let ours = |slice: &Arc<EndpointSlice>| slice.labels().get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1);
@@ -40,23 +38,21 @@ pub(crate) async fn run(context: Context) {
         .on(&pods, wakes_services(services.store(), queue))
         .owned(&slices, OwnerMatch::of::<Service>(&()), touched);
     let reconciler = Arc::new(Reconciler {
-        client: context.client.clone(),
+        tools: tools.clone(),
         services: services.store(),
         pods: pods.store(),
         nodes: nodes.store(),
         slices: slices.store(),
         triggers: Triggers::default(),
-        writes,
-        recorder: context.recorder("endpoint-slice-controller"),
     });
     let reconcile = move |run: Run| {
         let reconciler = reconciler.clone();
-        async move { running::give_up_after(TRIES, &run, reconciler.reconcile(&run.key).await) }
+        async move { reconciling::give_up_after(TRIES, &run, reconciler.reconcile(&run.key).await) }
     };
     context.informers.start(&context.stop);
     // No event of a node wakes a service, so the controller does not wait for them by itself.
     if context.stop.run_until_cancelled(nodes.wait_synced()).await.is_some() {
-        running::run(context, controller, WORKERS, reconcile).await;
+        reconciling::run(context, controller, WORKERS, reconcile).await;
     }
 }
 
@@ -66,14 +62,12 @@ fn limiter() -> ItemExponential<Key> {
 }
 
 struct Reconciler {
-    client: Client,
+    tools: Tools,
     services: Store<Service>,
     pods: Store<Pod>,
     nodes: Store<Node>,
     slices: Store<EndpointSlice>,
     triggers: Triggers,
-    writes: Arc<Writes>,
-    recorder: EventRecorder,
 }
 
 impl Reconciler {
@@ -81,7 +75,7 @@ impl Reconciler {
         let Some(service) = self.services.get(key) else {
             // Its slices go with it: it owns them.
             self.triggers.forget(key);
-            self.writes.forget(key);
+            self.tools.writes.forget(key);
             return Ok(Action::done());
         };
         if !is_ours(&service) {
@@ -109,7 +103,7 @@ impl Reconciler {
     }
 
     async fn carry_out(&self, service: &Service, plan: Plan, since: Option<jiff::Timestamp>) -> Result<(), Error> {
-        let writer = Writer::new(&self.client, &self.writes, service);
+        let writer = self.tools.writer(service);
         // A service that is going gets no new slices: they would only have to be collected.
         let create = if service.metadata.deletion_timestamp.is_none() { plan.create } else { Vec::new() };
         for mut slice in create {
@@ -133,10 +127,10 @@ impl Reconciler {
                 "Error updating Endpoint Slices for Service {}/{}: {}",
                 service.namespace().unwrap_or_default(),
                 service.name_any(),
-                message_of(&error)
+                server_message(&error)
             );
             let about = service.object_ref(&());
-            self.recorder.record(&about, EventType::Warning, "FailedToUpdateEndpointSlices", &message);
+            self.tools.recorder.record(&about, EventType::Warning, "FailedToUpdateEndpointSlices", &message);
         }
         RunError::retry(error)
     }
@@ -153,7 +147,7 @@ mod tests {
         let mut waits = Vec::new();
         loop {
             let run = Run { key: key.clone(), id: 1, failures: limiter.retries(&key) };
-            match running::give_up_after(TRIES, &run, Err(RunError::retry("again"))) {
+            match reconciling::give_up_after(TRIES, &run, Err(RunError::retry("again"))) {
                 Err(RunError::Retry(_)) => waits.push(limiter.when(&key).as_secs()),
                 _ => break,
             }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use super::backends::{self, Family, Port};
 use super::endpoints::HEADLESS;
-use crate::parts::owners;
-use crate::parts::pods::{is_ready, is_terminating};
+use crate::owners;
+use crate::pods::{is_ready, is_terminating};
 
 /// So many endpoints at most in a slice (EP-4).
 pub(super) const ENDPOINTS_MAX: usize = 100;

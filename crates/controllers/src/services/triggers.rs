@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use parking_lot::Mutex;
 
-use crate::parts::pods;
+use crate::pods;
 
 const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 

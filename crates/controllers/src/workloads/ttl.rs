@@ -3,57 +3,49 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
+use client::controller::{Action, Controller, Predicate, Run, RunError};
 use client::store::Store;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
-use kube::Client;
 use kube::api::{DeleteParams, Preconditions};
 
 use super::job::shape::is_finished;
-use crate::context::Context;
-use crate::parts::owners::uid;
-use crate::parts::running::run;
-use crate::parts::writer::Writer;
+use crate::context::{Context, Tools};
+use crate::owners::uid;
+use crate::reconciling;
 
 const WORKERS: usize = 5;
 
-/// Runs the controller.
-pub(crate) fn ttl_after_finished(context: Context) -> BoxFuture<'static, ()> {
-    start(context).boxed()
-}
-
-async fn start(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let jobs = context.informers.informer::<Job>();
-    let control = Arc::new(Ttl { client: context.client.clone(), jobs: jobs.store(), writes: Arc::default() });
-    let controller = Controller::new("ttl-after-finished-controller").on(&jobs, Predicate::version_changed());
+    let name = "ttl-after-finished-controller";
+    let control = Arc::new(Ttl { tools: context.tools(name), jobs: jobs.store() });
+    let controller = Controller::new(name).on(&jobs, Predicate::version_changed());
     let sync = move |run: Run| {
         let control = control.clone();
         async move { control.sync(run).await }
     };
-    run(context, controller, WORKERS, sync).await;
+    reconciling::run(context, controller, WORKERS, sync).await;
 }
 
 struct Ttl {
-    client: Client,
+    tools: Tools,
     jobs: Store<Job>,
-    writes: Arc<Writes>,
 }
 
 impl Ttl {
     async fn sync(&self, run: Run) -> Result<Action, RunError> {
         let Some(job) = self.jobs.get(&run.key) else { return Ok(Action::done()) };
-        let Some(left) = time_left(&job, Timestamp::now()) else { return Ok(Action::done()) };
+        let Some(left) = time_left(&job, self.tools.clock.now()) else { return Ok(Action::done()) };
         if !left.is_zero() {
             return Ok(Action::after(left));
         }
         // What the store says may be old: somebody may just have given it more time.
-        let writer = Writer::new(&self.client, &self.writes, &*job);
+        let writer = self.tools.writer(&*job);
         let live = writer.read(&*job).await?.filter(|live| uid(live) == uid(&*job));
         let Some(live) = live else { return Ok(Action::done()) };
-        match time_left(&live, Timestamp::now()) {
+        match time_left(&live, self.tools.clock.now()) {
             None => return Ok(Action::done()),
             Some(left) if !left.is_zero() => return Ok(Action::after(left)),
             Some(_) => {}

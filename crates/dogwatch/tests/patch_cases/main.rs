@@ -11,7 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Map, Value, json};
 
-/// Which media type carries a change, and who sends it.
+/// The media type and the query of a change.
 struct Change<'a> {
     media: &'a str,
     query: &'a str,
@@ -23,7 +23,7 @@ async fn every_case_ends_as_on_a_genuine_server() {
     let mut wrong = Vec::new();
     let mut whole = 0;
     for kind in &kinds {
-        // A server of its own, so that no kind sees what another left.
+        // A new server for each kind, so that no kind sees objects of another.
         let server = dogwatch::testing::Server::start().await;
         let client = server.client();
         for case in list(&kind["cases"]) {
@@ -40,7 +40,7 @@ async fn every_case_ends_as_on_a_genuine_server() {
     assert!(whole >= 150, "only {whole} cases state object, patch, result and managedFields");
 }
 
-/// As a genuine server answered when asked the same by hand.
+/// The expected values are responses of a genuine server.
 #[tokio::test]
 async fn replicas_are_applied_through_the_scale() {
     let server = dogwatch::testing::Server::start().await;
@@ -116,7 +116,7 @@ async fn run(client: &Client, kind: &Value, case: &Value) -> (Value, Value) {
     (json!(code), result)
 }
 
-/// Takes the object away, whatever holds it.
+/// Removes the object, including its finalizers.
 async fn clear(client: &Client, kind: &Value) {
     let item = format!("{}/{}", text(&kind["collection"]), text(&kind["object"]["metadata"]["name"]));
     let merge = Change { media: "application/merge-patch+json", query: "" };
@@ -156,10 +156,10 @@ async fn send(client: &Client, method: Method, path: &str, change: &Change<'_>, 
     (code, serde_json::from_slice(&bytes).expect("JSON"))
 }
 
-/// Who changes objects in the table. What controllers write beside them comes when it comes.
+/// The managers of the recorded changes. Entries of controllers appear at any time and are ignored.
 const MANAGERS: [&str; 3] = ["creator", "first", "second"];
 
-/// Leaves out what differs from run to run, and what a controller writes.
+/// Removes the fields that differ from run to run, and those that a controller writes.
 fn comparable(object: &mut Value) {
     if object["kind"] == "Status" {
         let fields = ["reason", "message", "code"];
@@ -202,7 +202,7 @@ fn without_identities(value: &mut Value) {
     }
 }
 
-/// Where two values part, one line each.
+/// The differences of two values, one line each.
 fn differences(path: &str, wanted: &Value, found: &Value) -> Vec<String> {
     match (wanted, found) {
         (Value::Object(one), Value::Object(two)) => {

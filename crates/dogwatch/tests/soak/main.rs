@@ -1,5 +1,5 @@
-//! Ten informers follow a server that is killed and started again three times under load: in the end each store is the
-//! server's list, each handler believes the same, and tasks and memory are back where they were.
+//! Ten informers follow a server that is killed and restarted three times under load. Afterwards each store equals the
+//! server's list, each handler has seen the same state, and tasks and memory are back at their start values.
 //!
 //! `DOGWATCH_SOAK="INFORMERS OBJECTS CHANGES_PER_SECOND SECONDS"` makes it longer; `cargo xtask soak` runs it in release with
 //! 10 informers, 50 000 objects and 2 000 changes a second for a minute.
@@ -19,16 +19,16 @@ use soak::Load;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// What may stay: pools and caches of the client that do not grow with the load.
+/// Memory that may remain: pools and caches of the client, which do not grow with the load.
 const LEFT_BEHIND_MAX: u64 = 4 << 20;
 
-/// A server process on data and an address of its own.
+/// A server process with its own data and address.
 struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts it and waits until it is ready.
+    /// Starts a server and waits until it is ready.
     fn start(data: &Path, listen: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dogwatch"));
         command.args(["up", "--no-controllers", "--listen", listen, "--data-dir"]).arg(data);
@@ -49,13 +49,13 @@ impl Drop for Process {
 }
 
 fn load() -> Load {
-    let said = std::env::var("DOGWATCH_SOAK").unwrap_or_else(|_| "10 1000 150 12".to_owned());
-    let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("four numbers")).collect();
-    let [informers, objects, rate, seconds] = numbers[..] else { panic!("four numbers, not {said:?}") };
+    let text = std::env::var("DOGWATCH_SOAK").unwrap_or_else(|_| "10 1000 150 12".to_owned());
+    let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().expect("four numbers")).collect();
+    let [informers, objects, rate, seconds] = numbers[..] else { panic!("four numbers, not {text:?}") };
     Load { informers: usize::try_from(informers).expect("a small number"), objects, rate, seconds }
 }
 
-/// As users of the runtime connect: each watch with a connection of its own.
+/// Connects as users of the runtime do: with a separate connection for each watch.
 async fn connect(kubeconfig: &Path) -> Client {
     client::connect::from_kubeconfig(kubeconfig, None).await.expect("the server wrote it")
 }
@@ -81,16 +81,16 @@ async fn informers_lose_nothing_through_three_kills() {
         }
         server
     });
-    let began = move || begin.send(()).expect("somebody kills");
+    let began = move || begin.send(()).expect("the task that kills is running");
     let soaking = soak::soak(client, load, began, || MEMORY.current_usage() as u64);
-    // The load waits for the server as long as it takes: without one, for ever.
+    // The load waits for the server without a limit of its own.
     let both = async { tokio::join!(soaking, async { kills.await.expect("the server was started again each time") }) };
     let (toll, server) = tokio::time::timeout(Duration::from_secs(load.seconds * 10 + 300), both)
         .await
         .expect("informers and server come to an end");
     drop(server);
     let toll = toll.expect("every informer agrees with the server");
-    // A watch that was just coming back is not cut once more.
+    // A watch that was reconnecting during a kill is not counted for it.
     assert!(toll.restarts >= load.informers as u64, "kills cut watches: {toll:?}");
     assert!(toll.tasks.1 <= toll.tasks.0, "tasks are left: {toll:?}");
     assert!(toll.memory.1 <= toll.memory.0 + LEFT_BEHIND_MAX, "memory is left: {toll:?}");

@@ -1,9 +1,9 @@
-//! When two values are equal, and when a value is a Rust value.
+//! Equality of values, with each other and with Rust values.
 
 use super::{List, Map, Text, Value};
 
 impl Value {
-    /// Whether two values are equal and their members stand in the same order too.
+    /// Returns whether two values are equal and their members are in the same order.
     #[must_use]
     pub fn is_identical(&self, other: &Value) -> bool {
         match (self, other) {
@@ -22,7 +22,7 @@ impl Value {
         }
     }
 
-    /// Whether both are lists or maps of the same memory, and so identical.
+    /// Returns whether both are the same list or map in memory, and so identical.
     #[must_use]
     pub fn is_same(&self, other: &Value) -> bool {
         match (self, other) {
@@ -42,9 +42,9 @@ impl PartialEq for Value {
             (Value::String(a), Value::String(b)) => a == b,
             (Value::Array(a), Value::Array(b)) => a == b,
             (Value::Object(a), Value::Object(b)) => a == b,
-            // Both are of our own writing, which has one form for each value.
+            // Both were written by this crate, which has one form for each value.
             (Value::Raw(a), Value::Raw(b)) => a == b,
-            (Value::Raw(_), _) | (_, Value::Raw(_)) => *self.told() == *other.told(),
+            (Value::Raw(_), _) | (_, Value::Raw(_)) => *self.parsed() == *other.parsed(),
             _ => false,
         }
     }
@@ -60,7 +60,7 @@ impl PartialEq for List {
 
 impl Eq for List {}
 
-/// Whatever the order of the members.
+/// The order of the members does not matter.
 impl PartialEq for Map {
     fn eq(&self, other: &Self) -> bool {
         if self.is_same(other) {
@@ -69,7 +69,7 @@ impl PartialEq for Map {
         if self.len() != other.len() {
             return false;
         }
-        self.iter().enumerate().all(|(at, (name, value))| match other.at(at) {
+        self.iter().enumerate().all(|(at, (name, value))| match other.get_index(at) {
             Some((there, other)) if there == name => value == other,
             _ => other.get(name).is_some_and(|other| value == other),
         })

@@ -1,4 +1,4 @@
-//! Values from Rust values.
+//! Conversion from and to Rust values.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ macro_rules! from_numbers {
 
 from_numbers!(i8 i16 i32 i64 isize u8 u16 u32 u64 usize Number);
 
-/// What is no number in JSON is null.
+/// Infinite and NaN become null: JSON has no such numbers.
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
         Number::from_f64(number).map_or(Value::Null, Value::Number)
@@ -87,7 +87,7 @@ impl From<serde_json::Value> for Value {
             serde_json::Value::Array(items) => Value::from(items),
             serde_json::Value::Object(members) => {
                 let members = members.into_iter().map(|(name, value)| (name.into(), value.into()));
-                Value::Object(Map::of_distinct(members.collect()))
+                Value::Object(Map::from_distinct(members.collect()))
             }
         }
     }
@@ -100,7 +100,7 @@ impl From<Value> for serde_json::Value {
             Value::Bool(value) => serde_json::Value::Bool(value),
             Value::Number(number) => serde_json::Value::Number(number),
             Value::String(text) => serde_json::Value::String(text.into()),
-            Value::Raw(text) => serde_json::from_str(&text).unwrap_or_default(),
+            raw @ Value::Raw(_) => raw.parsed().into_owned().into(),
             Value::Array(items) => items.into_iter().map(serde_json::Value::from).collect(),
             Value::Object(members) => {
                 members.into_iter().map(|(name, value)| (String::from(name), serde_json::Value::from(value))).collect()

@@ -1,11 +1,11 @@
-//! A list that is shared until it is changed.
+//! A copy-on-write list.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::Value;
 
-/// The items of a JSON array. Reads and writes like a `Vec`; writing to one that is shared copies it first.
+/// The items of a JSON array. Used like a `Vec`; changing a shared list copies it first.
 #[derive(Clone, Default)]
 pub struct List(Option<Arc<Vec<Value>>>);
 
@@ -15,7 +15,7 @@ impl List {
         List(None)
     }
 
-    /// Whether both are the same memory, and so equal.
+    /// Returns whether both are the same memory, and so equal.
     #[must_use]
     pub fn is_same(&self, other: &List) -> bool {
         match (&self.0, &other.0) {

@@ -1,4 +1,4 @@
-//! A map that keeps the order of its members and is shared until it is changed.
+//! A copy-on-write map that keeps the order of its members.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -6,24 +6,24 @@ use std::sync::{Arc, OnceLock};
 use super::unread::Unread;
 use super::{Text, Value};
 
-/// Up to this many members a name is found by looking at them all: that is faster than a hash of it.
+/// Up to this many members, lookup compares all names: that is faster than hashing the name.
 pub(super) const SCANNED_MAX: usize = 24;
 
-/// The members of a JSON object, in order, each name once. Changing one that is shared copies it first.
+/// The members of a JSON object, in order, each name once. Changing a shared map copies it first.
 #[derive(Clone, Default)]
 pub struct Map {
     members: Option<Arc<Members>>,
-    /// Where the members are instead, as long as nobody changes them.
+    /// Holds the members instead of `members` until the map is changed.
     unread: Option<Arc<Unread>>,
 }
 
 #[derive(Default)]
 pub(super) struct Members {
     all: Vec<(Text, Value)>,
-    /// A bit for each name there is, by [`hint`], and perhaps for some that went: most names that are asked for are not
-    /// there, and of nearly all of those this says so.
+    /// The [`hint`] bits of all names, and perhaps of some that were removed. Most lookups are for names that are absent;
+    /// this answers nearly all of them.
     hints: u64,
-    /// Where a name stands, once there are many and somebody asks. A client may send hundreds of thousands.
+    /// Positions by name, built at the first lookup in a large map. A client may send hundreds of thousands of members.
     #[expect(
         clippy::box_collection,
         reason = "nearly no map has an index, and it is three times as large as the rest"
@@ -47,7 +47,8 @@ pub(super) fn hints(members: &[(Text, Value)]) -> u64 {
     members.iter().fold(0, |hints, (name, _)| hints | hint(name))
 }
 
-/// One bit of 64 by the first three letters of a name. A dot ends it, so that a path has the bit of the name it begins with.
+/// Returns one bit of 64 by the first three letters of a name. A dot ends the name, so that a dotted path has the bit of its
+/// first name.
 fn hint(name: &str) -> u64 {
     let letter = |at: usize| name.as_bytes().get(at).copied().unwrap_or(b'.');
     let first = letter(0);
@@ -76,8 +77,8 @@ impl Members {
         self.all.push((name, value));
     }
 
-    /// For changes that move members.
-    fn moved(&mut self) -> &mut Vec<(Text, Value)> {
+    /// Returns the entries for a change of their positions; drops the name index.
+    fn entries_mut_reindexed(&mut self) -> &mut Vec<(Text, Value)> {
         self.index.take();
         &mut self.all
     }
@@ -94,9 +95,9 @@ impl Map {
         Map { members: (members > 0).then(|| Arc::new(Vec::with_capacity(members).into())), unread: None }
     }
 
-    /// Of members whose names are known to differ.
+    /// Creates a map of members whose names are known to differ.
     #[must_use]
-    pub fn of_distinct(members: Vec<(Text, Value)>) -> Self {
+    pub fn from_distinct(members: Vec<(Text, Value)>) -> Self {
         Map { members: (!members.is_empty()).then(|| Arc::new(members.into())), unread: None }
     }
 
@@ -104,18 +105,18 @@ impl Map {
         Map { members: None, unread: Some(Arc::new(unread)) }
     }
 
-    /// The text it still is, if nobody has changed it since it was text.
+    /// Returns the text that the map was kept as, if it is unchanged since.
     pub(super) fn unread_text(&self) -> Option<&[u8]> {
         self.unread.as_ref().map(|unread| &**unread.text())
     }
 
-    /// Whether both are the same memory, and so equal.
+    /// Returns whether both are the same memory, and so equal.
     #[must_use]
     pub fn is_same(&self, other: &Map) -> bool {
         match (&self.unread, &other.unread) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (Some(unread), None) => other.is_read_of(unread),
-            (None, Some(unread)) => self.is_read_of(unread),
+            (Some(unread), None) => other.is_parsed_from(unread),
+            (None, Some(unread)) => self.is_parsed_from(unread),
             (None, None) => match (&self.members, &other.members) {
                 (Some(a), Some(b)) => Arc::ptr_eq(a, b),
                 (None, None) => true,
@@ -124,8 +125,8 @@ impl Map {
         }
     }
 
-    fn is_read_of(&self, unread: &Unread) -> bool {
-        matches!((&self.members, unread.read_members()), (Some(a), Some(b)) if Arc::ptr_eq(a, b))
+    fn is_parsed_from(&self, unread: &Unread) -> bool {
+        matches!((&self.members, unread.parsed_members()), (Some(a), Some(b)) if Arc::ptr_eq(a, b))
     }
 
     fn shared(&self) -> Option<&Arc<Members>> {
@@ -139,7 +140,7 @@ impl Map {
         self.shared().map_or(&[], |members| &members.all)
     }
 
-    /// The members of this map alone, read if they were text.
+    /// Takes the members out, parsed if they were text.
     fn take_members(&mut self) -> Option<Arc<Members>> {
         let unread = self.unread.take().map(|unread| match Arc::try_unwrap(unread) {
             Ok(unread) => unread.into_members(),
@@ -178,7 +179,7 @@ impl Map {
         self.position(name).map(|at| &self.members()[at].1)
     }
 
-    /// Whether there may be a member of the name that a path of names and dots begins with: a cheap question before a look.
+    /// Returns false if there is no member of the name that a dotted path begins with. Cheaper than a lookup.
     #[must_use]
     pub fn may_hold(&self, path: &str) -> bool {
         self.shared().is_some_and(|members| members.hints & hint(path) != 0)
@@ -194,13 +195,13 @@ impl Map {
         self.position(name).is_some()
     }
 
-    /// The member at a place in the order.
+    /// Returns the member at a position in the order.
     #[must_use]
-    pub fn at(&self, place: usize) -> Option<(&Text, &Value)> {
-        self.members().get(place).map(|(name, value)| (name, value))
+    pub fn get_index(&self, index: usize) -> Option<(&Text, &Value)> {
+        self.members().get(index).map(|(name, value)| (name, value))
     }
 
-    /// Sets a member: where it stands, or last. Gives what was there.
+    /// Sets a member, at its present position or last. Returns the previous value.
     pub fn insert(&mut self, name: impl Into<Text> + AsRef<str>, value: Value) -> Option<Value> {
         match self.position(name.as_ref()) {
             Some(at) => Some(std::mem::replace(&mut self.own().all[at].1, value)),
@@ -211,28 +212,28 @@ impl Map {
         }
     }
 
-    /// Sets a member and moves it to a place in the order.
-    pub fn shift_insert(&mut self, place: usize, name: impl Into<Text> + AsRef<str>, value: Value) -> Option<Value> {
+    /// Sets a member and moves it to a position in the order.
+    pub fn shift_insert(&mut self, index: usize, name: impl Into<Text> + AsRef<str>, value: Value) -> Option<Value> {
         let old = self.shift_remove(name.as_ref());
         let members = self.own();
         members.hints |= hint(name.as_ref());
-        let members = members.moved();
-        members.insert(place.min(members.len()), (name.into(), value));
+        let members = members.entries_mut_reindexed();
+        members.insert(index.min(members.len()), (name.into(), value));
         old
     }
 
-    /// Takes a member out; the others keep their order.
+    /// Removes a member; the others keep their order.
     pub fn shift_remove(&mut self, name: &str) -> Option<Value> {
         let at = self.position(name)?;
-        Some(self.own().moved().remove(at).1)
+        Some(self.own().entries_mut_reindexed().remove(at).1)
     }
 
-    /// As [`Map::shift_remove`]: there is no way to take a member out that disturbs the order.
+    /// As [`Map::shift_remove`]: removal always keeps the order.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         self.shift_remove(name)
     }
 
-    /// A member, to be filled if it is not there.
+    /// Returns the entry of a name, for insertion if it is absent.
     pub fn entry(&mut self, name: impl Into<Text>) -> Entry<'_> {
         Entry { map: self, name: name.into() }
     }
@@ -264,23 +265,23 @@ impl Map {
         self.into_iter().map(|(_, value)| value)
     }
 
-    /// Keeps the members for which the answer is yes.
+    /// Keeps the members for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&Text, &mut Value) -> bool) {
         if !self.is_empty() {
-            self.own().moved().retain_mut(|(name, value)| keep(name, value));
+            self.own().entries_mut_reindexed().retain_mut(|(name, value)| keep(name, value));
         }
     }
 
-    /// Changes the members as a whole. Their names must differ afterwards too.
+    /// Changes the members as a whole. Their names must still differ afterwards.
     pub fn rework(&mut self, change: impl FnOnce(&mut Vec<(Text, Value)>)) {
         let members = self.own();
-        change(members.moved());
+        change(members.entries_mut_reindexed());
         members.hints = hints(&members.all);
     }
 
     pub fn sort_keys(&mut self) {
         if !self.members().is_sorted_by(|a, b| a.0 <= b.0) {
-            self.own().moved().sort_by(|a, b| a.0.cmp(&b.0));
+            self.own().entries_mut_reindexed().sort_by(|a, b| a.0.cmp(&b.0));
         }
     }
 
@@ -311,7 +312,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Members in order, to look at.
+/// Iterates over the members in order.
 #[derive(Clone)]
 pub struct Iter<'a>(std::slice::Iter<'a, (Text, Value)>);
 
@@ -335,7 +336,7 @@ impl DoubleEndedIterator for Iter<'_> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
-/// Members in order, to change.
+/// Iterates over the members in order; the values are mutable.
 pub struct IterMut<'a>(std::slice::IterMut<'a, (Text, Value)>);
 
 impl<'a> Iterator for IterMut<'a> {

@@ -1,42 +1,50 @@
-//! An object while it is worked on: a JSON value whose parts are shared, so that a copy costs a pointer.
+//! JSON values that share structure: a copy costs a pointer, and a change copies only what it touches.
 //!
-//! A write holds several states of one object (as stored, as shown, as patched, as it will be), which are the same but for
-//! a few members. Here a list or a map is copied when it is changed and shared until then, so a state costs what it changes,
-//! and parts that are the same memory are known to be equal without a look inside. Members keep the order of the wire.
+//! A write holds several states of one object (as stored, as shown, as patched, as it will be stored), which differ in a few
+//! members only. Lists and maps are copy-on-write, so a state costs what it changes, and parts that are the same memory
+//! compare equal without being visited. Large parts of a stored object stay text until first use, and are written back as
+//! that text. Members keep the order of the wire.
 //!
-//! The names and signatures are those of `serde_json::Value`. What differs is the memory: short texts, empty lists and
-//! empty maps need none of their own, a member is found without a hash of its name.
+//! Names and signatures are those of `serde_json::Value`, and `serde_json` parses and writes the text. It is not used for the
+//! values themselves because it neither shares nor defers: each state would be a deep copy. Of the alternatives, `imbl-value`
+//! shares but has no unparsed text, and `sonic-rs` has unparsed text but does not share, and is built on unsafe code.
+//!
+//! Short strings, empty lists and empty maps need no allocation, and a member is found without hashing its name.
 //!
 //! - `list`, `map`: the two containers
 //! - `read`, `write`: from and to text, through serde
-//! - `unread`: parts of a stored object that stay text until somebody looks
+//! - `unread`: parts of a stored object that stay text until first use
+//! - `check`: the check that such text parses
 //! - `convert`, `compare`: from Rust values, and against them
-//! - `place`: members by name and items by number
+//! - `index`: access to members by name and to items by number
 
+mod check;
 mod compare;
 mod convert;
+mod index;
 mod list;
 mod map;
-mod place;
 mod read;
 mod unread;
 mod write;
 
+pub use index::Index;
 pub use list::List;
 pub use map::Map;
-pub use place::Place;
-pub use read::{from_slice, from_slice_noting, from_str};
+pub use read::{from_slice, from_slice_noting_duplicates, from_str};
 pub use serde_json::Number;
-/// Text that is short (23 bytes) or shared: copying it allocates nothing.
+/// A string that is stored inline up to 23 bytes and shared above that: copying it allocates nothing.
 pub use smol_str::SmolStr as Text;
 pub use unread::from_stored;
 pub use write::{to_string, write, write_text};
 
-/// For the macro alone.
+/// Used by the macro only.
 #[doc(hidden)]
 pub use serde_json::json as plain_json;
 
-/// A value written as JSON, with Rust expressions in it: `json!({"name": name})`.
+/// Builds a value from JSON with Rust expressions in it: `json!({"name": name})`.
+///
+/// Builds a `serde_json::Value` first and converts it: not for hot paths.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! json_value {
@@ -54,24 +62,24 @@ pub enum Value {
     String(Text),
     Array(List),
     Object(Map),
-    /// JSON text that is carried without being read: see [`from_stored`]. Equal to what it says.
+    /// Unparsed JSON text that is known to parse, see [`from_stored`]. Equal to the value that it parses to.
     Raw(std::sync::Arc<str>),
 }
 
 static NULL: Value = Value::Null;
 
 impl Value {
-    /// The member of a map or the item of a list.
+    /// Returns the member of a map or the item of a list.
     #[must_use]
-    pub fn get<P: Place>(&self, place: P) -> Option<&Value> {
-        place.of(self)
+    pub fn get<I: Index>(&self, index: I) -> Option<&Value> {
+        index.index_into(self)
     }
 
-    pub fn get_mut<P: Place>(&mut self, place: P) -> Option<&mut Value> {
-        place.of_mut(self)
+    pub fn get_mut<I: Index>(&mut self, index: I) -> Option<&mut Value> {
+        index.index_into_mut(self)
     }
 
-    /// The value at a JSON pointer (RFC 6901).
+    /// Returns the value at a JSON pointer (RFC 6901).
     #[must_use]
     pub fn pointer(&self, pointer: &str) -> Option<&Value> {
         steps(pointer)?.try_fold(self, |at, step| match at {
@@ -89,7 +97,7 @@ impl Value {
         })
     }
 
-    /// Leaves null and gives what was there.
+    /// Returns the value and leaves null in its place.
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
@@ -187,25 +195,24 @@ impl Value {
         if let Value::Object(map) = self { Some(map) } else { None }
     }
 
-    /// What raw text says; other values are themselves.
+    /// Returns the value that raw text parses to; other values are returned as they are.
     #[must_use]
-    pub fn told(&self) -> std::borrow::Cow<'_, Value> {
+    pub fn parsed(&self) -> std::borrow::Cow<'_, Value> {
         match self {
-            // It came out of a reader or of a writer of JSON.
-            Value::Raw(text) => std::borrow::Cow::Owned(from_str(text).unwrap_or_default()),
+            Value::Raw(text) => std::borrow::Cow::Owned(from_str(text).expect("raw text was checked when it was made")),
             value => std::borrow::Cow::Borrowed(value),
         }
     }
 
-    /// Reads all raw text in it.
-    pub fn tell(&mut self) {
+    /// Parses all raw text in the value.
+    pub fn parse_raw(&mut self) {
         if !self.has_raw() {
             return;
         }
         match self {
-            Value::Raw(_) => *self = self.told().into_owned(),
-            Value::Array(items) => items.iter_mut().for_each(Value::tell),
-            Value::Object(members) => members.values_mut().for_each(Value::tell),
+            Value::Raw(_) => *self = self.parsed().into_owned(),
+            Value::Array(items) => items.iter_mut().for_each(Value::parse_raw),
+            Value::Object(members) => members.values_mut().for_each(Value::parse_raw),
             _ => {}
         }
     }
@@ -214,13 +221,13 @@ impl Value {
         match self {
             Value::Raw(_) => true,
             Value::Array(items) => items.iter().any(Value::has_raw),
-            // What is not read yet was never raw.
+            // Only metadata has raw text, and metadata is never kept unread.
             Value::Object(members) => members.unread_text().is_none() && members.values().any(Value::has_raw),
             _ => false,
         }
     }
 
-    /// Makes each member that is identical to that of `known` the same memory as that.
+    /// Replaces each member that is identical to that of `known` by a shared copy of it.
     pub fn share_members(&mut self, known: &Value) {
         let (Value::Object(members), Value::Object(known)) = (self, known) else { return };
         if members.is_same(known) {

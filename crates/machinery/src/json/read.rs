@@ -1,13 +1,14 @@
-//! Values from text, and from anything else that serde reads.
+//! Parsing of JSON text, and conversion from anything else that serde deserialises.
 
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use super::check::check_parses;
 use super::map::SCANNED_MAX;
 use super::{Map, Number, Text, Value};
 
-/// The value of a JSON text. The last of several members of one name counts.
+/// Parses JSON text. The last of several members of one name counts.
 pub fn from_slice(text: &[u8]) -> Result<Value, serde_json::Error> {
     // Checking the whole text at once is cheaper than each string in it.
     match std::str::from_utf8(text) {
@@ -21,33 +22,33 @@ pub fn from_str(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// As [`super::from_stored`], with all of it read.
-pub(super) fn whole_object(text: &[u8]) -> Result<Value, serde_json::Error> {
-    read(text, Place::Object).map(|(value, _)| value)
+/// Parses all of an object in the form of the store, but for `fieldsV1` of its managers.
+pub(super) fn stored_object(text: &[u8]) -> Result<Value, serde_json::Error> {
+    parse(text, Position::Object).map(|(value, _)| value)
 }
 
-/// The metadata of an object in the form of the store.
-pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Reader { notes: &mut Notes::default(), place: Place::Metadata }.deserialize(deserializer)
+/// Parses the metadata of an object in the form of the store.
+pub(super) fn stored_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    Reader { state: &mut ReadState::default(), position: Position::Metadata }.deserialize(deserializer)
 }
 
-/// As [`from_slice`], with whether some map had a member twice.
-pub fn from_slice_noting(text: &[u8]) -> Result<(Value, bool), serde_json::Error> {
-    read(text, Place::Elsewhere)
+/// As [`from_slice`]; also returns whether some map has two members of one name.
+pub fn from_slice_noting_duplicates(text: &[u8]) -> Result<(Value, bool), serde_json::Error> {
+    parse(text, Position::Elsewhere)
 }
 
-fn read(text: &[u8], place: Place) -> Result<(Value, bool), serde_json::Error> {
-    let mut notes = Notes::default();
-    let reader = Reader { notes: &mut notes, place };
+fn parse(text: &[u8], position: Position) -> Result<(Value, bool), serde_json::Error> {
+    let mut state = ReadState::default();
+    let reader = Reader { state: &mut state, position };
     // Checking the whole text at once is cheaper than each string in it.
     let value = match std::str::from_utf8(text) {
-        Ok(text) => whole(serde_json::Deserializer::from_str(text), reader),
-        Err(_) => whole(serde_json::Deserializer::from_slice(text), reader),
+        Ok(text) => parse_whole(serde_json::Deserializer::from_str(text), reader),
+        Err(_) => parse_whole(serde_json::Deserializer::from_slice(text), reader),
     }?;
-    Ok((value, notes.duplicates))
+    Ok((value, state.duplicates))
 }
 
-fn whole<'de, R: serde_json::de::Read<'de>>(
+fn parse_whole<'de, R: serde_json::de::Read<'de>>(
     mut deserializer: serde_json::Deserializer<R>,
     reader: Reader<'_>,
 ) -> Result<Value, serde_json::Error> {
@@ -58,7 +59,7 @@ fn whole<'de, R: serde_json::de::Read<'de>>(
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Reader { notes: &mut Notes::default(), place: Place::Elsewhere }.deserialize(deserializer)
+        Reader { state: &mut ReadState::default(), position: Position::Elsewhere }.deserialize(deserializer)
     }
 }
 
@@ -71,9 +72,9 @@ impl<'de> Deserialize<'de> for Map {
     }
 }
 
-/// Where a reader stands, as far as it must know to find the text it leaves alone.
+/// The position of a value in an object, as far as it is needed to find the text that stays unparsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     Object,
     Metadata,
     Managers,
@@ -82,42 +83,43 @@ enum Place {
     Elsewhere,
 }
 
-impl Place {
-    fn member(self, name: &str) -> Place {
+impl Position {
+    fn member(self, name: &str) -> Position {
         match (self, name) {
-            (Place::Object, "metadata") => Place::Metadata,
-            (Place::Metadata, "managedFields") => Place::Managers,
-            (Place::Manager, "fieldsV1") => Place::Fields,
-            _ => Place::Elsewhere,
+            (Position::Object, "metadata") => Position::Metadata,
+            (Position::Metadata, "managedFields") => Position::Managers,
+            (Position::Manager, "fieldsV1") => Position::Fields,
+            _ => Position::Elsewhere,
         }
     }
 
-    fn item(self) -> Place {
-        if self == Place::Managers { Place::Manager } else { Place::Elsewhere }
+    fn item(self) -> Position {
+        if self == Position::Managers { Position::Manager } else { Position::Elsewhere }
     }
 }
 
-/// What is common to the reading of one text.
+/// State shared by the readers of one text.
 #[derive(Default)]
-struct Notes {
-    /// Some map had a member twice.
+struct ReadState {
+    /// Some map has two members of one name.
     duplicates: bool,
-    /// Members and items of the containers that are not at their end yet, so that each gets memory once, of the right size.
+    /// Members and items of the containers that are still open. Each container is allocated once, at its final size.
     members: Vec<(Text, Value)>,
     items: Vec<Value>,
 }
 
 struct Reader<'a> {
-    notes: &'a mut Notes,
-    place: Place,
+    state: &'a mut ReadState,
+    position: Position,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        if self.place == Place::Fields {
+        if self.position == Position::Fields {
             let text = <&serde_json::value::RawValue>::deserialize(deserializer)?;
+            check_parses(text.get()).map_err(D::Error::custom)?;
             return Ok(Value::Raw(text.get().into()));
         }
         deserializer.deserialize_any(self)
@@ -164,44 +166,44 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let (from, place) = (self.notes.items.len(), self.place.item());
-        while let Some(item) = items.next_element_seed(Reader { notes: self.notes, place })? {
-            self.notes.items.push(item);
+        let (from, position) = (self.state.items.len(), self.position.item());
+        while let Some(item) = items.next_element_seed(Reader { state: self.state, position })? {
+            self.state.items.push(item);
         }
-        Ok(Value::Array(self.notes.items.drain(from..).collect()))
+        Ok(Value::Array(self.state.items.drain(from..).collect()))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let Reader { notes, place } = self;
-        let from = notes.members.len();
-        while let Some(name) = members.next_key_seed(Name)? {
-            let place = place.member(&name);
-            let value = members.next_value_seed(Reader { notes, place })?;
-            // Few names are compared with each other at once, many all together at the end.
-            if notes.members.len() - from < SCANNED_MAX
-                && let Some((_, before)) = notes.members[from..].iter_mut().find(|(known, _)| *known == name)
+        let Reader { state, position } = self;
+        let from = state.members.len();
+        while let Some(name) = members.next_key_seed(MemberName)? {
+            let position = position.member(&name);
+            let value = members.next_value_seed(Reader { state, position })?;
+            // Up to `SCANNED_MAX` names are compared one by one, more of them with a hash index at the end.
+            if state.members.len() - from < SCANNED_MAX
+                && let Some((_, before)) = state.members[from..].iter_mut().find(|(known, _)| *known == name)
             {
                 *before = value;
-                notes.duplicates = true;
+                state.duplicates = true;
                 continue;
             }
-            notes.members.push((name, value));
+            state.members.push((name, value));
         }
-        let count = notes.members.len() - from;
-        let all = notes.members.drain(from..);
+        let count = state.members.len() - from;
+        let all = state.members.drain(from..);
         if count <= SCANNED_MAX {
-            return Ok(Value::Object(Map::of_distinct(all.collect())));
+            return Ok(Value::Object(Map::from_distinct(all.collect())));
         }
         let map: Map = all.collect();
-        notes.duplicates |= map.len() < count;
+        state.duplicates |= map.len() < count;
         Ok(Value::Object(map))
     }
 }
 
-/// The name of a member: short ones need no memory of their own.
-pub(super) struct Name;
+/// Deserialises the name of a member; short ones need no allocation.
+pub(super) struct MemberName;
 
-impl<'de> DeserializeSeed<'de> for Name {
+impl<'de> DeserializeSeed<'de> for MemberName {
     type Value = Text;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Text, D::Error> {
@@ -209,7 +211,7 @@ impl<'de> DeserializeSeed<'de> for Name {
     }
 }
 
-impl Visitor<'_> for Name {
+impl Visitor<'_> for MemberName {
     type Value = Text;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Of values, and that what is shared is not changed.
+//! Tests of values: shared parts are not changed, unread parts equal parsed ones.
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn every_way_to_change_a_map_keeps_its_names_findable() {
 }
 
 #[test]
-fn hundreds_of_thousands_of_members_are_read_in_passing() {
+fn hundreds_of_thousands_of_members_are_read_quickly() {
     // Comparing each with each would take minutes.
     let text: String = (0..300_000).map(|number| format!("\"k{number}\":0,")).collect();
     let value = from_str(&format!("{{{text}\"k7\":1}}")).unwrap();
@@ -80,7 +80,7 @@ fn hundreds_of_thousands_of_members_are_read_in_passing() {
 }
 
 #[test]
-fn equality_does_not_ask_for_the_order_but_identity_does() {
+fn equality_ignores_the_order_but_identity_does_not() {
     let (a, b) = (json!({"a": 1, "b": [{}, null]}), json!({"b": [{}, null], "a": 1}));
     assert_eq!(a, b);
     assert!(!a.is_identical(&b) && a.is_identical(&a.clone()));
@@ -101,10 +101,10 @@ fn text_reads_back_as_written() {
 }
 
 #[test]
-fn names_that_stand_twice_are_noticed() {
-    assert_eq!(from_slice_noting(br#"{"a":{"b":1,"b":2}}"#).unwrap(), (json!({"a": {"b": 2}}), true));
-    assert!(!from_slice_noting(br#"{"a":{"a":1}}"#).unwrap().1);
-    assert!(from_slice_noting(b"{} x").is_err());
+fn duplicate_names_are_noticed() {
+    assert_eq!(from_slice_noting_duplicates(br#"{"a":{"b":1,"b":2}}"#).unwrap(), (json!({"a": {"b": 2}}), true));
+    assert!(!from_slice_noting_duplicates(br#"{"a":{"a":1}}"#).unwrap().1);
+    assert!(from_slice_noting_duplicates(b"{} x").is_err());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn pointers_lead_to_members_and_items() {
 }
 
 #[test]
-fn what_is_not_there_is_null_and_can_be_made() {
+fn an_absent_member_is_null_and_can_be_set() {
     let mut value = Value::Null;
     assert!(value["a"]["b"][3].is_null());
     value["a"]["b"] = json!([1]);
@@ -137,23 +137,23 @@ fn a_value_is_three_words() {
 #[test]
 fn fields_of_managers_stay_text() {
     let text = r#"{"metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]},"spec":{"fieldsV1":{}}}"#;
-    let (raw, mut told) = (from_stored(&text.into()).unwrap(), from_str(text).unwrap());
+    let (raw, mut read) = (from_stored(&text.into()).unwrap(), from_str(text).unwrap());
     let fields = |value: &Value| value["metadata"]["managedFields"][0]["fieldsV1"].clone();
     assert!(matches!(fields(&raw), Value::Raw(_)));
     assert!(raw["spec"]["fieldsV1"].is_object());
-    assert_eq!(raw, told);
-    assert!(raw.is_identical(&told) && told.is_identical(&raw));
+    assert_eq!(raw, read);
+    assert!(raw.is_identical(&read) && read.is_identical(&raw));
     assert_eq!(raw.to_string(), text);
     assert_eq!(serde_json::to_string(&raw).unwrap(), text);
     assert_eq!(serde_json::Value::from(raw.clone()).to_string(), text);
-    told["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:x"] = json!({});
-    assert_ne!(raw, told);
+    read["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:x"] = json!({});
+    assert_ne!(raw, read);
     let mut raw = raw;
-    raw.tell();
+    raw.parse_raw();
     assert!(fields(&raw).is_object());
 }
 
-/// A stored object whose parts are large enough to stay text, some below others.
+/// A stored object with parts that are large enough to stay text, some inside others.
 fn large() -> String {
     let word = "w".repeat(200);
     let item = format!(
@@ -170,7 +170,7 @@ fn is_unread(value: &Value) -> bool {
 }
 
 #[test]
-fn what_nobody_looks_into_stays_text() {
+fn unused_parts_stay_text() {
     let text = large();
     let (stored, read) = (from_stored(&text.clone().into()).unwrap(), from_str(&text).unwrap());
     assert!(is_unread(&stored["spec"]) && !is_unread(&stored["metadata"]) && !is_unread(&stored["status"]));
@@ -206,7 +206,7 @@ fn what_was_text_changes_like_anything_else() {
         assert_eq!(changed.to_string(), read.to_string());
         assert_eq!(stored.to_string(), text, "a copy was changed with its original");
         assert!(!changed["spec"].is_same(&stored["spec"]) && !changed.is_identical(&stored));
-        // One that nobody shares is changed in place.
+        // A value that is not shared is changed in place.
         let mut alone = from_stored(&text.clone().into()).unwrap();
         change(&mut alone);
         assert!(alone.is_identical(&read));
@@ -220,7 +220,7 @@ fn a_text_and_a_reader_of_it_are_the_same() {
     assert!(copy["spec"].is_same(&stored["spec"]));
     copy["metadata"]["name"] = json!("b");
     assert!(copy["spec"].is_same(&stored["spec"]) && is_unread(&copy["spec"]));
-    // To change something below it is read; what is beside that stays the same memory.
+    // A change parses the part; its other members stay the same memory.
     copy["spec"]["replicas"] = json!(3);
     assert!(!copy["spec"].is_same(&stored["spec"]) && copy["spec"] == stored["spec"]);
     assert!(copy["spec"]["deep"].is_same(&stored["spec"]["deep"]));
@@ -248,15 +248,72 @@ fn the_last_of_one_name_counts_in_stored_text_too() {
     assert!(stored.is_identical(&from_str(&twice).unwrap()));
 }
 
+/// Reads every part, however deep.
+fn read_all(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(read_all).sum(),
+        Value::Object(members) => members.values().map(read_all).sum(),
+        Value::Raw(_) => read_all(&value.parsed()),
+        _ => 1,
+    }
+}
+
+#[test]
+fn a_stored_part_that_cannot_be_read_is_an_error_wherever_it_is() {
+    let word = "w".repeat(500);
+    let digits = |count: usize| "9".repeat(count);
+    let leaves = [
+        "1e400".to_owned(),
+        "-1E+400".to_owned(),
+        "1.5e309".to_owned(),
+        digits(309),
+        digits(400),
+        format!("-{}.5", digits(310)),
+        format!("{}e-100", digits(500)),
+        // These can be read.
+        "1e308".to_owned(),
+        "-1.5E-400".to_owned(),
+        digits(308),
+        "18446744073709551616".to_owned(),
+        r#""1e400""#.to_owned(),
+        r#""\"1e400\\""#.to_owned(),
+        format!(r#"{{"{}":{{}}}}"#, digits(400)),
+    ];
+    for leaf in leaves {
+        for part in [
+            format!(r#""spec":{{"word":"{word}","x":{leaf}}}"#),
+            format!(r#""spec":{{"x":{leaf}}}"#),
+            format!(r#""spec":{{"x":{{"y":[7,[{{"z":{leaf}}},"{word}"]],"word":"{word}"}}}}"#),
+            format!(r#""spec":[{{"word":"{word}","x":[{leaf}]}}]"#),
+            format!(r#""spec":[{leaf},"{word}"]"#),
+            format!(r#""metadata":{{"managedFields":[{{"fieldsV1":{{"f:x":{leaf},"f:{word}":{{}}}}}}]}}"#),
+        ] {
+            let text = format!(r#"{{"kind":"K",{part}}}"#);
+            let (stored, read) = (from_stored(&text.clone().into()), from_str(&text));
+            assert_eq!(stored.is_ok(), read.is_ok(), "{part}");
+            if let (Ok(stored), Ok(read)) = (stored, read) {
+                assert_eq!(read_all(&stored), read_all(&read), "{part}");
+                assert!(stored == read, "{part}");
+            }
+        }
+    }
+    let half = r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:x":"\ud800"}}]}}"#;
+    assert!(from_stored(&half.to_owned().into()).is_err());
+}
+
 #[test]
 fn depth_has_an_end() {
     let deep = |levels: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
     let text = |levels: usize| format!(r#"{{"spec":{},"word":"{}"}}"#, deep(levels), "w".repeat(500));
-    let shallow = from_stored(&text(100).into()).unwrap();
-    assert!(shallow.is_identical(&from_str(&text(100)).unwrap()));
-    // Far beyond what a body may hold it ends in nothing, and not in a full stack.
-    let spec = from_stored(&text(200_000).into()).map(|object| object["spec"]["a"].is_null());
-    assert!(spec.unwrap_or(true));
+    for levels in [1, 100, 125] {
+        let stored = from_stored(&text(levels).into()).unwrap();
+        assert!(stored.is_identical(&from_str(&text(levels)).unwrap()));
+    }
+    // Far beyond what a body may hold it is an error, and not a full stack.
+    for levels in [127, 150, 193, 300, 200_000] {
+        assert!(from_str(&text(levels)).is_err());
+        assert!(from_stored(&text(levels).into()).is_err(), "{levels}");
+    }
 }
 
 #[test]
@@ -269,7 +326,7 @@ fn identical_members_become_the_same_memory() {
 }
 
 #[test]
-fn every_byte_that_needs_it_is_escaped_wherever_it_stands() {
+fn every_byte_that_needs_it_is_escaped_at_every_position() {
     for byte in 0..=127_u8 {
         for length in [1, 7, 8, 9, 17] {
             for at in 0..length {

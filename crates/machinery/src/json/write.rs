@@ -1,4 +1,4 @@
-//! Values to text, and to anything else that serde writes.
+//! Writing of JSON text, and conversion to anything else that serde serialises.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ impl Serialize for Value {
             Value::String(text) => serializer.serialize_str(text),
             Value::Array(items) => items.serialize(serializer),
             Value::Object(members) => members.serialize(serializer),
-            Value::Raw(_) => self.told().serialize(serializer),
+            Value::Raw(_) => self.parsed().serialize(serializer),
         }
     }
 }
@@ -69,7 +69,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a text in quotes. Most have nothing to escape.
+/// Appends a string in quotes. Most strings have nothing to escape.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     if has_escapes(text.as_bytes()) {
         write_plain(text, out);
@@ -81,11 +81,11 @@ pub fn write_text(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a quote, a backslash or a control character is among the bytes, which are looked at eight at a time.
+/// Returns whether the bytes include a quote, a backslash or a control character. Checks eight bytes at a time.
 fn has_escapes(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const TOPS: u64 = ONES << 7;
-    // Such a byte borrows from its top bit, which was not set.
+    // A byte below the bound borrows from its top bit, which was not set.
     let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word;
     let odd = |word: u64| {
         let (quote, backslash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
@@ -101,13 +101,13 @@ fn has_escapes(bytes: &[u8]) -> bool {
     found != 0
 }
 
-/// As serde writes it.
+/// Writes a scalar as `serde_json` does.
 fn write_plain<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
-    // Memory takes every byte, and neither numbers nor texts can fail to serialise.
+    // Writing to memory cannot fail, and neither can serialising a number or a string.
     serde_json::to_writer(out, value).expect("a scalar serialises into memory");
 }
 
-/// Compact JSON.
+/// Returns compact JSON.
 #[must_use]
 pub fn to_string(value: &Value) -> String {
     let mut out = Vec::with_capacity(128);
@@ -115,7 +115,7 @@ pub fn to_string(value: &Value) -> String {
     String::from_utf8(out).expect("JSON of texts is UTF-8")
 }
 
-/// Compact, or with `{:#}` in lines.
+/// Compact JSON, or indented with `{:#}`.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {

@@ -1,4 +1,4 @@
-//! The grammar of label selectors: tokens, then requirements joined by commas. Messages are the reference's.
+//! Parser of label selectors: tokens, then requirements joined by commas. Messages are the reference's.
 
 use super::{Operator, Requirement};
 use crate::field_error::FieldError;
@@ -37,7 +37,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, String> {
     let Token::Word(key) = token else { return Err(format!("found '{}', expected: identifier", token.text())) };
     let objections = names::qualified_name(key);
     if !objections.is_empty() {
-        // The reference checks the key without a path here, and prints the missing path.
+        // The reference checks the key without a path here, and prints `<nil>` for it.
         return Err(FieldError::invalid("<nil>", key, objections.join("; ")).to_string());
     }
     if negated {
@@ -58,7 +58,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, String> {
         other => return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text())),
     };
     let values = match operator {
-        Operator::In | Operator::NotIn => set(tokens)?,
+        Operator::In | Operator::NotIn => value_set(tokens)?,
         _ => vec![single_value(tokens)?],
     };
     Requirement::new(key, operator, values)
@@ -74,8 +74,8 @@ fn single_value(tokens: &mut Tokens<'_>) -> Result<String, String> {
     }
 }
 
-/// `(a,b)`. A missing value between commas or parentheses is the empty string.
-fn set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, String> {
+/// Parses `(a,b)`. A missing value between commas or parentheses is the empty string.
+fn value_set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, String> {
     match tokens.next() {
         Token::Open => {}
         other => return Err(format!("found '{}' expected: '('", other.text())),
@@ -119,7 +119,7 @@ fn set(tokens: &mut Tokens<'_>) -> Result<Vec<String>, String> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
-    /// A key, a value, `in` or `notin`: which of them is a matter of the place.
+    /// A key, a value, `in` or `notin`, depending on the position.
     Word(&'a str),
     Open,
     Close,
@@ -174,7 +174,7 @@ impl<'a> Tokens<'a> {
             self.at += 1;
         }
         let token = match self.byte() {
-            // A NUL ends the text for the reference, and so it does here.
+            // A NUL ends the text, as in the reference.
             None | Some(0) => return Token::End,
             Some(b'(') => self.take(1, Token::Open),
             Some(b')') => self.take(1, Token::Close),
@@ -187,7 +187,7 @@ impl<'a> Tokens<'a> {
             Some(b'!') => self.take(1, Token::Not),
             Some(_) => {
                 let rest = &self.text[self.at..];
-                // Every byte that ends a word is ASCII, so the cut is between characters.
+                // Every byte that ends a word is ASCII, so the split is between characters.
                 let end = rest.bytes().position(|b| b == 0 || is_blank(b) || is_symbol(b)).unwrap_or(rest.len());
                 self.take(end, Token::Word(&rest[..end]))
             }

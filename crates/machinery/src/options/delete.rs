@@ -8,14 +8,14 @@ use crate::go_json::json_kind;
 use crate::query::Query;
 use crate::{Status, go_json};
 
-/// What becomes of the objects that the deleted one owns.
+/// The treatment of the objects that the deleted one owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They stay.
+    /// They are kept.
     Orphan,
-    /// They go afterwards.
+    /// They are deleted afterwards.
     Background,
-    /// They go first.
+    /// They are deleted first.
     Foreground,
 }
 
@@ -34,12 +34,12 @@ impl Propagation {
 pub struct DeleteOptions {
     pub grace_period_seconds: Option<i64>,
     pub propagation: Option<Propagation>,
-    /// The older way to say [`Propagation::Orphan`] or not.
+    /// The older form of [`Propagation::Orphan`].
     pub orphan_dependents: Option<bool>,
     pub dry_run: bool,
-    /// Only an object with this uid.
+    /// Precondition: the object has this uid.
     pub uid: Option<String>,
-    /// Only an object at this resourceVersion.
+    /// Precondition: the object is at this resourceVersion.
     pub resource_version: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl DeleteOptions {
         })
     }
 
-    /// Reads a JSON body. `group_version` is that of the resource, as `apps/v1`.
+    /// Parses a JSON body. `group_version` is that of the resource, such as `apps/v1`.
     pub fn from_json(body: &[u8], group_version: &str) -> Result<Self, Status> {
         if let Some(why) = go_json::syntax_error(body) {
             return Err(Status::bad_request(format!("couldn't get version/kind; json parse error: {why}")));
@@ -69,7 +69,7 @@ impl DeleteOptions {
         Self::from_value(&body, group_version)
     }
 
-    /// As [`DeleteOptions::from_json`], for a body that was read from another form.
+    /// As [`DeleteOptions::from_json`], for a body that was parsed from another encoding.
     pub fn from_value(body: &Value, group_version: &str) -> Result<Self, Status> {
         if !body.is_object() && !body.is_null() {
             return Err(Status::bad_request(format!(
@@ -133,7 +133,7 @@ impl DeleteOptions {
     }
 }
 
-/// Typed access to the members of a body, with the complaint a decoder makes.
+/// Typed access to the members of a body, with the errors of the reference's decoder.
 struct Members<'a> {
     body: &'a Value,
     of: &'a str,

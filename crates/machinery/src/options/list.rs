@@ -1,4 +1,4 @@
-//! Options of get, list, watch and deletecollection, and which moment they ask for (spec 01 §2, §5, §7).
+//! Options of get, list, watch and deletecollection, and the revision that they request (spec 01 §2, §5, §7).
 
 use crate::continue_token::ContinueToken;
 use crate::field_error::FieldError;
@@ -9,47 +9,39 @@ const EXACT: &str = "Exact";
 const NOT_OLDER_THAN: &str = "NotOlderThan";
 const MATCH: &str = "resourceVersionMatch";
 
-/// Which moment a list shows.
+/// The revision that a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListMode {
-    /// Everything acknowledged before the request came.
+    /// Includes every write that was acknowledged before the request arrived.
     Fresh,
-    /// Whatever is at hand; the limit does not count.
+    /// Any revision, as cached; the limit is ignored.
     Any,
     /// At least as new as this.
     NotOlderThan(Revision),
-    /// This and no other.
+    /// Exactly this one.
     Exact(Revision),
-    /// A later page. Its revision is `None` when the client goes on at the latest one.
+    /// A later page. Its revision is `None` if the client continues at the latest one.
     Continue(ContinueToken),
 }
 
-/// Where a watch begins.
+/// The starting point of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchStart {
-    /// First what is there, at least as new as the request.
+    /// Initial events of the existing objects, at least as new as the request.
     InitialFresh,
-    /// First what is there, as old as it may be.
+    /// Initial events of the existing objects, as cached.
     InitialAny,
-    /// First what is there, at least as new as this.
+    /// Initial events of the existing objects, at least as new as this.
     InitialNotOlderThan(Revision),
-    /// Only what happens from now on, and now is the newest revision there is.
+    /// No initial events; starts at the newest revision.
     FreshOnly,
-    /// Only what happens from now on, and now is what the cache has.
+    /// No initial events; starts at the cached revision.
     AnyOnly,
-    /// Everything that happened after this.
+    /// All events after this revision.
     After(Revision),
 }
 
-impl WatchStart {
-    /// Whether the objects that are there come first.
-    #[must_use]
-    pub fn has_initial_events(self) -> bool {
-        matches!(self, WatchStart::InitialFresh | WatchStart::InitialAny | WatchStart::InitialNotOlderThan(_))
-    }
-}
-
-/// How old the object of a get may be.
+/// The age that the object of a get may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GetMode {
     Fresh,
@@ -71,15 +63,15 @@ impl GetOptions {
     }
 
     pub fn mode(&self) -> Result<GetMode, Status> {
-        match Moment::read(&self.resource_version).map_err(Status::unmapped)? {
-            Moment::Unset => Ok(GetMode::Fresh),
-            Moment::Zero => Ok(GetMode::Any),
-            Moment::At(revision) => Ok(GetMode::NotOlderThan(revision)),
+        match RequestedRevision::parse(&self.resource_version).map_err(Status::unmapped)? {
+            RequestedRevision::Unset => Ok(GetMode::Fresh),
+            RequestedRevision::Zero => Ok(GetMode::Any),
+            RequestedRevision::At(revision) => Ok(GetMode::NotOlderThan(revision)),
         }
     }
 }
 
-/// The options of a list or a watch, as they came and with their defaults.
+/// The options of a list or a watch, as sent and with their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
     pub label_selector: labels::Selector,
@@ -89,14 +81,14 @@ pub struct ListOptions {
     pub resource_version: String,
     pub resource_version_match: String,
     pub timeout_seconds: Option<i64>,
-    /// Zero or less means none.
+    /// Zero or less is no limit.
     pub limit: i64,
     pub continue_token: String,
     pub send_initial_events: Option<bool>,
 }
 
 impl ListOptions {
-    /// Reads, fills in defaults and checks, in the order of the reference.
+    /// Parses, sets defaults and validates, in the order of the reference.
     pub fn from_query(query: &Query) -> Result<Self, Status> {
         let mut options = Self::decode(query)?;
         options.set_defaults();
@@ -104,7 +96,7 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// Only reads. What cannot be read is a 400.
+    /// Parses only. The error is the 400 response.
     pub fn decode(query: &Query) -> Result<Self, Status> {
         let timeout_seconds = query.integer("timeoutSeconds")?;
         let limit = query.integer("limit")?.unwrap_or_default();
@@ -124,7 +116,7 @@ impl ListOptions {
         })
     }
 
-    /// A watch from nowhere or from 0 begins with what is there.
+    /// Sets defaults: a watch without a revision or from 0 has initial events.
     pub fn set_defaults(&mut self) {
         let unsaid = self.send_initial_events.is_none() && self.resource_version_match.is_empty();
         if self.watch && unsaid && matches!(self.resource_version.as_str(), "" | "0") {
@@ -133,7 +125,7 @@ impl ListOptions {
         }
     }
 
-    /// Options that contradict each other are a 422.
+    /// Validates; the error is the 422 response for options that contradict each other.
     pub fn validate(&self) -> Result<(), Status> {
         let errors = if self.watch { self.watch_errors() } else { self.list_errors() };
         if errors.is_empty() { Ok(()) } else { Err(Status::list_options_invalid(&errors)) }
@@ -194,7 +186,7 @@ impl ListOptions {
         errors
     }
 
-    /// Which moment the list shows, after the table of spec 01 §5.
+    /// Returns the revision that the list shows, by the table of spec 01 §5.
     pub fn list_mode(&self) -> Result<ListMode, Status> {
         if !self.continue_token.is_empty() {
             let token = ContinueToken::decode(&self.continue_token)?;
@@ -203,44 +195,46 @@ impl ListOptions {
             }
             return Ok(ListMode::Continue(token));
         }
-        let moment = Moment::read(&self.resource_version)
+        let requested = RequestedRevision::parse(&self.resource_version)
             .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
-        Ok(match moment {
-            Moment::Unset => ListMode::Fresh,
-            Moment::Zero => ListMode::Any,
-            Moment::At(revision) => match self.resource_version_match.as_str() {
+        Ok(match requested {
+            RequestedRevision::Unset => ListMode::Fresh,
+            RequestedRevision::Zero => ListMode::Any,
+            RequestedRevision::At(revision) => match self.resource_version_match.as_str() {
                 EXACT => ListMode::Exact(revision),
-                // Before there was a match parameter, a page at N meant exactly N.
+                // Before the match parameter existed, a page at N meant exactly N.
                 "" if self.limit > 0 => ListMode::Exact(revision),
                 _ => ListMode::NotOlderThan(revision),
             },
         })
     }
 
-    /// How many items a page may have; `None` is all. A list at revision 0 is never cut.
+    /// Returns the number of items of a page; `None` is all. A list at revision 0 is never split.
     #[must_use]
     pub fn page_size(&self) -> Option<usize> {
         let uncut = self.continue_token.is_empty() && self.resource_version == "0";
         if self.limit <= 0 || uncut { None } else { Some(usize::try_from(self.limit).unwrap_or(usize::MAX)) }
     }
 
-    /// Where the watch begins, after the table of spec 01 §7.2.
+    /// Returns the starting point of the watch, by the table of spec 01 §7.2.
     ///
-    /// On the legacy paths (`/watch/…`) the options were read as those of a list: nothing was defaulted, and both "" and
-    /// "0" mean whatever the cache has.
+    /// On the legacy paths (`/watch/…`) the options are parsed as those of a list: there are no defaults, and both "" and
+    /// "0" mean the cached revision.
     pub fn watch_start(&self) -> Result<WatchStart, Status> {
-        let moment = Moment::read(&self.resource_version).map_err(Status::unmapped)?;
-        Ok(match (moment, self.send_initial_events) {
-            (Moment::Unset, Some(true)) => WatchStart::InitialFresh,
-            (Moment::Zero, Some(true)) | (Moment::Unset | Moment::Zero, None) => WatchStart::InitialAny,
-            (Moment::At(revision), Some(true)) => WatchStart::InitialNotOlderThan(revision),
-            (Moment::Unset, Some(false)) => WatchStart::FreshOnly,
-            (Moment::Zero, Some(false)) => WatchStart::AnyOnly,
-            (Moment::At(revision), Some(false) | None) => WatchStart::After(revision),
+        let requested = RequestedRevision::parse(&self.resource_version).map_err(Status::unmapped)?;
+        Ok(match (requested, self.send_initial_events) {
+            (RequestedRevision::Unset, Some(true)) => WatchStart::InitialFresh,
+            (RequestedRevision::Zero, Some(true)) | (RequestedRevision::Unset | RequestedRevision::Zero, None) => {
+                WatchStart::InitialAny
+            }
+            (RequestedRevision::At(revision), Some(true)) => WatchStart::InitialNotOlderThan(revision),
+            (RequestedRevision::Unset, Some(false)) => WatchStart::FreshOnly,
+            (RequestedRevision::Zero, Some(false)) => WatchStart::AnyOnly,
+            (RequestedRevision::At(revision), Some(false) | None) => WatchStart::After(revision),
         })
     }
 
-    /// Whether a bookmark marks the end of the initial events.
+    /// Returns whether a bookmark marks the end of the initial events.
     #[must_use]
     pub fn wants_initial_bookmark(&self) -> bool {
         self.allow_watch_bookmarks && self.send_initial_events == Some(true)
@@ -255,20 +249,20 @@ fn text(query: &Query, name: &str) -> String {
     query.get(name).unwrap_or_default().to_owned()
 }
 
-enum Moment {
+enum RequestedRevision {
     Unset,
     Zero,
     At(Revision),
 }
 
-impl Moment {
-    fn read(text: &str) -> Result<Self, String> {
+impl RequestedRevision {
+    fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Ok(Moment::Unset);
+            return Ok(RequestedRevision::Unset);
         }
         match parse_u64(text) {
-            Ok(0) => Ok(Moment::Zero),
-            Ok(number) => Ok(Moment::At(Revision(number))),
+            Ok(0) => Ok(RequestedRevision::Zero),
+            Ok(number) => Ok(RequestedRevision::At(Revision(number))),
             Err(why) => Err(FieldError::invalid("resourceVersion", text, why).to_string()),
         }
     }

@@ -9,7 +9,7 @@ use crate::{Status, go_text};
 pub(super) const DRY_RUN_ALL: &str = "All";
 const FIELD_MANAGER_MAX: usize = 128;
 
-/// What to do about fields that a kind does not have, or that are given twice.
+/// The treatment of fields that a kind does not have or that are given twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     Ignore,
@@ -21,12 +21,12 @@ pub enum FieldValidation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
     pub dry_run: bool,
-    /// Empty when not given; then the User-Agent names the manager.
+    /// Empty if not given; then the User-Agent names the manager.
     pub field_manager: String,
     pub field_validation: FieldValidation,
 }
 
-/// Update takes what create takes; only the messages differ.
+/// Update has the options of create; only the messages differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateOptions {
     pub dry_run: bool,
@@ -39,7 +39,7 @@ pub struct PatchOptions {
     pub dry_run: bool,
     pub field_manager: String,
     pub field_validation: FieldValidation,
-    /// Apply only: take fields from other managers.
+    /// Apply only: takes over fields of other managers.
     pub force: bool,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn dry_run_error(values: &[&str]) -> Option<FieldError> {
     wrong.then(|| FieldError::not_supported("dryRun", Value::from(values.to_vec()), [DRY_RUN_ALL]))
 }
 
-/// What is wrong with the name of a field manager: its length, and every character that does not print.
+/// Validates the name of a field manager: its length, and that every character is printable.
 #[must_use]
 pub fn validate_field_manager(manager: &str, field: &(impl std::fmt::Display + ?Sized)) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -1,11 +1,11 @@
-//! One constructor for each way a request can end, after the table of spec 02 §1.2.
+//! One constructor for each outcome of a request, by the table of spec 02 §1.2.
 
 use super::*;
 
-/// What an update or delete that came too late is told.
+/// Message of a conflict with a newer version of the object.
 const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Clients look at how it begins; the rest is ours.
+/// Clients check how it begins; the rest is this server's own.
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old: the revision it began at is compacted. List again from the start, or go on with the token of this answer, which shows the rest as it is now.";
 
 impl Status {
@@ -39,7 +39,7 @@ impl Status {
         Self::failure(401, reason::UNAUTHORIZED, "Unauthorized")
     }
 
-    /// An empty resource is a path that is no resource; an empty name is a collection.
+    /// Access is denied. An empty resource means a path that is not a resource; an empty name means a collection.
     pub fn forbidden(gr: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = if gr.resource.is_empty() && gr.group.is_empty() {
             format!("forbidden: {why}")
@@ -48,7 +48,7 @@ impl Status {
         } else {
             format!("{gr} {} is forbidden: {why}", quote(name))
         };
-        Self::failure(403, reason::FORBIDDEN, message).about(Details::of(gr, name))
+        Self::failure(403, reason::FORBIDDEN, message).about(Details::new(gr, name))
     }
 
     /// A create in a namespace that is being deleted.
@@ -65,10 +65,10 @@ impl Status {
     #[must_use]
     pub fn not_found(gr: &GroupResource, name: &str) -> Self {
         let message = format!("{gr} {} not found", quote(name));
-        Self::failure(404, reason::NOT_FOUND, message).about(Details::of(gr, name))
+        Self::failure(404, reason::NOT_FOUND, message).about(Details::new(gr, name))
     }
 
-    /// No such path.
+    /// The path does not exist.
     #[must_use]
     pub fn router_not_found() -> Self {
         Self::failure(404, reason::NOT_FOUND, "the server could not find the requested resource")
@@ -77,10 +77,10 @@ impl Status {
 
     pub fn method_not_supported(gr: &GroupResource, verb: impl fmt::Display) -> Self {
         let message = format!("{verb} is not supported on resources of kind {}", quote(&gr.to_string()));
-        Self::failure(405, reason::METHOD_NOT_ALLOWED, message).about(Details::of(gr, ""))
+        Self::failure(405, reason::METHOD_NOT_ALLOWED, message).about(Details::new(gr, ""))
     }
 
-    /// A path without this method.
+    /// The path does not have this method.
     #[must_use]
     pub fn router_method_not_allowed() -> Self {
         Self::failure(
@@ -91,7 +91,7 @@ impl Status {
         .about(Details::default())
     }
 
-    /// Negotiation found no clause it can serve; `accepted` is what it could have served.
+    /// Negotiation found no clause that it can serve; `accepted` lists what it can.
     #[must_use]
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::not_acceptable_because(format!("only the following media types are accepted: {}", accepted.join(", ")))
@@ -111,7 +111,7 @@ impl Status {
     #[must_use]
     pub fn already_exists(gr: &GroupResource, name: &str) -> Self {
         let message = format!("{gr} {} already exists", quote(name));
-        Self::failure(409, reason::ALREADY_EXISTS, message).about(Details::of(gr, name))
+        Self::failure(409, reason::ALREADY_EXISTS, message).about(Details::new(gr, name))
     }
 
     /// The name is taken by an object that is being deleted.
@@ -132,7 +132,7 @@ impl Status {
 
     pub fn conflict(gr: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {gr} {}: {why}", quote(name));
-        Self::failure(409, reason::CONFLICT, message).about(Details::of(gr, name))
+        Self::failure(409, reason::CONFLICT, message).about(Details::new(gr, name))
     }
 
     /// The object changed since the client read it.
@@ -141,8 +141,8 @@ impl Status {
         Self::conflict(gr, name, MODIFIED)
     }
 
-    /// Fields that other managers own, as pairs of the manager's description (`"kubectl" using apps/v1`) and the
-    /// field's path (`.spec.replicas`).
+    /// An apply conflicts with other managers; the fields are pairs of the manager's description (`"kubectl" using apps/v1`)
+    /// and the field's path (`.spec.replicas`).
     #[must_use]
     pub fn apply_conflicts(conflicts: &[(String, String)]) -> Self {
         let message = match conflicts {
@@ -169,30 +169,30 @@ impl Status {
         Self::failure(409, reason::CONFLICT, message).about(details)
     }
 
-    /// The revision asked for is no longer kept.
+    /// The requested revision is compacted.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, reason::EXPIRED, message)
     }
 
-    /// The revision of a continue token is no longer kept; `token` goes on from the same key at the latest one.
+    /// The revision of a continue token is compacted; `token` continues from the same key at the latest one.
     pub fn expired_continue(message: impl Into<String>, token: impl Into<String>) -> Self {
         Status { continue_token: Some(token.into()), ..Self::expired(message) }
     }
 
-    /// A list at a revision that is no longer kept.
+    /// A list at a compacted revision.
     #[must_use]
     pub fn list_expired() -> Self {
         Self::expired("The resourceVersion for the provided list is too old.")
     }
 
-    /// A page of a list whose revision is no longer kept; `token` goes on from the same key at the latest one.
+    /// A page of a list whose revision is compacted; `token` continues from the same key at the latest one.
     pub fn continue_expired(token: impl Into<String>) -> Self {
         Self::expired_continue(CONTINUE_EXPIRED, token)
     }
 
-    /// A watch from a revision that history no longer reaches; `oldest` is the oldest that works.
-    pub fn watch_expired(asked: impl fmt::Display, oldest: impl fmt::Display) -> Self {
-        Self::expired(format!("too old resource version: {asked} ({oldest})"))
+    /// A watch from a revision before the retained history; `oldest` is the oldest that works.
+    pub fn watch_expired(requested: impl fmt::Display, oldest: impl fmt::Display) -> Self {
+        Self::expired(format!("too old resource version: {requested} ({oldest})"))
     }
 
     /// `detail` is for instance `limit is 3145728`.
@@ -209,13 +209,13 @@ impl Status {
         Self::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, message)
     }
 
-    /// A patch type that the path does not take.
+    /// The path does not accept this patch type.
     #[must_use]
     pub fn router_unsupported_media_type() -> Self {
         Self::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type").about(Details::default())
     }
 
-    /// `gk` holds the kind where others hold the resource.
+    /// The object is invalid. `gk` holds the kind where other constructors have the resource.
     #[must_use]
     pub fn invalid(gk: &GroupResource, name: &str, errors: &[FieldError]) -> Self {
         let mut message = format!("{gk} {} is invalid", quote(name));
@@ -223,7 +223,7 @@ impl Status {
             message.push_str(": ");
             message.push_str(&field_error::join(errors));
         }
-        let mut details = Details::of(gk, name);
+        let mut details = Details::new(gk, name);
         details.causes = errors
             .iter()
             .map(|error| Cause {
@@ -251,11 +251,6 @@ impl Status {
         Self::options_invalid("DeleteOptions", errors)
     }
 
-    #[must_use]
-    pub fn patch_options_invalid(errors: &[FieldError]) -> Self {
-        Self::options_invalid("PatchOptions", errors)
-    }
-
     /// A patch that cannot be applied to the object.
     #[must_use]
     pub fn unprocessable() -> Self {
@@ -280,7 +275,7 @@ impl Status {
         }
     }
 
-    /// What this server cannot do by its nature.
+    /// The request is for something that this server cannot do by design.
     #[must_use]
     pub fn not_implemented(message: impl Into<String>) -> Self {
         Self::failure(501, "NotImplemented", message)
@@ -291,13 +286,7 @@ impl Status {
         Self::failure(500, reason::INTERNAL_ERROR, format!("Internal error occurred: {why}")).with_cause("", why, "")
     }
 
-    pub fn server_timeout(gr: &GroupResource, operation: &str) -> Self {
-        let message =
-            format!("The {operation} operation against {gr} could not be completed at this time, please try again.");
-        Self::failure(500, reason::SERVER_TIMEOUT, message).about(Details::of(gr, operation)).retry_after(2)
-    }
-
-    /// 500 with the bare text and no reason: errors the reference never mapped to a code of their own.
+    /// 500 with the bare text and no reason, for errors that the reference did not map to a code.
     pub fn unmapped(message: impl Into<String>) -> Self {
         Status { reason: None, ..Self::failure(500, "", message) }
     }
@@ -310,9 +299,9 @@ impl Status {
         Self::failure(504, reason::TIMEOUT, format!("Timeout: {why}")).about(Details::default())
     }
 
-    /// The server waited and did not get as far as the revision that was asked for.
-    pub fn too_large_resource_version(asked: impl fmt::Display, current: impl fmt::Display) -> Self {
-        Self::timeout(format_args!("Too large resource version: {asked}, current: {current}"))
+    /// The server waited but did not reach the requested revision.
+    pub fn too_large_resource_version(requested: impl fmt::Display, current: impl fmt::Display) -> Self {
+        Self::timeout(format_args!("Too large resource version: {requested}, current: {current}"))
             .with_cause(CAUSE_RESOURCE_VERSION_TOO_LARGE, "Too large resource version", "")
             .retry_after(1)
     }
@@ -320,7 +309,7 @@ impl Status {
     /// An object was removed at once.
     #[must_use]
     pub fn deleted(gr: &GroupResource, name: &str, uid: &str) -> Self {
-        let mut details = Details::of(gr, name);
+        let mut details = Details::new(gr, name);
         uid.clone_into(&mut details.uid);
         Status {
             code: 0,
@@ -476,10 +465,6 @@ mod tests {
         check(
             &Status::unmapped("raw"),
             r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"raw","code":500}"#,
-        );
-        check(
-            &Status::server_timeout(&pods(), "create"),
-            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"The create operation against pods could not be completed at this time, please try again.","reason":"ServerTimeout","details":{"name":"create","kind":"pods","retryAfterSeconds":2},"code":500}"#,
         );
         check(
             &Status::too_large_resource_version(999, 5),

@@ -1,4 +1,4 @@
-//! What an unquoted word means: null, a boolean, a number or itself.
+//! Resolution of unquoted words: null, a boolean, a number or a string.
 
 use crate::json::{Number, Value};
 
@@ -11,7 +11,7 @@ pub(super) enum Scalar {
     Bool(bool),
     Int(i128),
     Float(f64),
-    /// `<<`: take over the members of another mapping.
+    /// `<<`: merges the members of another mapping.
     Merge,
     Text,
 }
@@ -39,7 +39,7 @@ pub(super) fn resolve(word: &str) -> Scalar {
     }
 }
 
-/// Decimal, or by prefix: `0x`, `0b`, `0o`, and a bare `0` for octal.
+/// Parses a decimal integer, or one with a prefix: `0x`, `0b`, `0o`, and a bare `0` for octal.
 fn integer(plain: &str) -> Option<i128> {
     let (negative, digits) = match plain.as_bytes() {
         [b'-', ..] => (true, &plain[1..]),
@@ -59,7 +59,7 @@ fn integer(plain: &str) -> Option<i128> {
     }
     let value = i128::from_str_radix(digits, radix).ok()?;
     let value = if negative { -value } else { value };
-    // Unsigned numbers have no sign at all, not even a plus.
+    // Unsigned numbers have no sign, not even a plus.
     let max = if plain.starts_with(['+', '-']) { i128::from(i64::MAX) } else { i128::from(u64::MAX) };
     (i128::from(i64::MIN)..=max).contains(&value).then_some(value)
 }
@@ -84,7 +84,7 @@ fn float(plain: &str) -> Option<Scalar> {
     value.is_finite().then_some(Scalar::Float(value))
 }
 
-/// JSON for a resolved word; the error is for numbers that JSON cannot hold.
+/// Converts a resolved word to JSON; the error is for numbers that JSON cannot represent.
 pub(super) fn to_json(scalar: &Scalar, word: &str) -> Result<Value, String> {
     Ok(match scalar {
         Scalar::Null => Value::Null,
@@ -94,7 +94,7 @@ pub(super) fn to_json(scalar: &Scalar, word: &str) -> Result<Value, String> {
             (_, Ok(unsigned)) => unsigned.into(),
             _ => Value::from(word),
         },
-        // Whole numbers lose their fraction on the way through the reference's JSON.
+        // Whole numbers lose their fraction in the reference's conversion to JSON.
         Scalar::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => (*value as i64).into(),
         Scalar::Float(value) => {
             let number = Number::from_f64(*value);
@@ -113,7 +113,7 @@ pub(super) fn to_json(scalar: &Scalar, word: &str) -> Result<Value, String> {
     })
 }
 
-/// A word as the key of a JSON object.
+/// Converts a resolved word to the key of a JSON object.
 pub(super) fn to_key(scalar: &Scalar, word: &str) -> Option<String> {
     match scalar {
         Scalar::Null => None,
@@ -124,12 +124,12 @@ pub(super) fn to_key(scalar: &Scalar, word: &str) -> Option<String> {
     }
 }
 
-/// Whether the text needs quotes to stay a text.
+/// Returns whether a text stays a string without quotes.
 pub(super) fn is_plain_text(text: &str) -> bool {
     matches!(resolve(text), Scalar::Text | Scalar::Merge) && !is_base_60(text) && !is_timestamp(text)
 }
 
-/// `1:30` is a number to some readers.
+/// Returns whether a text is a number of base 60 (`1:30`) to some parsers.
 fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let mut parts = unsigned.split(':');
@@ -148,7 +148,7 @@ fn is_base_60(text: &str) -> bool {
         })
 }
 
-/// `2020-01-01` is read as a text here, but as a time by others.
+/// Returns whether a text is a time (`2020-01-01`) to other parsers; here it is a string.
 fn is_timestamp(text: &str) -> bool {
     let number = |text: &str, max: u32| {
         (1..=2).contains(&text.len())

@@ -1,4 +1,4 @@
-//! In which of its styles a text can be written in YAML without becoming something else.
+//! Choice of the YAML style in which a string can be written without changing its meaning.
 
 use super::scalar;
 
@@ -10,9 +10,9 @@ pub(super) enum Style {
     Literal,
 }
 
-/// The style the reference chooses. A key stays on one line.
+/// Returns the style that the reference chooses. A key stays on one line.
 pub(super) fn choose(text: &str, is_key: bool) -> Style {
-    let can = Possible::of(text);
+    let can = Possible::new(text);
     let wanted = if text.contains('\n') {
         Style::Literal
     } else if scalar::is_plain_text(text) {
@@ -37,7 +37,7 @@ struct Possible {
 }
 
 impl Possible {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let chars: Vec<char> = text.chars().collect();
         let (Some(first), Some(last)) = (chars.first(), chars.last()) else {
             return Possible { multiline: false, plain: true, single_quoted: true, literal: false };
@@ -78,7 +78,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t')
 }
 
-/// What may stand in a text without an escape. The reference escapes everything beyond the basic plane.
+/// Returns whether a character needs no escape. The reference escapes everything beyond the basic plane.
 pub(super) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && c != '\u{feff}'
 }

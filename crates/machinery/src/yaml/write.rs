@@ -1,4 +1,4 @@
-//! JSON as YAML text: block style, keys in natural order, lines folded behind column 80.
+//! Writing of YAML: block style, keys in natural order, lines folded after column 80.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use super::style::{self, Style};
 use crate::go_text;
 
 const WIDTH: usize = 80;
-/// A longer key does not fit the simple form `key: value`.
+/// Longest key of the simple form `key: value`.
 const SIMPLE_KEY_MAX: usize = 128;
 
 /// Writes a value as the reference writes YAML, ending in a line end.
 #[must_use]
 pub fn to_yaml(value: &Value) -> String {
     let mut value = value.clone();
-    value.tell();
+    value.parse_raw();
     let value = &value;
     let mut writer = Writer { out: String::new(), column: 0 };
     match value {
@@ -63,7 +63,7 @@ impl Writer {
         }
     }
 
-    /// `inline`: the first member continues the line of a `- `.
+    /// Writes a mapping; with `inline` the first member continues the line of a `- `.
     fn mapping(&mut self, members: &Map, indent: usize, inline: bool) {
         for (i, (key, value)) in natural_order(members).into_iter().enumerate() {
             if i > 0 || !inline {
@@ -151,7 +151,7 @@ impl Writer {
         }
     }
 
-    /// Breaks the line at a single space behind the width; quotes are doubled when inside them.
+    /// Writes text, breaking lines at a single space after the width; single quotes are doubled inside quotes.
     fn folded(&mut self, text: &str, indent: usize, folds: bool, quoted: bool) {
         let chars: Vec<char> = text.chars().collect();
         for (i, &c) in chars.iter().enumerate() {
@@ -253,7 +253,7 @@ fn escape(c: char) -> String {
     out
 }
 
-/// By insertion: the reference's comparison is no order that a library sort may be given.
+/// Sorts by insertion: the reference's comparison is not an order, as a library sort would need.
 fn natural_order(members: &Map) -> Vec<(&Text, &Value)> {
     let mut sorted: Vec<(&Text, &Value)> = Vec::with_capacity(members.len());
     for member in members {
@@ -263,7 +263,7 @@ fn natural_order(members: &Map) -> Vec<(&Text, &Value)> {
     sorted
 }
 
-/// Letters by code, numbers by value, letters behind everything else.
+/// Compares letters by code, numbers by value; letters sort after everything else.
 fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     for i in 0..a.len().min(b.len()) {

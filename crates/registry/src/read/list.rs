@@ -55,7 +55,7 @@ pub(crate) async fn list(registry: &Registry, target: &Target, options: &ListOpt
     let from = from.map(|start| format!("{prefix}{start}"));
     // Objects from the page on, where that is known without a walk.
     let left = match from {
-        None => Some(snapshot.len_of(filter.namespace()) as u64),
+        None => Some(snapshot.len_in(filter.namespace()) as u64),
         Some(_) => left,
     };
     let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit, left);

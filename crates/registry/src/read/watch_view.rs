@@ -201,7 +201,7 @@ impl WatchView {
                 Source::Watching(watcher) => match watcher.poll_next(cx) {
                     Poll::Pending => break,
                     Poll::Ready(Ok(output)) => {
-                        let (caught_up, listens) = (watcher.is_live(), watcher.listens());
+                        let (caught_up, listens) = (watcher.is_live(), watcher.has_registered_waker());
                         self.take_in(output, &mut frames);
                         let due = self.next_due();
                         frames.settled =

@@ -140,7 +140,7 @@ pub(crate) async fn create(
     reservation: &mut Reservation<'_>,
 ) -> Result<Arc<Item>, CreateFailed> {
     let value = storage::encode(object)?;
-    let _pending = registry.cache().foretell(key.collection(), &value, object, None);
+    let _pending = registry.cache().register_write(key.collection(), &value, object, None);
     reservation.write_begins(&key, Revision::ZERO);
     let outcome = registry.store().create(key.clone(), value.clone()).await;
     reservation.write_ended(&outcome);
@@ -208,7 +208,7 @@ impl Writer<'_> {
     ) -> Result<Attempt<Entry>, Status> {
         let value: Bytes = storage::encode(new)?;
         let before = old.filter(|_| !self.target.kind.custom).map(|old| (old, &**item));
-        let _pending = self.registry.cache().foretell(self.key.collection(), &value, new, before);
+        let _pending = self.registry.cache().register_write(self.key.collection(), &value, new, before);
         reservation.write_begins(&self.key, item.revision());
         let outcome = self.registry.store().update(self.key.clone(), value.clone(), item.revision()).await;
         reservation.write_ended(&outcome);

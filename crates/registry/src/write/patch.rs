@@ -30,7 +30,7 @@ pub(crate) async fn patch(
     let committed = rewrite(registry, &attributes, &author, |old| {
         let mut shown = old.clone();
         if mentions_managers {
-            shown.tell();
+            shown.parse_raw();
         }
         versions::show(kind, &mut shown)?;
         let mut new = patched(&kind.gvk, Some(kind), &shown, body, options, ctx)?;

@@ -97,7 +97,7 @@ impl Default for Templates {
 impl Templates {
     /// Looks up the spec of a body; also returns its range in the body.
     pub(crate) fn recall(&self, body: &[u8]) -> (Recalled, std::ops::Range<usize>) {
-        let Some(range) = scan::place_of(body, MEMBER).filter(|range| (TEXT_MIN..=TEXT_MAX).contains(&range.len()))
+        let Some(range) = scan::member_range(body, MEMBER).filter(|range| (TEXT_MIN..=TEXT_MAX).contains(&range.len()))
         else {
             return (Recalled::Nothing, 0..0);
         };
@@ -152,7 +152,7 @@ impl Template {
     fn new(text: Box<[u8]>, ty: &Type, pod: &Value) -> Option<Self> {
         let [manager] = pod["metadata"]["managedFields"].as_array()?.as_slice() else { return None };
         let Value::Raw(fields) = &manager["fieldsV1"] else { return None };
-        let owned = scan::place_of(fields.as_bytes(), "f:spec").map(|place| &fields[place])?.into();
+        let owned = scan::member_range(fields.as_bytes(), "f:spec").map(|range| &fields[range])?.into();
         let mut wire = Value::Object([(MEMBER, pod[MEMBER].clone())].into_iter().collect::<Map>());
         schema::decode::normalise(ty, &mut wire, None).ok()?;
         wire.as_object_mut()?.retain(|name, _| name == MEMBER);

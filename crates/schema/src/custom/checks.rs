@@ -133,7 +133,7 @@ impl Checks {
                 })
             }),
             sizes: Size::ALL.into_iter().filter_map(|(name, size)| Some((size, count(name)?))).collect(),
-            pattern: word("pattern").map(Pattern::of),
+            pattern: word("pattern").map(Pattern::new),
             allowed: list("enum").iter().cloned().map(Constant).collect(),
             required: list("required").iter().filter_map(Value::as_str).map(Into::into).collect(),
             junctors: has(&["allOf", "anyOf", "oneOf", "not"]).then(|| {

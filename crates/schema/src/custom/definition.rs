@@ -1,50 +1,42 @@
-//! A CustomResourceDefinition as the kinds it adds: one for each served version.
+//! The part of a CustomResourceDefinition that a kind keeps: one [`Definition`] for each served version.
 //!
-//! Only its head is read when it arrives; schemas are compiled from its text when somebody first uses the kind.
+//! Schemas are compiled from the text of the definition when the kind is first used.
 
-use std::hash::{Hash as _, Hasher as _};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use machinery::json::{Value, json};
-use machinery::{GroupVersion, GroupVersionKind, Revision};
+use machinery::Revision;
+use machinery::json::Value;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::columns::Column;
 use super::structural::Schema;
 use crate::facts::Type;
-use crate::kind::{Kind, NameRule, Propagation, Rules, SelectableField, Subresource, UnknownField};
-use cel;
 
-/// In the order discovery shows them.
-const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
-
-/// What a custom kind keeps of its definition.
+/// The definition of a custom kind in one version.
 #[derive(Debug)]
 pub struct Definition {
     /// `things.example.com`
     pub name: String,
     pub uid: String,
-    /// Objects written after this revision are in the form of this schema.
+    /// Objects written after this revision conform to this schema.
     pub since: Revision,
-    /// Which form of a stored object this version is: one number for each version of each state of a definition.
+    /// Identifies the encoding of an object in this version: unique for each version of each state of a definition.
     pub form: u32,
-    /// Being deleted: nothing new may be created.
+    /// The definition is being deleted: no objects may be created.
     pub terminating: bool,
-    /// What a client is told that uses a version on its way out.
+    /// Warning for clients that use a deprecated version.
     pub deprecation: Option<String>,
     pub columns: Vec<Column>,
     pub scale: Option<Scale>,
     pub conversion: Conversion,
-    source: Arc<Source>,
-    version: String,
-    storage: String,
+    pub(super) source: Arc<Source>,
+    pub(super) version: String,
+    /// The version that objects are stored in.
+    pub(super) storage: String,
 }
 
-/// Where the numbers of `/scale` stand, as paths of field names.
+/// Paths of the fields of `/scale`, as lists of field names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
     pub spec_replicas: Vec<String>,
@@ -52,29 +44,29 @@ pub struct Scale {
     pub selector: Option<Vec<String>>,
 }
 
-/// How an object gets from one version to another.
+/// The conversion of objects between versions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conversion {
-    /// Only its apiVersion changes.
+    /// Only `apiVersion` changes.
     None,
-    /// Somebody is asked; this is how to reach them (`clientConfig`).
+    /// A webhook converts objects; `client` is its `clientConfig`.
     Webhook { client: Value, versions: Vec<String> },
 }
 
-/// The text of a definition and what has been compiled of it.
+/// The text of a definition and its compiled versions.
 #[derive(Debug)]
-struct Source {
-    /// Of the newest revision, so that it is the one that the cache holds too.
-    json: Bytes,
+pub(super) struct Source {
+    /// The text of the newest revision, which the cache holds too.
+    pub(super) json: Bytes,
     /// Shared by all revisions with the same spec.
-    versions: Arc<[(String, OnceLock<Version>)]>,
+    pub(super) versions: Arc<[(String, OnceLock<Version>)]>,
 }
 
-/// One version's schema, ready to use.
+/// The compiled schema of a version.
 #[derive(Debug)]
 pub struct Version {
     pub schema: Schema,
-    /// For ownership and apply.
+    /// The type for ownership and apply.
     pub ty: Type,
     pub rules: cel::Validator,
 }
@@ -85,32 +77,32 @@ impl Version {
         Version {
             schema: schema.map(Schema::compile).unwrap_or_default(),
             ty: Type::of_schema(schema),
-            // A definition whose rules do not compile was refused when it came.
-            rules: schema.map(cel::Validator::trusted).unwrap_or_default(),
+            // A definition whose rules do not compile is refused when it is written.
+            rules: schema.map(cel::Validator::lazy).unwrap_or_default(),
         }
     }
 }
 
 impl Definition {
-    /// The schema of the version this kind is served in.
+    /// Returns the schema of the version that this kind is served in.
     #[must_use]
     pub fn version(&self) -> &Version {
         self.source.version(&self.version)
     }
 
-    /// The schema of the version that objects are stored in.
+    /// Returns the schema of the version that objects are stored in.
     #[must_use]
     pub fn stored_version(&self) -> &Version {
         self.source.version(&self.storage)
     }
 
-    /// The schema of any version that the definition has, served or not.
+    /// Returns the schema of any version of the definition, served or not.
     #[must_use]
     pub fn version_named(&self, name: &str) -> Option<&Version> {
         self.source.versions.iter().any(|(known, _)| known == name).then(|| self.source.version(name))
     }
 
-    /// `openAPIV3Schema` of this kind's version as it was sent, descriptions and all; read anew from the text each time.
+    /// Returns `openAPIV3Schema` of this version as it was sent, with descriptions. Parses the text on each call.
     #[must_use]
     pub fn open_api_schema(&self) -> Option<Value> {
         self.source.schema(&self.version)
@@ -119,464 +111,29 @@ impl Definition {
 
 impl Source {
     fn version(&self, name: &str) -> &Version {
-        static NOTHING: OnceLock<Version> = OnceLock::new();
+        static EMPTY: OnceLock<Version> = OnceLock::new();
         let known = self.versions.iter().find(|(known, _)| known == name);
-        let cell = known.map_or(&NOTHING, |(_, cell)| cell);
+        let cell = known.map_or(&EMPTY, |(_, cell)| cell);
         cell.get_or_init(|| Version::compile(self.schema(name).as_ref()))
     }
 
     fn schema(&self, name: &str) -> Option<Value> {
         #[derive(Deserialize)]
-        struct Whole {
+        struct SourceText {
             spec: Spec,
         }
         #[derive(Deserialize)]
         struct Spec {
-            versions: Vec<Part>,
+            versions: Vec<NamedSchema>,
         }
         #[derive(Deserialize)]
-        struct Part {
+        struct NamedSchema {
             name: String,
             schema: Option<Value>,
         }
-        let whole: Whole = serde_json::from_slice(&self.json).ok()?;
-        let part = whole.spec.versions.into_iter().find(|part| part.name == name)?;
-        let mut schema = part.schema?;
+        let source: SourceText = serde_json::from_slice(&self.json).ok()?;
+        let version = source.spec.versions.into_iter().find(|version| version.name == name)?;
+        let mut schema = version.schema?;
         Some(schema.get_mut("openAPIV3Schema")?.take())
-    }
-}
-
-/// A definition that is known, and the kinds it adds (none before its names are accepted).
-#[derive(Clone, Debug)]
-pub struct Installed {
-    pub name: String,
-    pub uid: String,
-    pub group: String,
-    /// `example.com/things`
-    pub collection: String,
-    pub kinds: Vec<Arc<Kind>>,
-    /// The names it asks for, and those it has.
-    pub asked: Names,
-    pub accepted: Names,
-    pub conditions: Vec<Condition>,
-    /// It is being deleted.
-    pub deleting: bool,
-    pub finalizers: Vec<String>,
-    /// Equal as long as the spec and the accepted names are.
-    fingerprint: u64,
-    source: Option<Arc<Source>>,
-    since: Revision,
-    /// Its spec, until its kinds are served: the write that accepts its names comes right after the one that made it.
-    read: Option<Arc<Read>>,
-}
-
-/// A spec that has been read.
-#[derive(Debug)]
-struct Read {
-    text: Bytes,
-    hash: u64,
-    spec: Spec,
-}
-
-impl Read {
-    fn of(text: Bytes) -> Result<Read, serde_json::Error> {
-        let spec = serde_json::from_slice(&text)?;
-        let mut hasher = std::hash::DefaultHasher::new();
-        text.hash(&mut hasher);
-        Ok(Read { hash: hasher.finish(), spec, text })
-    }
-}
-
-impl Installed {
-    /// Whether watches of its objects must end: something about them changed.
-    #[must_use]
-    pub fn differs(&self, before: &Installed) -> bool {
-        self.fingerprint != before.fingerprint || self.uid != before.uid
-    }
-
-    #[must_use]
-    pub fn condition(&self, kind: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.kind == kind)
-    }
-
-    /// Whether a condition is true.
-    #[must_use]
-    pub fn holds(&self, kind: &str) -> bool {
-        self.condition(kind).is_some_and(|condition| condition.status == "True")
-    }
-}
-
-#[derive(Deserialize)]
-struct Head<'a> {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(borrow)]
-    spec: &'a RawValue,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    name: String,
-    uid: String,
-    deletion_timestamp: Option<String>,
-    finalizers: Vec<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    accepted_names: Names,
-    conditions: Option<Vec<Condition>>,
-}
-
-impl Status {
-    fn holds(&self, name: &str) -> bool {
-        self.conditions.iter().flatten().any(|condition| condition.kind == name && condition.status == "True")
-    }
-}
-
-/// A condition in the status of a definition.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(default)]
-pub struct Condition {
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub status: String,
-    pub reason: String,
-    pub message: String,
-}
-
-/// `names` of a definition's spec, or `acceptedNames` of its status.
-#[derive(Clone, Debug, Default, Deserialize, Hash, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Names {
-    pub plural: String,
-    pub singular: String,
-    pub short_names: Vec<String>,
-    pub kind: String,
-    pub list_kind: String,
-    pub categories: Vec<String>,
-}
-
-impl Names {
-    /// As it stands in JSON: what is empty is left out, but for the two that never are.
-    #[must_use]
-    pub fn to_value(&self) -> Value {
-        let mut value = json!({"plural": self.plural});
-        for (name, text) in [("singular", &self.singular), ("kind", &self.kind), ("listKind", &self.list_kind)] {
-            if !text.is_empty() || name == "kind" {
-                value[name] = text.as_str().into();
-            }
-        }
-        for (name, list) in [("shortNames", &self.short_names), ("categories", &self.categories)] {
-            if !list.is_empty() {
-                value[name] = list.iter().map(String::as_str).collect();
-            }
-        }
-        value
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    group: String,
-    scope: String,
-    names: Names,
-    versions: Vec<SpecVersion>,
-    conversion: Option<SpecConversion>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SpecVersion {
-    name: String,
-    served: bool,
-    storage: bool,
-    deprecated: bool,
-    deprecation_warning: Option<String>,
-    subresources: Option<Subresources>,
-    additional_printer_columns: Vec<Value>,
-    selectable_fields: Vec<PathOnly>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Subresources {
-    status: Option<Value>,
-    scale: Option<SpecScale>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SpecScale {
-    spec_replicas_path: String,
-    status_replicas_path: String,
-    label_selector_path: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PathOnly {
-    json_path: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct SpecConversion {
-    strategy: String,
-    webhook: Option<SpecWebhook>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SpecWebhook {
-    client_config: Value,
-    conversion_review_versions: Vec<String>,
-}
-
-/// Reads a stored definition at a revision. What `before` knew of the same definition is kept where it is still true.
-pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> Result<Installed, serde_json::Error> {
-    let head: Head<'_> = serde_json::from_slice(json)?;
-    let text = head.spec.get().as_bytes();
-    let read = match before.and_then(|before| before.read.as_ref()).filter(|read| read.text == text) {
-        Some(read) => Arc::clone(read),
-        None => Arc::new(Read::of(json.slice_ref(text))?),
-    };
-    let spec = &read.spec;
-    let names = head.status.accepted_names.clone();
-    let served = head.status.holds("NamesAccepted") || head.status.holds("Established");
-    let terminating = head.status.holds("Terminating");
-    let fingerprint = {
-        let mut hasher = std::hash::DefaultHasher::new();
-        (read.hash, &names, served).hash(&mut hasher);
-        hasher.finish()
-    };
-    let before = before.filter(|before| before.uid == head.metadata.uid && before.fingerprint == fingerprint);
-    let mut installed = Installed {
-        name: head.metadata.name.clone(),
-        uid: head.metadata.uid.clone(),
-        group: spec.group.clone(),
-        collection: format!("{}/{}", spec.group, names.plural),
-        kinds: Vec::new(),
-        asked: spec.names.clone(),
-        accepted: names.clone(),
-        conditions: head.status.conditions.clone().unwrap_or_default(),
-        deleting: head.metadata.deletion_timestamp.is_some(),
-        finalizers: head.metadata.finalizers.clone(),
-        fingerprint,
-        source: None,
-        since: before.map_or(revision, |before| before.since),
-        read: None,
-    };
-    if !served || names.plural.is_empty() {
-        installed.read = Some(read);
-        return Ok(installed);
-    }
-    let compiled = before.and_then(|before| before.source.as_ref()).map(|source| Arc::clone(&source.versions));
-    let versions = compiled
-        .unwrap_or_else(|| spec.versions.iter().map(|version| (version.name.clone(), OnceLock::new())).collect());
-    let source = Arc::new(Source { json: json.clone(), versions });
-    let storage = spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name).to_owned();
-    let conversion = match &spec.conversion {
-        Some(SpecConversion { strategy, webhook: Some(webhook) }) if strategy == "Webhook" => Conversion::Webhook {
-            client: webhook.client_config.clone(),
-            versions: webhook.conversion_review_versions.clone(),
-        },
-        _ => Conversion::None,
-    };
-    for version in spec.versions.iter().filter(|version| version.served) {
-        let known = before.and_then(|before| before.kinds.iter().find(|kind| kind.gvk.version == version.name));
-        let form = known.and_then(|kind| kind.definition.as_ref()).map_or_else(next_form, |known| known.form);
-        let gvk = GroupVersionKind::new(&*spec.group, &*version.name, &*names.kind);
-        let definition = Definition {
-            name: installed.name.clone(),
-            uid: installed.uid.clone(),
-            since: installed.since,
-            form,
-            terminating,
-            deprecation: deprecation(version, &gvk),
-            columns: columns(version),
-            scale: scale(version),
-            conversion: conversion.clone(),
-            source: Arc::clone(&source),
-            version: version.name.clone(),
-            storage: storage.clone(),
-        };
-        installed.kinds.push(Arc::new(kind(spec, &names, version, gvk, &storage, definition)));
-    }
-    installed.source = Some(source);
-    Ok(installed)
-}
-
-/// A number that no form had before.
-fn next_form() -> u32 {
-    /// The first ones are those of built-in kinds.
-    static NEXT: AtomicU32 = AtomicU32::new(1 << 8);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-fn kind(
-    spec: &Spec,
-    names: &Names,
-    version: &SpecVersion,
-    gvk: GroupVersionKind,
-    storage: &str,
-    definition: Definition,
-) -> Kind {
-    let subresources = version.subresources.as_ref();
-    let has_status = subresources.is_some_and(|subresources| subresources.status.is_some());
-    let verbs = || SUBRESOURCE_VERBS.map(str::to_owned).to_vec();
-    let mut doors = Vec::new();
-    if has_status {
-        doors.push(Subresource { name: "status".to_owned(), gvk: gvk.clone(), verbs: verbs() });
-    }
-    if definition.scale.is_some() {
-        let gvk = GroupVersionKind::new("autoscaling", "v1", "Scale");
-        doors.push(Subresource { name: "scale".to_owned(), gvk, verbs: verbs() });
-    }
-    let namespaced = spec.scope != "Cluster";
-    let generic: &[&str] = if namespaced { &["metadata.name", "metadata.namespace"] } else { &["metadata.name"] };
-    let mut fields: Vec<SelectableField> = generic.iter().map(|label| SelectableField::plain(label)).collect();
-    fields.extend(version.selectable_fields.iter().map(|field| {
-        let label = field.json_path.strip_prefix('.').unwrap_or(&field.json_path);
-        SelectableField { label: label.to_owned(), paths: vec![names_of(&field.json_path)], absent: String::new() }
-    }));
-    Kind {
-        list_kind: names.list_kind.clone(),
-        plural: names.plural.clone(),
-        singular: names.singular.clone(),
-        short_names: names.short_names.clone(),
-        categories: names.categories.clone(),
-        namespaced,
-        verbs: VERBS.map(str::to_owned).to_vec(),
-        subresources: doors,
-        collection: format!("{}/{}", spec.group, names.plural),
-        storage: GroupVersion::new(&*spec.group, storage),
-        storage_hash: None,
-        custom: true,
-        fields,
-        unknown_field: UnknownField::NotSupported,
-        rules: Rules {
-            name: NameRule::Dns1123Subdomain,
-            unconditional_update: false,
-            create_on_update: false,
-            generation: true,
-            status: has_status,
-            delete_returns_object: false,
-            graceful: false,
-            propagation: Propagation::Background,
-        },
-        definition: Some(Arc::new(definition)),
-        gvk,
-    }
-}
-
-fn deprecation(version: &SpecVersion, gvk: &GroupVersionKind) -> Option<String> {
-    version.deprecated.then(|| match &version.deprecation_warning {
-        Some(warning) => warning.clone(),
-        None => format!("{} {} is deprecated", gvk.group_version(), gvk.kind),
-    })
-}
-
-/// Columns up to the first that cannot be read.
-fn columns(version: &SpecVersion) -> Vec<Column> {
-    if version.additional_printer_columns.is_empty() {
-        return vec![Column::age()];
-    }
-    version.additional_printer_columns.iter().map_while(Column::new).collect()
-}
-
-fn scale(version: &SpecVersion) -> Option<Scale> {
-    let scale = version.subresources.as_ref()?.scale.as_ref()?;
-    Some(Scale {
-        spec_replicas: names_of(&scale.spec_replicas_path),
-        status_replicas: names_of(&scale.status_replicas_path),
-        selector: scale.label_selector_path.as_deref().filter(|path| !path.is_empty()).map(names_of),
-    })
-}
-
-/// The field names of a simple path: `.spec.replicas`, `.spec.m['a.b']`.
-#[must_use]
-pub fn names_of(path: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut rest = path.strip_prefix('.').unwrap_or(path);
-    while !rest.is_empty() {
-        if let Some(inside) = rest.strip_prefix("['")
-            && let Some(end) = inside.find("']")
-        {
-            names.push(inside[..end].to_owned());
-            rest = inside[end + 2..].trim_start_matches('.');
-            continue;
-        }
-        let end = rest.find(['.', '[']).unwrap_or(rest.len());
-        if end == 0 && rest.starts_with('[') {
-            names.push(rest.to_owned());
-            break;
-        }
-        names.push(rest[..end].to_owned());
-        rest = rest[end..].trim_start_matches('.');
-    }
-    names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stored(established: bool) -> Bytes {
-        let status = if established { "True" } else { "False" };
-        Bytes::from(
-            json!({
-                "metadata": {"name": "things.example.com", "uid": "u"},
-                "spec": {"group": "example.com", "scope": "Namespaced", "names": {},
-                    "versions": [
-                        {"name": "v1", "served": true, "storage": true, "subresources": {"status": {}, "scale": {
-                            "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
-                         "selectableFields": [{"jsonPath": ".spec.color"}],
-                         "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object",
-                            "properties": {"color": {"type": "string", "default": "blue"}}}}}}},
-                        {"name": "v2", "served": false, "storage": false}]},
-                "status": {"acceptedNames": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList",
-                    "shortNames": ["th"]}, "conditions": [{"type": "Established", "status": status}]},
-            })
-            .to_string(),
-        )
-    }
-
-    #[test]
-    fn a_definition_adds_a_kind_for_each_served_version() {
-        let none = install(&stored(false), Revision(3), None).unwrap();
-        assert!(none.kinds.is_empty());
-        let installed = install(&stored(true), Revision(4), Some(&none)).unwrap();
-        assert!(installed.differs(&none));
-        let [kind] = installed.kinds.as_slice() else { panic!("one kind") };
-        assert_eq!(kind.gvk, GroupVersionKind::new("example.com", "v1", "Thing"));
-        assert_eq!(kind.collection, "example.com/things");
-        assert!(kind.custom && kind.rules.status && kind.subresource("scale").is_some());
-        assert!(kind.selectable("spec.color").is_some());
-        let definition = kind.definition.as_ref().unwrap();
-        assert!(definition.version().schema.property("spec").is_some());
-        assert!(definition.version_named("v2").is_some() && definition.version_named("v3").is_none());
-        assert_eq!(definition.open_api_schema().unwrap()["type"], "object");
-    }
-
-    #[test]
-    fn what_stays_the_same_is_kept() {
-        let first = install(&stored(true), Revision(4), None).unwrap();
-        let again = install(&stored(true), Revision(9), Some(&first)).unwrap();
-        assert!(!again.differs(&first));
-        let (a, b) = (first.kinds[0].definition.as_ref().unwrap(), again.kinds[0].definition.as_ref().unwrap());
-        assert_eq!((a.form, a.since), (b.form, b.since));
-        assert!(std::ptr::eq(a.version(), b.version()), "compiled once");
-    }
-
-    #[test]
-    fn names_of_simple_paths() {
-        assert_eq!(names_of(".spec.replicas"), ["spec", "replicas"]);
-        assert_eq!(names_of(".metadata.annotations['a.b/c']"), ["metadata", "annotations", "a.b/c"]);
     }
 }

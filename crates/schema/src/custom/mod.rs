@@ -16,6 +16,7 @@ pub mod definition;
 mod embedded;
 mod fill;
 mod formats;
+pub mod installed;
 pub mod jsonpath;
 mod lists;
 mod object;
@@ -23,7 +24,8 @@ mod prune;
 pub mod structural;
 mod validate;
 
-pub use definition::{Condition, Conversion, Definition, Installed, Names, Scale, Version};
+pub use definition::{Conversion, Definition, Scale, Version};
+pub use installed::{Condition, Installed, Names};
 pub use structural::Schema;
 
 pub(crate) use object::{

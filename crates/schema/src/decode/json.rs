@@ -16,7 +16,7 @@ pub struct Document {
 
 /// Parses a whole text. The error is what Go says about it.
 pub fn parse(text: &[u8]) -> Result<Document, String> {
-    match json::from_slice_noting(text) {
+    match json::from_slice_noting_duplicates(text) {
         Ok((value, has_duplicates)) => Ok(Document { value, has_duplicates }),
         Err(_) => lenient(text),
     }
@@ -27,7 +27,7 @@ pub fn parse(text: &[u8]) -> Result<Document, String> {
 fn lenient(text: &[u8]) -> Result<Document, String> {
     Scanner::new(text).check()?;
     let repaired = repair(text);
-    match json::from_slice_noting(repaired.as_bytes()) {
+    match json::from_slice_noting_duplicates(repaired.as_bytes()) {
         Ok((value, has_duplicates)) => Ok(Document { value, has_duplicates }),
         Err(error) if error.to_string().starts_with("recursion limit") => Err("exceeded max depth".to_owned()),
         Err(error) => Err(error.to_string()),

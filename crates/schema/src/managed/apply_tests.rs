@@ -114,7 +114,7 @@ impl Story {
     fn owns(&self, manager: &str) -> Value {
         let list = self.at("/metadata/managedFields");
         let found = list.as_array().into_iter().flatten().find(|entry| entry["manager"] == manager);
-        found.map_or(Value::Null, |entry| entry["fieldsV1"].told().into_owned())
+        found.map_or(Value::Null, |entry| entry["fieldsV1"].parsed().into_owned())
     }
 }
 

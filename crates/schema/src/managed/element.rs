@@ -252,7 +252,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
             };
             Element::Key(sorted(a)).cmp(&Element::Key(sorted(b)))
         }
-        (Value::Raw(_), _) | (_, Value::Raw(_)) => compare(&a.told(), &b.told()),
+        (Value::Raw(_), _) | (_, Value::Raw(_)) => compare(&a.parsed(), &b.parsed()),
         _ => rank(a).cmp(&rank(b)),
     }
 }

@@ -125,7 +125,7 @@ impl Entry {
         put("fieldsType", "FieldsV1".into());
         put("fieldsV1", self.fields.encode());
         put("subresource", self.subresource.into());
-        Value::Object(Map::of_distinct(members))
+        Value::Object(Map::from_distinct(members))
     }
 }
 

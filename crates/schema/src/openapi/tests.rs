@@ -7,7 +7,7 @@ use machinery::Revision;
 use serde_json::{Value, json};
 
 use super::{Encoding, Source};
-use crate::custom::definition::install;
+use crate::custom::installed::install;
 use crate::kinds::{self, Kinds};
 
 fn source(kinds: &Kinds) -> Source<'_> {

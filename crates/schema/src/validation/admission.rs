@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use cel::policy::{Composed, Declarations, Wanted};
+use cel::policy::{Declarations, ExpectedType, PolicyVariables};
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 use machinery::{GroupVersion, names};
@@ -229,8 +229,8 @@ fn resources(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// An expression that must compile.
-fn expression(text: &str, wanted: Wanted, declared: &Declarations, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(why) = declared.complaint(text, wanted) {
+fn expression(text: &str, wanted: ExpectedType, declared: &Declarations, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(why) = declared.error(text, wanted) {
         errors.push(FieldError::invalid(path, text, why));
     }
 }
@@ -246,7 +246,7 @@ fn conditions(holder: &Value, path: &Path<'_>, declared: &Declarations, errors: 
         if condition.text("expression").trim().is_empty() {
             required(errors, &path.child("expression"));
         } else {
-            expression(condition.text("expression"), Wanted::Bool, declared, &path.child("expression"), errors);
+            expression(condition.text("expression"), ExpectedType::Bool, declared, &path.child("expression"), errors);
         }
         let name = condition.text("name");
         if name.is_empty() {
@@ -277,7 +277,7 @@ fn policy(object: &Value, validating: bool, errors: &mut Errors) {
     }
     let declared = Declarations::admission(spec.has("paramKind"), true);
     conditions(spec, &SPEC.child("matchConditions"), &declared, errors);
-    let mut composed = Composed::default();
+    let mut composed = PolicyVariables::default();
     let list = SPEC.child("variables");
     for (i, variable) in spec.list("variables").iter().enumerate() {
         let path = list.index(i);
@@ -306,7 +306,7 @@ fn is_identifier(name: &str) -> bool {
         && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn validations(object: &Value, composed: &Composed, errors: &mut Errors) {
+fn validations(object: &Value, composed: &PolicyVariables, errors: &mut Errors) {
     let spec = object.at("spec");
     let declared = |authorizer: bool| {
         let declared = Declarations::admission(spec.has("paramKind"), authorizer);
@@ -326,7 +326,7 @@ fn validations(object: &Value, composed: &Composed, errors: &mut Errors) {
         if rule.text("expression").trim().is_empty() {
             errors.push(FieldError::required(path.child("expression"), "expression is not specified"));
         } else {
-            expression(rule.text("expression"), Wanted::Bool, &asking, &path.child("expression"), errors);
+            expression(rule.text("expression"), ExpectedType::Bool, &asking, &path.child("expression"), errors);
         }
         message(rule, &silent, &path, errors);
         let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -351,7 +351,7 @@ fn validations(object: &Value, composed: &Composed, errors: &mut Errors) {
         } else if annotation.text("valueExpression").trim().len() > ANNOTATION_MAX {
             let why = format!("must not exceed {ANNOTATION_MAX} bytes in length");
             errors.push(FieldError::required(path.child("valueExpression"), why));
-        } else if let Some(why) = asking.complaint(annotation.text("valueExpression").trim(), Wanted::StringOrNull) {
+        } else if let Some(why) = asking.error(annotation.text("valueExpression").trim(), ExpectedType::StringOrNull) {
             let text = annotation.text("valueExpression");
             errors.push(FieldError::invalid(path.child("valueExpression"), text, why));
         }
@@ -369,7 +369,7 @@ fn message(rule: &Value, declared: &Declarations, path: &Path<'_>, errors: &mut 
             errors.push(FieldError::invalid(path_made, made, "must be non-empty if specified"));
         }
     } else {
-        expression(made, Wanted::String, declared, &path_made, errors);
+        expression(made, ExpectedType::String, declared, &path_made, errors);
     }
     let said = rule.text("message");
     if !said.is_empty() && said.trim().is_empty() {

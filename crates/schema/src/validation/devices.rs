@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cel::policy::{Declarations, Wanted};
+use cel::policy::{Declarations, ExpectedType};
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 use machinery::names;
@@ -117,7 +117,7 @@ fn selectors(selectors: &[Value], path: &Path<'_>, errors: &mut Errors) {
             required(errors, &path.child("cel"));
         } else if text.len() > EXPRESSION_MAX {
             errors.push(FieldError::too_long(path_of, EXPRESSION_MAX));
-        } else if let Some(why) = Declarations::device().complaint(text, Wanted::BoolOrUnknown) {
+        } else if let Some(why) = Declarations::device().error(text, ExpectedType::BoolOrUnknown) {
             errors.push(FieldError::invalid(path_of, text, why));
         }
     }

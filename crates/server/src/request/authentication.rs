@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_a_known_token_and_a_wrong_one() {
+    fn no_token_a_known_one_and_a_wrong_one() {
         assert_eq!(name(&[]), Ok("system:anonymous".to_owned()));
         assert_eq!(name(&[("authorization", "Bearer sesame")]), Ok("alice".to_owned()));
         assert_eq!(name(&[("authorization", "bearer sesame")]), Ok("alice".to_owned()));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn without_anonymous_nobody_is_refused() {
+    fn a_request_without_credentials_is_refused_unless_anonymous_is_allowed() {
         let mut authenticator = authenticator();
         authenticator.anonymous = false;
         assert_eq!(

@@ -85,7 +85,7 @@ where
 
 /// A connection that is being served.
 ///
-/// hyper reads requests and writes responses. A watch over HTTP/1.1 takes the socket over to
+/// hyper reads requests and writes responses. A watch over HTTP/1.1 moves the socket to
 /// [`streaming`](crate::wire::streaming), and hyper continues when the watch has ended. Each stage is in one box, so that an
 /// idle connection is only as large as its protocol needs. There is no second box: an event wakes a thousand watches, none of
 /// them in the processor's caches, and every pointer on the way to a socket is another wait for memory.
@@ -510,7 +510,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn silence_and_slow_headers_are_told_apart() {
+    async fn idle_connections_and_slow_headers_are_distinguished() {
         let limits = Limits::default();
         let after = |seconds| tokio::time::advance(Duration::from_secs(seconds));
         let activity = Arc::new(Activity::new(Protocol::Http1));

@@ -382,6 +382,7 @@ mod tests {
         streams.open.push(self_waking(usize::MAX, &polls));
         streams.poll(&mut Context::from_waker(&waker));
         assert!(task.wakes() > 0, "the task is polled again for it");
+        assert!(polls.load(Ordering::SeqCst) < 10, "the turn is bounded by the number of streams");
     }
 
     #[test]

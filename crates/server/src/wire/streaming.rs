@@ -354,6 +354,16 @@ mod tests {
     }
 
     #[test]
+    fn the_head_has_the_date_and_closes_a_connection_that_is_not_kept_alive() {
+        let response = http::Response::builder().header("content-type", "application/json").body(()).unwrap();
+        let now = "1994-11-06T08:49:37Z".parse().unwrap();
+        let lines = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\
+            date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        assert_eq!(head(&response, true, now), format!("{lines}\r\n"));
+        assert_eq!(head(&response, false, now), format!("{lines}connection: close\r\n\r\n"));
+    }
+
+    #[test]
     fn sizes_are_hexadecimal() {
         for bytes in [0, 9, 10, 15, 16, 255, 256, 3_618, usize::MAX] {
             assert_eq!(size_line(bytes), format!("{bytes:x}\r\n"));

@@ -64,7 +64,7 @@ async fn version_is_what_clients_compare() {
 }
 
 #[tokio::test]
-async fn metrics_count_what_was_asked() {
+async fn metrics_count_requests() {
     let world = World::start().await;
     world.get("/api/v1/namespaces/default/pods").await;
     world.get("/api/v1/namespaces/default/pods/none").await;

@@ -26,7 +26,7 @@ async fn s02_14_30_a_body_of_3_mib_and_one_is_too_large() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limit_are_told_to_come_back() {
+async fn requests_beyond_the_limit_get_429() {
     let world = World::with(Limits { inflight_reads_max: 0, inflight_writes_max: 0, ..Limits::default() }).await;
     let alice = [("authorization", "Bearer sesame"), ("content-type", "application/json")];
     for (method, path) in [("GET", "/api/v1/nodes"), ("POST", MAPS)] {
@@ -38,7 +38,7 @@ async fn requests_beyond_the_limit_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn watches_beyond_the_limit_are_told_to_come_back() {
+async fn watches_beyond_the_limit_get_429() {
     let world = World::with(Limits { watches_max: 1, ..Limits::default() }).await;
     let path = "/api/v1/namespaces/default/configmaps?watch=1";
     let first = world.open(true, "GET", path, &[], "").await;
@@ -50,12 +50,12 @@ async fn watches_beyond_the_limit_are_told_to_come_back() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(1), freed).await.expect("the place is free within a second");
+    tokio::time::timeout(Duration::from_secs(1), freed).await.expect("the slot is free within a second");
     assert_eq!(world.open(true, "GET", path, &[], "").await.status(), 200);
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_body_that_does_not_arrive_times_out() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let world = World::with(Limits { request_timeout: Duration::from_millis(200), ..Limits::default() }).await;
     let mut stream = world.connect(true).await;
@@ -69,7 +69,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     assert!(answer.contains("Timeout: request did not complete within the allotted timeout"), "{answer}");
 }
 
-/// Panics for one path, never decides for another, and allows the rest.
+/// Panics for one path, denies another after a while, and allows the rest.
 struct Unreliable;
 
 impl Authorizer for Unreliable {
@@ -88,7 +88,7 @@ impl Authorizer for Unreliable {
 #[tokio::test]
 async fn a_panic_is_an_answer_and_the_connection_lives_on() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let world = World::judged_by(Limits::default(), Arc::new(Unreliable)).await;
+    let world = World::with_authorizer(Limits::default(), Arc::new(Unreliable)).await;
     let mut stream = world.connect(true).await;
     let mut ask = async |path: &str| {
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_panic_is_an_answer_and_the_connection_lives_on() {
 
 #[tokio::test]
 async fn an_authorizer_may_take_its_time_and_give_a_reason() {
-    let world = World::judged_by(Limits::default(), Arc::new(Unreliable)).await;
+    let world = World::with_authorizer(Limits::default(), Arc::new(Unreliable)).await;
     assert_eq!(
         world.get("/later").await.refusal(),
         (403, "forbidden: User \"kubernetes-admin\" cannot get path \"/later\": on a bad day".to_owned())

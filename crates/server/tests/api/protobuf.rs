@@ -189,7 +189,7 @@ async fn s01_10_a_watch_is_frames_with_their_length() {
 }
 
 #[tokio::test]
-async fn a_watch_that_cannot_be_says_so_in_protobuf() {
+async fn a_watch_that_cannot_start_reports_its_error_in_protobuf() {
     let world = World::start().await;
     let future = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999";
     let answer = world.open(true, "GET", &format!("{LIST}?watch=1&{future}"), &[("accept", MEDIA)], "").await;

@@ -20,7 +20,7 @@ async fn who_am_i() {
 }
 
 #[tokio::test]
-async fn may_somebody() {
+async fn access_reviews_follow_the_authorizer() {
     let world = World::start().await;
     let ask =
         async |spec: Value| review(&world, "authorization.k8s.io", "subjectaccessreviews", json!({"spec": spec})).await;

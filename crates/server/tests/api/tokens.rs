@@ -1,5 +1,10 @@
 //! A service account's token over a socket: requested, used, reviewed, and invalid once its account is deleted.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jiff::SignedDuration;
+use machinery::clock::Clock;
 use machinery::json::{Value, json};
 
 use crate::world::World;
@@ -25,7 +30,7 @@ async fn code(world: &World, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_and_used() {
+async fn a_token_is_requested_and_used() {
     let world = World::start().await;
     world.post(ACCOUNTS, &json!({"metadata": {"name": "sa"}})).await;
     let request = token(&world, json!({"expirationSeconds": 600})).await;
@@ -47,7 +52,24 @@ async fn a_token_is_asked_for_and_used() {
 }
 
 #[tokio::test]
-async fn a_token_for_somebody_else_is_not_for_us() {
+async fn a_token_expires_by_the_clock_of_the_server() {
+    let ahead = Arc::new(AtomicI64::new(0));
+    let seconds = Arc::clone(&ahead);
+    let clock =
+        Clock::from_fn(move || Clock::system().now() + SignedDuration::from_secs(seconds.load(Ordering::Relaxed)));
+    let world = World::with_clock(clock).await;
+    world.post(ACCOUNTS, &json!({"metadata": {"name": "sa"}})).await;
+    let request = token(&world, json!({"expirationSeconds": 600})).await;
+    let made = request["status"]["token"].as_str().unwrap();
+    assert_eq!(code(&world, made).await, 200);
+    ahead.store(700, Ordering::Relaxed);
+    assert_eq!(code(&world, made).await, 401);
+    let error = review(&world, made, json!([])).await["error"].as_str().unwrap().to_owned();
+    assert_eq!(error, "[invalid bearer token, service account token has expired]");
+}
+
+#[tokio::test]
+async fn a_token_for_another_audience_is_refused() {
     let world = World::start().await;
     world.post(ACCOUNTS, &json!({"metadata": {"name": "sa"}})).await;
     let request = token(&world, json!({"audiences": ["vault"]})).await;

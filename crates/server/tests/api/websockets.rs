@@ -71,7 +71,7 @@ async fn s01_10_1_events_in_protobuf_are_binary_and_say_no_length() {
 }
 
 #[tokio::test]
-async fn it_ends_when_the_watch_does_and_frees_its_place_when_the_client_goes() {
+async fn it_ends_with_the_watch_and_frees_its_slot_when_the_client_disconnects() {
     let world = World::start().await;
     let (mut socket, _) = open(&world, true, &format!("{PATH}&timeoutSeconds=1"), &[ORIGIN]).await.unwrap();
     assert!(matches!(next(&mut socket).await, Some(Message::Close(_))));
@@ -108,11 +108,11 @@ async fn subprotocols_are_echoed_and_carry_tokens() {
     let (_, answer) = open(&world, false, PATH, &protocol(&both)).await.unwrap();
     assert_eq!(answer.headers()["sec-websocket-protocol"], "v1");
     assert_eq!(open(&world, false, PATH, &protocol(&token)).await.err(), Some(401));
-    assert_eq!(open(&world, false, PATH, &[ORIGIN]).await.err(), Some(403), "nobody may not watch");
+    assert_eq!(open(&world, false, PATH, &[ORIGIN]).await.err(), Some(403), "anonymous users may not watch");
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_watch_is_said_over_http() {
+async fn errors_of_the_watch_are_http_responses() {
     let world = World::start().await;
     assert_eq!(open(&world, true, &format!("{PATH}&sendInitialEvents=1"), &[ORIGIN]).await.err(), Some(422));
     assert_eq!(open(&world, true, "/api/v1/nope?watch=1", &[ORIGIN]).await.err(), Some(404));

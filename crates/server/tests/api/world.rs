@@ -75,10 +75,18 @@ impl World {
     }
 
     pub(crate) async fn with(limits: Limits) -> Self {
-        Self::judged_by(limits, Arc::new(AuthenticatedOnly)).await
+        Self::with_authorizer(limits, Arc::new(AuthenticatedOnly)).await
     }
 
-    pub(crate) async fn judged_by(limits: Limits, authorizer: Arc<dyn Authorizer>) -> Self {
+    pub(crate) async fn with_authorizer(limits: Limits, authorizer: Arc<dyn Authorizer>) -> Self {
+        Self::new(limits, authorizer, Clock::system()).await
+    }
+
+    pub(crate) async fn with_clock(clock: Clock) -> Self {
+        Self::new(Limits::default(), Arc::new(AuthenticatedOnly), clock).await
+    }
+
+    async fn new(limits: Limits, authorizer: Arc<dyn Authorizer>, clock: Clock) -> Self {
         let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
         let registry = registry::Registry::start(store, registry::Settings::default()).await.unwrap();
         let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
@@ -86,7 +94,7 @@ impl World {
         authenticator.accounts = Some(AccountTokens::new(Arc::clone(&registry), &key).unwrap());
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
         let metrics = prometheus_client::registry::Registry::default();
-        let config = Config { limits, authenticator, authorizer, metrics, clock: Clock::system() };
+        let config = Config { limits, authenticator, authorizer, metrics, clock };
         let server = Server::new(registry, config);
         let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -3,13 +3,23 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use machinery::clock::Clock;
-use server::certs::{self, Pki};
+use server::certs::{self, Leaf, Pki};
 use server::limits::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::world::{PATIENCE, World, eventually};
+
+/// The user that the server sees for a client certificate.
+async fn who(world: &World, leaf: Option<&Leaf>) -> String {
+    let mut stream = world.connect(leaf, &["http/1.1"]).await;
+    stream.write_all(b"GET /who HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
 
 #[tokio::test]
 async fn client_certificates_name_the_user() {
@@ -17,32 +27,29 @@ async fn client_certificates_name_the_user() {
     let stranger = Pki::in_memory(&[], Clock::system().now()).unwrap().admin;
     for (leaf, expected) in [(Some(&world.pki.admin), "kubernetes-admin"), (Some(&stranger), "refused"), (None, "none")]
     {
-        let mut stream = world.connect(leaf, &["http/1.1"]).await;
-        stream.write_all(b"GET /who HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.ends_with(&format!("\r\n\r\n{expected}")), "{answer}");
+        assert_eq!(who(&world, leaf).await, expected);
     }
 }
 
 #[tokio::test]
 async fn a_serving_certificate_is_not_for_clients() {
     let world = World::start().await;
-    let mut stream = world.connect(Some(&world.pki.serving), &["http/1.1"]).await;
-    stream.write_all(b"GET /who HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.ends_with("refused"), "{answer}");
+    assert_eq!(who(&world, Some(&world.pki.serving)).await, "refused");
 }
 
 #[tokio::test]
-async fn clients_added_to_the_directory_are_known() {
+async fn issued_client_certificates_are_accepted_until_they_expire() {
     let dir = tempfile::tempdir().unwrap();
     let now = Clock::system().now();
-    Pki::open(dir.path(), &[], now).unwrap();
+    let pki = Pki::open(dir.path(), &[], now).unwrap();
     let alice = certs::issue_client(dir.path(), "alice", &["devs"], now).unwrap();
     let user = server::authentication::certificate::user(&alice.chain().unwrap()[0]).unwrap();
     assert_eq!((user.name.as_str(), user.groups[0].as_str()), ("alice", "devs"));
+    let world = World::with_pki(Limits::default(), pki).await;
+    assert_eq!(who(&world, Some(&alice)).await, "alice");
+    let late = now - SignedDuration::from_hours(2 * 365 * 24);
+    let expired = certs::issue_client(dir.path(), "alice", &["devs"], late).unwrap();
+    assert_eq!(who(&world, Some(&expired)).await, "refused");
 }
 
 #[tokio::test]
@@ -55,7 +62,7 @@ async fn alpn_chooses_the_protocol() {
 }
 
 #[tokio::test]
-async fn plain_http_on_the_tls_port_is_told_so() {
+async fn plain_http_on_the_tls_port_gets_a_400() {
     let world = World::start().await;
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();

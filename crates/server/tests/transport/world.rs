@@ -130,7 +130,10 @@ impl World {
     }
 
     pub(crate) async fn with(limits: Limits) -> Self {
-        let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
+        Self::with_pki(limits, Pki::in_memory(&[], Clock::system().now()).unwrap()).await
+    }
+
+    pub(crate) async fn with_pki(limits: Limits, pki: Pki) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let metrics = Arc::new(Metrics::new(&limits));

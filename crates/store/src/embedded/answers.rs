@@ -1,8 +1,8 @@
-//! How the writer's thread tells callers what became of their writes: a whole group with one wake-up.
+//! Sends the results of a group of writes to their callers with one wake-up.
 //!
-//! Waking a task from a thread outside its runtime costs a system call or two, each time. A group of writes is therefore
-//! handed to one task inside, which wakes the callers where that costs next to nothing. By then the task that follows the
-//! log has been woken first, so that what was written is visible when its caller looks.
+//! Waking a task from a thread outside its runtime costs one or two system calls. The writer therefore passes the whole
+//! group to one task inside the runtime, which wakes the callers at almost no cost. The task that follows the log is
+//! woken before that, so that a write is visible by the time its caller looks.
 
 use machinery::Revision;
 use tokio::runtime::Handle;
@@ -10,40 +10,44 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::error::WriteError;
 
-pub(super) type Answer = oneshot::Sender<Result<Revision, WriteError>>;
+pub(super) type WriteResult = Result<Revision, WriteError>;
 
-/// Writes of one group, each with what became of it.
-pub(super) type Outcomes = Vec<(Answer, Result<Revision, WriteError>)>;
+/// Takes the result of one write to its caller.
+pub(super) type Answer = oneshot::Sender<WriteResult>;
 
-/// The way to those who wait. It never holds more than they are.
+/// The callers of one group, each with its result.
+pub(super) type Outcomes = Vec<(Answer, WriteResult)>;
+
+/// The channel to the answering task. Unbounded, but it never holds more results than there are waiting callers, whose
+/// number the command channel bounds.
 pub(super) struct Answers(Option<mpsc::UnboundedSender<Outcomes>>);
 
 impl Answers {
-    /// Goes through the runtime that the caller is in, if it is in one.
+    /// Starts the answering task in the current runtime. Outside of a runtime, callers are answered directly.
     pub(super) fn start() -> Self {
         let Ok(runtime) = Handle::try_current() else { return Answers(None) };
         let (sender, mut groups) = mpsc::unbounded_channel();
         runtime.spawn(async move {
             while let Some(outcomes) = groups.recv().await {
-                tell(outcomes);
+                answer_all(outcomes);
             }
         });
         Answers(Some(sender))
     }
 
     pub(super) fn send(&self, outcomes: Outcomes) {
-        let Some(sender) = &self.0 else { return tell(outcomes) };
+        let Some(sender) = &self.0 else { return answer_all(outcomes) };
         // The runtime that opened the store has ended; callers may be in another.
         if let Err(mpsc::error::SendError(outcomes)) = sender.send(outcomes) {
-            tell(outcomes);
+            answer_all(outcomes);
         }
     }
 }
 
-/// A caller that no longer waits does not hear of it.
-fn tell(outcomes: Outcomes) {
-    for (answer, outcome) in outcomes {
-        let _ = answer.send(outcome);
+fn answer_all(outcomes: Outcomes) {
+    for (answer, result) in outcomes {
+        // Fails for a caller that no longer waits.
+        let _ = answer.send(result);
     }
 }
 
@@ -51,7 +55,7 @@ fn tell(outcomes: Outcomes) {
 mod tests {
     use super::*;
 
-    fn send(answers: &Answers) -> oneshot::Receiver<Result<Revision, WriteError>> {
+    fn send(answers: &Answers) -> oneshot::Receiver<WriteResult> {
         let (answer, answered) = oneshot::channel();
         answers.send(vec![(answer, Ok(Revision(7)))]);
         answered
@@ -62,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_hear_through_the_runtime_that_opened_the_store() {
+    fn callers_are_answered_through_the_runtime_that_opened_the_store() {
         let runtime = runtime();
         let answers = runtime.block_on(async { Answers::start() });
         let mut answered = send(&answers);
@@ -71,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_hear_when_that_runtime_has_ended_and_when_there_was_none() {
+    fn callers_are_answered_when_that_runtime_has_ended_and_when_there_was_none() {
         let ended = runtime().block_on(async { Answers::start() });
         for answers in [ended, Answers::start()] {
             assert_eq!(send(&answers).try_recv().expect("an answer at once").expect("written"), Revision(7));

@@ -1,4 +1,4 @@
-//! Copies of a store: made while it works, proven before they are trusted.
+//! Backup, verification and restore of a store.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::{Durability, inaccessible, make_directory, schema, session};
 use crate::contract::Stats;
 use crate::error::{EngineError, OpenError};
 
-/// What a restored store starts with.
+/// The initial state of a restored store.
 #[derive(Clone, Debug)]
 pub struct Restored {
     pub objects: u64,
@@ -22,8 +22,7 @@ pub struct Restored {
     pub revision: Revision,
 }
 
-/// Writes a copy of the store in `dir` to the new file `to`, whether or not a process has it open: one that does goes on
-/// writing, and the copy is of one moment.
+/// Writes a consistent copy of the store in `dir` to the new file `to`. A process that has the store open can go on writing.
 pub fn backup_directory(dir: &Path, to: &Path) -> Result<(), EngineError> {
     let database = schema::database(dir);
     if !database.is_file() {
@@ -32,13 +31,13 @@ pub fn backup_directory(dir: &Path, to: &Path) -> Result<(), EngineError> {
     backup(&database, to)
 }
 
-/// Writes a consistent, compact copy of the database at `from` to the new file `to`. Writes go on meanwhile.
+/// Writes a consistent, compact copy of the database at `from` to the new file `to`. Writes continue meanwhile.
 pub(super) fn backup(from: &Path, to: &Path) -> Result<(), EngineError> {
     let failed = |what: String| EngineError::new(format!("backup to {}: {what}", to.display()));
     if to.exists() {
         return Err(failed("the file exists already; choose a new name".to_owned()));
     }
-    // Under its final name there is never half a backup.
+    // Renamed when complete, so that the final name never has half a backup.
     let mut partial = to.as_os_str().to_owned();
     partial.push(".partial");
     let partial = Path::new(&partial);
@@ -59,7 +58,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
         return Err(error.to_string());
     }
     let name = to.to_str().ok_or("the name is not text")?;
-    // Reads every row anew rather than copying pages, so that structural damage is found instead of preserved.
+    // Rewrites every row instead of copying pages, so that structural damage is found and not copied.
     let connection = schema::open_reader(from).map_err(|fault| fault.to_string())?;
     connection.execute("VACUUM INTO ?1", (name,)).map(drop).map_err(|error| Fault::from(error).to_string())
 }
@@ -77,19 +76,19 @@ fn sync_directory(of: &Path) -> std::io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Reads all of a store file that nobody has open and proves it: structure, indexes, counts and every checksum.
+/// Verifies all of a store file that is not in use: structure, indexes, counts and every checksum.
 pub fn verify(path: &Path) -> Result<Stats, OpenError> {
     if !path.is_file() {
         let reason = "there is no such file".to_owned();
         return Err(OpenError::Inaccessible { path: path.display().to_string(), reason });
     }
     let connection = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .map_err(|error| Fault::from(error).opening(path))?;
+        .map_err(|error| Fault::from(error).into_open_error(path))?;
     if schema::identify(&connection, path)? {
         let reason = "it is empty".to_owned();
         return Err(OpenError::Foreign { path: path.display().to_string(), reason });
     }
-    verify_all(&connection).map_err(|fault| fault.opening(path))
+    verify_all(&connection).map_err(|fault| fault.into_open_error(path))
 }
 
 fn verify_all(connection: &Connection) -> Result<Stats, Fault> {
@@ -106,11 +105,11 @@ fn verify_all(connection: &Connection) -> Result<Stats, Fault> {
     Ok(ledger.stats())
 }
 
-/// Makes the store of a new data directory from a backup.
+/// Creates a store in a new data directory from a backup.
 ///
-/// The backup is proven first and the directory must be missing or empty. Objects keep their revisions, but the counter
-/// skips ahead and history starts anew: clients of the store the backup was taken from may have seen later revisions than
-/// the backup has, and must list again instead of meeting those revisions with other content.
+/// The backup is verified first, and the directory must be missing or empty. Objects keep their revisions, but the counter
+/// skips ahead and history starts anew: clients of the original store may have seen later revisions than the backup has,
+/// and must list again instead of seeing those revisions with other content.
 pub fn restore(backup: &Path, dir: &Path) -> Result<Restored, OpenError> {
     let stats = verify(backup)?;
     make_directory(dir)?;
@@ -133,10 +132,10 @@ pub fn restore(backup: &Path, dir: &Path) -> Result<Restored, OpenError> {
     Ok(Restored { objects: stats.objects, revision })
 }
 
-/// Skips ahead in the copy, before it has its name: a restore that breaks off leaves no store behind.
+/// Skips ahead in the copy before it gets its final name, so that an interrupted restore leaves no store behind.
 fn prepare_copy(partial: &Path) -> Result<Revision, OpenError> {
-    let opening = |fault: Fault| fault.opening(partial);
-    let connection = Connection::open(partial).map_err(|error| opening(error.into()))?;
+    let open_error = |fault: Fault| fault.into_open_error(partial);
+    let connection = Connection::open(partial).map_err(|error| open_error(error.into()))?;
     let skipped = (|| {
         let transaction = connection.unchecked_transaction()?;
         let revision = session::skip_ahead(&transaction)?;
@@ -147,5 +146,5 @@ fn prepare_copy(partial: &Path) -> Result<Revision, OpenError> {
         transaction.commit()?;
         Ok(revision)
     })();
-    skipped.map_err(opening)
+    skipped.map_err(open_error)
 }

@@ -1,10 +1,10 @@
-//! Forgetting history in small steps between groups of writes.
+//! Compaction of history, in small steps between groups of writes.
 //!
-//! Every change that replaces or deletes something has a row in `history`: once the floor of its collection passes it, the
-//! replaced value goes, and the change itself if it is a delete. A step takes some of the oldest rows, moves the floor
-//! behind them and removes what they name, in one transaction, so that the file never claims more history than it has.
+//! Every change that replaces or deletes a value has a row in `history`: once the floor of its collection passes it, the
+//! replaced value is removed, and the change itself if it is a delete. A step takes some of the oldest rows, moves the floor
+//! past them and removes the changes they name, in one transaction, so that the file never claims more history than it has.
 //!
-//! Steps are not synced: the next group's sync covers them, and a step lost with the power has merely to be done again.
+//! Steps are not synced: the next group's sync covers them, and a step lost in a power failure is simply done again.
 
 use std::time::{Duration, Instant};
 
@@ -16,21 +16,21 @@ use super::Shared;
 use super::fault::Fault;
 use super::ledger::{Collection, Ledger};
 use super::row::revision;
-use super::writer::Statements;
+use super::statements::Statements;
 use crate::error::{EngineError, ReadError};
 use crate::retention::Retention;
 
-/// A step is sized so that it takes about this long; no write waits for more than one.
+/// Target duration of a step; no write waits for more than one.
 const STEP_TIME: Duration = Duration::from_millis(4);
 const STEP_ROWS_MIN: usize = 16;
 const STEP_ROWS_MAX: usize = 512;
 
-/// Freeing a large value walks all its pages, so bytes bound a step too.
+/// Bytes freed by a step at most: freeing a large value walks all its pages.
 const STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 pub(super) struct Compaction {
     retention: Retention,
-    /// Explicit requests: everything up to here goes from every collection.
+    /// Explicit requests: history up to here is removed from every collection.
     target: Revision,
     waiting: Vec<oneshot::Sender<Result<(), ReadError>>>,
     targeting: bool,
@@ -38,39 +38,39 @@ pub(super) struct Compaction {
     step_rows: usize,
 }
 
-/// Why a row of history may go.
+/// The rules by which a row of history may be removed.
 #[derive(Clone, Copy, Debug)]
-struct Allowance {
-    /// An explicit compaction wants everything up to here gone.
+struct RemovalRules {
+    /// Explicit compaction: everything up to here.
     target: Revision,
     /// Changes up to here are older than the minimum age.
     aged: Revision,
     changes_min: u64,
-    /// The size cap wants everything up to here gone while it is exceeded.
+    /// Size cap: everything up to here, as long as the cap is exceeded.
     capped: Revision,
     history_bytes_max: u64,
 }
 
-impl Allowance {
-    fn may_go(&self, at: Revision, pending: u64, history_bytes: u64) -> bool {
+impl RemovalRules {
+    fn allow(&self, at: Revision, pending: u64, history_bytes: u64) -> bool {
         at <= self.target
             || (at <= self.aged && pending > self.changes_min)
             || (at <= self.capped && history_bytes > self.history_bytes_max)
     }
 }
 
-/// A row of `history`: what may be removed once the floor passes `at`.
-pub(super) struct Leftover {
+/// A row of `history`: the rows of `changes` to remove once the floor passes `at`.
+pub(super) struct HistoryRow {
     pub(super) at: Revision,
-    /// The value that was replaced; zero if none was.
+    /// The revision of the replaced value; zero if there was none.
     pub(super) previous: Revision,
     pub(super) bytes: u64,
-    /// Whether the change itself is a delete and goes too.
+    /// The change itself is a delete and is removed too.
     pub(super) deletes: bool,
 }
 
-impl Leftover {
-    /// A damaged row must not name something that is still wanted.
+impl HistoryRow {
+    /// Checksum: a damaged row must not remove a change that is still needed.
     pub(super) fn sum(&self, collection: i64) -> u32 {
         let mut sum = crc32fast::Hasher::new();
         sum.update(&collection.to_le_bytes());
@@ -94,7 +94,7 @@ impl Compaction {
     }
 
     pub(super) fn request(&mut self, at: Revision, answer: oneshot::Sender<Result<(), ReadError>>, ledger: &Ledger) {
-        let current = ledger.state.revision;
+        let current = ledger.revision();
         if at > current {
             let _ = answer.send(Err(ReadError::Future { asked: at, current }));
             return;
@@ -112,7 +112,7 @@ impl Compaction {
         self.targeting || self.sweeping
     }
 
-    /// A step failed: it will be tried again with the next request or sweep, not at once.
+    /// Ends the current work after a failed step. The next request or sweep tries again.
     pub(super) fn give_up(&mut self, fault: &Fault) {
         tracing::warn!(%fault, "a step of compaction failed");
         self.targeting = false;
@@ -122,7 +122,7 @@ impl Compaction {
         }
     }
 
-    /// Removes a bounded part of what may go.
+    /// Removes a bounded part of the history that the rules allow to remove.
     pub(super) fn step(
         &mut self,
         connection: &Connection,
@@ -133,18 +133,18 @@ impl Compaction {
     ) -> Result<(), Fault> {
         let started = Instant::now();
         shared.sync_commits(connection, false)?;
-        let before = ledger.state;
+        let before = ledger.state();
         let stepped = self.transaction(connection, statements, ledger, now_unix_ms);
         let restored = shared.sync_commits(connection, true);
         let (plan, full) = match stepped {
             Ok(done) => done,
             Err(fault) => {
-                ledger.state = before;
+                ledger.restore_state(before);
                 return Err(fault);
             }
         };
         restored?;
-        plan.settle(ledger);
+        plan.apply_to(ledger);
         *shared.floors.write() = ledger.floors();
         {
             let mut stats = shared.stats.lock();
@@ -170,7 +170,7 @@ impl Compaction {
         Ok(())
     }
 
-    /// Returns what was done and whether the step was full, so that there may be more.
+    /// Returns the executed plan, and whether the step was full, so that there may be more to remove.
     fn transaction(
         &mut self,
         connection: &Connection,
@@ -179,52 +179,53 @@ impl Compaction {
         now_unix_ms: i64,
     ) -> Result<(Plan, bool), Fault> {
         statements.begin()?;
-        ledger.state.floor = ledger.state.floor.max(self.target);
-        let mut allowance = self.allowance(connection, ledger, statements, now_unix_ms)?;
-        let mut plan = Plan::new(self.step_rows, ledger.history_bytes);
-        for (name, collection) in &ledger.collections {
-            plan.take(connection, name, collection, &allowance)?;
+        ledger.raise_floor(self.target);
+        let mut rules = self.rules(connection, ledger, statements, now_unix_ms)?;
+        let mut plan = Plan::new(self.step_rows, ledger.history_bytes());
+        for (name, collection) in ledger.collections() {
+            plan.take(connection, name, collection, &rules)?;
         }
-        // The cap wants the oldest of all collections first: one collection at a time, up to where the next begins.
+        // The size cap removes the oldest history of all collections first: one collection at a time, up to the oldest row
+        // of the next.
         while !plan.is_full() && plan.history_bytes > self.retention.history_bytes_max {
-            let mut oldest: Vec<(Revision, &str)> = Vec::new();
-            for (name, collection) in &ledger.collections {
+            let mut oldest: Vec<(Revision, &str, &Collection)> = Vec::new();
+            for (name, collection) in ledger.collections() {
                 if let Some(front) = plan.front(connection, name, collection)? {
-                    oldest.push((front, name));
+                    oldest.push((front, name, collection));
                 }
             }
-            oldest.sort_unstable();
-            let Some(&(_, name)) = oldest.first() else { break };
-            allowance.capped = oldest.get(1).map_or(ledger.state.revision, |next| next.0);
-            plan.take(connection, name, &ledger.collections[name], &allowance)?;
+            oldest.sort_unstable_by_key(|(front, ..)| *front);
+            let Some(&(_, name, collection)) = oldest.first() else { break };
+            rules.capped = oldest.get(1).map_or(ledger.revision(), |(next, ..)| *next);
+            plan.take(connection, name, collection, &rules)?;
         }
         plan.write(connection, ledger)?;
-        statements.save_state(ledger)?;
+        statements.save_state(&ledger.state())?;
         statements.commit()?;
         let full = plan.is_full();
         Ok((plan, full))
     }
 
-    fn allowance(
+    fn rules(
         &self,
         connection: &Connection,
         ledger: &Ledger,
         statements: &mut Statements<'_>,
         now_unix_ms: i64,
-    ) -> Result<Allowance, Fault> {
+    ) -> Result<RemovalRules, Fault> {
         let age_min_ms = i64::try_from(self.retention.age_min.as_millis()).unwrap_or(i64::MAX);
         let aged_unix_ms = now_unix_ms.saturating_sub(age_min_ms);
         let mut newest = connection.prepare_cached("SELECT max(revision) FROM marks WHERE unix_ms <= ?1")?;
         let aged: Option<i64> = newest.query_row((aged_unix_ms,), |row| row.get(0))?;
         let aged = aged.unwrap_or(0);
         connection.prepare_cached("DELETE FROM marks WHERE revision < ?1")?.execute((aged,))?;
-        // The last writes before a silence have no mark behind them yet, and would never grow old.
+        // The last writes before an idle time have no mark after them yet, and would never reach the minimum age.
         let marked: Option<i64> =
             connection.prepare_cached("SELECT max(revision) FROM marks")?.query_row((), |row| row.get(0))?;
-        if marked.unwrap_or(0) < ledger.state.revision.0 as i64 {
-            statements.mark(ledger.state.revision, now_unix_ms)?;
+        if marked.unwrap_or(0) < ledger.revision().0 as i64 {
+            statements.insert_mark(ledger.revision(), now_unix_ms)?;
         }
-        Ok(Allowance {
+        Ok(RemovalRules {
             target: self.target,
             aged: Revision(aged as u64),
             changes_min: self.retention.changes_min,
@@ -234,7 +235,7 @@ impl Compaction {
     }
 }
 
-/// What one step does: which collections move their floor how far, and what becomes of the counts.
+/// The work of one step: rows to remove, new floors, and the counts that follow.
 struct Plan {
     rows_left: usize,
     bytes_left: u64,
@@ -242,7 +243,7 @@ struct Plan {
     history_freed: u64,
     /// Name, new floor, rows of history removed.
     moved: Vec<(Box<str>, Revision, u64)>,
-    leftovers: Vec<Leftover>,
+    rows: Vec<HistoryRow>,
 }
 
 impl Plan {
@@ -253,7 +254,7 @@ impl Plan {
             history_bytes,
             history_freed: 0,
             moved: Vec::new(),
-            leftovers: Vec::new(),
+            rows: Vec::new(),
         }
     }
 
@@ -261,18 +262,18 @@ impl Plan {
         self.rows_left == 0 || self.bytes_left == 0
     }
 
-    /// How far this step has already come in a collection: its floor and the rows it has left.
-    fn standing(&self, name: &str, collection: &Collection) -> (Revision, u64) {
-        let mut standing = (collection.floor, collection.pending);
+    /// The floor of a collection and the rows it has left, after the part of this step that is planned already.
+    fn progress(&self, name: &str, collection: &Collection) -> (Revision, u64) {
+        let (mut floor_now, mut pending) = (collection.floor, collection.pending);
         for (_, floor, removed) in self.moved.iter().filter(|(moved, ..)| &**moved == name) {
-            standing = (standing.0.max(*floor), standing.1 - removed);
+            (floor_now, pending) = (floor_now.max(*floor), pending - removed);
         }
-        standing
+        (floor_now, pending)
     }
 
-    /// The oldest row of a collection that this step has not taken.
+    /// The oldest row of a collection that is not part of this step yet.
     fn front(&self, connection: &Connection, name: &str, collection: &Collection) -> Result<Option<Revision>, Fault> {
-        let (floor, pending) = self.standing(name, collection);
+        let (floor, pending) = self.progress(name, collection);
         if pending == 0 {
             return Ok(None);
         }
@@ -283,15 +284,15 @@ impl Plan {
         Ok(front.map(|front| Revision(front as u64)))
     }
 
-    /// Takes the oldest rows of a collection for as long as they may go and the step has room.
+    /// Adds the oldest rows of a collection, as long as the rules allow it and the step is not full.
     fn take(
         &mut self,
         connection: &Connection,
         name: &str,
         collection: &Collection,
-        allowance: &Allowance,
+        rules: &RemovalRules,
     ) -> Result<(), Fault> {
-        let (mut floor, mut pending) = self.standing(name, collection);
+        let (mut floor, mut pending) = self.progress(name, collection);
         if pending == 0 || self.is_full() {
             return Ok(());
         }
@@ -303,19 +304,19 @@ impl Plan {
         let mut removed = 0;
         while let Some(row) = rows.next()? {
             let at = revision(row, 0)?;
-            if self.is_full() || !allowance.may_go(at, pending, self.history_bytes) {
+            if self.is_full() || !rules.allow(at, pending, self.history_bytes) {
                 break;
             }
             let bytes: i64 = row.get(2)?;
-            let leftover =
-                Leftover { at, previous: revision(row, 1)?, bytes: bytes.max(0) as u64, deletes: row.get(3)? };
-            if row.get::<_, u32>(4)? != leftover.sum(collection.id) {
+            let removable =
+                HistoryRow { at, previous: revision(row, 1)?, bytes: bytes.max(0) as u64, deletes: row.get(3)? };
+            if row.get::<_, u32>(4)? != removable.sum(collection.id) {
                 return Err(Fault::Corrupt(format!("the history of {name:?} is damaged at revision {at}")));
             }
             self.rows_left -= 1;
-            self.bytes_left = self.bytes_left.saturating_sub(leftover.bytes);
-            self.history_bytes = self.history_bytes.saturating_sub(leftover.bytes);
-            self.leftovers.push(leftover);
+            self.bytes_left = self.bytes_left.saturating_sub(removable.bytes);
+            self.history_bytes = self.history_bytes.saturating_sub(removable.bytes);
+            self.rows.push(removable);
             floor = at;
             pending = pending.saturating_sub(1);
             removed += 1;
@@ -326,41 +327,39 @@ impl Plan {
         Ok(())
     }
 
-    /// Removes what the rows name and moves the floors.
+    /// Removes the changes that the rows name, and moves the floors.
     fn write(&mut self, connection: &Connection, ledger: &mut Ledger) -> Result<(), Fault> {
         let mut remove =
             connection.prepare_cached("DELETE FROM changes WHERE revision = ?1 RETURNING key, revision, size")?;
-        for leftover in &self.leftovers {
-            let replaced = (!leftover.previous.is_zero()).then_some(leftover.previous);
-            for gone in replaced.into_iter().chain(leftover.deletes.then_some(leftover.at)) {
+        for row in &self.rows {
+            let replaced = (!row.previous.is_zero()).then_some(row.previous);
+            for gone in replaced.into_iter().chain(row.deletes.then_some(row.at)) {
                 let mut rows = remove.query((gone.0 as i64,))?;
                 let Some(row) = rows.next()? else {
                     return Err(Fault::Corrupt(format!("the change of revision {gone} is missing")));
                 };
                 let key = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-                ledger.state.tally.remove(key, revision(row, 1)?, row.get(2)?);
+                ledger.remove_row(key, revision(row, 1)?, row.get(2)?);
                 self.history_freed += 1;
             }
         }
         let mut clear = connection.prepare_cached("DELETE FROM history WHERE collection = ?1 AND revision <= ?2")?;
         let mut raise = connection.prepare_cached("UPDATE collections SET floor = ?2, sum = ?3 WHERE id = ?1")?;
         for (name, floor, _) in &self.moved {
-            let collection = Collection { floor: *floor, ..ledger.collections[&**name] };
+            let Some(collection) = ledger.collection(name) else { continue };
+            let collection = Collection { floor: *floor, ..*collection };
             clear.execute((collection.id, floor.0 as i64))?;
             raise.execute((collection.id, floor.0 as i64, collection.sum(name)))?;
         }
         Ok(())
     }
 
-    /// The step is committed: the ledger follows.
-    fn settle(self, ledger: &mut Ledger) {
-        ledger.history_bytes = self.history_bytes;
-        ledger.history -= self.history_freed;
+    /// Updates the ledger after the commit.
+    fn apply_to(self, ledger: &mut Ledger) {
+        let bytes = ledger.history_bytes().saturating_sub(self.history_bytes);
+        ledger.remove_history(self.history_freed, bytes);
         for (name, floor, removed) in self.moved {
-            if let Some(collection) = ledger.collections.get_mut(&name) {
-                collection.floor = floor;
-                collection.pending -= removed;
-            }
+            ledger.move_floor(&name, floor, removed);
         }
     }
 }

@@ -1,23 +1,23 @@
-//! What SQLite and the system below it say, sorted into what it means for the store.
+//! Errors of SQLite and the file system, classified by what they mean for the store.
 
 use rusqlite::ffi;
 
 use crate::error::{EngineError, OpenError, ReadError, WatchError};
 
-/// Something went wrong below the store.
+/// An error below the store.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// What was read cannot be what was written. The text names the place.
+    /// A value that was read is not the value that was written. The text names the place.
     Corrupt(String),
     Sqlite(rusqlite::Error),
 }
 
-/// What a fault on the way to a commit means for the writes of its group.
+/// Effect of a fault before or during a commit on the writes of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Nothing was written and there is no room: the same write may succeed later.
+pub(super) enum CommitFailure {
+    /// Nothing was written for lack of space: the same write may succeed later.
     Full,
-    /// A write or a sync failed: what the disk holds is not known until the log is read again from the start.
+    /// A write or a sync failed: the content of the disk is unknown until the log is read again from the start.
     Lost,
     /// Nothing was written.
     Refused,
@@ -32,7 +32,7 @@ impl Fault {
                 matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
                     || matches!(
                         error,
-                        // Columns have strict types: a cell of another type was not written by us.
+                        // The tables are strict: a cell of another type was not written by this engine.
                         rusqlite::Error::InvalidColumnType(..)
                             | rusqlite::Error::FromSqlConversionFailure(..)
                             | rusqlite::Error::IntegralValueOutOfRange(..)
@@ -42,18 +42,18 @@ impl Fault {
         }
     }
 
-    /// A write, not a sync: whether it is for want of room is then worth asking.
+    /// True for a failed write as opposed to a failed sync. A lack of space is then a possible cause.
     pub(super) fn is_failed_write(&self) -> bool {
         let Fault::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = self else { return false };
         error.extended_code == ffi::SQLITE_IOERR_WRITE
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
-        let Fault::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = self else { return Outcome::Refused };
+    pub(super) fn commit_failure(&self) -> CommitFailure {
+        let Fault::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = self else { return CommitFailure::Refused };
         match error.extended_code & 0xff {
-            ffi::SQLITE_FULL => Outcome::Full,
-            ffi::SQLITE_IOERR => Outcome::Lost,
-            _ => Outcome::Refused,
+            ffi::SQLITE_FULL => CommitFailure::Full,
+            ffi::SQLITE_IOERR => CommitFailure::Lost,
+            _ => CommitFailure::Refused,
         }
     }
 }
@@ -63,16 +63,16 @@ impl std::fmt::Display for Fault {
         match self {
             Fault::Corrupt(what) => f.write_str(what),
             Fault::Sqlite(rusqlite::Error::SqliteFailure(error, message)) => {
-                // The extended code tells a failed sync from a failed write; the message alone does not.
+                // Only the extended code distinguishes a failed sync from a failed write; the message does not.
                 let message = message.clone().unwrap_or_else(|| error.to_string());
-                write!(f, "{message} (SQLite code {}{})", error.extended_code, name(error.extended_code))
+                write!(f, "{message} (SQLite code {}{})", error.extended_code, code_name(error.extended_code))
             }
             Fault::Sqlite(error) => error.fmt(f),
         }
     }
 }
 
-fn name(extended_code: i32) -> &'static str {
+fn code_name(extended_code: i32) -> &'static str {
     match extended_code {
         ffi::SQLITE_IOERR_FSYNC => ", sync failed",
         ffi::SQLITE_IOERR_DIR_FSYNC => ", sync of the directory failed",
@@ -110,8 +110,8 @@ impl From<Fault> for WatchError {
 }
 
 impl Fault {
-    /// As an answer to whoever opens `path`.
-    pub(super) fn opening(self, path: &std::path::Path) -> OpenError {
+    /// The error of opening `path`.
+    pub(super) fn into_open_error(self, path: &std::path::Path) -> OpenError {
         let path = path.display().to_string();
         if self.is_corruption() {
             return OpenError::Corrupt { path, reason: self.to_string() };

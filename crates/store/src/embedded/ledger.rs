@@ -1,7 +1,7 @@
-//! What the writer knows without asking the disk: where every key stands, and how far back each collection reaches.
+//! The writer's index in memory: the state of every key, and how far back each collection reaches.
 //!
-//! Owned by the writer thread alone. It is rebuilt at open from one scan of the key index, which at the same time proves
-//! that index against the tally; about a hundred bytes for each object.
+//! Owned by the writer thread alone. It is rebuilt at open from one scan of the key index, which also verifies that index
+//! against the tally. It takes about a hundred bytes for each object.
 
 use std::collections::HashMap;
 
@@ -13,20 +13,22 @@ use super::row::{DELETED, Tally, revision};
 use crate::contract::Stats;
 use crate::key::{Key, Prefix};
 
+/// Changed only through its methods, which keep the counts in step with the keys.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// The current revision and size of every key that is there.
-    pub(super) keys: HashMap<Key, Standing>,
-    pub(super) collections: HashMap<Box<str>, Collection>,
-    pub(super) state: State,
-    pub(super) object_bytes: u64,
+    /// The keys that exist.
+    keys: HashMap<Key, KeyState>,
+    collections: HashMap<Box<str>, Collection>,
+    state: State,
+    object_bytes: u64,
     /// Changes that are kept but not current: replaced values and deletes.
-    pub(super) history: u64,
-    pub(super) history_bytes: u64,
+    history: u64,
+    history_bytes: u64,
 }
 
+/// The current revision and size of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct KeyState {
     pub(super) revision: Revision,
     pub(super) bytes: u32,
 }
@@ -34,25 +36,37 @@ pub(super) struct Standing {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Collection {
     pub(super) id: i64,
-    /// The newest revision whose leftovers are gone: states from here on can be read, changes after it watched.
+    /// The newest revision whose superseded rows are removed: states from here on can be read, changes after it watched.
     pub(super) floor: Revision,
-    /// The newest change, for the next one to name. At open: the newest that is still there, which does as well.
+    /// The newest change, which the next one names as its predecessor. At open: the newest that is still stored, which
+    /// serves as well.
     pub(super) last: Revision,
-    /// Rows of `history`: changes that leave something to remove once the floor passes them.
+    /// Rows of `history`: changes with something to remove once the floor passes them.
     pub(super) pending: u64,
 }
 
-/// The one row of `state`.
+/// One write in the ledger, and what it takes to undo it.
+#[derive(Debug)]
+pub(super) struct LedgerWrite {
+    pub(super) key: Key,
+    pub(super) before: Option<KeyState>,
+    /// Rows that compaction may remove because of this write: the replaced value, and the write itself if it is a delete.
+    pub(super) superseded: u64,
+    /// The collection's newest change before this one.
+    pub(super) prior: Revision,
+}
+
+/// The single row of table `state`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// The last revision given out. Kept apart from `changes`, where the newest row may be removed.
+    /// The last revision assigned. Stored apart from `changes`, whose newest row may be removed.
     pub(super) revision: Revision,
-    /// The floor of all collections, also of those that do not exist yet.
+    /// The floor of all collections, including those that do not exist yet.
     pub(super) floor: Revision,
     pub(super) tally: Tally,
 }
 
-/// Floors for those who ask before they read: a copy for other threads.
+/// A copy of the floors for other threads, which check them before a read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Floors {
     all: Revision,
@@ -60,7 +74,8 @@ pub(super) struct Floors {
 }
 
 impl Floors {
-    pub(super) fn of(&self, prefix: &Prefix) -> Revision {
+    /// The oldest revision of this prefix that can be read and watched from.
+    pub(super) fn floor(&self, prefix: &Prefix) -> Revision {
         let own = match prefix.collection() {
             Some(name) => self.collections.get(name).copied(),
             None => {
@@ -71,7 +86,7 @@ impl Floors {
         self.all.max(own.unwrap_or_default())
     }
 
-    /// What the transaction of this connection sees.
+    /// Reads the floors within the connection's transaction.
     pub(super) fn read(connection: &Connection) -> Result<Self, Fault> {
         let mut statement = connection.prepare_cached("SELECT id, name, floor, sum FROM collections")?;
         let mut rows = statement.query(())?;
@@ -142,7 +157,7 @@ impl Ledger {
             .prepare("SELECT key, revision, size FROM changes INDEXED BY changes_by_key ORDER BY key, revision")?;
         let mut rows = statement.query(())?;
         let mut tally = Tally::default();
-        // The row before the one at hand: the last row of a key is where it stands.
+        // The previous row: the last row of a key is its current state.
         let mut last: Option<(Key, Revision, i64)> = None;
         while let Some(row) = rows.next()? {
             let key = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
@@ -152,7 +167,7 @@ impl Ledger {
             }
             if revision > self.state.revision {
                 return Err(Fault::Corrupt(format!(
-                    "{key:?} has revision {revision}, beyond the last one given out, {}",
+                    "{key:?} has revision {revision}, beyond the last one assigned, {}",
                     self.state.revision
                 )));
             }
@@ -169,11 +184,11 @@ impl Ledger {
                     let key = Key::new(key).map_err(|error| Fault::Corrupt(error.to_string()))?;
                     follows |= last.as_ref().is_none_or(|(before, ..)| *before < key);
                     if let Some(complete) = last.replace((key, revision, size)) {
-                        self.stand(complete);
+                        self.load_key(complete);
                     }
                 }
             }
-            // A search trusts the order; a scan only shows it.
+            // Searches rely on the order of the index, and only a scan can verify it.
             if !follows {
                 return Err(Fault::Corrupt(format!("the key index is out of order at {key:?}")));
             }
@@ -184,7 +199,7 @@ impl Ledger {
             collection.last = collection.last.max(revision);
         }
         if let Some(complete) = last {
-            self.stand(complete);
+            self.load_key(complete);
         }
         if tally != self.state.tally {
             return Err(Fault::Corrupt(format!(
@@ -195,12 +210,12 @@ impl Ledger {
         Ok(())
     }
 
-    fn stand(&mut self, (key, revision, size): (Key, Revision, i64)) {
+    fn load_key(&mut self, (key, revision, size): (Key, Revision, i64)) {
         if size == DELETED {
             self.history += 1;
         } else {
             self.object_bytes += size as u64;
-            self.keys.insert(key, Standing { revision, bytes: size as u32 });
+            self.keys.insert(key, KeyState { revision, bytes: size as u32 });
         }
     }
 
@@ -216,8 +231,119 @@ impl Ledger {
         Ok(())
     }
 
+    /// The state of a key, if it exists.
+    pub(super) fn key(&self, key: &Key) -> Option<KeyState> {
+        self.keys.get(key).copied()
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Restores the state row after a failed transaction. Keys and collections are undone separately.
+    pub(super) fn restore_state(&mut self, state: State) {
+        self.state = state;
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        self.state.revision
+    }
+
+    pub(super) fn history_bytes(&self) -> u64 {
+        self.history_bytes
+    }
+
+    pub(super) fn collection(&self, name: &str) -> Option<&Collection> {
+        self.collections.get(name)
+    }
+
+    pub(super) fn collections(&self) -> impl Iterator<Item = (&str, &Collection)> {
+        self.collections.iter().map(|(name, collection)| (&**name, collection))
+    }
+
+    /// A collection with an unused id. It is not in the ledger until [`Ledger::add_collection`].
+    pub(super) fn new_collection(&self) -> Collection {
+        let id = self.collections.values().map(|collection| collection.id).max().unwrap_or(0) + 1;
+        Collection { id, ..Collection::default() }
+    }
+
+    pub(super) fn add_collection(&mut self, name: &str, collection: Collection) {
+        self.collections.insert(name.into(), collection);
+    }
+
+    pub(super) fn remove_collection(&mut self, name: &str) {
+        self.collections.remove(name);
+    }
+
+    /// Adds a write that is in the transaction. Its collection must exist.
+    pub(super) fn add_write(&mut self, write: &LedgerWrite, revision: Revision, size: i64) {
+        self.state.revision = revision;
+        self.state.tally.add(write.key.as_str(), revision, size);
+        let now = (size != DELETED).then_some(KeyState { revision, bytes: size as u32 });
+        self.set_key(&write.key, now);
+        self.add_history(write, revision);
+    }
+
+    /// Reverts [`Ledger::add_write`] for the newest write, except for the state row.
+    pub(super) fn undo_write(&mut self, write: &LedgerWrite) {
+        self.set_key(&write.key, write.before);
+        self.undo_history(write);
+    }
+
+    fn set_key(&mut self, key: &Key, now: Option<KeyState>) {
+        let before = match now {
+            Some(now) => self.keys.insert(key.clone(), now),
+            None => self.keys.remove(key),
+        };
+        self.object_bytes += bytes_of(now);
+        self.object_bytes -= bytes_of(before);
+    }
+
+    /// Counts what a write moves to history, and makes it the newest change of its collection.
+    fn add_history(&mut self, write: &LedgerWrite, revision: Revision) {
+        self.history += write.superseded;
+        self.history_bytes += bytes_of(write.before);
+        if let Some(collection) = self.collections.get_mut(write.key.collection()) {
+            collection.pending += u64::from(write.superseded > 0);
+            collection.last = revision;
+        }
+    }
+
+    fn undo_history(&mut self, write: &LedgerWrite) {
+        self.history -= write.superseded;
+        self.history_bytes -= bytes_of(write.before);
+        if let Some(collection) = self.collections.get_mut(write.key.collection()) {
+            collection.pending -= u64::from(write.superseded > 0);
+            collection.last = write.prior;
+        }
+    }
+
+    /// Raises the floor of all collections.
+    pub(super) fn raise_floor(&mut self, at: Revision) {
+        self.state.floor = self.state.floor.max(at);
+    }
+
+    /// Takes a removed row of `changes` out of the tally.
+    pub(super) fn remove_row(&mut self, key: &str, revision: Revision, size: i64) {
+        self.state.tally.remove(key, revision, size);
+    }
+
+    /// Counts the rows and bytes that a committed compaction step has removed from history.
+    pub(super) fn remove_history(&mut self, rows: u64, bytes: u64) {
+        self.history -= rows;
+        self.history_bytes = self.history_bytes.saturating_sub(bytes);
+    }
+
+    /// Moves the floor of a collection past `removed` rows of `history`.
+    pub(super) fn move_floor(&mut self, name: &str, floor: Revision, removed: u64) {
+        if let Some(collection) = self.collections.get_mut(name) {
+            collection.floor = floor;
+            collection.pending -= removed;
+        }
+    }
+
     /// The newest change of each collection.
-    pub(super) fn lasts(&self) -> HashMap<Box<str>, Revision> {
+    pub(super) fn newest_changes(&self) -> HashMap<Box<str>, Revision> {
         self.collections.iter().map(|(name, collection)| (name.clone(), collection.last)).collect()
     }
 
@@ -236,5 +362,43 @@ impl Ledger {
             revision: self.state.revision,
             ..Stats::default()
         }
+    }
+}
+
+fn bytes_of(state: Option<KeyState>) -> u64 {
+    state.map_or(0, |state| u64::from(state.bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_undone_write_leaves_every_count_as_it_was() {
+        let key = Key::new("core/pods/a").expect("well formed");
+        let mut ledger = Ledger::default();
+        let collection = ledger.new_collection();
+        ledger.add_collection(key.collection(), collection);
+        let write = |ledger: &Ledger, size: i64| {
+            let before = ledger.key(&key);
+            let superseded = u64::from(before.is_some()) + u64::from(size == DELETED);
+            let prior = ledger.collection(key.collection()).expect("added").last;
+            LedgerWrite { key: key.clone(), before, superseded, prior }
+        };
+        for (revision, size) in [(1, 10), (2, 7), (3, DELETED), (4, 0)] {
+            let (state, before) = (ledger.state(), format!("{ledger:?}"));
+            let write = write(&ledger, size);
+            ledger.add_write(&write, Revision(revision), size);
+            assert_eq!(ledger.revision(), Revision(revision));
+            assert_eq!(ledger.stats().object_bytes, size.max(0) as u64);
+            let after = format!("{ledger:?}");
+            ledger.undo_write(&write);
+            ledger.restore_state(state);
+            assert_eq!(format!("{ledger:?}"), before, "write {revision}");
+            ledger.add_write(&write, Revision(revision), size);
+            assert_eq!(format!("{ledger:?}"), after, "write {revision} again");
+        }
+        let stats = ledger.stats();
+        assert_eq!((stats.objects, stats.history, stats.history_bytes), (1, 3, 17));
     }
 }

@@ -1,4 +1,4 @@
-//! One process at a time: an advisory lock on a file beside the database that names its holder.
+//! The lock on a data directory: an advisory lock on a file that names its holder.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::OpenError;
 
-/// Held for as long as any file of the store is open; the system releases it when the process ends, however it ends.
+/// Held while any file of the store is open. The system releases it when the process ends, in any way.
 #[derive(Debug)]
 pub(super) struct DirectoryLock {
     _file: File,
@@ -25,7 +25,7 @@ impl DirectoryLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // The name is a courtesy: whoever cannot read it still learns that the directory is taken.
+                // The holder is only for the message; the directory is locked in any case.
                 let _ = file.read_to_string(&mut holder);
                 let holder = holder.trim();
                 let holder = if holder.is_empty() { "its pid is not known".to_owned() } else { holder.to_owned() };
@@ -33,7 +33,7 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(error)) => return Err(inaccessible(error)),
         }
-        // Only after the lock is ours: a refused process must not erase the holder's name.
+        // Only under the lock: a refused process must not erase the holder's name.
         file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)).map(drop)).map_err(inaccessible)?;
         writeln!(file, "pid {}", std::process::id()).map_err(inaccessible)?;
         Ok(DirectoryLock { _file: file })

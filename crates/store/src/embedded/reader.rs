@@ -1,4 +1,4 @@
-//! Reads: a few read-only connections, each read in a transaction of its own, so that it sees one state.
+//! Reads on a few read-only connections, each in a transaction of its own, so that it sees one state.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,16 +20,17 @@ use crate::error::{EngineError, ReadError, WatchError};
 use crate::feed::{BATCH_BYTES_MAX, BATCH_CHANGES_MAX};
 use crate::key::{Key, Prefix};
 
-/// How many changes one read for a watch looks at, whether they are its own or not.
+/// Changes that one read for a watch scans at most, matching or not.
 const SCAN_CHANGES_MAX: usize = 4096;
 
-/// Connections that only read.
+/// A pool of read-only connections.
 pub(super) struct Readers {
     database: PathBuf,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     count: usize,
-    /// The directory stays ours until the last read has ended, however long a watch is kept that will not read again.
+    /// Keeps the directory locked until the last read has ended. Taken out on close, since a watch may hold on to the pool
+    /// for longer without reading.
     lock: Mutex<Option<Arc<DirectoryLock>>>,
 }
 
@@ -40,7 +41,7 @@ impl Readers {
         Readers { database, idle, permits, count, lock: Mutex::new(Some(lock)) }
     }
 
-    /// Runs a read on a thread that may block. Waits if all connections are in use.
+    /// Runs a read on a blocking thread. Waits if all connections are in use.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
@@ -64,16 +65,16 @@ impl Readers {
         work.await.map_err(|error| EngineError::new(format!("a read did not finish: {error}")))
     }
 
-    /// No more reads; connections close as they come back.
+    /// Refuses further reads. Connections in use close when their read ends.
     pub(super) fn close(&self) {
         self.permits.close();
         self.idle.lock().clear();
         self.lock.lock().take();
     }
 
-    /// Waits for the reads that are under way, then closes.
+    /// Waits for the running reads, then closes.
     pub(super) async fn finish(&self) {
-        // All permits at once: the queue is fair, so nobody comes in between. Closed already is finished too.
+        // All permits at once: the queue is fair, so no read gets in between. An error means that it is already closed.
         let _all = self.permits.acquire_many(self.count as u32).await;
         self.close();
     }
@@ -90,7 +91,7 @@ fn in_transaction<T>(connection: &Connection, read: impl FnOnce(&Connection) -> 
     Ok(result)
 }
 
-/// The entry of a key as of now.
+/// The current entry of a key.
 pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Entry>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT revision, key, previous, prior, size, sum, value FROM changes
@@ -105,7 +106,7 @@ pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Entry>, F
     Ok(change.into_entry())
 }
 
-/// A list as asked, in the transaction of this connection. `acknowledged` is what was acknowledged before it began.
+/// Lists within the connection's transaction. `acknowledged` is the last revision acknowledged before the call.
 pub(super) fn list(
     connection: &Connection,
     query: &ListQuery,
@@ -115,11 +116,11 @@ pub(super) fn list(
         Some(at) => at,
         None => newest(connection)?.max(acknowledged),
     };
-    let oldest = Floors::read(connection)?.of(&query.prefix);
+    let oldest = Floors::read(connection)?.floor(&query.prefix);
     if at < oldest {
         return Ok(Err(ReadError::Compacted { asked: at, oldest }));
     }
-    // One pass over the key index, oldest version of a key first; values are fetched only for what is returned.
+    // One pass over the key index, oldest version of a key first; values are read only for the entries of the page.
     let mut statement = connection.prepare_cached(
         "SELECT key, revision, size FROM changes INDEXED BY changes_by_key
          WHERE key >= ?1 ORDER BY key, revision",
@@ -132,7 +133,7 @@ pub(super) fn list(
         snapshot: Snapshot { revision: at, entries: Vec::new(), remaining: 0 },
     };
     let mut key = String::new();
-    let mut standing = None;
+    let mut current = None;
     while let Some(row) = rows.next()? {
         let next = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         if !next.starts_with(query.prefix.as_str()) {
@@ -142,16 +143,16 @@ pub(super) fn list(
             continue;
         }
         if next != key {
-            page.take(&key, standing.take())?;
+            page.add(&key, current.take())?;
             key.clear();
             key.push_str(next);
         }
         let revision = revision(row, 1)?;
         if revision <= at {
-            standing = (row.get::<_, i64>(2)? != DELETED).then_some(revision);
+            current = (row.get::<_, i64>(2)? != DELETED).then_some(revision);
         }
     }
-    page.take(&key, standing)?;
+    page.add(&key, current)?;
     Ok(Ok(page.snapshot))
 }
 
@@ -162,8 +163,9 @@ struct Page<'c> {
 }
 
 impl Page<'_> {
-    fn take(&mut self, key: &str, standing: Option<Revision>) -> Result<(), Fault> {
-        let Some(revision) = standing else { return Ok(()) };
+    /// Adds the key if it exists at the page's revision.
+    fn add(&mut self, key: &str, current: Option<Revision>) -> Result<(), Fault> {
+        let Some(revision) = current else { return Ok(()) };
         if self.limit > 0 && self.snapshot.entries.len() == self.limit {
             self.snapshot.remaining += 1;
         } else {
@@ -180,15 +182,15 @@ fn newest(connection: &Connection) -> Result<Revision, Fault> {
     revision(row, 0)
 }
 
-/// A batch of the changes after `after`, for a watch that the tail has left behind.
+/// Reads a batch of the changes after `after`, for a watch that is behind the tail.
 pub(super) fn changes(
     connection: &Connection,
     prefix: &Prefix,
     after: Revision,
     acknowledged: Revision,
-    lasts: &HashMap<Box<str>, Revision>,
+    newest_changes: &HashMap<Box<str>, Revision>,
 ) -> Result<Result<Batch, WatchError>, Fault> {
-    let oldest = Floors::read(connection)?.of(prefix);
+    let oldest = Floors::read(connection)?.floor(prefix);
     if after < oldest {
         return Ok(Err(WatchError::Compacted { asked: after, oldest }));
     }
@@ -203,7 +205,7 @@ pub(super) fn changes(
     let (mut scanned, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
         scanned += 1;
-        // Checked before its key is believed: a damaged key must not make a change disappear.
+        // Verified before its key is compared: a damaged key must not make a change disappear.
         let row = StoredRow::read(row)?;
         chains.add(prefix, &row)?;
         batch.revision = row.revision;
@@ -222,14 +224,14 @@ pub(super) fn changes(
         }
     }
     if scanned < SCAN_CHANGES_MAX {
-        chains.end(prefix, lasts, acknowledged)?;
-        // Nothing else is left: other collections may have forgotten their newest changes, so the end has no row.
+        chains.end(prefix, newest_changes, acknowledged)?;
+        // The scan is complete. The last revision may have no row: compaction removes deletes of other collections.
         batch.revision = batch.revision.max(acknowledged);
     }
     Ok(Ok(batch))
 }
 
-/// Proof that a scan by revision skipped nothing: each change names the one before it in its collection.
+/// Verifies that a scan by revision skipped nothing: each change names the one before it in its collection.
 ///
 /// Above its floor a collection has every change, so from one row to the next the chain must hold, and it must end at the
 /// newest change. SQLite alone would not notice a damaged page that leads a search past some rows.
@@ -255,9 +257,9 @@ impl Chains {
         if holds { Ok(()) } else { Err(broken(collection, row.prior)) }
     }
 
-    /// The scan has come to `end`.
-    fn end(&self, prefix: &Prefix, lasts: &HashMap<Box<str>, Revision>, end: Revision) -> Result<(), Fault> {
-        for (collection, last) in lasts {
+    /// Verifies the ends of the chains after a scan up to `end`.
+    fn end(&self, prefix: &Prefix, newest_changes: &HashMap<Box<str>, Revision>, end: Revision) -> Result<(), Fault> {
+        for (collection, last) in newest_changes {
             let reached = self.seen.get(collection).copied().unwrap_or(self.after);
             if prefix.may_hold(collection) && *last <= end && reached < *last {
                 return Err(broken(collection, *last));
@@ -271,7 +273,7 @@ fn broken(collection: &str, missing: Revision) -> Fault {
     Fault::Corrupt(format!("the change of revision {missing} of {collection:?} is missing"))
 }
 
-/// The first two segments of a key that has been checked when it was written.
+/// The first two segments of a key, which was validated when it was written.
 fn collection_of(key: &str) -> &str {
     let end = key.match_indices('/').nth(1).map_or(key.len(), |(at, _)| at);
     &key[..end]

@@ -1,9 +1,9 @@
-//! A change as a row of the file, with the sum that proves it is what was written.
+//! A change as a row of the file, with its checksum.
 //!
-//! SQLite finds damage to the structure of its pages, not to what is in them. Every row therefore carries a CRC-32 of all
-//! its columns, checked whenever the row is read; a flipped bit becomes an error that names the key, never a wrong object.
-//! The [`Tally`] does the same for the key index as a whole. That a scan by revision skips nothing shows from the rows
-//! themselves: each names the one before it in its collection.
+//! SQLite detects damage to the structure of its pages, not to their content. Every row therefore has a CRC-32 of all its
+//! columns, verified whenever the row is read: a flipped bit becomes an error that names the key, never a wrong object.
+//! The [`Tally`] does the same for the key index as a whole. Each row also names the one before it in its collection, so
+//! that a scan by revision detects missing rows.
 
 use bytes::Bytes;
 use machinery::Revision;
@@ -13,7 +13,7 @@ use super::fault::Fault;
 use crate::entry::Entry;
 use crate::key::Key;
 
-/// What `size` holds for a delete.
+/// Value of `size` for a delete.
 pub(super) const DELETED: i64 = -1;
 
 /// One write as it is on disk.
@@ -38,7 +38,7 @@ impl StoredChange {
     }
 }
 
-/// A checked row that is still SQLite's: for passing over it without copying its value.
+/// A checked row that borrows from SQLite, so that skipping it does not copy its value.
 #[derive(Debug)]
 pub(super) struct StoredRow<'r> {
     pub(super) key: &'r str,
@@ -96,7 +96,7 @@ impl<'c> ByRevision<'c> {
         found.unwrap_or_else(|| Err(Fault::Corrupt(format!("the change of revision {revision} is missing"))))
     }
 
-    /// The entry an index or a later change points to: the key must be the one that was asked for.
+    /// The entry that an index or a later change refers to. Fails if the row has another key.
     pub(super) fn entry(&mut self, key: &str, revision: Revision) -> Result<Entry, Fault> {
         let change = self.read(revision)?;
         if change.key.as_str() != key {
@@ -130,8 +130,8 @@ pub(super) fn row_sum(revision: Revision, key: &str, previous: Revision, prior: 
     sum.finalize()
 }
 
-/// A running count and sum over the key index: which (key, revision, size) there are. Order does not matter, so that a
-/// row costs one addition when it comes and one subtraction when it goes.
+/// A running count and digest of the (key, revision, size) in the key index. Independent of their order, so that a row
+/// costs one addition when it is inserted and one subtraction when it is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) rows: i64,

@@ -1,4 +1,4 @@
-//! The file: its tables, its pragmas, and who may open it. `docs/storage-format.md` explains each of them.
+//! The database file: tables, pragmas and identification. `docs/storage-format.md` explains each of them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::ledger::State;
 use crate::error::OpenError;
 
-/// "dogw": the mark in the header that says whose file this is.
+/// "dogw": identifies the file in its header.
 pub(super) const APPLICATION_ID: i64 = 0x646f_6777;
 
 /// The storage format this code writes; a greater number in a file is refused.
@@ -18,11 +18,11 @@ pub(super) const FORMAT_VERSION: i64 = 1;
 
 const PAGE_BYTES: u32 = 4096;
 
-/// Memory for pages of the one connection that writes, in KiB. Reads mostly come from the cache above the store.
+/// Page cache of the one connection that writes, in KiB. Most reads are served by the object cache above the store.
 const WRITER_CACHE_KIB: u32 = 8 * 1024;
 const READER_CACHE_KIB: u32 = 1024;
 
-/// Nobody of ours holds a lock for long; this is for a person who opened the file with another tool.
+/// For a file that is open in another tool; this engine never holds a lock for long.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TABLES: &str = "
@@ -71,18 +71,19 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
-/// Where the database of a data directory is.
+/// Path of the database in a data directory.
 pub(super) fn database(dir: &Path) -> PathBuf {
     dir.join("store.db")
 }
 
-/// Opens the database for writing, makes it if there is none, refuses what is not ours. The caller holds the lock.
+/// Opens or creates the database for writing. Refuses files of other programs. The caller holds the directory lock.
 pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| Fault::from(error).opening(path))?;
-    // First of all: a file that is not ours is left as it is.
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|error| Fault::from(error).into_open_error(path))?;
+    // Before anything else, so that a file of another program stays unchanged.
     let fresh = identify(&connection, path)?;
-    prepare(&connection, durability, fresh).map_err(|fault| fault.opening(path))?;
+    prepare(&connection, durability, fresh).map_err(|fault| fault.into_open_error(path))?;
     Ok(connection)
 }
 
@@ -94,18 +95,18 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Fault> {
     Ok(connection)
 }
 
-/// The connection that copies the log into the database file. It never writes rows.
-pub(super) fn open_keeper(path: &Path) -> Result<Connection, Fault> {
+/// Opens the connection that copies the log into the database file. It never writes rows.
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "cache_size", -64)?;
-    // A connection opens its files with its first statement; without one a checkpoint has nothing to work on.
+    // A connection opens its files with its first statement; without one a checkpoint would do nothing.
     connection.query_row("SELECT count(*) FROM state", (), |_| Ok(()))?;
     Ok(connection)
 }
 
-/// Whose file this is: true if it is nobody's yet.
+/// Returns true for a new, empty file, false for a store. Any other file is an error.
 pub(super) fn identify(connection: &Connection, path: &Path) -> Result<bool, OpenError> {
     let name = || path.display().to_string();
     let number = |pragma: &str| -> Result<i64, OpenError> {
@@ -113,7 +114,7 @@ pub(super) fn identify(connection: &Connection, path: &Path) -> Result<bool, Ope
             if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) {
                 OpenError::Foreign { path: name(), reason: "it is not a SQLite database".to_owned() }
             } else {
-                Fault::from(error).opening(path)
+                Fault::from(error).into_open_error(path)
             }
         })
     };
@@ -121,7 +122,7 @@ pub(super) fn identify(connection: &Connection, path: &Path) -> Result<bool, Ope
     let version = number("user_version")?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))
-        .map_err(|error| Fault::from(error).opening(path))?;
+        .map_err(|error| Fault::from(error).into_open_error(path))?;
     match (application, version) {
         (0, 0) if tables == 0 => Ok(true),
         (APPLICATION_ID, FORMAT_VERSION) => Ok(false),
@@ -146,13 +147,13 @@ fn prepare(connection: &Connection, durability: Durability, fresh: bool) -> Resu
     }
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", durability.synchronous())?;
-    // Checkpoints are the keeper's work, see keeper.rs.
+    // See checkpointer.rs.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    connection.pragma_update_and_check(None, "journal_size_limit", super::keeper::WAL_BYTES_KEPT, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", super::checkpointer::WAL_BYTES_KEPT, |_| Ok(()))?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     if fresh {
-        // The marks of ownership and the tables in one transaction: half of a store is nobody's file.
+        // Identification and tables in one transaction, so that there is never half a store.
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {TABLES} INSERT INTO state VALUES (1, 0, 0, 0, 0, {});
              PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT_VERSION}; COMMIT;",

@@ -1,8 +1,8 @@
-//! Who had the file last, and whether acknowledged writes may be missing from it.
+//! The last user of the file, and detection of lost acknowledged writes.
 //!
-//! With full durability none can be. With relaxed durability a loss of power may have taken the last of them; clients that
-//! saw those must not meet their revisions again with other content. So after such an end the counter skips ahead and
-//! all history is closed: whoever resumes is told to list again.
+//! With full durability no acknowledged write can be lost. With relaxed durability a power failure may lose the last ones;
+//! clients that have seen them must not see their revisions again with other content. So after such an end the revision
+//! counter skips ahead and all history is closed: a client that resumes has to list again.
 
 use machinery::Revision;
 use rusqlite::{Connection, OptionalExtension};
@@ -20,7 +20,7 @@ struct Session {
     clean: bool,
 }
 
-/// Notes that the file is in use, and skips ahead if its last user may have lost something.
+/// Records that the file is in use, and skips ahead if its last user may have lost writes.
 pub(super) fn begin(connection: &Connection, durability: Durability) -> Result<(), Fault> {
     let boot = boot();
     let last = connection
@@ -28,7 +28,7 @@ pub(super) fn begin(connection: &Connection, durability: Durability) -> Result<(
             Ok(Session { boot: row.get(0)?, durability: row.get(1)?, clean: row.get(2)? })
         })
         .optional()?;
-    // This commit is synced whatever the durability: it must be there before anything that could be lost.
+    // This commit is synced at any durability: it must be on disk before any write that could be lost.
     connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.unchecked_transaction()?;
     if last.is_some_and(|last| last.may_have_lost(&boot)) {
@@ -45,7 +45,7 @@ pub(super) fn begin(connection: &Connection, durability: Durability) -> Result<(
 
 impl Session {
     fn may_have_lost(&self, boot: &str) -> bool {
-        // As long as the machine was not restarted, the system still has what a killed process gave it.
+        // Unless the machine was restarted, the system still has the writes of a killed process.
         let same_boot = !boot.is_empty() && self.boot == boot;
         !self.clean && !same_boot && self.durability != Durability::Full.synchronous()
     }
@@ -64,7 +64,7 @@ pub(super) fn skip_ahead(connection: &Connection) -> Result<Revision, Fault> {
     Ok(state.revision)
 }
 
-/// Which start of the machine this is, where the system tells.
+/// Identifier of the machine's current boot, where the system has one.
 fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }

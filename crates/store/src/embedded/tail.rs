@@ -1,4 +1,4 @@
-//! The last changes in memory, so that live watches never touch the disk.
+//! The newest changes in memory, so that live watches never read the disk.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::entry::{Change, Entry};
 use crate::feed::{BATCH_BYTES_MAX, BATCH_CHANGES_MAX};
 use crate::key::Prefix;
 
-/// The newest changes without a hole: every revision after `start` has its change here.
+/// The newest changes without a gap: every revision after `start` has its change here.
 #[derive(Debug)]
 pub(super) struct Tail {
     start: Revision,
@@ -25,9 +25,9 @@ impl Tail {
         Tail { start, changes: VecDeque::new(), bytes: 0, changes_max, bytes_max }
     }
 
-    /// Adds the change of the next revision and forgets old ones beyond the bounds.
+    /// Adds the change of the next revision and drops old ones beyond the bounds.
     pub(super) fn push(&mut self, change: Change) {
-        debug_assert_eq!(change.revision.0, self.start.0 + self.changes.len() as u64 + 1, "the tail has no holes");
+        debug_assert_eq!(change.revision.0, self.start.0 + self.changes.len() as u64 + 1, "the tail has no gaps");
         self.bytes += weight(&change);
         self.changes.push_back(change);
         while self.changes.len() > self.changes_max || self.bytes > self.bytes_max {
@@ -37,14 +37,14 @@ impl Tail {
         }
     }
 
-    /// The value a change of the tail wrote. Saves the writer a read for an object that changes often.
+    /// The value written at `revision`. Saves the writer a read for an object that changes often.
     pub(super) fn entry(&self, revision: Revision) -> Option<Entry> {
         let position = revision.0.checked_sub(self.start.0 + 1)?;
         let change = self.changes.get(usize::try_from(position).ok()?)?;
         Some(Entry { key: change.key.clone(), revision, value: change.value.clone()? })
     }
 
-    /// A batch of what follows `after`, or nothing if the tail does not reach back that far.
+    /// A batch of the changes after `after`; `None` if the tail does not reach back that far.
     pub(super) fn read(&self, prefix: &Prefix, after: Revision) -> Option<Batch> {
         let position = usize::try_from(after.0.checked_sub(self.start.0)?).ok()?;
         let mut batch = Batch { changes: Vec::new(), revision: after };

@@ -1,8 +1,8 @@
-//! A backup of etcd: the snapshot it streams, written to a new file and checked against its own sum.
+//! Backup of etcd: its streamed snapshot, written to a new file and verified by its checksum.
 //!
-//! The file is etcd's own format, byte for byte what `etcdctl snapshot save` writes: the database of one member and the
-//! SHA-256 of it. It holds the whole cluster, not only the prefix, with every revision kept; `etcdutl snapshot restore`
-//! makes a new cluster of it. With users switched on, etcd gives it only to one with the role `root`.
+//! The file has etcd's own format, byte for byte as `etcdctl snapshot save` writes it: the database of one member and its
+//! SHA-256. It has the whole cluster, not only the prefix, with every kept revision; `etcdutl snapshot restore` creates a
+//! new cluster from it. With authentication enabled, etcd requires the role `root` for it.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,10 +17,10 @@ use super::fault;
 use super::messages::{RangeRequest, RangeResponse, SnapshotRequest, SnapshotResponse, path};
 use crate::error::EngineError;
 
-/// The sum at the end of the stream.
+/// Length of the checksum at the end of the stream.
 const SUM_BYTES: usize = 32;
 
-/// What precedes the sum is whole pages of the database, whose size is a multiple of this.
+/// The database before the checksum has whole pages, whose size is a multiple of this.
 const PAGE_UNIT: u64 = 512;
 
 impl EtcdStore {
@@ -34,28 +34,28 @@ impl EtcdStore {
         let member = self.cluster.preferred();
         let url = self.cluster.url(member);
         let token = self.cluster.token().await?;
-        // A snapshot may take long and fill the window; it gets its own connection.
-        let channel = self.cluster.dial(member).await.inspect_err(|_| self.cluster.pass_over(member))?.channel;
-        // The snapshot is one member's. A read that a majority confirms makes this member catch up first, so that
-        // everything acknowledged before the backup is in it.
+        // A snapshot may take long and fill the flow-control window, so it has its own connection.
+        let channel = self.cluster.dial(member).await.inspect_err(|_| self.cluster.mark_failed(member))?.channel;
+        // The snapshot is of one member. A read that a majority confirms makes this member catch up first, so that the
+        // backup has every write acknowledged before it.
         let read = RangeRequest { key: self.keyspace.progress_record(), count_only: true, ..RangeRequest::default() };
         let read = unary::<_, RangeResponse>(url, channel.clone(), path::RANGE, with_metadata(read, token.clone()));
-        let patience = self.cluster.request_timeout();
-        tokio::time::timeout(patience, read).await.map_err(|_| failed(format!("{url}: no answer in time")))??;
+        let time_limit = self.cluster.request_timeout();
+        tokio::time::timeout(time_limit, read).await.map_err(|_| failed(format!("{url}: no answer in time")))??;
 
         let mut grpc = tonic::client::Grpc::new(channel).max_decoding_message_size(usize::MAX);
         grpc.ready().await.map_err(|error| failed(fault::chain(&error)))?;
         let codec = ProstCodec::<SnapshotRequest, SnapshotResponse>::default();
         let path = http::uri::PathAndQuery::from_static(path::SNAPSHOT);
         let blocks = grpc.server_streaming(with_metadata(SnapshotRequest {}, token), path, codec).await;
-        let told = |status: tonic::Status| failed(fault::from_status(url, &status).to_string());
-        let mut blocks = blocks.map_err(told)?.into_inner();
+        let refused = |status: tonic::Status| failed(fault::from_status(url, &status).to_string());
+        let mut blocks = blocks.map_err(refused)?.into_inner();
         loop {
-            // etcd sends as fast as it reads; a member that stops is noticed by the pause.
-            let block = tokio::time::timeout(patience, blocks.message())
+            // etcd sends without pauses, so a pause means that the member has stopped.
+            let block = tokio::time::timeout(time_limit, blocks.message())
                 .await
                 .map_err(|_| failed(format!("{url}: the snapshot stopped")))?;
-            let Some(block) = block.map_err(told)? else { break };
+            let Some(block) = block.map_err(refused)? else { break };
             file = tokio::task::spawn_blocking(move || file.write(&block.blob).map(|()| file))
                 .await
                 .map_err(|_| failed("writing stopped".to_owned()))?
@@ -69,11 +69,11 @@ impl EtcdStore {
     }
 }
 
-/// A snapshot on its way to disk. It has its name only once it is whole; only its owner may read it.
+/// A partial snapshot on disk, readable by its owner only. It gets its final name once it is complete.
 struct SnapshotFile {
     file: NamedTempFile,
     sum: Sha256,
-    /// The last bytes seen: the sum, once there are no more.
+    /// The last bytes received: the checksum, at the end of the stream.
     tail: Vec<u8>,
     bytes: u64,
 }
@@ -107,7 +107,7 @@ impl SnapshotFile {
             return Err("the snapshot does not match its checksum".to_owned());
         }
         self.file.as_file().sync_all().map_err(|error| error.to_string())?;
-        // Refuses to replace a file that somebody made meanwhile.
+        // Fails if the file was created in the meantime.
         self.file.persist_noclobber(to).map_err(|error| error.error.to_string())?;
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! The members of one etcd cluster: which to ask, how to reach it, who we are, and when to ask another.
+//! The members of one etcd cluster: connections, login, choice of a member, failover.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use crate::error::OpenError;
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(8);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Room for a page of a list without a round trip in between.
+/// Flow-control windows, large enough for a page of a list without a round trip in between.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
-/// The first pause after no member could be asked; it doubles up to [`PAUSE_MAX`].
+/// The first pause after every member has failed; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What a call does if it is carried out twice.
+/// The effect of executing a call twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Nothing: it is tried again on any passing fault.
+    /// None: it is retried after any transient fault.
     None,
-    /// It may matter: it is tried again only if it certainly was not carried out.
+    /// A change: it is retried only if it certainly had no effect.
     Change,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Effect {
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) channel: Channel,
-    /// Of the member: `3.5.1`. Empty if it would not tell.
+    /// Version of the member, such as `3.5.1`. Empty if the member does not reveal it.
     pub(super) version: String,
 }
 
@@ -57,20 +57,20 @@ type Connecting = Shared<BoxFuture<'static, Result<Connection, Fault>>>;
 struct Member {
     url: String,
     endpoint: Endpoint,
-    /// Everybody who needs the connection waits for the same attempt to make it.
+    /// All calls that need the connection wait for the same attempt.
     connection: Mutex<Option<Connecting>>,
 }
 
-/// A cluster, seen through the members we were told of.
+/// A cluster, by its configured members.
 pub(super) struct Cluster {
     members: Vec<Member>,
-    /// The member that answered last. Failures move it on.
+    /// The member to call first. A failure moves it to the next.
     preferred: AtomicUsize,
     credentials: Option<EtcdCredentials>,
     token: RwLock<Option<MetadataValue<Ascii>>>,
     /// One login at a time: etcd spends a good part of a second on a password.
     login: Semaphore,
-    /// Zero until the first connection. Endpoints of two clusters by mistake would mix two orders.
+    /// Zero until the first connection. Endpoints of two clusters, by mistake, would mix two logs.
     cluster_id: Arc<AtomicU64>,
     request_timeout: Duration,
     connect_timeout: Duration,
@@ -122,7 +122,7 @@ impl Cluster {
     }
 
     pub(super) async fn compact(&self, revision: i64) -> Result<(), Fault> {
-        // Twice the same compaction is one; the second is told "compacted".
+        // Repeating a compaction is harmless; etcd answers "compacted".
         let done: Result<CompactionResponse, Fault> =
             self.call(path::COMPACT, CompactionRequest { revision }, Effect::None).await;
         match done {
@@ -135,7 +135,7 @@ impl Cluster {
         self.call(path::STATUS, StatusRequest {}, Effect::None).await
     }
 
-    /// Asks the preferred member, and others while that is safe and there is time.
+    /// Calls the preferred member, and others as long as that is safe and within the time limit.
     async fn call<Q, A>(&self, path: &'static str, request: Q, effect: Effect) -> Result<A, Fault>
     where
         Q: prost::Message + Clone + Send + Sync + 'static,
@@ -145,15 +145,15 @@ impl Cluster {
         let mut pause = PAUSE_MIN;
         let mut logins = 0;
         for attempt in 1.. {
-            self.open()?;
+            self.check_open()?;
             let member = self.preferred();
             let used = self.token().await?;
-            // A member that hangs must not use up the time of a call that another can answer.
-            let patience = match effect {
+            // A member that hangs must not use up the time of a call that another one can answer.
+            let attempt_deadline = match effect {
                 Effect::None if self.members.len() > 1 => deadline.min(Instant::now() + self.request_timeout / 2),
                 _ => deadline,
             };
-            let fault = match self.attempt(member, path, request.clone(), used.clone(), patience).await {
+            let fault = match self.attempt(member, path, request.clone(), used.clone(), attempt_deadline).await {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
@@ -163,7 +163,7 @@ impl Cluster {
                     self.forget_token(used.as_ref());
                     continue;
                 }
-                passing if passing.is_passing() => self.pass_over(member),
+                transient if transient.is_transient() => self.mark_failed(member),
                 _ => return Err(fault),
             }
             let again = matches!(fault, Fault::Unsent(_)) || effect == Effect::None;
@@ -178,7 +178,7 @@ impl Cluster {
         unreachable!("the loop above ends only by returning")
     }
 
-    /// One call to one member.
+    /// Sends one call to one member.
     async fn attempt<Q, A>(
         &self,
         member: usize,
@@ -202,40 +202,40 @@ impl Cluster {
             .unwrap_or_else(|_| Err(Fault::Lost(format!("{url}: no answer within {waited:.1?}"))))
     }
 
-    /// The shared connection to a member, made if there is none.
+    /// The shared connection to a member, opened if there is none.
     pub(super) async fn connection(&self, member: usize) -> Result<Connection, Fault> {
         let slot = &self.members[member].connection;
         let connecting = slot.lock().get_or_insert_with(|| self.dial(member).boxed().shared()).clone();
-        // Nobody should meet a failure twice: the next one who asks makes a new attempt.
+        // Drops a failed attempt, so that the next caller makes a new one.
         connecting.await.inspect_err(|_| drop(slot.lock().take()))
     }
 
-    /// A connection of its own: a watch that falls behind must not fill the window that calls need, and etcd before
-    /// 3.5.8 lets large reads starve watches on the same connection.
+    /// Opens a separate connection: a watch that falls behind must not fill the flow-control window that calls need, and in
+    /// etcd before 3.5.8 large reads starve watches on the same connection.
     pub(super) fn dial(&self, member: usize) -> impl Future<Output = Result<Connection, Fault>> + Send + use<> {
         let Member { url, endpoint, .. } = &self.members[member];
-        let (url, endpoint, patience) = (url.clone(), endpoint.clone(), self.connect_timeout);
+        let (url, endpoint, time_limit) = (url.clone(), endpoint.clone(), self.connect_timeout);
         let cluster_id = self.cluster_id.clone();
         let dialling = async move {
             let channel = endpoint.connect().await;
             let channel = channel.map_err(|error| Fault::Unsent(format!("{url}: {}", fault::chain(&error))))?;
-            // Before anything is sent that matters: is this the cluster that the other endpoints lead to?
+            // Before any call: verifies that this is the cluster of the other endpoints.
             let request = tonic::Request::new(StatusRequest {});
             match unary::<_, StatusResponse>(&url, channel.clone(), path::STATUS, request).await {
                 Ok(status) => {
                     check_cluster(&url, &cluster_id, status.header.as_ref())?;
                     Ok(Connection { channel, version: status.version })
                 }
-                Err(fault) if fault.is_passing() => Err(Fault::Unsent(fault.to_string())),
-                // Some put status behind a login. Then the check has to go without.
+                Err(fault) if fault.is_transient() => Err(Fault::Unsent(fault.to_string())),
+                // Status may require a login. Then the cluster is not verified.
                 Err(_) => Ok(Connection { channel, version: String::new() }),
             }
         };
         let url = self.members[member].url.clone();
         async move {
-            tokio::time::timeout(patience, dialling)
+            tokio::time::timeout(time_limit, dialling)
                 .await
-                .unwrap_or_else(|_| Err(Fault::Unsent(format!("{url}: no connection within {patience:.1?}"))))
+                .unwrap_or_else(|_| Err(Fault::Unsent(format!("{url}: no connection within {time_limit:.1?}"))))
         }
     }
 
@@ -243,11 +243,11 @@ impl Cluster {
         self.preferred.load(Ordering::Relaxed) % self.members.len()
     }
 
-    /// Asks somebody else next time, and this member over a new connection.
-    pub(super) fn pass_over(&self, member: usize) {
+    /// Prefers the next member from now on, and drops the connection to this one.
+    pub(super) fn mark_failed(&self, member: usize) {
         self.members[member].connection.lock().take();
         let next = (member + 1) % self.members.len();
-        // Only the first of many callers that failed on the same member moves the choice on.
+        // Of several callers that failed on the same member, only the first changes the preference.
         let _ = self.preferred.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -255,7 +255,7 @@ impl Cluster {
         (member + 1) % self.members.len()
     }
 
-    /// The token to show, after logging in where there is none yet.
+    /// The token for calls, after a login if there is none yet.
     pub(super) async fn token(&self) -> Result<Option<MetadataValue<Ascii>>, Fault> {
         let Some(credentials) = &self.credentials else { return Ok(None) };
         if let Some(token) = self.token.read().clone() {
@@ -270,7 +270,7 @@ impl Cluster {
         Ok(Some(token))
     }
 
-    /// Drops a token that was refused, unless somebody has replaced it meanwhile.
+    /// Drops a refused token, unless it has been replaced in the meantime.
     pub(super) fn forget_token(&self, refused: Option<&MetadataValue<Ascii>>) {
         let mut token = self.token.write();
         if token.as_ref() == refused {
@@ -283,9 +283,9 @@ impl Cluster {
             AuthenticateRequest { name: credentials.username.clone(), password: credentials.password.clone() };
         let deadline = Instant::now() + self.request_timeout;
         let mut last = closed();
-        // Logging in twice does no harm, so any passing fault is a reason to ask the next member.
+        // A second login is harmless, so any transient fault is a reason to try the next member.
         for _ in 0..self.members.len() {
-            self.open()?;
+            self.check_open()?;
             let member = self.preferred();
             let answer: Result<AuthenticateResponse, Fault> =
                 self.attempt(member, path::AUTHENTICATE, request.clone(), None, deadline).await;
@@ -294,9 +294,9 @@ impl Cluster {
                     return MetadataValue::try_from(answer.token)
                         .map_err(|_| Fault::Refused(format!("{}: the token is not text", self.url(member))));
                 }
-                Err(fault) if fault.is_passing() => {
-                    self.pass_over(member);
-                    // Nothing of the caller's own request has been sent yet.
+                Err(fault) if fault.is_transient() => {
+                    self.mark_failed(member);
+                    // The caller's own request has not been sent yet.
                     last = Fault::Unsent(fault.to_string());
                 }
                 Err(fault) => return Err(Fault::Refused(fault.to_string())),
@@ -305,11 +305,11 @@ impl Cluster {
         Err(last)
     }
 
-    fn open(&self) -> Result<(), Fault> {
+    fn check_open(&self) -> Result<(), Fault> {
         if *self.closed.borrow() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Lets go of the connections; calls under way keep theirs until they end.
+    /// Drops the connections. Running calls keep theirs until they end.
     pub(super) fn close(&self) {
         self.closed.send_replace(true);
         for member in &self.members {
@@ -339,7 +339,7 @@ fn closed() -> Fault {
     Fault::Unsent("the store is closed".to_owned())
 }
 
-/// One unary call over a given connection.
+/// Sends one unary call over a given connection.
 pub(super) async fn unary<Q, A>(
     url: &str,
     channel: Channel,
@@ -359,7 +359,7 @@ where
     }
 }
 
-/// Adds who we are, and that a member cut off from its leader must say so instead of waiting.
+/// Adds the token, and requires a leader: a member without one fails the call instead of waiting.
 pub(super) fn with_metadata<Q>(message: Q, token: Option<MetadataValue<Ascii>>) -> tonic::Request<Q> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));

@@ -1,13 +1,13 @@
-//! Forgetting history, for all servers of a prefix together.
+//! Compaction of etcd, coordinated between all servers of a prefix.
 //!
-//! etcd keeps every revision until it is told to forget, and then forgets for all keys at once. So the promise of
-//! [`Retention`] is kept in the coarser form that one global revision allows: a change goes only when it is older than
-//! `age_min` *and* not among the last `changes_min` of the whole cluster. `history_bytes_max` is not looked at: etcd does
-//! not tell how much of its space is history, and guards its space with a quota of its own.
+//! etcd keeps every revision until it is compacted, and compacts all keys at once. So [`Retention`] is kept in the coarser
+//! form that one global revision allows: a change is removed only when it is older than `age_min` *and* not among the last
+//! `changes_min` of the whole cluster. `history_bytes_max` is ignored: etcd does not report how much of its space is
+//! history, and limits its space with a quota of its own.
 //!
-//! The servers agree through one record below the prefix, changed by compare-and-swap: which revision was current when,
-//! and how far has been compacted. Whoever changes it does what it says, so each compaction is made by one server, and a
-//! server that starts knows the past. The record is written only while other things are:
+//! The servers coordinate through one record below the prefix, changed by compare-and-swap: which revision was current
+//! when, and how far etcd has been compacted. The server that changes the record makes the compaction, so each is made by
+//! one server, and a new server knows the past. The record is written only while other keys are:
 //!
 //! ```text
 //! compacted 1804
@@ -15,31 +15,33 @@
 //! at 1794732041000 2270
 //! ```
 //!
-//! The times are those of the servers' clocks: one that runs ahead by an hour lets history go an hour early.
+//! The times are those of the servers' clocks: one that is an hour ahead removes history an hour early.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use machinery::Revision;
+use machinery::clock::Clock;
 
 use super::cluster::Cluster;
 use super::fault::Fault;
-use super::keyspace::{Keyspace, number, revision};
+use super::keyspace::{Keyspace, header_revision, number, revision};
 use super::messages::{Operation, PutRequest, RangeRequest};
 use super::write::{applied, compare, transaction};
 use crate::retention::Retention;
 
-/// Samples the record holds at most; with more, the spacing grows instead.
+/// Samples in the record at most; the spacing between samples grows to stay below it.
 const SAMPLES_MAX: u32 = 32;
 
-/// The task of one server.
+/// The compaction task of one server.
 pub(super) struct Compactor {
     cluster: Arc<Cluster>,
     keyspace: Keyspace,
     retention: Retention,
+    clock: Clock,
     floor: Arc<AtomicU64>,
 }
 
@@ -48,12 +50,13 @@ impl Compactor {
         cluster: Arc<Cluster>,
         keyspace: Keyspace,
         retention: Retention,
+        clock: Clock,
         floor: Arc<AtomicU64>,
     ) -> Compactor {
-        Compactor { cluster, keyspace, retention, floor }
+        Compactor { cluster, keyspace, retention, clock, floor }
     }
 
-    /// Looks every interval until the store closes.
+    /// Takes a turn every interval until the store closes.
     pub(super) async fn run(self) {
         let mut closing = self.cluster.closing();
         loop {
@@ -62,21 +65,23 @@ impl Compactor {
                 _ = closing.wait_for(|closed| *closed) => return,
                 () = tokio::time::sleep(self.retention.interval) => {}
             }
-            match self.turn(now()).await {
+            let now = u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0);
+            match self.turn(now).await {
                 Ok(Some(compacted)) => tracing::debug!(%compacted, "etcd is compacted"),
                 Ok(None) => {}
-                // The next turn, or another server, does it.
+                // The next turn, or another server, tries again.
                 Err(fault) => tracing::warn!("etcd could not be compacted: {fault}"),
             }
         }
     }
 
-    /// Takes a sample if it is time, and compacts if there is something to forget and nobody else was faster.
+    /// Takes a sample if one is due, and compacts if there is history to remove and no other server was faster.
     async fn turn(&self, now: u64) -> Result<Option<Revision>, Fault> {
         let key = self.keyspace.compaction_record();
         let answer = self.cluster.range(RangeRequest { key: key.clone(), ..RangeRequest::default() }).await?;
-        let current = answer.header.map_or(Revision::ZERO, |header| revision(header.revision));
+        let current = header_revision(answer.header.as_ref())?;
         let found = answer.kvs.into_iter().next();
+        // Zero: there is no record yet.
         let at = found.as_ref().map_or(Revision::ZERO, |kv| revision(kv.mod_revision));
         let before = found.map(|kv| Record::parse(&kv.value)).unwrap_or_default();
 
@@ -86,7 +91,7 @@ impl Compactor {
         }
         let put = Operation::Put(PutRequest { key: key.clone(), value: Bytes::from(record.to_string()) });
         let answer = self.cluster.txn(transaction(key.clone(), compare(&key, at), put)).await?;
-        if applied(&answer).is_none() || record.compacted == before.compacted {
+        if applied(&answer)?.is_none() || record.compacted == before.compacted {
             return Ok(None);
         }
         self.cluster.compact(number(record.compacted)).await?;
@@ -95,7 +100,7 @@ impl Compactor {
     }
 }
 
-/// What the servers have agreed on.
+/// The record that the servers share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Record {
     compacted: Revision,
@@ -111,7 +116,7 @@ struct Sample {
 }
 
 impl Record {
-    /// Lines that are not understood are left out: the worst that follows is that history is kept for longer.
+    /// Skips lines that it cannot read: at worst, history is kept for longer.
     fn parse(text: &[u8]) -> Record {
         let mut record = Record::default();
         for line in String::from_utf8_lossy(text).lines() {
@@ -129,11 +134,11 @@ impl Record {
         record
     }
 
-    /// The record as it should be at `now`.
+    /// The record to write at `now`.
     fn advanced(mut self, now: u64, current: Revision, moved: bool, retention: &Retention) -> Record {
         let spacing = millis(retention.interval.max(retention.age_min / SAMPLES_MAX));
         let due = self.samples.last().is_none_or(|last| now.saturating_sub(last.at) >= spacing);
-        // A sample of a log that stands still says nothing new, and would move it.
+        // A sample of an idle log has no information, and writing it would advance the log.
         if due && moved {
             self.samples.push(Sample { at: now, revision: current });
         }
@@ -142,7 +147,7 @@ impl Record {
             let by_count = current.0.saturating_sub(retention.changes_min);
             let target = self.samples[newest].revision.0.min(by_count);
             self.compacted = self.compacted.max(Revision(target));
-            // Older ones would only ever give a lower target.
+            // Older samples could only give a lower target.
             self.samples.drain(..newest);
         }
         self
@@ -157,10 +162,6 @@ impl fmt::Display for Record {
         }
         Ok(())
     }
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_stands_still_is_not_moved() {
+    fn an_idle_log_is_not_advanced() {
         let keep = retention(100, 10);
         let record = Record::default().advanced(0, Revision(80), true, &keep);
         let settled = record.advanced(1_000_000, Revision(81), false, &keep);

@@ -1,4 +1,4 @@
-//! What went wrong with a call, in the one respect that matters: can it have happened?
+//! Failed calls, classified by whether they may have taken effect.
 
 use std::error::Error;
 use std::fmt;
@@ -8,45 +8,45 @@ use tonic::{Code, Status};
 use crate::error::{EngineError, WriteError};
 use crate::key::Key;
 
-/// etcd accepts this much above its `--max-request-bytes` before it stops reading a message, for gRPC's own bytes.
+/// Bytes that etcd accepts above its `--max-request-bytes`, for the overhead of gRPC.
 const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
 
-/// etcd's `--max-request-bytes` unless somebody raised it.
+/// Default of etcd's `--max-request-bytes`.
 const REQUEST_BYTES_DEFAULT: usize = 1536 * 1024;
 
-/// A call that did not answer what was asked.
+/// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Certainly not carried out: another member may be asked the same.
+    /// Certainly had no effect: the call may be sent to another member.
     Unsent(String),
-    /// Sent, and no answer: it may or may not have been carried out.
+    /// Sent without an answer: it may or may not have had an effect.
     Lost(String),
-    /// The token is not (or no longer) known to this member. Certainly not carried out.
+    /// The token is not valid, or no longer valid, for this member. Certainly had no effect.
     Token(String),
     Compacted,
     Future,
-    /// etcd has reached its quota. It may have carried out the write that made it so.
+    /// etcd has reached its quota. The write that filled it may have had an effect.
     Full(String),
-    /// With the limit, where the member told it.
+    /// With the limit, if the answer has it.
     TooLarge(Option<usize>),
     Corrupt(String),
-    /// Any other clear "no": rights, a missing method, another cluster. Certainly not carried out.
+    /// Refused for another reason: permissions, a missing method, another cluster. Certainly had no effect.
     Refused(String),
 }
 
 impl Fault {
-    /// Whether asking another member, or the same one later, may help a call that changes nothing.
-    pub(super) fn is_passing(&self) -> bool {
+    /// True if a read may succeed on another member, or later on the same one.
+    pub(super) fn is_transient(&self) -> bool {
         matches!(self, Fault::Unsent(_) | Fault::Lost(_))
     }
 
-    /// The error of a write of `bytes` bytes that met this fault.
-    pub(super) fn of_write(self, key: &Key, bytes: usize) -> WriteError {
+    /// The error of a write of `bytes` bytes that failed with this fault.
+    pub(super) fn into_write_error(self, key: &Key, bytes: usize) -> WriteError {
         match self {
             Fault::Lost(reason) => WriteError::Unknown(reason),
             Fault::Full(reason) => WriteError::Full(reason),
             Fault::TooLarge(limit) => {
-                // A member that only says "too large" has a limit below this size; its default is the best guess.
+                // Without a limit in the answer, the default is the best guess; it is certainly below this size.
                 let max = limit.unwrap_or(REQUEST_BYTES_DEFAULT).min(bytes.saturating_sub(1));
                 WriteError::TooLarge { bytes, max }
             }
@@ -77,53 +77,53 @@ impl From<Fault> for EngineError {
     }
 }
 
-/// Sorts what gRPC reports about a call to the member at `url`.
+/// Classifies a gRPC status of a call to the member at `url`.
 pub(super) fn from_status(url: &str, status: &Status) -> Fault {
     if let Some(source) = status.source() {
-        // A source means the client's own transport speaks, not etcd.
+        // A status with a source is from the client's transport, not from etcd.
         let reason = format!("{url}: {}", chain(source));
         return if was_never_sent(source) { Fault::Unsent(reason) } else { Fault::Lost(reason) };
     }
     from_answer(url, status.code(), status.message())
 }
 
-/// Sorts an answer of etcd itself. Also used for the reason of a cancelled watch, which has only the text.
+/// Classifies an error of etcd itself. Also used for the reason of a cancelled watch, which has only the text.
 pub(super) fn from_answer(url: &str, code: Code, message: &str) -> Fault {
     let text = message.strip_prefix("etcdserver: ").unwrap_or(message);
     let reason = format!("{url}: etcd says: {text}");
-    let says = |part: &str| message.contains(part);
-    if says("required revision has been compacted") {
+    let has = |part: &str| message.contains(part);
+    if has("required revision has been compacted") {
         return Fault::Compacted;
     }
-    if says("required revision is a future revision") {
+    if has("required revision is a future revision") {
         return Fault::Future;
     }
-    if says("database space exceeded") {
+    if has("database space exceeded") {
         return Fault::Full(format!(
             "{reason}; compact and defragment etcd, or raise its quota, then disarm its alarm"
         ));
     }
-    if says("request is too large") {
+    if has("request is too large") {
         return Fault::TooLarge(None);
     }
-    if says("received message larger than max") {
+    if has("received message larger than max") {
         return Fault::TooLarge(limit_in(message));
     }
-    if code == Code::Unauthenticated || says("invalid auth token") || says("revision of auth store is old") {
+    if code == Code::Unauthenticated || has("invalid auth token") || has("revision of auth store is old") {
         return Fault::Token(reason);
     }
-    if says("permission denied") {
+    if has("permission denied") {
         return Fault::Refused(reason);
     }
-    if says("user name is empty") {
+    if has("user name is empty") {
         return Fault::Refused(format!("{url}: etcd asks for a user and a password"));
     }
-    if code == Code::DataLoss || says("corrupt") {
+    if code == Code::DataLoss || has("corrupt") {
         return Fault::Corrupt(reason);
     }
-    // Every call asks for a member that has a leader; this check comes before the call is looked at. So does the one
-    // for too many requests.
-    if says("etcdserver: no leader") || says("too many requests") {
+    // Every call requires a member that has a leader. etcd checks this before it processes the call, and so it checks for too
+    // many requests.
+    if has("etcdserver: no leader") || has("too many requests") {
         return Fault::Unsent(reason);
     }
     match code {
@@ -135,22 +135,22 @@ pub(super) fn from_answer(url: &str, code: Code, message: &str) -> Fault {
         | Code::OutOfRange
         | Code::ResourceExhausted
         | Code::Unimplemented => Fault::Refused(reason),
-        // Timeouts inside etcd, a member that stops, a leader that was lost: the proposal may yet be committed.
+        // Timeouts inside etcd, a stopping member, a lost leader: the proposal may still be committed.
         _ => Fault::Lost(reason),
     }
 }
 
-/// True if the connection for this request was never made.
+/// True if there was no connection for this request.
 fn was_never_sent(error: &(dyn Error + 'static)) -> bool {
     links(error).any(|link| link.is::<tonic::ConnectError>())
 }
 
-/// An error and what caused it, as one line.
+/// An error and its causes, as one line.
 pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = String::new();
     for link in links(error) {
         let text = link.to_string();
-        // Wrappers often repeat what they wrap.
+        // Wrappers often repeat the text of the error they wrap.
         if !line.contains(&text) {
             line.push_str(if line.is_empty() { "" } else { ": " });
             line.push_str(&text);
@@ -163,7 +163,7 @@ fn links<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn 
     std::iter::successors(Some(error), |link: &&'e (dyn Error + 'static)| (*link).source())
 }
 
-/// The limit in "received message larger than max (1048677 vs. 1048576)", less gRPC's share.
+/// The limit in "received message larger than max (1048677 vs. 1048576)", less the overhead of gRPC.
 fn limit_in(message: &str) -> Option<usize> {
     let limit: usize = message.rsplit_once("vs. ")?.1.trim_end_matches(')').parse().ok()?;
     limit.checked_sub(GRPC_OVERHEAD_BYTES)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_clear_answer_rules_a_write_out() {
+    fn only_a_definite_answer_rules_a_write_out() {
         assert!(matches!(answer(Code::Unavailable, "etcdserver: no leader"), Fault::Unsent(_)));
         assert!(matches!(answer(Code::ResourceExhausted, "etcdserver: too many requests"), Fault::Unsent(_)));
         assert!(matches!(answer(Code::Unavailable, "etcdserver: request timed out"), Fault::Lost(_)));
@@ -194,21 +194,25 @@ mod tests {
     #[test]
     fn a_full_database_is_named() {
         let fault = answer(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded");
-        let error = fault.of_write(&Key::new("core/pods/a").unwrap(), 1);
+        let error = fault.into_write_error(&Key::new("core/pods/a").unwrap(), 1);
         assert!(matches!(&error, WriteError::Full(reason) if reason.contains("quota")), "{error}");
     }
 
     #[test]
-    fn a_refused_size_tells_the_limit_where_it_is_known() {
+    fn a_refused_size_names_the_limit_where_it_is_known() {
         let key = Key::new("core/pods/a").unwrap();
-        let told = answer(Code::ResourceExhausted, "grpc: received message larger than max (2500000 vs. 2097152)");
-        assert!(matches!(told.of_write(&key, 2_499_000), WriteError::TooLarge { bytes: 2_499_000, max: 1_572_864 }));
-        let untold = answer(Code::InvalidArgument, "etcdserver: request is too large");
-        assert!(matches!(untold.of_write(&key, 2_000_000), WriteError::TooLarge { max: 1_572_864, .. }));
+        let with_limit =
+            answer(Code::ResourceExhausted, "grpc: received message larger than max (2500000 vs. 2097152)");
+        assert!(matches!(
+            with_limit.into_write_error(&key, 2_499_000),
+            WriteError::TooLarge { bytes: 2_499_000, max: 1_572_864 }
+        ));
+        let without_limit = answer(Code::InvalidArgument, "etcdserver: request is too large");
+        assert!(matches!(without_limit.into_write_error(&key, 2_000_000), WriteError::TooLarge { max: 1_572_864, .. }));
     }
 
     #[test]
-    fn positions_outside_the_log_are_told_apart() {
+    fn compacted_and_future_revisions_are_distinguished() {
         let compacted = "etcdserver: mvcc: required revision has been compacted";
         assert_eq!(answer(Code::OutOfRange, compacted), Fault::Compacted);
         let future = "etcdserver: mvcc: required revision is a future revision";

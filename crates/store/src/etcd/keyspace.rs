@@ -1,19 +1,20 @@
-//! Where things lie in etcd: objects below the prefix, and a few records of our own that no key can collide with.
+//! Layout of the keys in etcd: objects below the prefix, and two records of the engine that no key can collide with.
 //!
 //! ```text
-//! /registry/\0compaction             who compacted last, and which revision was current when
-//! /registry/\0progress               written only to make the log move; see `watch`
+//! /registry/\0compaction             the last compaction, and which revision was current when
+//! /registry/\0progress               written only to advance the log; see `watch`
 //! /registry/core/pods/default/web-0  an object
 //! ```
 //!
-//! A [`Key`] never holds a NUL, so the records sort before every object and a list of everything starts after them. They
-//! are below the prefix so that a user of etcd who may only touch the prefix can run a server, and so that the one
-//! watch on the prefix sees them.
+//! A [`Key`] never has a NUL, so the records sort before every object and a list of everything starts after them. They are
+//! below the prefix so that an etcd user with access to the prefix alone can run a server, and so that the watch on the
+//! prefix sees them.
 
 use bytes::Bytes;
 use machinery::Revision;
 
-use super::messages::KeyValue;
+use super::fault::Fault;
+use super::messages::{KeyValue, ResponseHeader};
 use crate::entry::Entry;
 use crate::key::{Key, Prefix};
 
@@ -27,7 +28,8 @@ impl Keyspace {
         Keyspace { prefix }
     }
 
-    pub(super) fn of(&self, key: &Key) -> Bytes {
+    /// The key in etcd of an object.
+    pub(super) fn object(&self, key: &Key) -> Bytes {
         [&self.prefix, key.as_str()].concat().into()
     }
 
@@ -39,9 +41,9 @@ impl Keyspace {
         [&self.prefix, "\0progress"].concat().into()
     }
 
-    /// The objects below a prefix, those after `start_after` if it is given: first key, and the end that is not part.
+    /// The range of the objects below a prefix, after `start_after` if it is given: first key, and exclusive end.
     pub(super) fn objects(&self, prefix: &Prefix, start_after: Option<&str>) -> (Bytes, Bytes) {
-        // Nothing but our own records has a NUL after the prefix.
+        // Only the engine's records have a NUL after the prefix.
         let first = if prefix.as_str().is_empty() { "\u{1}" } else { prefix.as_str() };
         let start = match start_after {
             Some(after) if after >= first => [&self.prefix, after, "\0"].concat(),
@@ -50,12 +52,12 @@ impl Keyspace {
         (start.into(), end_of(&[&self.prefix, prefix.as_str()].concat()))
     }
 
-    /// Objects and records alike.
+    /// The range of all objects and records.
     pub(super) fn everything(&self) -> (Bytes, Bytes) {
         (self.prefix.clone().into(), end_of(&self.prefix))
     }
 
-    /// The key that etcd's bytes stand for; none for our own records and for what others put below the prefix.
+    /// The object key of a key in etcd; `None` for the engine's records and for foreign keys below the prefix.
     pub(super) fn key(&self, bytes: &[u8]) -> Option<Key> {
         let text = std::str::from_utf8(bytes.strip_prefix(self.prefix.as_bytes())?).ok()?;
         Key::new(text).ok()
@@ -66,17 +68,26 @@ impl Keyspace {
     }
 }
 
-/// etcd counts in signed numbers that are never negative.
+/// The revision in the header of an answer. etcd sets one in every answer and never zero; without the check, a missing
+/// header would pass for revision zero.
+pub(super) fn header_revision(header: Option<&ResponseHeader>) -> Result<Revision, Fault> {
+    match header {
+        Some(header) if header.revision > 0 => Ok(revision(header.revision)),
+        _ => Err(Fault::Corrupt("an answer of etcd has no revision".to_owned())),
+    }
+}
+
+/// Converts etcd's signed revision, which is never negative.
 pub(super) fn revision(number: i64) -> Revision {
     Revision(u64::try_from(number).unwrap_or(0))
 }
 
-/// A revision no etcd can have stays one it does not have.
+/// Converts to etcd's signed revision. One beyond its range stays a future revision.
 pub(super) fn number(revision: Revision) -> i64 {
     i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
-/// The smallest bytes greater than everything with this prefix. A prefix is UTF-8, so its last byte is below 0xff.
+/// The smallest key greater than every key with this prefix. A prefix is UTF-8, so its last byte is below 0xff.
 fn end_of(prefix: &str) -> Bytes {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -100,8 +111,8 @@ mod tests {
             assert!(space.key(&record).is_none());
         }
         let key = Key::new("core/pods/default/a").unwrap();
-        assert!(start <= space.of(&key) && space.of(&key) < end);
-        assert_eq!(space.key(&space.of(&key)), Some(key));
+        assert!(start <= space.object(&key) && space.object(&key) < end);
+        assert_eq!(space.key(&space.object(&key)), Some(key));
     }
 
     #[test]

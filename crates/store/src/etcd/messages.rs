@@ -1,12 +1,16 @@
 //! The messages of etcd's v3 API that this engine sends and reads, declared by field number.
 //!
-//! Only what is used is here; fields of etcd that nobody reads are skipped by the decoder. The numbers are etcd's public
-//! wire contract (`etcdserverpb`, `mvccpb`, `authpb`). Values that are sent are `Bytes`, so that a second attempt does
-//! not copy them; values that are received are vectors, so that one value does not keep a page of others in memory.
+//! They are declared by hand with `prost`'s derive instead of generated from etcd's `.proto` files: seven of etcd's calls are
+//! used, generating them would need a build script and `protoc` on every machine that builds, and the field numbers are
+//! etcd's public wire contract (`etcdserverpb`, `mvccpb`, `authpb`), which never changes. By hand, each field can also have
+//! the type that fits: values that are sent are `Bytes`, so that a second attempt does not copy them; values that are
+//! received are vectors, so that one value does not keep a page of others in memory.
+//!
+//! Only the fields in use are here; the decoder skips the others.
 
 use bytes::Bytes;
 
-/// The paths of the calls.
+/// Paths of the calls.
 pub(super) mod path {
     pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
     pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
@@ -92,7 +96,7 @@ pub(super) struct TxnRequest {
     pub failure: Vec<RequestOp>,
 }
 
-/// Holds if the key's number of the named kind equals the given one (`result` zero is "equal").
+/// Holds if the key's revision of kind `target` equals the given one (`result` zero is "equal").
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
     #[prost(int32, tag = "1")]
@@ -147,7 +151,7 @@ pub(super) struct TxnResponse {
     pub responses: Vec<ResponseOp>,
 }
 
-/// Only the answer to a range matters: it is what a failed compare returns.
+/// Only the response to a range is read: a transaction returns it when its comparison fails.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
@@ -168,12 +172,12 @@ pub(super) struct CompactionResponse {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct WatchRequest {
-    #[prost(oneof = "WatchOrder", tags = "1, 3")]
-    pub order: Option<WatchOrder>,
+    #[prost(oneof = "WatchCommand", tags = "1, 3")]
+    pub command: Option<WatchCommand>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum WatchOrder {
+pub(super) enum WatchCommand {
     #[prost(message, tag = "1")]
     Create(WatchCreateRequest),
     #[prost(message, tag = "3")]
@@ -190,7 +194,7 @@ pub(super) struct WatchCreateRequest {
     pub start_revision: i64,
     #[prost(bool, tag = "6")]
     pub prev_kv: bool,
-    /// Lets etcd cut a response that is too large for one message; see [`WatchResponse::fragment`].
+    /// Lets etcd split a response that is too large for one message; see [`WatchResponse::fragment`].
     #[prost(bool, tag = "8")]
     pub fragment: bool,
 }

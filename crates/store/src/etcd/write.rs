@@ -1,11 +1,11 @@
-//! Writing: each write is one etcd transaction that compares a revision, and reads the key if the comparison fails.
+//! Writes. Each is one etcd transaction that compares a revision, and reads the key if the comparison fails.
 
 use bytes::Bytes;
 use machinery::Revision;
 
 use super::EtcdStore;
 use super::fault::Fault;
-use super::keyspace::{number, revision};
+use super::keyspace::{header_revision, number};
 use super::messages::{
     Compare, CompareTarget, CompareWith, DeleteRangeRequest, Operation, PutRequest, RangeRequest, RequestOp,
     TxnRequest, TxnResponse,
@@ -14,11 +14,11 @@ use crate::entry::Entry;
 use crate::error::{EngineError, ReadError, WriteError};
 use crate::key::Key;
 
-/// What a transaction did.
+/// The result of a transaction.
 pub(super) enum Outcome {
     /// The comparison held; the change has this revision.
-    Done(Revision),
-    /// It did not; this was there at that moment.
+    Applied(Revision),
+    /// The comparison failed; this was the entry at that moment.
     Differs(Option<Entry>),
 }
 
@@ -26,7 +26,7 @@ impl EtcdStore {
     pub(super) async fn write_new(&self, key: Key, value: Bytes) -> Result<Revision, WriteError> {
         self.check_size(&value)?;
         let bytes = value.len();
-        let etcd_key = self.keyspace.of(&key);
+        let etcd_key = self.keyspace.object(&key);
         let absent = compare(&etcd_key, Revision::ZERO);
         let put = Operation::Put(PutRequest { key: etcd_key.clone(), value });
         let outcome = match self.transact(etcd_key, absent, put).await {
@@ -34,9 +34,9 @@ impl EtcdStore {
             Err(fault) => return Err(self.write_error(fault, &key, bytes, None).await),
         };
         match outcome {
-            Outcome::Done(revision) => Ok(revision),
+            Outcome::Applied(revision) => Ok(revision),
             Outcome::Differs(Some(current)) => Err(WriteError::Exists(current)),
-            // The comparison and the read are one transaction: this would be an etcd that contradicts itself.
+            // The comparison and the read are one transaction, so etcd contradicts itself here.
             Outcome::Differs(None) => Err(WriteError::Unavailable(EngineError::new(format!(
                 "{key} exists and does not exist in the same answer of etcd"
             )))),
@@ -46,12 +46,12 @@ impl EtcdStore {
     pub(super) async fn write_over(&self, key: Key, value: Bytes, expected: Revision) -> Result<Revision, WriteError> {
         self.check_size(&value)?;
         let bytes = value.len();
-        let put = Operation::Put(PutRequest { key: self.keyspace.of(&key), value });
+        let put = Operation::Put(PutRequest { key: self.keyspace.object(&key), value });
         self.replace(key, put, bytes, expected).await
     }
 
     pub(super) async fn remove(&self, key: Key, expected: Revision) -> Result<Revision, WriteError> {
-        let delete = Operation::DeleteRange(DeleteRangeRequest { key: self.keyspace.of(&key) });
+        let delete = Operation::DeleteRange(DeleteRangeRequest { key: self.keyspace.object(&key) });
         self.replace(key, delete, 0, expected).await
     }
 
@@ -63,27 +63,27 @@ impl EtcdStore {
         expected: Revision,
     ) -> Result<Revision, WriteError> {
         if expected.is_zero() {
-            // To etcd, revision zero means "absent"; to the contract no entry has it.
-            let current = self.read(&key).await.map_err(unwritten)?;
+            // In etcd, revision zero means "absent"; in the contract no entry has it.
+            let current = self.read(&key).await.map_err(unavailable)?;
             return Err(WriteError::Conflict { key, expected, current });
         }
-        let etcd_key = self.keyspace.of(&key);
+        let etcd_key = self.keyspace.object(&key);
         let unchanged = compare(&etcd_key, expected);
         let outcome = match self.transact(etcd_key, unchanged, operation).await {
             Ok(outcome) => outcome,
             Err(fault) => return Err(self.write_error(fault, &key, bytes, Some(expected)).await),
         };
         match outcome {
-            Outcome::Done(revision) => Ok(revision),
+            Outcome::Applied(revision) => Ok(revision),
             Outcome::Differs(current) => Err(WriteError::Conflict { key, expected, current }),
         }
     }
 
-    /// Puts a fault into the words of the contract.
+    /// Converts a fault into an error of the contract.
     async fn write_error(&self, fault: Fault, key: &Key, bytes: usize, before: Option<Revision>) -> WriteError {
-        let Fault::Full(reason) = fault else { return fault.of_write(key, bytes) };
-        // The write that fills etcd up may be applied and still be answered with "space exceeded". By then it is
-        // decided, so what is there now tells, unless somebody else has written the key as well.
+        let Fault::Full(reason) = fault else { return fault.into_write_error(key, bytes) };
+        // etcd may apply the write that fills it and still answer "space exceeded". The outcome is decided by then, so the
+        // current entry shows it, unless another client has written the key as well.
         match self.read(key).await {
             Ok(now) if now.as_ref().map(|entry| entry.revision) == before => WriteError::Full(reason),
             _ => WriteError::Unknown(reason),
@@ -97,8 +97,8 @@ impl EtcdStore {
 
     async fn transact(&self, key: Bytes, compare: Compare, operation: Operation) -> Result<Outcome, Fault> {
         let answer = self.cluster.txn(transaction(key, compare, operation)).await?;
-        Ok(match applied(&answer) {
-            Some(revision) => Outcome::Done(revision),
+        Ok(match applied(&answer)? {
+            Some(revision) => Outcome::Applied(revision),
             None => {
                 let range = answer.responses.into_iter().next().and_then(|response| response.range);
                 let kv = range.and_then(|range| range.kvs.into_iter().next());
@@ -108,7 +108,7 @@ impl EtcdStore {
     }
 }
 
-/// If the comparison holds, do this; else read the key.
+/// A transaction that executes the operation if the comparison holds, and else reads the key.
 pub(super) fn transaction(key: Bytes, compare: Compare, operation: Operation) -> TxnRequest {
     let read = Operation::Range(RangeRequest { key, ..RangeRequest::default() });
     TxnRequest {
@@ -118,12 +118,16 @@ pub(super) fn transaction(key: Bytes, compare: Compare, operation: Operation) ->
     }
 }
 
-/// The revision of a transaction whose comparison held.
-pub(super) fn applied(answer: &TxnResponse) -> Option<Revision> {
-    answer.succeeded.then(|| answer.header.as_ref().map_or(Revision::ZERO, |header| revision(header.revision)))
+/// The revision of a transaction, or `None` if its comparison failed.
+pub(super) fn applied(answer: &TxnResponse) -> Result<Option<Revision>, Fault> {
+    if !answer.succeeded {
+        return Ok(None);
+    }
+    // The write has happened, but cannot be acknowledged without its revision.
+    header_revision(answer.header.as_ref()).map(Some).map_err(|fault| Fault::Lost(fault.to_string()))
 }
 
-/// Holds if the key's last change has this revision; zero: if there is no such key.
+/// A comparison that holds if the key's last change has this revision; for zero, if there is no such key.
 pub(super) fn compare(key: &Bytes, at: Revision) -> Compare {
     let (target, with) = if at.is_zero() {
         (CompareTarget::CreateRevision, CompareWith::CreateRevision(0))
@@ -133,9 +137,31 @@ pub(super) fn compare(key: &Bytes, at: Revision) -> Compare {
     Compare { result: 0, target: target.into(), key: key.clone(), with: Some(with) }
 }
 
-fn unwritten(error: ReadError) -> WriteError {
+fn unavailable(error: ReadError) -> WriteError {
     match error {
         ReadError::Unavailable(error) => WriteError::Unavailable(error),
         other => WriteError::Unavailable(EngineError::new(other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etcd::messages::ResponseHeader;
+
+    #[test]
+    fn a_transaction_without_a_revision_is_not_acknowledged() {
+        let answer = |succeeded, revision: Option<i64>| TxnResponse {
+            succeeded,
+            header: revision.map(|revision| ResponseHeader { revision, ..ResponseHeader::default() }),
+            ..TxnResponse::default()
+        };
+        assert_eq!(applied(&answer(true, Some(7))), Ok(Some(Revision(7))));
+        assert_eq!(applied(&answer(false, Some(7))), Ok(None));
+        for revision in [None, Some(0), Some(-1)] {
+            let fault = applied(&answer(true, revision)).unwrap_err();
+            let error = fault.into_write_error(&Key::new("core/pods/a").unwrap(), 1);
+            assert!(matches!(error, WriteError::Unknown(_)), "{revision:?}: {error}");
+        }
     }
 }

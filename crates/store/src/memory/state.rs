@@ -1,4 +1,4 @@
-//! What the memory engine holds: versions of each key, the log of changes, and how far back each collection reaches.
+//! The state of the memory engine: versions of each key, the log of changes, and the floor of each collection.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
@@ -14,7 +14,7 @@ use crate::feed::{BATCH_BYTES_MAX, BATCH_CHANGES_MAX};
 use crate::key::{Key, Prefix};
 use crate::retention::Retention;
 
-/// How many changes a write may forget on its way: more than it adds, so that a sweep ends.
+/// Changes that a write removes at most: more than it adds, so that a sweep ends.
 const SWEEP_STEP: usize = 64;
 
 pub(super) struct State {
@@ -22,10 +22,10 @@ pub(super) struct State {
     revision: Revision,
     /// Every retained version of a key, oldest first. A key without versions is not here.
     keys: BTreeMap<Key, Vec<Version>>,
-    /// Every retained change. Collections forget separately, so there are holes.
+    /// Every retained change. Collections are compacted separately, so there are gaps.
     log: BTreeMap<Revision, Change>,
     collections: HashMap<Box<str>, Collection>,
-    /// What [`State::raise_floor`] set for all collections, also those that do not exist yet.
+    /// Set by [`State::raise_floor`] for all collections, including those that do not exist yet.
     floor: Revision,
     swept: Instant,
     sweeping: bool,
@@ -40,7 +40,7 @@ struct Version {
 
 #[derive(Default)]
 struct Collection {
-    /// The newest forgotten change: states from here on can be read, changes after it watched.
+    /// The newest removed change: states from here on can be read, changes after it watched.
     floor: Revision,
     /// The retained changes, oldest first.
     changes: VecDeque<(Revision, Instant)>,
@@ -179,7 +179,7 @@ impl State {
         Ok(Batch { changes, revision: self.revision })
     }
 
-    /// Refuses everything below `at` from now on; [`State::forget_below_floor`] then frees it.
+    /// Refuses reads below `at` from now on; [`State::remove_below_floor`] then frees the changes.
     pub(super) fn raise_floor(&mut self, at: Revision) -> Result<(), ReadError> {
         if at > self.revision {
             return Err(ReadError::Future { asked: at, current: self.revision });
@@ -188,13 +188,13 @@ impl State {
         Ok(())
     }
 
-    /// Frees up to `limit` changes that nobody can ask for; true if there may be more.
-    pub(super) fn forget_below_floor(&mut self, limit: usize) -> bool {
+    /// Frees up to `limit` changes below the floor. Returns true if there may be more.
+    pub(super) fn remove_below_floor(&mut self, limit: usize) -> bool {
         let floor = self.floor;
-        self.forget_where(limit, |_, oldest| oldest.0 <= floor) == limit
+        self.remove_where(limit, |_, oldest| oldest.0 <= floor) == limit
     }
 
-    /// Frees what retention no longer wants, a bounded part of it with each write.
+    /// Frees history beyond the retention, a bounded part with each write.
     fn sweep(&mut self, now: Instant) {
         if now.duration_since(self.swept) >= self.retention.interval {
             self.swept = now;
@@ -202,7 +202,7 @@ impl State {
         }
         let Retention { age_min, changes_min, history_bytes_max, .. } = self.retention;
         if self.sweeping {
-            let freed = self.forget_where(SWEEP_STEP, |collection, oldest| {
+            let freed = self.remove_where(SWEEP_STEP, |collection, oldest| {
                 collection.changes.len() as u64 > changes_min && now.duration_since(oldest.1) > age_min
             });
             self.sweeping = freed == SWEEP_STEP;
@@ -213,33 +213,33 @@ impl State {
             }
             let oldest = self.collections.values().filter_map(|collection| collection.changes.front()).min();
             let Some((oldest, _)) = oldest.copied() else { break };
-            self.forget_where(1, |_, front| front.0 == oldest);
+            self.remove_where(1, |_, front| front.0 == oldest);
         }
     }
 
-    /// Forgets, collection by collection, the oldest changes for which `may_go` holds. Returns how many.
-    fn forget_where(&mut self, limit: usize, may_go: impl Fn(&Collection, &(Revision, Instant)) -> bool) -> usize {
-        let mut forgotten = 0;
+    /// Removes, collection by collection, the oldest changes for which `may_remove` holds. Returns their number.
+    fn remove_where(&mut self, limit: usize, may_remove: impl Fn(&Collection, &(Revision, Instant)) -> bool) -> usize {
+        let mut removed = 0;
         for collection in self.collections.values_mut() {
-            while forgotten < limit {
-                let Some(oldest) = collection.changes.front().filter(|oldest| may_go(collection, oldest)) else {
+            while removed < limit {
+                let Some(oldest) = collection.changes.front().filter(|oldest| may_remove(collection, oldest)) else {
                     break;
                 };
                 let revision = oldest.0;
                 collection.changes.pop_front();
                 collection.floor = collection.floor.max(revision);
-                forgotten += 1;
+                removed += 1;
                 if let Some(change) = self.log.remove(&revision) {
-                    forget(&mut self.keys, &mut self.stats, &change);
+                    remove_versions(&mut self.keys, &mut self.stats, &change);
                 }
             }
         }
-        forgotten
+        removed
     }
 }
 
-/// Frees the version a forgotten change replaced, and the change's own if it is a delete.
-fn forget(keys: &mut BTreeMap<Key, Vec<Version>>, stats: &mut Stats, change: &Change) {
+/// Frees the version that a removed change replaced, and the change's own if it is a delete.
+fn remove_versions(keys: &mut BTreeMap<Key, Vec<Version>>, stats: &mut Stats, change: &Change) {
     let Some(versions) = keys.get_mut(&change.key) else { return };
     let before = versions.len();
     versions.retain(|version| {

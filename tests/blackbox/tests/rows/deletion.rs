@@ -301,6 +301,13 @@ async fn de_10_the_first_deletion_says_what_becomes_of_dependents() {
     }
     let swapped = with("swapped", json!(["foregroundDeletion"]), "Orphan").await;
     assert_eq!(finalizers(&swapped), json!(["orphan"]), "one or the other");
+    // A request that names no policy keeps the one that the object has already.
+    for finalizer in ["orphan", "foregroundDeletion"] {
+        let name = format!("unnamed-{}", finalizer.to_lowercase());
+        place.make("configmaps", &json!({"metadata": {"name": name, "finalizers": [HELD, finalizer]}})).await;
+        let marked = place.delete(place.path(&format!("configmaps/{name}"))).answer().await.expect(200);
+        assert_eq!(finalizers(&marked), json!([HELD, finalizer]));
+    }
     // With nothing to wait for there is nothing left.
     assert_eq!(with("plain", json!([]), "Background").await["kind"], "Status");
     place.answer("configmaps/plain").await.refused(404, "NotFound");

@@ -12,7 +12,7 @@ use thiserror::Error as ThisError;
 
 use super::graph::Identity;
 use super::tracked::Uid;
-use crate::parts::resources::Resources;
+use crate::discovery::Resources;
 
 /// Why an object cannot be looked at.
 #[derive(Debug, ThisError)]

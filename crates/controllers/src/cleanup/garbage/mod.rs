@@ -38,7 +38,7 @@ use self::graph::{Graph, Kind};
 use self::live::Live;
 use self::tracked::{Tracked, Uid};
 use crate::context::Context;
-use crate::parts::resources::{Resources, Served};
+use crate::discovery::{Resources, Served};
 
 /// Objects looked at at the same time, and as many owners that let go.
 const WORKERS: usize = 20;

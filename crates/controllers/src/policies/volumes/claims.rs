@@ -15,8 +15,7 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeSpec, Pod,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::PostParams;
-use kube::{Api, Client, Resource as _, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 
 use super::matching::{best, class_of, mismatch};
 use super::{
@@ -24,8 +23,9 @@ use super::{
     reference_to,
 };
 use crate::context::Context;
-use crate::parts::running;
 use crate::policies::protection::claims_of;
+use crate::reconciling;
+use crate::requests::Api;
 
 const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
@@ -76,7 +76,7 @@ pub(super) async fn run(context: Context) {
         async move { binder.reconcile(&run.key).await }
     };
     // One at a time: two claims must not take the same volume.
-    running::run(context, controller, 1, reconcile).await;
+    reconciling::run(context, controller, 1, reconcile).await;
 }
 
 fn is_complete(claim: &PersistentVolumeClaim) -> bool {
@@ -208,10 +208,8 @@ impl Binder {
     }
 
     async fn bind(&self, volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Result<(), Error> {
-        let volumes = Api::<PersistentVolume>::all(self.client.clone());
-        let claims =
-            Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default());
-        let params = PostParams::default();
+        let volumes = Api::<PersistentVolume>::all(&self.client);
+        let claims = Api::<PersistentVolumeClaim>::namespaced(&self.client, &claim.namespace().unwrap_or_default());
 
         let mut wanted = volume.clone();
         let spec = wanted.spec.get_or_insert_default();
@@ -224,11 +222,11 @@ impl Binder {
         }
         let mut volume = volume.clone();
         if wanted != volume {
-            volume = volumes.replace(&wanted.name_any(), &params, &wanted).await?;
+            volume = volumes.replace(&wanted).await?;
         }
         if phase(&volume) != "Bound" {
             volume.status.get_or_insert_default().phase = Some("Bound".to_owned());
-            volume = volumes.replace_status(&volume.name_any(), &params, &volume).await?;
+            volume = volumes.replace_status(&volume).await?;
         }
 
         let mut wanted = claim.clone();
@@ -240,7 +238,7 @@ impl Binder {
         wanted.annotations_mut().insert(BIND_COMPLETED.to_owned(), YES.to_owned());
         let mut claim = claim.clone();
         if wanted != claim {
-            claim = claims.replace(&wanted.name_any(), &params, &wanted).await?;
+            claim = claims.replace(&wanted).await?;
         }
         let status = claim.status.clone().unwrap_or_default();
         let spec = volume.spec.unwrap_or_default();
@@ -253,7 +251,7 @@ impl Binder {
         };
         if bound != status {
             claim.status = Some(bound);
-            claims.replace_status(&claim.name_any(), &params, &claim).await?;
+            claims.replace_status(&claim).await?;
         }
         Ok(())
     }
@@ -265,20 +263,18 @@ impl Binder {
             self.event(claim, EventType::Warning, "ProvisioningFailed", &message);
             return self.set_phase(claim, "Pending").await;
         }
-        let claims =
-            Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default());
-        let params = PostParams::default();
+        let claims = Api::<PersistentVolumeClaim>::namespaced(&self.client, &claim.namespace().unwrap_or_default());
         let mut wanted = claim.clone();
         for name in PROVISIONER {
             wanted.annotations_mut().insert(name.to_owned(), class.provisioner.clone());
         }
         let mut claim = claim.clone();
         if wanted != claim {
-            claim = claims.replace(&wanted.name_any(), &params, &wanted).await?;
+            claim = claims.replace(&wanted).await?;
         }
         let volume = volume_for(&claim, class);
         let name = volume.name_any();
-        match Api::<PersistentVolume>::all(self.client.clone()).create(&params, &volume).await.map_err(Error::from) {
+        match Api::<PersistentVolume>::all(&self.client).create(&volume).await {
             Ok(_) => {
                 let message = format!("Successfully provisioned volume {name} using {}", class.provisioner);
                 self.event(&claim, EventType::Normal, "ProvisioningSucceeded", &message);
@@ -299,8 +295,8 @@ impl Binder {
             return Ok(());
         }
         let written = PersistentVolumeClaim { status: Some(wanted), ..claim.clone() };
-        let api = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default());
-        api.replace_status(&claim.name_any(), &PostParams::default(), &written).await?;
+        let api = Api::<PersistentVolumeClaim>::namespaced(&self.client, &claim.namespace().unwrap_or_default());
+        api.replace_status(&written).await?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::{belongs_to, claim_of, phase};
-use crate::parts::placement::term_allows;
+use crate::placement::term_allows;
 use crate::scheduler::amounts::units;
 
 const STORAGE: &str = "storage";

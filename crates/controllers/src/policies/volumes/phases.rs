@@ -8,12 +8,13 @@ use client::informer::Event;
 use client::store::Store;
 use client::{Error, Key};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::{Api, Client, Resource as _, ResourceExt as _};
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Client, Resource as _, ResourceExt as _};
 
 use super::{BOUND_BY_CONTROLLER, COMPONENT, PROVISIONED_BY, claim_of, phase};
 use crate::context::Context;
-use crate::parts::running;
+use crate::reconciling;
+use crate::requests::Api;
 
 /// Runs until the context's stop.
 pub(super) async fn run(context: Context) {
@@ -36,7 +37,7 @@ pub(super) async fn run(context: Context) {
         let keeper = keeper.clone();
         async move { keeper.reconcile(&run.key).await }
     };
-    running::run(context, controller, 1, reconcile).await;
+    reconciling::run(context, controller, 1, reconcile).await;
 }
 
 struct Keeper {
@@ -118,8 +119,8 @@ impl Keeper {
         if let Some(claim) = known {
             return Ok(Some((*claim).clone()));
         }
-        let api = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), namespace.unwrap_or_default());
-        Ok(api.get_opt(name).await?)
+        let api = Api::<PersistentVolumeClaim>::namespaced(&self.client, namespace.unwrap_or_default());
+        api.get(name).await
     }
 
     async fn set_phase(&self, volume: &PersistentVolume, wanted: &str) -> Result<PersistentVolume, Error> {
@@ -130,16 +131,16 @@ impl Keeper {
         let status = written.status.get_or_insert_default();
         status.phase = Some(wanted.to_owned());
         status.message = None;
-        let api = Api::<PersistentVolume>::all(self.client.clone());
-        Ok(api.replace_status(&volume.name_any(), &PostParams::default(), &written).await?)
+        let api = Api::<PersistentVolume>::all(&self.client);
+        api.replace_status(&written).await
     }
 
     async fn unbind(&self, volume: &PersistentVolume) -> Result<(), Error> {
         let mut written = volume.clone();
         written.spec.get_or_insert_default().claim_ref = None;
         written.annotations_mut().remove(BOUND_BY_CONTROLLER);
-        let api = Api::<PersistentVolume>::all(self.client.clone());
-        let written = api.replace(&volume.name_any(), &PostParams::default(), &written).await?;
+        let api = Api::<PersistentVolume>::all(&self.client);
+        let written = api.replace(&written).await?;
         self.set_phase(&written, "Available").await.map(|_| ())
     }
 
@@ -150,7 +151,7 @@ impl Keeper {
             Some("Delete") if volume.metadata.deletion_timestamp.is_none() => {
                 let preconditions = Some(Preconditions { uid: volume.uid(), resource_version: None });
                 let params = DeleteParams { preconditions, ..DeleteParams::default() };
-                Api::<PersistentVolume>::all(self.client.clone()).delete(&volume.name_any(), &params).await?;
+                Api::<PersistentVolume>::all(&self.client).delete(&volume.name_any(), &params).await?;
                 Ok(())
             }
             Some("Recycle") if phase(volume) != "Failed" => {

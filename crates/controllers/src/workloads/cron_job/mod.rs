@@ -10,79 +10,64 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use client::Error;
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::events::EventType;
 use client::store::Store;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
 use kube::api::DeleteParams;
-use kube::{Client, Resource};
 
 use super::job::shape::is_finished;
-use crate::context::Context;
-use crate::parts::conditions;
-use crate::parts::owners::{Controlled, is_controlled_by, name, namespace, reference, uid};
-use crate::parts::running::{message_of, namespace_is_going, run};
-use crate::parts::writer::{Writer, follow};
+use crate::conditions;
+use crate::context::{Context, Tools};
+use crate::owners::{Controlled, is_controlled_by, name, namespace, reference, uid};
+use crate::reconciling::{self, is_namespace_terminating, server_message};
+use crate::writer::Writer;
 use schedule::Schedule;
 
 const WORKERS: usize = 5;
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Runs the controller of CronJobs.
-pub(crate) fn cron_jobs(context: Context) -> BoxFuture<'static, ()> {
-    start(context).boxed()
-}
-
-async fn start(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let cron_jobs = context.informers.informer::<CronJob>();
     let jobs = context.informers.informer::<Job>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &cron_jobs);
-    follow(&writes, &jobs);
-    let control = Arc::new(CronJobs {
-        client: context.client.clone(),
-        recorder: context.recorder("cronjob-controller"),
-        cron_jobs: cron_jobs.store(),
-        jobs: Controlled::of(&jobs),
-        writes: writes.clone(),
-    });
+    let tools = context.tools("cronjob-controller").follow(&cron_jobs).follow(&jobs);
+    let control =
+        Arc::new(CronJobs { tools: tools.clone(), cron_jobs: cron_jobs.store(), jobs: Controlled::of(&jobs) });
     let controller = Controller::new("cronjob-controller")
         .on(&cron_jobs, Predicate::version_changed())
         .owned(&jobs, OwnerMatch::of::<CronJob>(&()).controller_only(), Predicate::version_changed())
-        .read_your_writes(writes);
+        .read_your_writes(tools.writes.clone());
     let sync = move |run: Run| {
         let control = control.clone();
         async move { control.sync(run).await }
     };
-    run(context, controller, WORKERS, sync).await;
+    reconciling::run(context, controller, WORKERS, sync).await;
 }
 
 struct CronJobs {
-    client: Client,
-    recorder: EventRecorder,
+    tools: Tools,
     cron_jobs: Store<CronJob>,
     jobs: Controlled<Job>,
-    writes: Arc<Writes>,
 }
 
 impl CronJobs {
     async fn sync(&self, run: Run) -> Result<Action, RunError> {
         let Some(known) = self.cron_jobs.get(&run.key) else {
-            self.writes.forget(&run.key);
+            self.tools.writes.forget(&run.key);
             return Ok(Action::done());
         };
-        let writer = Writer::new(&self.client, &self.writes, &*known);
+        let writer = self.tools.writer(&*known);
         let mut work = Work { control: self, writer, job: (*known).clone() };
         let result = work.reconcile(self.jobs.by(uid(&*known))).await;
         let reported = if work.job.status == known.status { Ok(()) } else { work.report().await };
         match result {
-            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            Err(error) if is_namespace_terminating(&error) => Ok(Action::done()),
             Err(error) => Err(error.into()),
             Ok(action) => {
                 reported?;
@@ -121,7 +106,7 @@ impl Work<'_> {
     }
 
     fn event(&self, kind: EventType, reason: &str, message: &str) {
-        self.control.recorder.record(&self.job.object_ref(&()), kind, reason, message);
+        self.control.tools.recorder.record(&self.job.object_ref(&()), kind, reason, message);
     }
 
     async fn report(&mut self) -> Result<(), Error> {
@@ -157,7 +142,7 @@ impl Work<'_> {
                 return Ok(Action::done());
             }
         };
-        let now = Timestamp::now();
+        let now = self.control.tools.clock.now();
         let due = match due::due(&self.job, &schedule, &zone, now) {
             Ok(due) => due,
             Err(error) => {
@@ -246,7 +231,7 @@ impl Work<'_> {
     async fn delete(&mut self, job: &Job) -> Result<(), Error> {
         match self.writer.delete(job, &DeleteParams::background()).await {
             Err(error) if !error.is_not_found() => {
-                let message = format!("Deleted job: {}", message_of(&error));
+                let message = format!("Deleted job: {}", server_message(&error));
                 self.event(EventType::Warning, "FailedDelete", &message);
                 return Err(error);
             }
@@ -300,9 +285,9 @@ impl Work<'_> {
                     None => return Err(error),
                 }
             }
-            Err(error) if namespace_is_going(&error) => return Err(error),
+            Err(error) if is_namespace_terminating(&error) => return Err(error),
             Err(error) => {
-                let message = format!("Error creating job: {}", message_of(&error));
+                let message = format!("Error creating job: {}", server_message(&error));
                 self.event(EventType::Warning, "FailedCreate", &message);
                 return Err(error);
             }

@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::{
     Affinity, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, PodTemplateSpec, Toleration,
 };
 
-use crate::parts::owners::{name, namespace, reference};
-use crate::parts::{placement, pods};
+use crate::owners::{name, namespace, reference};
+use crate::{placement, pods};
 
 /// The label that says of which revision a pod is.
 pub(super) const REVISION: &str = "controller-revision-hash";

@@ -11,27 +11,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Error;
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
-use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
-use jiff::Timestamp;
+use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
+use kube::Resource;
 use kube::api::DeleteParams;
-use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::context::Context;
-use crate::parts::batches::slow_start;
-use crate::parts::claim::{Claims, Selects, adopters};
-use crate::parts::owners::{Controlled, name, namespace, uid};
-use crate::parts::running::{message_of, namespace_is_going, run};
-use crate::parts::writer::{Writer, follow};
-use crate::parts::{history, pods};
+use crate::context::{Context, Tools};
+use crate::owners::{Controlled, name, namespace, uid};
+use crate::pods;
+use crate::reconciling::{self, is_namespace_terminating, server_message};
+use crate::workloads::adoption::{Claims, Selects, adopters};
+use crate::workloads::batches::slow_start;
+use crate::workloads::history;
+use crate::writer::Writer;
 use eligibility::REVISION;
 use plan::{Ended, Picture, Todo};
 
@@ -42,28 +41,19 @@ const BURST: usize = 250;
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(900);
 
-/// Runs the controller of DaemonSets.
-pub(crate) fn daemon_sets(context: Context) -> BoxFuture<'static, ()> {
-    start(context).boxed()
-}
-
-async fn start(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let sets = context.informers.informer::<DaemonSet>();
     let pods = context.informers.informer::<Pod>();
     let nodes = context.informers.informer::<Node>();
     let revisions = context.informers.informer::<ControllerRevision>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &sets);
-    follow(&writes, &pods);
-    follow(&writes, &revisions);
+    let tools = context.tools("daemonset-controller").follow(&sets).follow(&pods).follow(&revisions);
     let control = Arc::new(DaemonSets {
-        client: context.client.clone(),
-        recorder: context.recorder("daemonset-controller"),
+        tools: tools.clone(),
         sets: sets.store(),
         pods: Controlled::of(&pods),
         nodes: nodes.store(),
         revisions: Controlled::of(&revisions),
-        writes: writes.clone(),
         failures: Mutex::default(),
     });
     let (all, selecting) = (sets.store(), sets.store());
@@ -80,12 +70,12 @@ async fn start(context: Context) {
         .mapped(&nodes, move |_| all.snapshot().keys().cloned().collect(), placement_changed)
         // A source only so that all revisions are known before the first run.
         .mapped(&revisions, |_| Vec::new(), Predicate::any())
-        .read_your_writes(writes);
+        .read_your_writes(tools.writes.clone());
     let sync = move |run: Run| {
         let control = control.clone();
         async move { control.sync(run).await }
     };
-    run(context, controller, WORKERS, sync).await;
+    reconciling::run(context, controller, WORKERS, sync).await;
 }
 
 fn selects(set: &DaemonSet) -> Selects {
@@ -93,13 +83,11 @@ fn selects(set: &DaemonSet) -> Selects {
 }
 
 struct DaemonSets {
-    client: Client,
-    recorder: EventRecorder,
+    tools: Tools,
     sets: Store<DaemonSet>,
     pods: Controlled<Pod>,
     nodes: Store<Node>,
     revisions: Controlled<ControllerRevision>,
-    writes: Arc<Writes>,
     /// How pods failed, by set and node.
     failures: Mutex<HashMap<(String, String), Failures>>,
 }
@@ -112,11 +100,11 @@ struct Failures {
 impl DaemonSets {
     async fn sync(&self, run: Run) -> Result<Action, RunError> {
         let Some(set) = self.sets.get(&run.key) else {
-            self.writes.forget(&run.key);
+            self.tools.writes.forget(&run.key);
             return Ok(Action::done());
         };
         match self.reconcile(&set).await {
-            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            Err(error) if is_namespace_terminating(&error) => Ok(Action::done()),
             other => Ok(other?),
         }
     }
@@ -125,15 +113,15 @@ impl DaemonSets {
         let selects = selects(set);
         if selects.is_empty() {
             let message = "This daemon set is selecting all pods. A non-empty selector is required.";
-            self.recorder.record(&set.object_ref(&()), EventType::Warning, "SelectingAll", message);
+            self.tools.recorder.record(&set.object_ref(&()), EventType::Warning, "SelectingAll", message);
             return Ok(Action::done());
         }
         if set.metadata.deletion_timestamp.is_some() {
             self.failures.lock().retain(|(known, _), _| known != uid(&**set));
             return Ok(Action::done());
         }
-        let writer = Writer::new(&self.client, &self.writes, &**set);
-        let claims = Claims { client: &self.client, owner: &**set, selects: &selects, finalizer: None };
+        let writer = self.tools.writer(&**set);
+        let claims = Claims { client: &self.tools.client, owner: &**set, selects: &selects, finalizer: None };
         let mut revisions = claims.claim(self.revisions.candidates(&**set)).await?;
         history::sort(&mut revisions);
         let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
@@ -145,7 +133,7 @@ impl DaemonSets {
         let owned = claims.claim(self.pods.candidates(&**set)).await?;
         let template = eligibility::template(set);
         let nodes = self.nodes.snapshot();
-        let now = Timestamp::now();
+        let now = self.tools.clock.now();
         let picture = Picture::of(set, &hash, &template, nodes.iter(), &owned, now);
         let (todo, later) = picture.manage(|pod, node| self.ended(set, pod, node));
         let done = if todo == Todo::default() && picture.is_rolling() {
@@ -181,7 +169,7 @@ impl DaemonSets {
         let about = set.object_ref(&());
         if pods::phase(pod) == "Succeeded" {
             let message = format!("Found succeeded {which}, will try to delete it");
-            self.recorder.record(&about, EventType::Normal, "SucceededDaemonPod", &message);
+            self.tools.recorder.record(&about, EventType::Normal, "SucceededDaemonPod", &message);
             return Ended::Delete;
         }
         let mut failures = self.failures.lock();
@@ -195,7 +183,7 @@ impl DaemonSets {
         };
         failures.insert(key, Failures { delay, last: now });
         let message = format!("Found failed {which}, will try to kill it");
-        self.recorder.record(&about, EventType::Warning, "FailedDaemonPod", &message);
+        self.tools.recorder.record(&about, EventType::Warning, "FailedDaemonPod", &message);
         Ended::Delete
     }
 
@@ -210,16 +198,16 @@ impl DaemonSets {
         todo.create.truncate(BURST);
         todo.delete.truncate(BURST);
         let about = set.object_ref(&());
-        let tell = |kind, reason: &str, message: String| self.recorder.record(&about, kind, reason, &message);
+        let tell = |kind, reason: &str, message: String| self.tools.recorder.record(&about, kind, reason, &message);
         let created = slow_start(todo.create.len(), async |index| {
             match writer.create(&eligibility::pod(set, template, hash, &todo.create[index])).await {
                 Ok(pod) => {
                     tell(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", name(&pod)));
                     Ok(())
                 }
-                Err(error) if namespace_is_going(&error) => Ok(()),
+                Err(error) if is_namespace_terminating(&error) => Ok(()),
                 Err(error) => {
-                    tell(EventType::Warning, "FailedCreate", format!("Error creating: {}", message_of(&error)));
+                    tell(EventType::Warning, "FailedCreate", format!("Error creating: {}", server_message(&error)));
                     Err(error)
                 }
             }
@@ -236,7 +224,7 @@ impl DaemonSets {
                 }
                 Err(error) if error.is_not_found() => Ok(()),
                 Err(error) => {
-                    tell(EventType::Warning, "FailedDelete", format!("Error deleting: {}", message_of(&error)));
+                    tell(EventType::Warning, "FailedDelete", format!("Error deleting: {}", server_message(&error)));
                     Err(error)
                 }
             }

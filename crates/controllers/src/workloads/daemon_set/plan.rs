@@ -9,8 +9,8 @@ use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
 
 use super::eligibility::{REVISION, Verdict, judge, node_of};
-use crate::parts::owners::name;
-use crate::parts::pods;
+use crate::owners::name;
+use crate::pods;
 use crate::workloads::deployment::arithmetic::{Rounding, resolve};
 
 pub(super) fn min_ready(set: &DaemonSet) -> i32 {

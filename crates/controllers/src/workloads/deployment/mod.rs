@@ -16,49 +16,38 @@ mod status;
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
 use client::{Error, Key};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Client, Resource};
+use kube::Resource;
 
-use crate::context::Context;
-use crate::parts::claim::{Claims, Selects, adopters};
-use crate::parts::owners::{Controlled, controller_key, uid};
-use crate::parts::pods;
-use crate::parts::running::{give_up_after, namespace_is_going, run};
-use crate::parts::writer::{Writer, follow};
+use crate::context::{Context, Tools};
+use crate::owners::{Controlled, controller_key, uid};
+use crate::pods;
+use crate::reconciling::{self, give_up_after, is_namespace_terminating};
+use crate::workloads::adoption::{Claims, Selects, adopters};
+use crate::writer::Writer;
 use rollout::Rollout;
 
 const WORKERS: usize = 5;
 /// So many failures in a row, then nothing until something changes.
 const TRIES: u32 = 15;
 
-/// Runs the controller of Deployments.
-pub(crate) fn deployments(context: Context) -> BoxFuture<'static, ()> {
-    start(context).boxed()
-}
-
-async fn start(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let deployments = context.informers.informer::<Deployment>();
     let sets = context.informers.informer::<ReplicaSet>();
     let pods = context.informers.informer::<Pod>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &deployments);
-    follow(&writes, &sets);
+    let tools = context.tools("deployment-controller").follow(&deployments).follow(&sets);
     let control = Arc::new(Deployments {
-        client: context.client.clone(),
-        recorder: context.recorder("deployment-controller"),
+        tools: tools.clone(),
         deployments: deployments.store(),
         sets: Controlled::of(&sets),
         pods: Controlled::of(&pods),
-        writes: writes.clone(),
     });
     let (selecting, waiting) = (deployments.store(), control.clone());
     let controller = Controller::new("deployment-controller")
@@ -70,7 +59,7 @@ async fn start(context: Context) {
             move |pod| waiting.waiting_for_the_end_of(pod).into_iter().collect(),
             Predicate::new(|event| matches!(event, Event::Deleted { .. })),
         )
-        .read_your_writes(writes);
+        .read_your_writes(tools.writes.clone());
     let sync = move |run: Run| {
         let control = control.clone();
         async move {
@@ -78,7 +67,7 @@ async fn start(context: Context) {
             give_up_after(TRIES, &run, result)
         }
     };
-    run(context, controller, WORKERS, sync).await;
+    reconciling::run(context, controller, WORKERS, sync).await;
 }
 
 fn selects(deployment: &Deployment) -> Selects {
@@ -86,12 +75,10 @@ fn selects(deployment: &Deployment) -> Selects {
 }
 
 struct Deployments {
-    client: Client,
-    recorder: EventRecorder,
+    tools: Tools,
     deployments: Store<Deployment>,
     sets: Controlled<ReplicaSet>,
     pods: Controlled<Pod>,
-    writes: Arc<Writes>,
 }
 
 impl Deployments {
@@ -105,7 +92,7 @@ impl Deployments {
     /// How many available pods of a replica set there are.
     fn available_pods(&self, set: &ReplicaSet) -> i32 {
         let min_ready = set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
-        let now = Timestamp::now();
+        let now = self.tools.clock.now();
         let counts = |pod: &Pod| pods::is_active(pod) && pods::is_available(pod, min_ready, now);
         let count = self.pods.by(uid(set)).iter().filter(|pod| counts(pod)).count();
         i32::try_from(count).unwrap_or(i32::MAX)
@@ -113,20 +100,20 @@ impl Deployments {
 
     async fn sync(&self, run: &Run) -> Result<Action, RunError> {
         let Some(deployment) = self.deployments.get(&run.key) else {
-            self.writes.forget(&run.key);
+            self.tools.writes.forget(&run.key);
             return Ok(Action::done());
         };
-        let writer = Writer::new(&self.client, &self.writes, &*deployment);
+        let writer = self.tools.writer(&*deployment);
         match self.reconcile(&deployment, writer).await {
             // Whatever it still wanted to do, it will not be let.
-            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            Err(error) if is_namespace_terminating(&error) => Ok(Action::done()),
             Err(error) if error.is_not_found() && self.is_gone(&deployment).await => Ok(Action::done()),
             other => Ok(other?),
         }
     }
 
     async fn is_gone(&self, deployment: &Deployment) -> bool {
-        let writer = Writer::new(&self.client, &self.writes, deployment);
+        let writer = self.tools.writer(deployment);
         matches!(writer.read(deployment).await, Ok(None))
     }
 
@@ -136,7 +123,7 @@ impl Deployments {
         if selects.is_empty() {
             return self.refuse_everything(deployment, &writer).await;
         }
-        let claims = Claims { client: &self.client, owner: &**deployment, selects: &selects, finalizer: None };
+        let claims = Claims { client: &self.tools.client, owner: &**deployment, selects: &selects, finalizer: None };
         let sets = claims.claim(self.sets.candidates(&**deployment)).await?;
         let mut rollout = Rollout::new(self, writer, deployment, sets);
         if deployment.meta().deletion_timestamp.is_some() {
@@ -159,7 +146,7 @@ impl Deployments {
 
     async fn refuse_everything(&self, deployment: &Deployment, writer: &Writer) -> Result<Action, Error> {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
-        self.recorder.record(&deployment.object_ref(&()), EventType::Warning, "SelectingAll", message);
+        self.tools.recorder.record(&deployment.object_ref(&()), EventType::Warning, "SelectingAll", message);
         let mut status = deployment.status.clone().unwrap_or_default();
         if status.observed_generation < deployment.metadata.generation {
             status.observed_generation = deployment.metadata.generation;

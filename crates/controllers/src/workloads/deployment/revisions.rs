@@ -4,8 +4,8 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::arithmetic::Budget;
-use crate::parts::owners::name;
-use crate::parts::template;
+use crate::owners::name;
+use crate::workloads::template;
 
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 pub(super) const HISTORY: &str = "deployment.kubernetes.io/revision-history";

@@ -7,8 +7,8 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 
 use super::revisions::{self, NOT_COPIED, ROLLBACK};
 use super::rollout::Rollout;
-use crate::parts::owners::name;
-use crate::parts::template::{self, HASH_LABEL};
+use crate::owners::name;
+use crate::workloads::template::{self, HASH_LABEL};
 
 impl Rollout<'_> {
     /// Takes the template of a revision, 0 for the one before this, and removes the request in any case.

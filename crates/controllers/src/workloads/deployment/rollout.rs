@@ -6,7 +6,6 @@ use std::sync::Arc;
 use client::Error;
 use client::controller::Action;
 use client::events::EventType;
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 use kube::Resource;
 use kube::api::DeleteParams;
@@ -16,11 +15,11 @@ use super::revisions::{self, DESIRED, MOST, REVISION, annotate, by_age};
 use super::shape::{self, actual, available, is_observed, size};
 use super::status::{self, PROGRESSING, TIMED_OUT, condition};
 use super::{Deployments, revisions::split};
-use crate::parts::owners::{controller_of, name, namespace, reference, uid};
-use crate::parts::running::{message_of, namespace_is_going};
-use crate::parts::template::{self, HASH_LABEL};
-use crate::parts::writer::Writer;
-use crate::parts::{conditions, pods};
+use crate::owners::{controller_of, name, namespace, reference, uid};
+use crate::reconciling::{is_namespace_terminating, server_message};
+use crate::workloads::template::{self, HASH_LABEL};
+use crate::writer::Writer;
+use crate::{conditions, pods};
 
 /// One run for one deployment. What it writes, it goes on with: the deployment and the sets here are always the latest known.
 pub(super) struct Rollout<'a> {
@@ -53,7 +52,7 @@ impl<'a> Rollout<'a> {
     }
 
     pub(super) fn event(&self, kind: EventType, reason: &str, message: &str) {
-        self.control.recorder.record(&self.deployment.object_ref(&()), kind, reason, message);
+        self.control.tools.recorder.record(&self.deployment.object_ref(&()), kind, reason, message);
     }
 
     fn progressing(&self) -> Option<&str> {
@@ -62,8 +61,8 @@ impl<'a> Rollout<'a> {
     }
 
     fn set_progressing(&mut self, status: &str, reason: &str, message: &str) -> bool {
-        let conditions = &mut self.deployment.status.get_or_insert_default().conditions;
-        conditions::set(conditions, condition(PROGRESSING, status, reason, message))
+        let progressing = condition(PROGRESSING, status, reason, message, self.control.tools.clock.now());
+        conditions::set(&mut self.deployment.status.get_or_insert_default().conditions, progressing)
     }
 
     async fn write_status(&mut self) -> Result<(), Error> {
@@ -117,9 +116,10 @@ impl<'a> Rollout<'a> {
         let (set, created) = match made {
             Ok(set) => (set, true),
             Err(error) if error.is_already_exists() => (self.take_or_collide(&wanted, error).await?, false),
-            Err(error) if namespace_is_going(&error) => return Err(error),
+            Err(error) if is_namespace_terminating(&error) => return Err(error),
             Err(error) => {
-                let message = format!("Failed to create new replica set {:?}: {}", name(&wanted), message_of(&error));
+                let message =
+                    format!("Failed to create new replica set {:?}: {}", name(&wanted), server_message(&error));
                 if shape::has_deadline(&self.deployment)
                     && self.set_progressing("False", "ReplicaSetCreateError", &message)
                 {
@@ -365,7 +365,7 @@ impl<'a> Rollout<'a> {
     }
 
     fn numbers(&self) -> DeploymentStatus {
-        status::of(&self.deployment, self.budget, self.new.as_ref(), &self.old)
+        status::of(&self.deployment, self.budget, self.new.as_ref(), &self.old, self.control.tools.clock.now())
     }
 
     /// Reports the numbers; scaling is neither progress nor a lack of it.
@@ -380,7 +380,7 @@ impl<'a> Rollout<'a> {
 
     /// Reports the numbers and how the rollout goes.
     async fn report_progress(&mut self) -> Result<Action, Error> {
-        let now = Timestamp::now();
+        let now = self.control.tools.clock.now();
         let mut status = self.numbers();
         let replicas = self.replicas();
         status::judge(&mut status, &self.deployment, replicas, self.new.as_ref(), &self.old, now);

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::arithmetic::Budget;
 use super::shape::{has_deadline, progress_deadline, size};
-use crate::parts::conditions;
-use crate::parts::owners::name;
+use crate::conditions;
+use crate::owners::name;
 
 pub(super) const AVAILABLE: &str = "Available";
 pub(super) const PROGRESSING: &str = "Progressing";
@@ -21,8 +20,8 @@ const MOVING: &str = "ReplicaSetUpdated";
 pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 
 /// A condition that changes now.
-pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str) -> DeploymentCondition {
-    let now = Some(Time(Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default()));
+pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> DeploymentCondition {
+    let now = Some(conditions::whole_second(now));
     DeploymentCondition {
         type_: kind.into(),
         status: status.into(),
@@ -39,6 +38,7 @@ pub(super) fn of(
     budget: Budget,
     new: Option<&Arc<ReplicaSet>>,
     old: &[Arc<ReplicaSet>],
+    now: Timestamp,
 ) -> DeploymentStatus {
     let all = || old.iter().chain(new);
     let sum = |count: &dyn Fn(&ReplicaSetStatus) -> i32| -> i32 {
@@ -59,9 +59,15 @@ pub(super) fn of(
         conditions: before.conditions,
     };
     let enough = if available >= budget.fewest_available() {
-        condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+        condition(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
     } else {
-        condition(AVAILABLE, "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+        condition(
+            AVAILABLE,
+            "False",
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability.",
+            now,
+        )
     };
     conditions::set(&mut status.conditions, enough);
     status
@@ -134,9 +140,9 @@ fn progress(
     };
     if is_complete(deployment, replicas, status) {
         let message = format!("{who} has successfully progressed.");
-        conditions::set(&mut status.conditions, condition(PROGRESSING, "True", COMPLETE, &message));
+        conditions::set(&mut status.conditions, condition(PROGRESSING, "True", COMPLETE, &message, now));
     } else if moved(before, status) {
-        let mut moving = condition(PROGRESSING, "True", MOVING, &format!("{who} is progressing."));
+        let mut moving = condition(PROGRESSING, "True", MOVING, &format!("{who} is progressing."), now);
         // Each step forward renews the time from which the deadline counts, but it is no transition.
         if let Some(known) = conditions::find(before.conditions.as_ref(), PROGRESSING) {
             if known.status == "True" {
@@ -147,7 +153,7 @@ fn progress(
         conditions::set(&mut status.conditions, moving);
     } else if is_late(deployment, status, now) {
         let message = format!("{who} has timed out progressing.");
-        conditions::set(&mut status.conditions, condition(PROGRESSING, "False", TIMED_OUT, &message));
+        conditions::set(&mut status.conditions, condition(PROGRESSING, "False", TIMED_OUT, &message, now));
     }
 }
 
@@ -207,6 +213,8 @@ fn failure(set: &ReplicaSet) -> Option<DeploymentCondition> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
     use serde_json::{Value, json};
 
     fn set(spec: i32, status: Value) -> Arc<ReplicaSet> {
@@ -243,7 +251,7 @@ mod tests {
             3,
             json!({"replicas": 4, "readyReplicas": 3, "availableReplicas": 2, "terminatingReplicas": 2, "observedGeneration": 1}),
         )];
-        let status = of(&deployment(4, json!({"collisionCount": 3})), budget(4, 1), Some(&new), &old);
+        let status = of(&deployment(4, json!({"collisionCount": 3})), budget(4, 1), Some(&new), &old, NOW);
         let value = serde_json::to_value(&status).unwrap();
         let counts = [
             "observedGeneration",
@@ -270,7 +278,7 @@ mod tests {
     fn dp_31_available_is_as_many_as_the_rollout_must_leave() {
         for (available, expected) in [(2, "False"), (3, "True")] {
             let new = set(4, json!({"replicas": 4, "availableReplicas": available}));
-            let status = of(&deployment(4, json!({})), budget(4, 1), Some(&new), &[]);
+            let status = of(&deployment(4, json!({})), budget(4, 1), Some(&new), &[], NOW);
             assert_eq!(conditions::find(status.conditions.as_ref(), AVAILABLE).unwrap().status, expected);
         }
     }
@@ -280,7 +288,7 @@ mod tests {
         let now = Timestamp::from_second(10_000).unwrap();
         let at = |set: Arc<ReplicaSet>, before: Value| {
             let deployment = deployment(3, before);
-            let mut status = of(&deployment, budget(3, 0), Some(&set), &[]);
+            let mut status = of(&deployment, budget(3, 0), Some(&set), &[], NOW);
             judge(&mut status, &deployment, 3, Some(&set), &[], now);
             conditions::find(status.conditions.as_ref(), PROGRESSING).cloned()
         };
@@ -324,14 +332,14 @@ mod tests {
 
     #[test]
     fn dp_34_what_keeps_pods_from_being_made_is_copied_and_removed() {
-        let now = Timestamp::now();
+        let now = NOW;
         let broken = set(
             3,
             json!({"replicas": 0, "conditions": [{"type": FAILURE, "status": "True", "reason": "FailedCreate", "message": "quota"}]}),
         );
         let fine = set(3, json!({"replicas": 0}));
         let before = deployment(3, json!({}));
-        let mut status = of(&before, budget(3, 0), Some(&fine), std::slice::from_ref(&broken));
+        let mut status = of(&before, budget(3, 0), Some(&fine), std::slice::from_ref(&broken), NOW);
         judge(&mut status, &before, 3, Some(&fine), &[broken], now);
         assert_eq!(conditions::find(status.conditions.as_ref(), FAILURE).unwrap().message.as_deref(), Some("quota"));
         judge(&mut status, &before, 3, Some(&fine), &[], now);

@@ -25,48 +25,39 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
-use client::events::EventRecorder;
+use client::controller::{Action, Controller, Predicate, Run, RunError};
 use client::informer::Event;
 use client::store::Store;
 use client::{Error, Key, Object};
-use futures::FutureExt;
-use futures::future::{BoxFuture, join};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Client;
 use parking_lot::Mutex;
 
-use crate::context::Context;
-use crate::parts::claim::{Claims, Selects, adopters};
-use crate::parts::owners::{Controlled, controller_key, controller_of};
-use crate::parts::running::{namespace_is_going, run};
-use crate::parts::writer::{Writer, follow};
+use crate::conditions;
+use crate::context::{Context, Tools};
+use crate::owners::{Controlled, controller_key, controller_of};
+use crate::reconciling::{self, is_namespace_terminating};
+use crate::workloads::adoption::{Claims, Selects, adopters};
 use backoff::Record;
 use tracking::Tracking;
 use verdict::View;
 
 const WORKERS: usize = 5;
 
-/// Runs the controller of Jobs.
-pub(crate) fn jobs(context: Context) -> BoxFuture<'static, ()> {
-    join(start(context.clone()), orphans::start(context)).map(|_| ()).boxed()
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
+    tokio::join!(run_jobs(context.clone()), orphans::run(context));
 }
 
-async fn start(context: Context) {
+async fn run_jobs(context: Context) {
     let jobs = context.informers.informer::<Job>();
     let pods = context.informers.informer::<Pod>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &jobs);
-    follow(&writes, &pods);
+    let tools = context.tools("job-controller").follow(&jobs).follow(&pods);
     let control = Arc::new(Jobs {
-        client: context.client.clone(),
-        recorder: context.recorder("job-controller"),
+        tools: tools.clone(),
         jobs: jobs.store(),
         pods: Controlled::of(&pods),
-        writes: writes.clone(),
         backoff: Mutex::default(),
     });
     let batch = context.settings.timing.job_batch;
@@ -95,12 +86,12 @@ async fn start(context: Context) {
         .on(&jobs, described)
         .mapped(&jobs, delayed, status_only.and(again))
         .mapped(&pods, gather, Predicate::version_changed())
-        .read_your_writes(writes);
+        .read_your_writes(tools.writes.clone());
     let sync = move |run: Run| {
         let control = control.clone();
         async move { control.sync(run).await }
     };
-    run(context, controller, WORKERS, sync).await;
+    reconciling::run(context, controller, WORKERS, sync).await;
 }
 
 /// The job of a pod, or those that would adopt it.
@@ -116,11 +107,9 @@ fn selects(job: &Job) -> Selects {
 }
 
 struct Jobs {
-    client: Client,
-    recorder: EventRecorder,
+    tools: Tools,
     jobs: Store<Job>,
     pods: Controlled<Pod>,
-    writes: Arc<Writes>,
     backoff: Mutex<HashMap<Key, Record>>,
 }
 
@@ -128,29 +117,29 @@ impl Jobs {
     async fn sync(&self, run: Run) -> Result<Action, RunError> {
         let job = self.jobs.get(&run.key);
         let Some(job) = job.filter(|job| !shape::is_finished(job) && !shape::is_foreign(job)) else {
-            self.writes.forget(&run.key);
+            self.tools.writes.forget(&run.key);
             self.backoff.lock().remove(&run.key);
             return Ok(Action::done());
         };
         match self.reconcile(&run.key, &job).await {
-            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            Err(error) if is_namespace_terminating(&error) => Ok(Action::done()),
             other => Ok(other?),
         }
     }
 
     async fn reconcile(&self, key: &Key, known: &Arc<Job>) -> Result<Action, Error> {
-        let writer = Writer::new(&self.client, &self.writes, &**known);
+        let writer = self.tools.writer(&**known);
         let selects = selects(known);
         let claims =
-            Claims { client: &self.client, owner: &**known, selects: &selects, finalizer: Some(shape::TRACKING) };
+            Claims { client: &self.tools.client, owner: &**known, selects: &selects, finalizer: Some(shape::TRACKING) };
         let pods = claims.claim(self.pods.candidates(&**known)).await?;
 
-        let now = Timestamp::now();
+        let now = self.tools.clock.now();
         let mut job = (**known).clone();
         let status = job.status.get_or_insert_default();
         status.uncounted_terminated_pods.get_or_insert_default();
         if status.start_time.is_none() && !shape::is_suspended(known) {
-            job.status.get_or_insert_default().start_time = seconds(now);
+            job.status.get_or_insert_default().start_time = Some(conditions::whole_second(now));
         }
         let mut view = View::of(&job, pods);
         let record = self.backoff.lock().get(key).copied().unwrap_or_default();
@@ -177,11 +166,6 @@ impl Jobs {
         managed?;
         Ok(next.map_or(Action::done(), Action::after))
     }
-}
-
-/// A time as the wire carries it.
-fn seconds(now: Timestamp) -> Option<Time> {
-    Timestamp::from_second(now.as_second()).ok().map(Time)
 }
 
 /// Waits at least a moment: a run that comes too early finds nothing.

@@ -2,47 +2,39 @@
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
+use client::controller::{Action, Controller, Predicate, Run, RunError};
 use client::store::Store;
 use client::{Key, Object};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
 
 use super::{shape, tracking};
-use crate::context::Context;
-use crate::parts::owners::{Controlled, controller_of, is_of_kind, uid};
-use crate::parts::running::run;
-use crate::parts::writer::{Writer, follow};
+use crate::context::{Context, Tools};
+use crate::owners::{Controlled, controller_of, is_of_kind, uid};
+use crate::reconciling;
 
-pub(super) async fn start(context: Context) {
+/// Runs until the context's stop.
+pub(super) async fn run(context: Context) {
     let jobs = context.informers.informer::<Job>();
     let pods = context.informers.informer::<Pod>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &pods);
-    let control = Arc::new(Orphans {
-        client: context.client.clone(),
-        jobs: jobs.store(),
-        pods: Controlled::of(&pods),
-        writes: writes.clone(),
-    });
+    let tools = context.tools("job-controller").follow(&pods);
+    let control = Arc::new(Orphans { tools: tools.clone(), jobs: jobs.store(), pods: Controlled::of(&pods) });
     let (of_job, of_pod) = (control.clone(), control.clone());
     let controller = Controller::new("job-orphans")
         .mapped(&jobs, move |job| of_job.left_by(job), Predicate::version_changed())
         .mapped(&pods, move |pod| of_pod.is_left(pod).then(|| pod.object_key()).into_iter().collect(), Predicate::any())
-        .read_your_writes(writes);
+        .read_your_writes(tools.writes.clone());
     let sync = move |run: Run| {
         let control = control.clone();
         async move { control.sync(run).await }
     };
-    run(context, controller, 1, sync).await;
+    reconciling::run(context, controller, 1, sync).await;
 }
 
 struct Orphans {
-    client: Client,
+    tools: Tools,
     jobs: Store<Job>,
     pods: Controlled<Pod>,
-    writes: Arc<Writes>,
 }
 
 impl Orphans {
@@ -67,10 +59,10 @@ impl Orphans {
 
     async fn sync(&self, run: Run) -> Result<Action, RunError> {
         let Some(pod) = self.pods.store().get(&run.key).filter(|pod| self.is_left(pod)) else {
-            self.writes.forget(&run.key);
+            self.tools.writes.forget(&run.key);
             return Ok(Action::done());
         };
-        tracking::let_go(&Writer::new(&self.client, &self.writes, &*pod), &pod).await?;
+        tracking::let_go(&self.tools.writer(&*pod), &pod).await?;
         Ok(Action::done())
     }
 }

@@ -15,12 +15,12 @@ use kube::api::DeleteParams;
 use super::backoff::{self, Record};
 use super::verdict::{View, number, wanted};
 use super::{Jobs, shape, tracking};
-use crate::parts::batches::{BURST, slow_start};
-use crate::parts::owners::name;
-use crate::parts::pods;
-use crate::parts::running::{message_of, namespace_is_going};
-use crate::parts::writer::Writer;
+use crate::owners::name;
+use crate::pods;
+use crate::reconciling::{is_namespace_terminating, server_message};
+use crate::workloads::batches::{BURST, slow_start};
 use crate::workloads::replicas::victims;
+use crate::writer::Writer;
 
 impl Jobs {
     /// Deletes what is too much or creates what is missing, never both (JB-3). Also says when to look again if it has to wait
@@ -73,13 +73,13 @@ impl Jobs {
             match writer.create(&shape::pod(job, index, replaced)).await {
                 Ok(pod) => {
                     let message = format!("Created pod: {}", name(&pod));
-                    self.recorder.record(&about, EventType::Normal, "SuccessfulCreate", &message);
+                    self.tools.recorder.record(&about, EventType::Normal, "SuccessfulCreate", &message);
                     Ok(())
                 }
-                Err(error) if namespace_is_going(&error) => Ok(()),
+                Err(error) if is_namespace_terminating(&error) => Ok(()),
                 Err(error) => {
-                    let message = format!("Error creating: {}", message_of(&error));
-                    self.recorder.record(&about, EventType::Warning, "FailedCreate", &message);
+                    let message = format!("Error creating: {}", server_message(&error));
+                    self.tools.recorder.record(&about, EventType::Warning, "FailedCreate", &message);
                     Err(error)
                 }
             }
@@ -131,13 +131,13 @@ impl Jobs {
         match writer.delete(pod, &DeleteParams::default()).await {
             Ok(()) => {
                 let message = format!("Deleted pod: {}", name(pod));
-                self.recorder.record(&about, EventType::Normal, "SuccessfulDelete", &message);
+                self.tools.recorder.record(&about, EventType::Normal, "SuccessfulDelete", &message);
                 Ok(())
             }
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
-                let message = format!("Error deleting: {}", message_of(&error));
-                self.recorder.record(&about, EventType::Warning, "FailedDelete", &message);
+                let message = format!("Error deleting: {}", server_message(&error));
+                self.tools.recorder.record(&about, EventType::Warning, "FailedDelete", &message);
                 Err(error)
             }
         }

@@ -4,7 +4,7 @@ use k8s_openapi::api::batch::v1::{Job, PodFailurePolicyOnExitCodesRequirement, P
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::indexes::Indexes;
-use crate::parts::owners::{name, namespace};
+use crate::owners::{name, namespace};
 
 /// What a failed pod leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec};
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
 use super::policies::{self, Failure};
-use crate::parts::owners::{name, namespace, reference};
-use crate::parts::{conditions, pods};
+use crate::owners::{name, namespace, reference};
+use crate::{conditions, pods};
 
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";

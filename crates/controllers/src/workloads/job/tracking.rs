@@ -19,10 +19,10 @@ use serde_json::json;
 use super::backoff::Record;
 use super::policies::{self, Failure};
 use super::verdict::{Finish, View, number};
-use super::{Jobs, seconds, shape};
-use crate::parts::conditions;
-use crate::parts::owners::uid;
-use crate::parts::writer::Writer;
+use super::{Jobs, shape};
+use crate::conditions;
+use crate::owners::uid;
+use crate::writer::Writer;
 
 /// How many UIDs a status holds at most.
 const MOST_UNCOUNTED: usize = 500;
@@ -170,7 +170,7 @@ impl Tracking<'_> {
 
     fn tell(&self, job: &Job, finish: &Finish) {
         let about = job.object_ref(&());
-        let recorder = &self.control.recorder;
+        let recorder = &self.control.tools.recorder;
         if !finish.success {
             return recorder.record(&about, EventType::Warning, &finish.reason, &finish.message);
         }
@@ -225,8 +225,8 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timesta
         status: status.into(),
         reason: Some(reason.into()),
         message: Some(message.into()),
-        last_probe_time: seconds(now),
-        last_transition_time: seconds(now),
+        last_probe_time: Some(conditions::whole_second(now)),
+        last_transition_time: Some(conditions::whole_second(now)),
     }
 }
 
@@ -236,7 +236,7 @@ fn end(job: &mut Job, finish: &Finish, now: Timestamp) {
     let status = job.status.get_or_insert_default();
     set(&mut status.conditions, condition(kind, "True", &finish.reason, &finish.message, now));
     if finish.success {
-        status.completion_time = seconds(now);
+        status.completion_time = Some(conditions::whole_second(now));
     }
 }
 
@@ -270,7 +270,7 @@ impl Jobs {
             let news =
                 set(&mut status.conditions, condition("Suspended", "True", "JobSuspended", "Job suspended", now));
             if news {
-                self.recorder.record(&about, EventType::Normal, "Suspended", "Job suspended");
+                self.tools.recorder.record(&about, EventType::Normal, "Suspended", "Job suspended");
                 status.start_time = None;
             }
             return news;
@@ -278,8 +278,8 @@ impl Jobs {
         let resumed = condition("Suspended", "False", "JobResumed", "Job resumed", now);
         let news = said && set(&mut status.conditions, resumed);
         if news {
-            self.recorder.record(&about, EventType::Normal, "Resumed", "Job resumed");
-            status.start_time = seconds(now);
+            self.tools.recorder.record(&about, EventType::Normal, "Resumed", "Job resumed");
+            status.start_time = Some(conditions::whole_second(now));
         }
         news
     }

@@ -12,8 +12,8 @@ use super::backoff::finished_at;
 use super::indexes::Indexes;
 use super::policies::{self, Failure};
 use super::shape;
-use crate::parts::owners::uid;
-use crate::parts::pods;
+use crate::owners::uid;
+use crate::pods;
 
 /// How a job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

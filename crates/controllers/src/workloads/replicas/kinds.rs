@@ -6,12 +6,13 @@ use k8s_openapi::api::core::v1::{
     PodTemplateSpec, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
 };
 
-use super::status::{Failure, Tally, nonzero, now};
-use crate::parts::claim::{Namespaced, Selects};
-use crate::parts::conditions::{self, Condition};
+use super::status::{Failure, Tally, nonzero};
+use crate::conditions::{self, Condition};
+use crate::workloads::adoption::Selects;
+use crate::writer::Namespaced;
 
 /// So many pods of one template.
-pub(super) trait Replicated: Namespaced + Object {
+pub(crate) trait Replicated: Namespaced + Object {
     /// The source of its events.
     const COMPONENT: &'static str;
 
@@ -67,7 +68,7 @@ impl Replicated for ReplicaSet {
             status: "True".into(),
             reason: Some(failure.reason.into()),
             message: Some(failure.message.clone()),
-            last_transition_time: Some(now()),
+            last_transition_time: Some(failure.since.clone()),
         });
         let new = ReplicaSetStatus {
             replicas: tally.replicas,
@@ -109,7 +110,7 @@ impl Replicated for ReplicationController {
             status: "True".into(),
             reason: Some(failure.reason.into()),
             message: Some(failure.message.clone()),
-            last_transition_time: Some(now()),
+            last_transition_time: Some(failure.since.clone()),
         });
         let new = ReplicationControllerStatus {
             replicas: tally.replicas,

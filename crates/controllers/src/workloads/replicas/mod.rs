@@ -13,25 +13,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Error;
-use client::controller::{Action, Controller, Predicate, Run, RunError, Writes};
-use client::events::{EventRecorder, EventType};
+use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
-use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
+use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{Pod, ReplicationController};
-use kube::Client;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 
-use crate::context::Context;
-use crate::parts::batches::{BURST, slow_start};
-use crate::parts::claim::{Claims, Selects, adopters};
-use crate::parts::owners::{Controlled, controller_key, controller_of, name, namespace, reference, uid};
-use crate::parts::running::{message_of, namespace_is_going, run};
-use crate::parts::writer::{Writer, follow};
-use crate::parts::{batches, pods};
+use crate::context::{Context, Tools};
+use crate::owners::{Controlled, controller_key, controller_of, name, namespace, reference, uid};
+use crate::reconciling::{self, is_namespace_terminating, server_message};
+use crate::workloads::adoption::{Claims, Selects, adopters};
+use crate::workloads::batches;
+use crate::workloads::batches::{BURST, slow_start};
+use crate::writer::Writer;
+use crate::{conditions, pods};
 use kinds::Replicated;
 use status::{Failure, Tally};
 
@@ -40,29 +38,13 @@ const WORKERS: usize = 5;
 const LARGE: i32 = 1000;
 const GATHERING: Duration = Duration::from_millis(50);
 
-/// Runs the controller of ReplicaSets.
-pub(crate) fn replica_sets(context: Context) -> BoxFuture<'static, ()> {
-    start::<ReplicaSet>(context).boxed()
-}
-
-/// Runs the controller of ReplicationControllers.
-pub(crate) fn replication_controllers(context: Context) -> BoxFuture<'static, ()> {
-    start::<ReplicationController>(context).boxed()
-}
-
-async fn start<S: Replicated>(context: Context) {
+/// Runs the controller of one of the two kinds until the context's stop.
+pub(crate) async fn run<S: Replicated>(context: Context) {
     let sets = context.informers.informer::<S>();
     let pods = context.informers.informer::<Pod>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &sets);
-    follow(&writes, &pods);
-    let replicas = Arc::new(Replicas {
-        client: context.client.clone(),
-        recorder: context.recorder(S::COMPONENT),
-        siblings: Controlled::of(&sets),
-        pods: Controlled::of(&pods),
-        writes: writes.clone(),
-    });
+    let tools = context.tools(S::COMPONENT).follow(&sets).follow(&pods);
+    let replicas =
+        Arc::new(Replicas { tools: tools.clone(), siblings: Controlled::of(&sets), pods: Controlled::of(&pods) });
     let controller = Controller::new(S::COMPONENT);
     let (selecting, known, later) = (sets.store(), sets.store(), controller.queue());
     let gather = move |pod: &Pod| {
@@ -79,12 +61,12 @@ async fn start<S: Replicated>(context: Context) {
         .on(&sets, Predicate::version_changed())
         .mapped(&pods, gather, Predicate::version_changed())
         .mapped(&pods, move |pod| adopters(&selecting, &pod.metadata, S::selects), may_be_adopted())
-        .read_your_writes(writes);
+        .read_your_writes(tools.writes.clone());
     let sync = move |run: Run| {
         let replicas = replicas.clone();
         async move { replicas.sync(run).await }
     };
-    run(context, controller, WORKERS, sync).await;
+    reconciling::run(context, controller, WORKERS, sync).await;
 }
 
 /// How long events of the pods of a large set are gathered. A run looks at every pod: without this a set of 10 000 would keep a
@@ -102,11 +84,9 @@ fn may_be_adopted() -> Predicate<Pod> {
 }
 
 struct Replicas<S> {
-    client: Client,
-    recorder: EventRecorder,
+    tools: Tools,
     siblings: Controlled<S>,
     pods: Controlled<Pod>,
-    writes: Arc<Writes>,
 }
 
 impl<S: Replicated> Replicas<S> {
@@ -116,25 +96,26 @@ impl<S: Replicated> Replicas<S> {
 
     async fn sync(&self, run: Run) -> Result<Action, RunError> {
         let Some(set) = self.sets().get(&run.key) else {
-            self.writes.forget(&run.key);
+            self.tools.writes.forget(&run.key);
             return Ok(Action::done());
         };
         let selects = set.selects();
         let candidates = self.pods.candidates(&*set);
         let terminating = candidates.iter().filter(|pod| is_leaving(pod, &*set, &selects)).count();
         let active = candidates.into_iter().filter(|pod| pods::is_active(pod)).collect();
-        let claims = Claims { client: &self.client, owner: &*set, selects: &selects, finalizer: None };
+        let claims = Claims { client: &self.tools.client, owner: &*set, selects: &selects, finalizer: None };
         let active = claims.claim(active).await?;
 
-        let writer = Writer::new(&self.client, &self.writes, &*set);
+        let writer = self.tools.writer(&*set);
         let deleting = set.meta().deletion_timestamp.is_some();
         let managed = if deleting { Ok(()) } else { self.manage(&set, &active, &writer).await };
 
-        let now = Timestamp::now();
+        let now = self.tools.clock.now();
         let missing = i64::from(set.replicas()) - i64::try_from(active.len()).unwrap_or(i64::MAX);
         let failure = managed.as_ref().err().map(|error| Failure {
             reason: if missing > 0 { "FailedCreate" } else { "FailedDelete" },
-            message: message_of(error),
+            message: server_message(error),
+            since: conditions::whole_second(now),
         });
         let tally = Tally::of(&*set, &active, terminating, now);
         self.report(set.clone(), &tally, failure, &writer).await?;
@@ -154,7 +135,7 @@ impl<S: Replicated> Replicas<S> {
             Ordering::Equal => Ok(()),
             Ordering::Greater => {
                 let excess = (active.len() - wanted).min(BURST);
-                let chosen = victims::choose(active, &self.related(set), excess, Timestamp::now());
+                let chosen = victims::choose(active, &self.related(set), excess, self.tools.clock.now());
                 self.delete(chosen, set, writer).await
             }
         }
@@ -167,13 +148,13 @@ impl<S: Replicated> Replicas<S> {
         let outcome: batches::Outcome<Error> = slow_start(count, async |_| match writer.create(&pod).await {
             Ok(created) => {
                 let message = format!("Created pod: {}", name(&created));
-                self.recorder.record(&event_of, EventType::Normal, "SuccessfulCreate", &message);
+                self.tools.recorder.record(&event_of, EventType::Normal, "SuccessfulCreate", &message);
                 Ok(())
             }
-            Err(error) if namespace_is_going(&error) => Ok(()),
+            Err(error) if is_namespace_terminating(&error) => Ok(()),
             Err(error) => {
-                let message = format!("Error creating: {}", message_of(&error));
-                self.recorder.record(&event_of, EventType::Warning, "FailedCreate", &message);
+                let message = format!("Error creating: {}", server_message(&error));
+                self.tools.recorder.record(&event_of, EventType::Warning, "FailedCreate", &message);
                 Err(error)
             }
         })
@@ -186,13 +167,13 @@ impl<S: Replicated> Replicas<S> {
         let deletions = victims.iter().map(async |pod| match writer.delete(&**pod, &DeleteParams::default()).await {
             Ok(()) => {
                 let message = format!("Deleted pod: {}", name(&**pod));
-                self.recorder.record(&event_of, EventType::Normal, "SuccessfulDelete", &message);
+                self.tools.recorder.record(&event_of, EventType::Normal, "SuccessfulDelete", &message);
                 Ok(())
             }
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
-                let message = format!("Error deleting: {}", message_of(&error));
-                self.recorder.record(&event_of, EventType::Warning, "FailedDelete", &message);
+                let message = format!("Error deleting: {}", server_message(&error));
+                self.tools.recorder.record(&event_of, EventType::Warning, "FailedDelete", &message);
                 Err(error)
             }
         });

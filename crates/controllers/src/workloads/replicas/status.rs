@@ -7,11 +7,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::kinds::Replicated;
-use crate::parts::pods;
+use crate::pods;
 
 /// The pods of a set in numbers. They are those of before this run's creations and deletions (RS-8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub(super) replicas: i32,
     pub(super) fully_labeled: i32,
     pub(super) ready: i32,
@@ -21,9 +21,10 @@ pub(super) struct Tally {
 
 /// Why pods could not be created or deleted.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     pub(super) reason: &'static str,
     pub(super) message: String,
+    pub(super) since: Time,
 }
 
 impl Tally {
@@ -51,9 +52,4 @@ fn counted(count: usize) -> i32 {
 /// A number that is left out of the status when it is zero.
 pub(super) fn nonzero(count: i32) -> Option<i32> {
     (count != 0).then_some(count)
-}
-
-/// Now, to the second: that is what the wire carries.
-pub(super) fn now() -> Time {
-    Time(Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default())
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::parts::owners::uid;
-use crate::parts::pods;
+use crate::owners::uid;
+use crate::pods;
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 

@@ -12,12 +12,12 @@ use kube::api::{DeleteParams, Preconditions};
 
 use super::plan::{Place, Places, Step};
 use super::{StatefulSets, identity, plan, retention};
-use crate::parts::batches::slow_start;
-use crate::parts::history::template_of;
-use crate::parts::owners::{name, namespace};
-use crate::parts::pods;
-use crate::parts::running::message_of;
-use crate::parts::writer::Writer;
+use crate::owners::{name, namespace};
+use crate::pods;
+use crate::reconciling::server_message;
+use crate::workloads::batches::slow_start;
+use crate::workloads::history::template_of;
+use crate::writer::Writer;
 
 /// One run for one set.
 pub(super) struct Work<'a> {
@@ -227,11 +227,11 @@ impl Work<'_> {
         match failure {
             None => {
                 let reason = format!("Successful{verb}");
-                self.control.recorder.record(&about, EventType::Normal, &reason, &format!("{what} {success}"));
+                self.control.tools.recorder.record(&about, EventType::Normal, &reason, &format!("{what} {success}"));
             }
             Some(error) => {
-                let message = format!("{what} failed error: {}", message_of(error));
-                self.control.recorder.record(&about, EventType::Warning, &format!("Failed{verb}"), &message);
+                let message = format!("{what} failed error: {}", server_message(error));
+                self.control.tools.recorder.record(&about, EventType::Warning, &format!("Failed{verb}"), &message);
             }
         }
     }

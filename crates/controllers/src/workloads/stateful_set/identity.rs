@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::parts::owners::{name, namespace, reference};
-use crate::parts::pods;
+use crate::owners::{name, namespace, reference};
+use crate::pods;
 
 pub(super) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";

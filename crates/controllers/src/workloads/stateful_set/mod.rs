@@ -12,53 +12,38 @@ mod retention;
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError, Writes};
-use client::events::EventRecorder;
+use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
 use client::informer::Event;
 use client::store::Store;
 use client::{Error, Key, Object};
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::Client;
 
-use crate::context::Context;
-use crate::parts::claim::{Claims, Selects};
-use crate::parts::owners::{Controlled, controller_of, name};
-use crate::parts::running::{namespace_is_going, run};
-use crate::parts::writer::{Writer, follow};
-use crate::parts::{history, pods};
+use crate::context::{Context, Tools};
+use crate::owners::{Controlled, controller_of, name};
+use crate::pods;
+use crate::reconciling::{self, is_namespace_terminating};
+use crate::workloads::adoption::{Claims, Selects};
+use crate::workloads::history;
 use act::Work;
 
 const WORKERS: usize = 5;
 /// The label of a ControllerRevision that carries its short name.
 const HASH: &str = "controller.kubernetes.io/hash";
 
-/// Runs the controller of StatefulSets.
-pub(crate) fn stateful_sets(context: Context) -> BoxFuture<'static, ()> {
-    start(context).boxed()
-}
-
-async fn start(context: Context) {
+/// Runs until the context's stop.
+pub(crate) async fn run(context: Context) {
     let sets = context.informers.informer::<StatefulSet>();
     let pods = context.informers.informer::<Pod>();
     let claims = context.informers.informer::<PersistentVolumeClaim>();
     let revisions = context.informers.informer::<ControllerRevision>();
-    let writes = Arc::new(Writes::new());
-    follow(&writes, &sets);
-    follow(&writes, &pods);
-    follow(&writes, &claims);
-    follow(&writes, &revisions);
+    let tools = context.tools("statefulset-controller").follow(&sets).follow(&pods).follow(&claims).follow(&revisions);
     let control = Arc::new(StatefulSets {
-        client: context.client.clone(),
-        recorder: context.recorder("statefulset-controller"),
+        tools: tools.clone(),
         sets: sets.store(),
         pods: Controlled::of(&pods),
         claims: claims.store(),
         revisions: Controlled::of(&revisions),
-        writes: writes.clone(),
     });
     let (selecting, claiming) = (sets.store(), sets.store());
     let only_deleted = Predicate::new(|event| matches!(event, Event::Deleted { .. }));
@@ -71,12 +56,12 @@ async fn start(context: Context) {
         .mapped(&claims, move |claim| with_claims(&claiming, claim), only_deleted)
         // A source only so that all revisions are known before the first run.
         .mapped(&revisions, |_| Vec::new(), Predicate::any())
-        .read_your_writes(writes);
+        .read_your_writes(tools.writes.clone());
     let sync = move |run: Run| {
         let control = control.clone();
         async move { control.sync(run).await }
     };
-    run(context, controller, WORKERS, sync).await;
+    reconciling::run(context, controller, WORKERS, sync).await;
 }
 
 /// The sets that would adopt this pod; none if it has a controller.
@@ -103,23 +88,21 @@ fn selects(set: &StatefulSet) -> Selects {
 }
 
 struct StatefulSets {
-    client: Client,
-    recorder: EventRecorder,
+    tools: Tools,
     sets: Store<StatefulSet>,
     pods: Controlled<Pod>,
     claims: Store<PersistentVolumeClaim>,
     revisions: Controlled<ControllerRevision>,
-    writes: Arc<Writes>,
 }
 
 impl StatefulSets {
     async fn sync(&self, run: Run) -> Result<Action, RunError> {
         let Some(set) = self.sets.get(&run.key) else {
-            self.writes.forget(&run.key);
+            self.tools.writes.forget(&run.key);
             return Ok(Action::done());
         };
         match self.reconcile(set).await {
-            Err(error) if namespace_is_going(&error) => Ok(Action::done()),
+            Err(error) if is_namespace_terminating(&error) => Ok(Action::done()),
             other => Ok(other?),
         }
     }
@@ -129,20 +112,20 @@ impl StatefulSets {
         if selects.is_empty() {
             return Ok(Action::done());
         }
-        let claims = Claims { client: &self.client, owner: &*set, selects: &selects, finalizer: None };
+        let claims = Claims { client: &self.tools.client, owner: &*set, selects: &selects, finalizer: None };
         let members = self.pods.candidates(&*set).into_iter().filter(|pod| identity::ordinal(&set, pod).is_some());
         let members = claims.claim(members.collect()).await?;
         let mut revisions = claims.claim(self.revisions.candidates(&*set)).await?;
         history::sort(&mut revisions);
 
-        let writer = Writer::new(&self.client, &self.writes, &*set);
+        let writer = self.tools.writer(&*set);
         let template = &set.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
         let mut collisions = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
         let update = history::advance(&*set, template, HASH, &mut revisions, &mut collisions, &writer).await?;
         let known = set.status.as_ref().and_then(|status| status.current_revision.clone()).unwrap_or_default();
         let current = revisions.iter().find(|revision| name(&***revision) == known).unwrap_or(&update).clone();
 
-        let now = Timestamp::now();
+        let now = self.tools.clock.now();
         let mut work = Work { control: self, set: &set, writer: &writer, current: &current, update: &update, now };
         let acted = work.act(&members).await;
         let reported = work.report(&members, collisions, acted.as_ref().is_ok_and(|acted| acted.replaced)).await;

@@ -8,8 +8,8 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::identity::{ordinal, ordinals, revision};
-use crate::parts::owners::uid;
-use crate::parts::pods;
+use crate::owners::uid;
+use crate::pods;
 
 pub(super) fn min_ready(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
 use super::identity::ordinals;
-use crate::parts::owners::{name, reference, uid};
+use crate::owners::{name, reference, uid};
 
 /// Whether claims go with their set, and with their pod.
 fn policy(set: &StatefulSet) -> (bool, bool) {

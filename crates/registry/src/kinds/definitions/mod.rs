@@ -24,7 +24,7 @@ use machinery::json::Value;
 use machinery::options::DeleteOptions;
 use machinery::{Revision, Status};
 use parking_lot::Mutex;
-use schema::custom::{Installed, definition};
+use schema::custom::{Installed, installed};
 use schema::kind::Kind;
 use schema::kinds::Kinds;
 use tokio::sync::watch;
@@ -80,7 +80,7 @@ impl Definitions {
                 continue;
             }
             let before = before.map(|(_, installed)| Arc::clone(installed));
-            let installed = match definition::install(item.encoded().whole(), item.revision(), before.as_deref()) {
+            let installed = match installed::install(item.encoded().whole(), item.revision(), before.as_deref()) {
                 Ok(installed) => installed,
                 Err(error) => {
                     tracing::error!(name = item.name(), %error, "a definition cannot be read and is not served");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn installed(value: &Value) -> Installed {
-        schema::custom::definition::install(&value.to_string().into(), Revision(1), None).unwrap()
+        schema::custom::installed::install(&value.to_string().into(), Revision(1), None).unwrap()
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn write(value: &Value, out: &mut String) {
         Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
         Value::Number(number) => out.push_str(&go_text::number(number)),
         Value::String(text) => out.push_str(text),
-        Value::Raw(_) => write(&value.told(), out),
+        Value::Raw(_) => write(&value.parsed(), out),
         Value::Array(items) => {
             out.push('[');
             for (at, item) in items.iter().enumerate() {

@@ -229,7 +229,7 @@ fn schema(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     errors.append(&mut keywords);
     if errors.len() == before {
-        errors.extend(cel::Validator::refusals(source, &path.to_string()));
+        errors.extend(cel::Validator::schema_errors(source, &path.to_string()));
     }
 }
 

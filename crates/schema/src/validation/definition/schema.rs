@@ -59,7 +59,7 @@ pub(super) fn formats(schema: &Value, found: &mut Vec<String>) {
 pub(super) fn patterns(schema: &Value, found: &mut Vec<Pattern>) {
     let pattern = schema.text("pattern");
     if !pattern.is_empty() {
-        found.push(Pattern::of(pattern));
+        found.push(Pattern::new(pattern));
     }
     children(schema).for_each(|child| patterns(child, found));
 }

@@ -151,7 +151,7 @@ fn values(schema: &Value, skip_any: bool, skip_first: bool, path: &Path<'_>, err
     }
     let pattern = schema.text("pattern");
     if !pattern.is_empty()
-        && let Some(why) = Pattern::of(pattern).complaint()
+        && let Some(why) = Pattern::new(pattern).error()
     {
         let why = format!("must be a valid regular expression, but isn't: {why}");
         errors.push(FieldError::invalid(path.child("pattern"), schema.text("pattern"), why));

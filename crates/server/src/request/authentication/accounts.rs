@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_stands_for_its_account() {
+    async fn a_token_authenticates_its_account() {
         let world = World::new().await;
         let token = world.request_token(json!({})).await.unwrap();
         let now = Clock::system().now();

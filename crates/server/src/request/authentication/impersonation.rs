@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn users_come_with_their_groups() {
+    fn users_have_their_default_groups() {
         assert_eq!(user(&[]), Ok(None));
         let alice = user(&[(USER, "alice"), (GROUP, "devs"), (GROUP, "ops")]).unwrap().unwrap();
         assert_eq!(alice.groups, ["devs", "ops", "system:authenticated"]);

@@ -1,9 +1,9 @@
-//! Users of a test's etcd, made through its API.
+//! Users of a test's etcd, created through its API.
 
 use crate::etcd::EtcdOptions;
 use crate::etcd::cluster::{Cluster, unary, with_metadata};
 
-/// Somebody who may read and write below a prefix; without one, everything (`root`).
+/// A user with access to the keys below a prefix; without a prefix, to all keys (`root`).
 #[derive(Clone, Copy, Debug)]
 pub struct User<'u> {
     pub name: &'u str,
@@ -11,8 +11,8 @@ pub struct User<'u> {
     pub prefix: Option<&'u str>,
 }
 
-/// Makes the users and then asks everybody for a password. One of them must be `root`.
-pub async fn switch_on_users(options: &EtcdOptions, users: &[User<'_>]) {
+/// Creates the users and enables authentication. One of them must be `root`.
+pub async fn enable_users(options: &EtcdOptions, users: &[User<'_>]) {
     let cluster = Cluster::new(options).expect("usable options");
     for user in users {
         let name = user.name.to_owned();
@@ -32,12 +32,12 @@ pub async fn switch_on_users(options: &EtcdOptions, users: &[User<'_>]) {
         }
         call(&cluster, "/etcdserverpb.Auth/UserGrantRole", UserGrantRole { user: name.clone(), role: name }).await;
     }
-    call(&cluster, "/etcdserverpb.Auth/AuthEnable", Nothing {}).await;
+    call(&cluster, "/etcdserverpb.Auth/AuthEnable", Empty {}).await;
 }
 
 async fn call<Q: prost::Message + Send + Sync + 'static>(cluster: &Cluster, path: &'static str, request: Q) {
     let channel = cluster.connection(0).await.expect("etcd answers").channel;
-    let answer = unary::<_, Nothing>(cluster.url(0), channel, path, with_metadata(request, None)).await;
+    let answer = unary::<_, Empty>(cluster.url(0), channel, path, with_metadata(request, None)).await;
     answer.unwrap_or_else(|fault| panic!("{path}: {fault}"));
 }
 
@@ -84,4 +84,4 @@ struct Permission {
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-struct Nothing {}
+struct Empty {}

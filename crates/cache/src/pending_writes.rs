@@ -1,8 +1,8 @@
-//! What a writer of this process knows of an object before the cache sees it.
+//! Labels and fields of objects that this process is about to write.
 //!
-//! The cache reads labels and selectable fields out of the text that comes down the log. Whoever made that text had the
-//! object in hand, where they are found without reading anything; it says so before the write, and the feed takes that if
-//! the very same bytes arrive. From a store that sends copies (etcd) they never do, and the text is read as always.
+//! The cache parses labels and selectable fields out of the bytes that the log delivers. The writer of those bytes has the
+//! parsed object and can extract them without parsing. It registers them before the write, and the feed uses them if the
+//! very same bytes arrive. A store that delivers copies (etcd) never does that, and the bytes are parsed as usual.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,39 +15,40 @@ use parking_lot::Mutex;
 use crate::item::Item;
 use crate::spec::Spec;
 
-/// Objects on their way to the store, by where their bytes are.
+/// The writes in progress, by the address of their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Foretold(Mutex<HashMap<usize, Known>>);
+pub(crate) struct PendingWrites(Mutex<HashMap<usize, Known>>);
 
+/// Labels and fields of one object.
 #[derive(Debug)]
 struct Known {
-    /// Held, so that no other bytes can come to stand in the same place.
+    /// Held so that the address is not reused while the write is registered.
     stored: Bytes,
     spec: Arc<Spec>,
     peeked: Peeked,
 }
 
-/// A write under way. What was said of it is forgotten when it is over.
+/// A registered write. Dropping it removes the registration.
 #[derive(Debug)]
-pub struct Foretelling {
-    all: Arc<Foretold>,
-    at: Option<usize>,
+pub struct PendingWrite {
+    all: Arc<PendingWrites>,
+    address: Option<usize>,
 }
 
-impl Foretold {
-    /// `stored` is about to be written and is the text of `object`. It follows `before`: a value, and what the cache holds
-    /// of it with the same selectable fields.
-    pub(crate) fn tell(
+impl PendingWrites {
+    /// Registers `stored`, the encoding of `object`, as about to be written. `before` is the previous value with its item in
+    /// the cache, whose fields are reused where they cannot have changed.
+    pub(crate) fn register(
         self: &Arc<Self>,
         stored: &Bytes,
         object: &Value,
         before: Option<(&Value, &Item)>,
         spec: Arc<Spec>,
-    ) -> Foretelling {
+    ) -> PendingWrite {
         let peeked = match before {
             None => peek_value(object, spec.paths(), |_| true),
             Some((before, item)) => {
-                // Labels are not among the fields.
+                // Not `metadata`: its labels are not among the fields.
                 let is_same = |name: &str| match (object.get(name), before.get(name)) {
                     (Some(now), Some(before)) => name != "metadata" && now.is_same(before),
                     _ => false,
@@ -61,25 +62,25 @@ impl Foretold {
                 })
             }
         };
-        let at = peeked.map(|peeked| {
-            let at = stored.as_ptr() as usize;
-            self.0.lock().insert(at, Known { stored: stored.clone(), spec, peeked });
-            at
+        let address = peeked.map(|peeked| {
+            let address = stored.as_ptr() as usize;
+            self.0.lock().insert(address, Known { stored: stored.clone(), spec, peeked });
+            address
         });
-        Foretelling { all: Arc::clone(self), at }
+        PendingWrite { all: Arc::clone(self), address }
     }
 
-    /// What is known of these bytes, if they are the ones that were told of and can still be selected on in the same way.
-    pub(crate) fn of(&self, stored: &Bytes, spec: &Arc<Spec>) -> Option<Peeked> {
+    /// Takes the labels and fields of these bytes, if they are registered and `spec` has not changed since.
+    pub(crate) fn take(&self, stored: &Bytes, spec: &Arc<Spec>) -> Option<Peeked> {
         let known = self.0.lock().remove(&(stored.as_ptr() as usize))?;
         (known.stored.len() == stored.len() && Arc::ptr_eq(&known.spec, spec)).then_some(known.peeked)
     }
 }
 
-impl Drop for Foretelling {
+impl Drop for PendingWrite {
     fn drop(&mut self) {
-        if let Some(at) = self.at {
-            self.all.0.lock().remove(&at);
+        if let Some(address) = self.address {
+            self.all.0.lock().remove(&address);
         }
     }
 }
@@ -92,28 +93,28 @@ mod tests {
     use crate::spec::FieldSpec;
 
     #[test]
-    fn only_the_very_same_bytes_are_known_and_only_for_as_long_as_they_are_written() {
-        let all = Arc::new(Foretold::default());
+    fn only_the_very_same_bytes_are_found_and_only_while_they_are_written() {
+        let all = Arc::new(PendingWrites::default());
         let spec = Arc::new(Spec::default());
         let object = json!({"metadata": {"labels": {"a": "1"}}});
         let stored = Bytes::from(object.to_string());
         let copy = Bytes::copy_from_slice(&stored);
-        let telling = all.tell(&stored, &object, None, Arc::clone(&spec));
-        assert!(all.of(&copy, &spec).is_none());
-        let known = all.of(&stored, &spec).expect("it was told");
+        let pending = all.register(&stored, &object, None, Arc::clone(&spec));
+        assert!(all.take(&copy, &spec).is_none());
+        let known = all.take(&stored, &spec).expect("it is registered");
         assert_eq!(known.labels, [("a".into(), "1".into())]);
-        assert!(all.of(&stored, &spec).is_none(), "taken once");
-        drop(telling);
+        assert!(all.take(&stored, &spec).is_none(), "taken once");
+        drop(pending);
 
-        let telling = all.tell(&stored, &object, None, Arc::clone(&spec));
-        assert!(all.of(&stored, &Arc::new(Spec::default())).is_none(), "other fields can be selected on now");
-        drop(telling);
-        drop(all.tell(&stored, &object, None, Arc::clone(&spec)));
-        assert!(all.of(&stored, &spec).is_none(), "the write is over");
+        let pending = all.register(&stored, &object, None, Arc::clone(&spec));
+        assert!(all.take(&stored, &Arc::new(Spec::default())).is_none(), "other fields can be selected on now");
+        drop(pending);
+        drop(all.register(&stored, &object, None, Arc::clone(&spec)));
+        assert!(all.take(&stored, &spec).is_none(), "the write is over");
     }
 
     #[test]
-    fn what_is_the_same_as_before_is_taken_from_there() {
+    fn unchanged_fields_are_taken_from_the_item_of_before() {
         let field = |label: &str, paths: &[&str], absent: &str| FieldSpec {
             label: label.to_owned(),
             paths: paths.iter().map(|path| path.split('.').map(str::to_owned).collect()).collect(),
@@ -138,13 +139,13 @@ mod tests {
             |object| object["status"]["either"] = json!("status"),
             |object| object["spec"] = json!(null),
         ];
-        let all = Arc::new(Foretold::default());
+        let all = Arc::new(PendingWrites::default());
         for change in changes {
             let mut now = before.clone();
             change(&mut now);
             let stored = Bytes::from(now.to_string());
-            let _telling = all.tell(&stored, &now, Some((&before, &item)), Arc::clone(&spec));
-            let known = all.of(&stored, &spec).expect("it was told");
+            let _pending = all.register(&stored, &now, Some((&before, &item)), Arc::clone(&spec));
+            let known = all.take(&stored, &spec).expect("it is registered");
             let read = machinery::peek::peek(&stored, spec.paths()).unwrap();
             assert_eq!((known.labels, spec.values(known.values)), (read.labels, spec.values(read.values)), "{now}");
         }

@@ -1,4 +1,4 @@
-//! One etcd watch stream to one member, from the first request to the confirmation.
+//! One etcd watch stream to one member: opening, confirmation, progress.
 
 use futures::channel::mpsc;
 use machinery::Revision;
@@ -11,25 +11,25 @@ use tonic_prost::ProstCodec;
 use super::QUIET;
 use crate::etcd::cluster::{Cluster, Connection, unary, with_metadata};
 use crate::etcd::fault::{self, Fault};
-use crate::etcd::keyspace::{Keyspace, number, revision};
+use crate::etcd::keyspace::{Keyspace, header_revision, number, revision};
 use crate::etcd::messages::{
-    Event, Operation, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse, WatchCreateRequest,
-    WatchOrder, WatchProgressRequest, WatchRequest, WatchResponse, path,
+    Event, Operation, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse, WatchCommand,
+    WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse, path,
 };
 use crate::key::Prefix;
 
-/// How a stream learns that nothing happened.
+/// How a stream finds out that there were no changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The member is asked and its answer is trusted.
-    Asked,
-    /// The current revision is read, and a record written if it is ahead of the stream.
-    Marked,
+    /// It requests progress from the member.
+    Requested,
+    /// It reads the current revision, and writes a record if that is ahead of the stream.
+    Written,
 }
 
 impl Progress {
-    /// What a member of this version can be trusted with.
-    fn of(version: &str) -> Progress {
+    /// The mode for a member of this version.
+    fn for_version(version: &str) -> Progress {
         let mut numbers = version.split(['.', '-', '+']).map(|part| part.parse::<u32>().ok());
         let mut number = || numbers.next().flatten();
         let trusted = match (number(), number(), number()) {
@@ -39,41 +39,41 @@ impl Progress {
             (Some(major), ..) => major > 3,
             _ => false,
         };
-        if trusted { Progress::Asked } else { Progress::Marked }
+        if trusted { Progress::Requested } else { Progress::Written }
     }
 }
 
-/// An open stream.
-pub(super) struct Line {
+/// An open watch stream.
+pub(super) struct WatchStream {
     channel: Channel,
-    orders: mpsc::Sender<WatchRequest>,
+    requests: mpsc::Sender<WatchRequest>,
     pub(super) answers: Streaming<WatchResponse>,
     pub(super) token: Option<MetadataValue<Ascii>>,
     pub(super) progress: Progress,
-    /// The parts so far of a response that came in several.
+    /// The parts received so far of a fragmented response.
     pub(super) fragments: Vec<Event>,
-    /// When it last got us further.
-    pub(super) heard: Instant,
-    /// When to ask how far it is.
-    pub(super) ask_at: Instant,
-    /// The log was ahead of the stream when last asked.
+    /// When the stream last delivered changes or progress.
+    pub(super) advanced_at: Instant,
+    /// When to check its progress.
+    pub(super) check_at: Instant,
+    /// The log was ahead of the stream at the last check.
     pub(super) behind: bool,
 }
 
-impl Line {
-    /// Opens a stream that delivers everything after `reached`, and possibly what was before.
+impl WatchStream {
+    /// Opens a stream that delivers every change after `reached`, and possibly the one at `reached` again.
     pub(super) async fn open(
         cluster: &Cluster,
         keyspace: &Keyspace,
         prefix: &Prefix,
         member: usize,
         reached: Revision,
-    ) -> Result<Line, Fault> {
+    ) -> Result<WatchStream, Fault> {
         let url = cluster.url(member);
         let token = cluster.token().await?;
         let Connection { channel, version } = cluster.dial(member).await?;
-        let progress = Progress::of(&version);
-        let current = current(url, &channel, token.clone(), keyspace).await?;
+        let progress = Progress::for_version(&version);
+        let current = current_revision(url, &channel, token.clone(), keyspace).await?;
         if current < reached {
             return Err(Fault::Corrupt(format!(
                 "etcd is at revision {current}, but revision {reached} was there before; it seems to be restored from an \
@@ -81,8 +81,8 @@ impl Line {
             )));
         }
         let (key, range_end) = match progress {
-            Progress::Asked => keyspace.objects(prefix, None),
-            Progress::Marked => keyspace.everything(),
+            Progress::Requested => keyspace.objects(prefix, None),
+            Progress::Written => keyspace.everything(),
         };
         let create = |start: Revision| WatchCreateRequest {
             key: key.clone(),
@@ -92,38 +92,38 @@ impl Line {
             fragment: true,
         };
         let start = if current == reached { reached.next() } else { reached };
-        let mut stream = Stream::open(cluster, member, &channel, token.clone(), create(start)).await?;
+        let mut stream = Confirmed::open(cluster, member, &channel, token.clone(), create(start)).await?;
         if start > reached && stream.current > reached {
-            // Something happened meanwhile: what looked live is history now, and starts where history does.
-            stream = Stream::open(cluster, member, &channel, token.clone(), create(reached)).await?;
+            // There was a change in the meantime, so the start is history now; see `watch` for where that starts.
+            stream = Confirmed::open(cluster, member, &channel, token.clone(), create(reached)).await?;
         }
         let now = Instant::now();
-        Ok(Line {
+        Ok(WatchStream {
             channel,
-            orders: stream.orders,
+            requests: stream.requests,
             answers: stream.answers,
             token,
             progress,
             fragments: Vec::new(),
-            heard: now,
-            ask_at: now + QUIET,
+            advanced_at: now,
+            check_at: now + QUIET,
             behind: false,
         })
     }
 
-    /// Asks for progress. A full queue means that it has been asked already.
-    pub(super) fn ask_progress(&mut self) {
-        let order = WatchRequest { order: Some(WatchOrder::Progress(WatchProgressRequest {})) };
-        let _ = self.orders.try_send(order);
+    /// Requests progress. A full queue means that a request is waiting already.
+    pub(super) fn request_progress(&mut self) {
+        let request = WatchRequest { command: Some(WatchCommand::Progress(WatchProgressRequest {})) };
+        let _ = self.requests.try_send(request);
     }
 
-    /// The current revision of the cluster, through this stream's member.
-    pub(super) async fn current(&self, url: &str, keyspace: &Keyspace) -> Result<Revision, Fault> {
-        current(url, &self.channel, self.token.clone(), keyspace).await
+    /// The current revision of the cluster, by this stream's member.
+    pub(super) async fn current_revision(&self, url: &str, keyspace: &Keyspace) -> Result<Revision, Fault> {
+        current_revision(url, &self.channel, self.token.clone(), keyspace).await
     }
 
-    /// Writes the record that moves the log on below the prefix.
-    pub(super) async fn mark(&self, url: &str, keyspace: &Keyspace) -> Result<(), Fault> {
+    /// Writes the record that advances the log below the prefix.
+    pub(super) async fn write_progress_record(&self, url: &str, keyspace: &Keyspace) -> Result<(), Fault> {
         let put = PutRequest { key: keyspace.progress_record(), ..PutRequest::default() };
         let request =
             TxnRequest { success: vec![RequestOp { operation: Some(Operation::Put(put)) }], ..TxnRequest::default() };
@@ -132,13 +132,17 @@ impl Line {
     }
 }
 
-/// Waits for the answer to a watch that starts below the compaction.
-pub(super) async fn floor(cluster: &Cluster, keyspace: &Keyspace, member: usize) -> Result<Revision, Fault> {
+/// The revision at which etcd is compacted, from the answer to a watch that starts below it.
+pub(super) async fn compacted_revision(
+    cluster: &Cluster,
+    keyspace: &Keyspace,
+    member: usize,
+) -> Result<Revision, Fault> {
     let token = cluster.token().await?;
     let channel = cluster.connection(member).await?.channel;
     let create =
         WatchCreateRequest { key: keyspace.progress_record(), start_revision: 1, ..WatchCreateRequest::default() };
-    let mut stream = match Stream::open(cluster, member, &channel, token, create).await {
+    let mut stream = match Confirmed::open(cluster, member, &channel, token, create).await {
         Err(Fault::Compacted) => return Err(Fault::Lost("the compaction has no revision".to_owned())),
         opened => opened?,
     };
@@ -153,31 +157,31 @@ pub(super) async fn floor(cluster: &Cluster, keyspace: &Keyspace, member: usize)
 }
 
 /// A stream whose watch etcd has confirmed.
-struct Stream {
-    orders: mpsc::Sender<WatchRequest>,
+struct Confirmed {
+    requests: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
     /// The member's revision when it confirmed.
     current: Revision,
 }
 
-impl Stream {
+impl Confirmed {
     async fn open(
         cluster: &Cluster,
         member: usize,
         channel: &Channel,
         token: Option<MetadataValue<Ascii>>,
         create: WatchCreateRequest,
-    ) -> Result<Stream, Fault> {
+    ) -> Result<Confirmed, Fault> {
         let url = cluster.url(member);
-        let (mut orders, requests) = mpsc::channel(2);
-        orders
-            .try_send(WatchRequest { order: Some(WatchOrder::Create(create)) })
+        let (mut requests, received) = mpsc::channel(2);
+        requests
+            .try_send(WatchRequest { command: Some(WatchCommand::Create(create)) })
             .map_err(|_| Fault::Unsent(format!("{url}: the watch took no request")))?;
         let mut grpc = tonic::client::Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX);
         grpc.ready().await.map_err(|error| Fault::Unsent(format!("{url}: {}", fault::chain(&error))))?;
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
         let path = http::uri::PathAndQuery::from_static(path::WATCH);
-        let answers = grpc.streaming(with_metadata(requests, token), path, codec).await;
+        let answers = grpc.streaming(with_metadata(received, token), path, codec).await;
         let mut answers = answers.map_err(|status| fault::from_status(url, &status))?.into_inner();
         let confirmed = answers.message().await.map_err(|status| fault::from_status(url, &status))?;
         let Some(confirmed) = confirmed else {
@@ -186,12 +190,12 @@ impl Stream {
         if confirmed.canceled {
             return Err(fault::from_answer(url, tonic::Code::Unknown, &confirmed.cancel_reason));
         }
-        let current = confirmed.header.map_or(Revision::ZERO, |header| revision(header.revision));
-        Ok(Stream { orders, answers, current })
+        let current = header_revision(confirmed.header.as_ref())?;
+        Ok(Confirmed { requests, answers, current })
     }
 }
 
-async fn current(
+async fn current_revision(
     url: &str,
     channel: &Channel,
     token: Option<MetadataValue<Ascii>>,
@@ -200,7 +204,7 @@ async fn current(
     let key = keyspace.progress_record();
     let request = RangeRequest { key, count_only: true, ..RangeRequest::default() };
     let answer: RangeResponse = unary(url, channel.clone(), path::RANGE, with_metadata(request, token)).await?;
-    Ok(answer.header.map_or(Revision::ZERO, |header| revision(header.revision)))
+    header_revision(answer.header.as_ref())
 }
 
 #[cfg(test)]
@@ -208,12 +212,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_members_are_not_asked_for_progress() {
+    fn old_members_get_no_progress_requests() {
         for version in ["3.5.1", "3.5.12", "3.4.23", "3.4.30", "3.3.99", "2.3.8", "", "new"] {
-            assert_eq!(Progress::of(version), Progress::Marked, "{version}");
+            assert_eq!(Progress::for_version(version), Progress::Written, "{version}");
         }
         for version in ["3.5.13", "3.4.31", "3.6.0", "3.6.0-rc.1", "3.10.2", "4.0.0"] {
-            assert_eq!(Progress::of(version), Progress::Asked, "{version}");
+            assert_eq!(Progress::for_version(version), Progress::Requested, "{version}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The list of conditions in a status: find, set and remove, whatever the kind.
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSetCondition, DeploymentCondition, ReplicaSetCondition, StatefulSetCondition};
 use k8s_openapi::api::batch::v1::JobCondition;
 use k8s_openapi::api::core::v1::{NamespaceCondition, NodeCondition, PodCondition, ReplicationControllerCondition};
@@ -66,6 +67,11 @@ impl Condition for MetaCondition {
             self.last_transition_time = at;
         }
     }
+}
+
+/// A time as the wire carries it in conditions: to the second.
+pub(crate) fn whole_second(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
 /// The condition of this type.

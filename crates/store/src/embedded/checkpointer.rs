@@ -1,9 +1,9 @@
-//! The thread beside the writer: it moves the write-ahead log into the database file and wakes retention.
+//! The checkpointer thread: copies the write-ahead log into the database file, and triggers retention sweeps.
 //!
-//! Left to itself SQLite does this inside a commit, and the callers of that commit wait for it. Here a second connection
-//! copies pages while writes go on. A log can only start over once nothing of it is left to copy, which never happens
-//! while a writer keeps appending; so when the log is long and nearly copied, the writer itself copies the short rest
-//! between two groups, and its next commit starts the log over.
+//! By default SQLite checkpoints inside a commit, and the callers of that commit wait for it. Here a second connection
+//! copies pages while writes continue. A log can only start over once all of it is copied, which never happens while a
+//! writer keeps appending. So when the log is long and nearly copied, the writer itself copies the short rest between two
+//! groups, and its next commit starts the log over.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,33 +19,34 @@ use tokio::sync::mpsc::WeakSender;
 use super::schema;
 use super::writer::Command;
 
-/// The keeper copies after about this much was written.
+/// Bytes written between two copies, roughly.
 const COPY_EVERY_BYTES: usize = 2 * 1024 * 1024;
 
-/// Beyond this the log should start over. Short on purpose: syncing a write over an existing part of the file took half as
+/// Length beyond which the log should start over. Short on purpose: syncing a write over an existing part of the file took half as
 /// long as syncing one that makes the file longer (p50 160 against 430 µs for a single caller on ext4).
 const START_OVER_BYTES: i64 = 4 * 1024 * 1024;
 
-/// What is left to copy is short enough for the writer to do between two groups.
+/// Pages left to copy that are few enough for the writer to copy between two groups.
 const REST_PAGES: i32 = 128;
 
-/// Beyond this the writer copies whatever is left, so that the log is bounded under any load.
+/// Length beyond which the writer copies all that is left, so that the log is bounded under any load.
 const START_OVER_AT_ANY_COST_BYTES: i64 = 64 * 1024 * 1024;
 
-/// A log that once grew longer is cut back to this when it starts over.
+/// Length to which a longer log is truncated when it starts over.
 pub(super) const WAL_BYTES_KEPT: i64 = 32 * 1024 * 1024;
 
-/// What a group adds to the log beyond its values: pages of the index and of the state, and the rest of half-full pages.
+/// Bytes that a group adds to the log beyond its values: pages of the index and of the state, and half-full pages.
 const GROUP_OVERHEAD_BYTES: usize = 16 * 1024;
 
 const PAGE_BYTES: i64 = 4096;
 
-/// The writer's side.
+/// The writer's handle to the checkpointer.
 pub(super) struct Checkpoints {
     wake: SyncSender<()>,
-    /// The keeper has done its part; the writer should copy the rest.
+    /// Set by the checkpointer when the writer should copy the rest.
     finish: Arc<AtomicBool>,
-    unasked_bytes: usize,
+    /// Bytes written since the last request to copy.
+    pending_bytes: usize,
     thread: JoinHandle<()>,
 }
 
@@ -55,25 +56,26 @@ impl Checkpoints {
         commands: WeakSender<Command>,
         sweep_interval: Duration,
     ) -> std::io::Result<Self> {
-        // One place: a second request while one waits says nothing new.
+        // Capacity one: a second request while one waits adds nothing.
         let (wake, woken) = sync_channel(1);
         let finish = Arc::new(AtomicBool::new(false));
-        let keeper = Keeper { database, commands, woken, finish: finish.clone(), sweep_interval };
-        let thread = std::thread::Builder::new().name("store-keeper".to_owned()).spawn(move || keeper.run())?;
-        Ok(Checkpoints { wake, finish, unasked_bytes: 0, thread })
+        let checkpointer = Checkpointer { database, commands, woken, finish: finish.clone(), sweep_interval };
+        let thread =
+            std::thread::Builder::new().name("store-checkpointer".to_owned()).spawn(move || checkpointer.run())?;
+        Ok(Checkpoints { wake, finish, pending_bytes: 0, thread })
     }
 
-    /// A group of about so many bytes is in the log.
-    pub(super) fn wrote(&mut self, bytes: usize) {
-        self.unasked_bytes += bytes + GROUP_OVERHEAD_BYTES;
-        if self.unasked_bytes >= COPY_EVERY_BYTES {
-            self.unasked_bytes = 0;
+    /// Counts a group of about this many bytes, and requests a copy when one is due.
+    pub(super) fn add_bytes(&mut self, bytes: usize) {
+        self.pending_bytes += bytes + GROUP_OVERHEAD_BYTES;
+        if self.pending_bytes >= COPY_EVERY_BYTES {
+            self.pending_bytes = 0;
             let _ = self.wake.try_send(());
         }
     }
 
-    /// Copies the rest if the keeper asked for it; returns how long writes waited for that.
-    pub(super) fn finish_if_asked(&mut self, connection: &Connection) -> Duration {
+    /// Copies the rest if the checkpointer has requested it. Returns how long writes waited for that.
+    pub(super) fn finish_if_requested(&mut self, connection: &Connection) -> Duration {
         if !self.finish.swap(false, Ordering::Relaxed) {
             return Duration::ZERO;
         }
@@ -84,11 +86,11 @@ impl Checkpoints {
         started.elapsed()
     }
 
-    /// Ends the keeper, copies the whole log and closes the last connection that writes.
+    /// Ends the checkpointer, copies the whole log and closes the last connection that writes.
     pub(super) fn close(self, connection: Connection) {
         drop(self.wake);
         if self.thread.join().is_err() {
-            tracing::error!("the thread that keeps the store panicked");
+            tracing::error!("the checkpointer thread panicked");
         }
         if let Err(error) = connection.execute("UPDATE session SET clean = 1 WHERE id = 1", ()) {
             tracing::warn!(%error, "the store could not note its clean end");
@@ -102,18 +104,18 @@ impl Checkpoints {
     }
 }
 
-struct Keeper {
+struct Checkpointer {
     database: PathBuf,
-    /// Weak, so that the keeper does not keep a forgotten store alive.
+    /// Weak, so that the checkpointer does not keep a dropped store alive.
     commands: WeakSender<Command>,
     woken: Receiver<()>,
     finish: Arc<AtomicBool>,
     sweep_interval: Duration,
 }
 
-impl Keeper {
+impl Checkpointer {
     fn run(self) {
-        let connection = match schema::open_keeper(&self.database) {
+        let connection = match schema::open_checkpointer(&self.database) {
             Ok(connection) => connection,
             Err(fault) => {
                 tracing::error!(%fault, "the store cannot keep its log short");
@@ -126,7 +128,7 @@ impl Keeper {
                 Ok(()) => self.copy(&connection),
                 Err(RecvTimeoutError::Timeout) => {
                     sweep_at = Instant::now() + self.sweep_interval;
-                    // Full is fine: the writer is busy and the next interval comes.
+                    // If the channel is full, the writer is busy; the next interval tries again.
                     if let Some(commands) = self.commands.upgrade() {
                         let _ = commands.try_send(Command::Sweep);
                     }
@@ -136,7 +138,7 @@ impl Keeper {
         }
     }
 
-    /// Copies until little is left, and asks the writer for the rest if the log is long.
+    /// Copies until little is left, and requests the rest from the writer if the log is long.
     fn copy(&self, connection: &Connection) {
         for _ in 0..4 {
             match connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE) {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::conditions;
+use crate::conditions;
 
 /// `status.phase`; a pod without one is pending.
 pub(crate) fn phase(pod: &Pod) -> &str {

@@ -2,21 +2,18 @@
 //! longer selects is released (DP-2, RS-2).
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use client::store::Store;
 use client::{Error, Key, Object};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::api::{Api, Patch, PatchParams};
+use kube::Client;
 use kube::core::{Selector, SelectorExt};
-use kube::{Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::owners::{controller_of, name, namespace, reference, uid};
+use crate::owners::{controller_of, name, namespace, reference, uid};
+use crate::requests::{Api, Form};
+use crate::writer::Namespaced;
 
 /// The selector of a workload. One without terms selects nothing here: no workload may own everything.
 #[derive(Debug, Clone)]
@@ -81,31 +78,6 @@ pub(crate) struct Claims<'a, O> {
     pub(crate) finalizer: Option<&'a str>,
 }
 
-/// A kind whose objects have a namespace and can be read and written.
-pub(crate) trait Namespaced:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + Serialize
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<K> Namespaced for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static
-{
-}
-
 /// The keys of the owners that would adopt an object; none if it has a controller.
 pub(crate) fn adopters<O: Object>(owners: &Store<O>, orphan: &ObjectMeta, selects: impl Fn(&O) -> Selects) -> Vec<Key> {
     if controller_of(orphan).is_some() {
@@ -155,8 +127,7 @@ impl<O: Namespaced> Claims<'_, O> {
     /// The owner as the server has it now is still the one we know and is not being deleted. The cache is not enough: a
     /// deleted owner that adopts leaves orphans behind that the garbage collector then collects.
     async fn owner_is_alive(&self) -> Result<bool, Error> {
-        let api: Api<O> = Api::namespaced(self.client.clone(), namespace(self.owner));
-        let live = api.get_opt(name(self.owner)).await?;
+        let live = Api::<O>::namespaced(self.client, namespace(self.owner)).get(name(self.owner)).await?;
         Ok(live.is_some_and(|live| uid(&live) == uid(self.owner) && live.meta().deletion_timestamp.is_none()))
     }
 
@@ -185,9 +156,8 @@ impl<O: Namespaced> Claims<'_, O> {
     }
 
     async fn patch<K: Namespaced>(&self, object: &K, metadata: Value) -> Result<K, Error> {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace(object));
-        let patch = Patch::Strategic(json!({ "metadata": metadata }));
-        Ok(api.patch(name(object), &PatchParams::default(), &patch).await?)
+        let api = Api::<K>::namespaced(self.client, namespace(object));
+        api.patch(name(object), Form::Strategic, &json!({ "metadata": metadata })).await
     }
 }
 

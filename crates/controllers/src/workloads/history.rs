@@ -16,10 +16,9 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::claim::Namespaced;
-use super::owners::{name, namespace, reference};
 use super::template::hash;
-use super::writer::Writer;
+use crate::owners::{name, namespace, reference};
+use crate::writer::{Namespaced, Writer};
 
 /// The longest part of a revision's name that is its owner's.
 const LONGEST_PREFIX: usize = 223;
