@@ -18,7 +18,7 @@ use machinery::json::{self, Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, PatchOptions};
 use peak_alloc::PeakAlloc;
-use registry::{Body, Context, PatchBody, Registry, Settings, Target};
+use registry::{Body, Context, PatchBody, Registry, Settings, Target, WriteRequest};
 use rustix::time::{ClockId, clock_gettime};
 use store::embedded::{EmbeddedOptions, EmbeddedStore};
 
@@ -73,13 +73,19 @@ fn target(registry: &Registry, group: &str, version: &str, plural: &str) -> Opti
 
 async fn create(registry: &Registry, target: &Target, object: String) -> Result<(), Status> {
     let body = Body { bytes: Bytes::from(object), media: MediaType::Json };
-    registry.create(target, body, &CreateOptions::default(), &Context::default()).await.map(|_| ())
+    registry
+        .create(WriteRequest { target, options: &CreateOptions::default(), ctx: &Context::default() }, &body)
+        .await
+        .map(|_| ())
 }
 
 async fn patch(registry: &Registry, target: &Target, name: &str, patch: String) -> Result<(), Status> {
     let target = Target { name: Some(name.to_owned()), ..target.clone() };
     let body = PatchBody { bytes: Bytes::from(patch), kind: PatchType::Merge };
-    registry.patch(&target, body, &PatchOptions::default(), &Context::default()).await.map(|_| ())
+    registry
+        .patch(WriteRequest { target: &target, options: &PatchOptions::default(), ctx: &Context::default() }, &body)
+        .await
+        .map(|_| ())
 }
 
 fn cpu() -> Duration {

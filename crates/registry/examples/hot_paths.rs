@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, GetOptions, ListOptions, PatchOptions};
 use machinery::query::Query;
-use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, WatchView};
+use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, WatchView, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -43,7 +43,13 @@ impl World {
 
     async fn create(&self, pod: Bytes) {
         let body = Body { bytes: pod, media: MediaType::Json };
-        let created = self.registry.create(&self.pods(None), body, &CreateOptions::default(), &self.ctx).await;
+        let created = self
+            .registry
+            .create(
+                WriteRequest { target: &self.pods(None), options: &CreateOptions::default(), ctx: &self.ctx },
+                &body,
+            )
+            .await;
         created
             .and_then(|outcome| outcome.view.render(&Form::default(), Timestamp::UNIX_EPOCH))
             .expect("a pod is made");
@@ -52,7 +58,13 @@ impl World {
     async fn patch(&self, number: usize, kind: PatchType, turn: usize) {
         let bytes = Bytes::from(format!(r#"{{"metadata":{{"labels":{{"turn":"{turn}"}}}}}}"#));
         let body = PatchBody { bytes, kind };
-        let patched = self.registry.patch(&self.pods(Some(number)), body, &PatchOptions::default(), &self.ctx).await;
+        let patched = self
+            .registry
+            .patch(
+                WriteRequest { target: &self.pods(Some(number)), options: &PatchOptions::default(), ctx: &self.ctx },
+                &body,
+            )
+            .await;
         patched
             .and_then(|outcome| outcome.view.render(&Form::default(), Timestamp::UNIX_EPOCH))
             .expect("a pod changes");

@@ -31,9 +31,8 @@ fn custom_object(
     if body.media == MediaType::Protobuf {
         return Err(Status::unsupported_media_type(&machinery::media::PLAIN[..2]));
     }
-    let decoded =
-        schema::custom::decode::decode(definition.version(), &kind.gvk, &body.bytes, body.media, validation)
-            .map_err(|error| error.to_status(&kind.gvk.kind, &body.bytes))?;
+    let decoded = schema::custom::decode::decode(definition.version(), &kind.gvk, &body.bytes, body.media, validation)
+        .map_err(|error| error.to_status(&kind.gvk.kind, &body.bytes))?;
     for warning in decoded.warnings {
         ctx.warnings.push(warning);
     }

@@ -17,8 +17,8 @@ use schema::custom::{Conversion, Definition};
 use schema::kind::Kind;
 
 use crate::meta;
-use crate::versions;
 use crate::read::view::{self, View};
+use crate::versions;
 
 /// Calls webhooks. The registry itself knows no HTTP.
 pub trait Webhooks: fmt::Debug + Send + Sync {

@@ -15,8 +15,7 @@ const MANAGER: &str = "dogwatch";
 
 /// Creates the default namespaces, the system priority classes and the service of the API itself, each unless it exists.
 pub(crate) async fn seed(registry: &Registry) -> Result<(), Status> {
-    let namespace =
-        |name: &str| create_missing(registry, "", "namespaces", None, json!({"metadata": {"name": name}}));
+    let namespace = |name: &str| create_missing(registry, "", "namespaces", None, json!({"metadata": {"name": name}}));
     let class = |name: &str, value: i64, what: &str| {
         let class = json!({"metadata": {"name": name}, "value": value, "description": what});
         create_missing(registry, "scheduling.k8s.io", "priorityclasses", None, class)

@@ -107,7 +107,7 @@ pub(crate) fn to_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> 
 /// Member order and always-present members of the version it now is.
 fn normalise(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     let Some(ty) = schema::facts::Types::get().kind(&kind.gvk) else { return Ok(()) };
-    schema::decode::normalise(&ty, object).map(|_| ()).map_err(Status::internal)
+    schema::decode::normalise(&ty, object, None).map(|_| ()).map_err(Status::internal)
 }
 
 enum Direction {

@@ -8,7 +8,7 @@ use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions};
-use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View};
+use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -47,20 +47,35 @@ impl World {
         object["apiVersion"] = json!(target.kind.group_version().to_string());
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
         let ctx = Context::default();
-        let created = self.registry.create(&target, body, &CreateOptions::default(), &ctx).await;
+        let created = self
+            .registry
+            .create(WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &ctx }, &body)
+            .await;
         (created.map(|outcome| shown(&outcome.view)), ctx.warnings.take())
     }
 
     async fn merge(&self, path: &str, patch: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        let patched =
-            self.registry.patch(&self.target(path), body, &PatchOptions::default(), &Context::default()).await;
+        let patched = self
+            .registry
+            .patch(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &PatchOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await;
         patched.map(|outcome| shown(&outcome.view))
     }
 
     async fn delete(&self, path: &str) {
         let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-        self.registry.delete(&self.target(path), options, &Context::default()).await.unwrap();
+        self.registry
+            .delete(WriteRequest { target: &self.target(path), options: &options, ctx: &Context::default() })
+            .await
+            .unwrap();
     }
 
     async fn get(&self, path: &str) -> Value {

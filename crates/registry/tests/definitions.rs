@@ -13,7 +13,9 @@ use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
 use parking_lot::Mutex;
-use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WatchView, Webhooks};
+use registry::{
+    Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WatchView, Webhooks, WriteRequest,
+};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -60,33 +62,71 @@ impl World {
 
     async fn create(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        let outcome =
-            self.registry.create(&self.target(path), body, &CreateOptions::default(), &Context::default()).await;
+        let outcome = self
+            .registry
+            .create(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &CreateOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await;
         outcome.map(value)
     }
 
     async fn update(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        self.registry.update(&self.target(path), body, &UpdateOptions::default(), &Context::default()).await.map(value)
+        self.registry
+            .update(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &UpdateOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await
+            .map(value)
     }
 
     async fn merge(&self, path: &str, patch: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        self.registry.patch(&self.target(path), body, &PatchOptions::default(), &Context::default()).await.map(value)
+        let (target, options, ctx) = (self.target(path), PatchOptions::default(), Context::default());
+        let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+        match target.subresource.as_deref() {
+            Some("scale") => self.registry.patch_scale(request, &body).await.map(value),
+            _ => self.registry.patch(request, &body).await.map(value),
+        }
     }
 
     async fn apply(&self, path: &str, manager: &str, object: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(object.to_string()), kind: PatchType::Apply };
         let options = PatchOptions { field_manager: manager.to_owned(), ..PatchOptions::default() };
-        self.registry.patch(&self.target(path), body, &options, &Context::default()).await.map(value)
+        self.registry
+            .patch(WriteRequest { target: &self.target(path), options: &options, ctx: &Context::default() }, &body)
+            .await
+            .map(value)
     }
 
     async fn get(&self, path: &str) -> Result<Value, Status> {
-        Ok(shown(&self.registry.get(&self.target(path), &GetOptions::default()).await?))
+        let (target, options) = (self.target(path), GetOptions::default());
+        match target.subresource.as_deref() {
+            Some("scale") => self.registry.get_scale(&target, &options).await.map(|view| shown(&view)),
+            _ => self.registry.get(&target, &options).await.map(|view| shown(&view)),
+        }
     }
 
     async fn delete(&self, path: &str) -> Result<Value, Status> {
-        self.registry.delete(&self.target(path), DeleteOptions::default(), &Context::default()).await.map(value)
+        self.registry
+            .delete(WriteRequest {
+                target: &self.target(path),
+                options: &DeleteOptions::default(),
+                ctx: &Context::default(),
+            })
+            .await
+            .map(value)
     }
 
     async fn list(&self, path: &str, query: &str) -> Result<Value, Status> {
@@ -202,8 +242,12 @@ async fn verbs_14_22_defaults_come_and_unknown_fields_go() {
     let ctx = Context::default();
     let object = thing("x", json!({"a": "1", "bogus": true, "n": null}));
     let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-    let made =
-        world.registry.create(&world.target(THINGS), body, &CreateOptions::default(), &ctx).await.map(value).unwrap();
+    let made = world
+        .registry
+        .create(WriteRequest { target: &world.target(THINGS), options: &CreateOptions::default(), ctx: &ctx }, &body)
+        .await
+        .map(value)
+        .unwrap();
     assert_eq!(made["spec"], json!({"a": "1", "n": 3}));
     assert_eq!(ctx.warnings.take(), [r#"unknown field "spec.bogus""#]);
     let refused = world.create(THINGS, thing("y", json!({"a": 5}))).await.unwrap_err();
@@ -353,7 +397,8 @@ async fn subresources_write_their_part_and_no_other() {
         let body = PatchBody { bytes: Bytes::from(scale.to_string()), kind: PatchType::Apply };
         let options = PatchOptions { field_manager: "one".to_owned(), force: true, ..PatchOptions::default() };
         let target = world.target(&format!("{THINGS}/x/scale"));
-        world.registry.patch(&target, body, &options, &Context::default()).await.map(value)
+        let request = WriteRequest { target: &target, options: &options, ctx: &Context::default() };
+        world.registry.patch_scale(request, &body).await.map(value)
     };
     let refused = apply(6).await.unwrap_err();
     assert_eq!(
@@ -383,8 +428,11 @@ async fn rules_that_do_not_hold_of_what_did_not_change_are_warnings() {
         let ctx = Context::default();
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
         let target = world.target(&format!("{THINGS}/x{door}"));
-        let code =
-            world.registry.patch(&target, body, &PatchOptions::default(), &ctx).await.map_err(|status| status.code);
+        let code = world
+            .registry
+            .patch(WriteRequest { target: &target, options: &PatchOptions::default(), ctx: &ctx }, &body)
+            .await
+            .map_err(|status| status.code);
         (code.err(), ctx.warnings.take())
     };
     let told = vec![r#"spec.a: Invalid value: "old": is old"#.to_owned()];

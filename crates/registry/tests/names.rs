@@ -9,7 +9,7 @@ use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::media::MediaType;
 use machinery::options::CreateOptions;
-use registry::{Body, Context, Form, Registry, Settings, Target};
+use registry::{Body, Context, Form, Registry, Settings, Target, WriteRequest};
 use store::error::EngineError;
 use store::memory::MemoryStore;
 use store::{
@@ -78,7 +78,9 @@ async fn create(taken: usize, metadata: Value) -> (Result<String, Status>, usize
     let target = Target { kind, namespace: Some("default".into()), name: None, subresource: None };
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-    let created = registry.create(&target, body, &CreateOptions::default(), &Context::default()).await;
+    let created = registry
+        .create(WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &Context::default() }, &body)
+        .await;
     let name = created.map(|outcome| {
         let segments = outcome.view.render(&Form::default(), jiff::Timestamp::now()).unwrap();
         let object: Value = serde_json::from_slice(&segments.concat()).unwrap();

@@ -11,7 +11,7 @@ use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions};
-use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View};
+use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View, WriteRequest};
 use store::error::EngineError;
 use store::memory::MemoryStore;
 use store::{
@@ -160,7 +160,10 @@ impl Server {
         object["kind"] = json!(target.kind.gvk.kind);
         object["apiVersion"] = json!("v1");
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        let created = self.registry.create(&target, body, &options, &Context::default()).await;
+        let created = self
+            .registry
+            .create(WriteRequest { target: &target, options: &options, ctx: &Context::default() }, &body)
+            .await;
         created.map(|outcome| shown(&outcome.view))
     }
 
@@ -187,13 +190,19 @@ impl Server {
     async fn merge(&self, plural: &str, name: &str, subresource: Option<&str>, patch: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
         let target = self.target(plural, Some(name), subresource);
-        let patched = self.registry.patch(&target, body, &PatchOptions::default(), &Context::default()).await;
+        let patched = self
+            .registry
+            .patch(WriteRequest { target: &target, options: &PatchOptions::default(), ctx: &Context::default() }, &body)
+            .await;
         patched.map(|outcome| shown(&outcome.view))
     }
 
     async fn delete(&self, name: &str) {
         let target = self.target("services", Some(name), None);
-        self.registry.delete(&target, DeleteOptions::default(), &Context::default()).await.unwrap();
+        self.registry
+            .delete(WriteRequest { target: &target, options: &DeleteOptions::default(), ctx: &Context::default() })
+            .await
+            .unwrap();
     }
 
     /// A quota of `hard`, of which `used` is counted as taken.

@@ -8,7 +8,7 @@ use machinery::Status;
 use machinery::json::{self, Value, json};
 use machinery::media::MediaType;
 use machinery::options::{CreateOptions, FieldValidation, GetOptions};
-use registry::{Body, Context, Form, Registry, Settings, Target, View};
+use registry::{Body, Context, Form, Registry, Settings, Target, View, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -38,7 +38,8 @@ impl World {
     async fn send(&self, plural: &str, body: String, options: &CreateOptions) -> Made {
         let ctx = Context { user_agent: "maker/1".to_owned(), ..Context::default() };
         let body = Body { bytes: Bytes::from(body), media: MediaType::Json };
-        let made = self.registry.create(&self.target(plural, None), body, options, &ctx).await;
+        let made =
+            self.registry.create(WriteRequest { target: &self.target(plural, None), options, ctx: &ctx }, &body).await;
         Made { pod: made.map(|outcome| shown(&outcome.view)), warnings: ctx.warnings.take() }
     }
 

@@ -9,7 +9,7 @@ use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
 use machinery::{Revision, Status};
-use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View};
+use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -36,17 +36,38 @@ impl World {
     async fn create(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
         let ctx = Context { user_agent: "test/1".into(), ..Context::default() };
-        self.registry.create(&self.target(path), body, &CreateOptions::default(), &ctx).await.map(value)
+        let (target, options) = (self.target(path), CreateOptions::default());
+        let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+        match target.subresource.as_deref() {
+            Some("binding") => self.registry.bind(request, &body).await.map(value),
+            Some("eviction") => self.registry.evict(request, &body).await.map(value),
+            _ => self.registry.create(request, &body).await.map(value),
+        }
     }
 
     async fn update(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        self.registry.update(&self.target(path), body, &UpdateOptions::default(), &Context::default()).await.map(value)
+        self.registry
+            .update(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &UpdateOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await
+            .map(value)
     }
 
     async fn merge(&self, path: &str, patch: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        self.registry.patch(&self.target(path), body, &PatchOptions::default(), &Context::default()).await.map(value)
+        let (target, options, ctx) = (self.target(path), PatchOptions::default(), Context::default());
+        let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+        match target.subresource.as_deref() {
+            Some("scale") => self.registry.patch_scale(request, &body).await.map(value),
+            _ => self.registry.patch(request, &body).await.map(value),
+        }
     }
 
     async fn get(&self, path: &str) -> Result<Value, Status> {
@@ -59,7 +80,10 @@ impl World {
     }
 
     async fn delete_with(&self, path: &str, options: DeleteOptions) -> Result<Value, Status> {
-        self.registry.delete(&self.target(path), options, &Context::default()).await.map(value)
+        self.registry
+            .delete(WriteRequest { target: &self.target(path), options: &options, ctx: &Context::default() })
+            .await
+            .map(value)
     }
 
     async fn list(&self, path: &str, query: &str) -> Result<Value, Status> {

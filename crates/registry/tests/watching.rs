@@ -9,8 +9,8 @@ use machinery::json::json;
 use machinery::media::MediaType;
 use machinery::options::{CreateOptions, ListOptions};
 use machinery::query::Query;
-use registry::watch_view::Frames;
-use registry::{Body, Context, Registry, Settings, Target, WatchView};
+use registry::Frames;
+use registry::{Body, Context, Registry, Settings, Target, WatchView, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -34,7 +34,13 @@ impl World {
         self.made += 1;
         let map = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": format!("m{}", self.made)}});
         let body = Body { bytes: Bytes::from(map.to_string()), media: MediaType::Json };
-        self.registry.create(&self.target(), body, &CreateOptions::default(), &Context::default()).await.unwrap();
+        self.registry
+            .create(
+                WriteRequest { target: &self.target(), options: &CreateOptions::default(), ctx: &Context::default() },
+                &body,
+            )
+            .await
+            .unwrap();
     }
 
     async fn watch(&self, terms: &str) -> WatchView {

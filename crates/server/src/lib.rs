@@ -24,8 +24,8 @@ pub mod webhooks;
 mod wire;
 
 pub use request::{
-    authentication, authorization, deadline, discovery, health, negotiation, openapi, reply, request_info, routing,
-    version, warnings,
+    authentication, authorization, deadline, discovery, health, negotiation, openapi, operation, reply, request_info,
+    routing, version, warnings,
 };
 pub use service::{Config, InProcess, Server};
 pub use wire::{body, chunk, compression, connection, drain, listener, peer, tls, websocket};

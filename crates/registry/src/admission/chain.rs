@@ -21,9 +21,9 @@ use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
 use super::static_defaults::StaticDefaults;
 use super::volume_claim_resize::PersistentVolumeClaimResize;
-use crate::settings::Settings;
 use crate::reserve::Reservation;
 use crate::reserve::quota::QuotaUse;
+use crate::settings::Settings;
 use crate::storage::Storage;
 
 /// The plugins of a server.

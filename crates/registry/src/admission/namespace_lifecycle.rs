@@ -67,9 +67,7 @@ impl Plugin for NamespaceLifecycle {
     ) -> Decision<'a> {
         let target = attributes.target;
         match (attributes.operation, namespace_of(attributes)) {
-            (Operation::Create, Some(namespace)) => {
-                Decision::later(self.admit_into(attributes, object, namespace))
-            }
+            (Operation::Create, Some(namespace)) => Decision::later(self.admit_into(attributes, object, namespace)),
             (Operation::Delete, _) if UNDELETABLE.contains(&target.name()) => {
                 let why = "this namespace may not be deleted";
                 Decision::Now(Err(Status::forbidden(&target.gr(), target.name(), why)))

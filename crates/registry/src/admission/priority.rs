@@ -1,9 +1,10 @@
 //! Priority: the priority of a pod is that of its class.
 
+use std::sync::Arc;
+
 use cache::Item;
 use machinery::Status;
 use machinery::json::{Value, json};
-use std::sync::Arc;
 
 use super::plugin::{Attributes, Decision, Operation, Plugin};
 use crate::collections::{PODS, PRIORITY_CLASSES};
@@ -50,9 +51,10 @@ impl Priority {
     }
 
     async fn find_named(&self, attributes: &Attributes<'_>, pod: &Value, class: &str) -> Result<Value, Status> {
-        let found = self.storage.current_named(PRIORITY_CLASSES, None, class).await?;
-        let missing = || attributes.forbidden(pod, format!("no PriorityClass with name {class} was found"));
-        view::parse(&found.ok_or_else(missing)?)
+        match self.storage.current_named(PRIORITY_CLASSES, None, class).await? {
+            Some(found) => view::parse(&found),
+            None => Err(attributes.forbidden(pod, format!("no PriorityClass with name {class} was found"))),
+        }
     }
 
     /// The class marked as the default; of several the one with the lowest value.
@@ -60,9 +62,8 @@ impl Priority {
         let cache = self.storage.cache();
         let snapshot = cache.snapshot(&cache.collection(PRIORITY_CLASSES));
         // This runs for every pod that names no class: only classes that may be the default are parsed.
-        let marked = |item: &&Arc<Item>| {
-            memchr::memmem::find(item.encoded().whole(), br#""globalDefault":true"#).is_some()
-        };
+        let marked =
+            |item: &&Arc<Item>| memchr::memmem::find(item.encoded().whole(), br#""globalDefault":true"#).is_some();
         let classes =
             snapshot.scan(PRIORITY_CLASSES, None, None).filter(marked).filter_map(|item| view::parse(item).ok());
         classes.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())

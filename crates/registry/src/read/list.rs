@@ -7,10 +7,10 @@ use machinery::Status;
 use machinery::continue_token::ContinueToken;
 use machinery::options::{ListMode, ListOptions};
 
+use super::view::ListView;
 use crate::failure;
 use crate::registry::Registry;
 use crate::request::Target;
-use super::view::ListView;
 
 pub(crate) async fn list(registry: &Registry, target: &Target, options: &ListOptions) -> Result<ListView, Status> {
     let filter = registry.filter(target, options)?;

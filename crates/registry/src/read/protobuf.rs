@@ -15,8 +15,8 @@ use schema::protobuf::{envelope, write};
 
 use crate::read::form::{MetaVersion, Shape};
 use crate::read::segments::Segments;
-use crate::versions;
 use crate::read::view::{self, ListView, View};
+use crate::versions;
 
 /// Forms of an item; the numbers below are those of its conversions.
 const WHOLE_FORM: u32 = 1 << 30;

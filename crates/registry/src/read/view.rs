@@ -14,9 +14,9 @@ use machinery::json::{Value, json};
 use machinery::{Revision, Status};
 use schema::kind::Kind;
 
+use super::protobuf;
 use crate::conversion_webhook;
 use crate::read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
-use super::protobuf;
 use crate::read::segments::Segments;
 use crate::versions;
 

@@ -14,9 +14,9 @@ use machinery::{Clock, Revision, Status};
 use schema::kind::Kind;
 use tokio::time::{Instant, Sleep};
 
+use super::protobuf;
 use crate::conversion_webhook::Converter;
 use crate::read::form::{Encoding, Form, IncludeObject, Shape};
-use super::protobuf;
 use crate::read::view;
 
 /// How often a watch that allows bookmarks gets one.

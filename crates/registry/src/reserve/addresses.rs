@@ -18,8 +18,8 @@ use rand::Rng;
 use store::Key;
 
 use crate::collections::SERVICES;
-use crate::settings::Settings;
 use crate::read::view;
+use crate::settings::Settings;
 
 /// The addresses and ports of a cluster and who holds them.
 pub(crate) struct Addresses {

@@ -35,8 +35,7 @@ pub(crate) async fn bind(
             (meta::resource_version(&binding), meta::resource_version(old), "ResourceVersion"),
         ] {
             if !stated.is_empty() && stated != is {
-                let why =
-                    format!("Precondition failed: {what} in precondition: {stated}, {what} in object meta: {is}");
+                let why = format!("Precondition failed: {what} in precondition: {stated}, {what} in object meta: {is}");
                 return Err(conflict(why));
             }
         }

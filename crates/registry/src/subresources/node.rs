@@ -52,7 +52,8 @@ fn options_of(request: &NodeRequest<'_>) -> Value {
         "portforward" => "PortForward",
         _ => "Proxy",
     };
-    let mut options = json!({"kind": format!("{}{subresource}Options", request.target.kind.gvk.kind), "apiVersion": "v1"});
+    let mut options =
+        json!({"kind": format!("{}{subresource}Options", request.target.kind.gvk.kind), "apiVersion": "v1"});
     for name in ["container", "path"] {
         if let Some(text) = request.query.get(name) {
             options[name] = json!(text);

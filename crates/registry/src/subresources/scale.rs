@@ -235,55 +235,55 @@ async fn write(
     let (gvk, version) = (scale_kind(), target.kind.group_version().to_string());
     let ty = body::type_of(&gvk)?;
     let committed = rewrite(registry, &attributes.of(&parent), &author, |old| {
-            let mut shown = old.clone();
-            versions::show(&target.kind, &mut shown)?;
-            let paths = ScalePaths::of(&target.kind);
-            let live = with_managers(target, &shown);
-            let mut scale = wanted(&live)?;
-            body::check_namespace(target, &mut scale)?;
-            body::check_name(target, &scale)?;
-            let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
-            // A custom resource validates its replicas itself.
-            if !target.kind.custom {
-                let errors = schema::validation::validate_scale(&scale);
-                if !errors.is_empty() {
-                    let kind = GroupResource::new("autoscaling", "Scale");
-                    return Err(Status::invalid(&kind, target.name(), &errors));
+        let mut shown = old.clone();
+        versions::show(&target.kind, &mut shown)?;
+        let paths = ScalePaths::of(&target.kind);
+        let live = with_managers(target, &shown);
+        let mut scale = wanted(&live)?;
+        body::check_namespace(target, &mut scale)?;
+        body::check_name(target, &scale)?;
+        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+        // A custom resource validates its replicas itself.
+        if !target.kind.custom {
+            let errors = schema::validation::validate_scale(&scale);
+            if !errors.is_empty() {
+                let kind = GroupResource::new("autoscaling", "Scale");
+                return Err(Status::invalid(&kind, target.name(), &errors));
+            }
+        }
+        let applies = matches!(scaler, Scaler::Applies(_));
+        if !applies {
+            let now = meta::timestamp(registry.now());
+            let writer = Writer { manager, subresource: "scale", time: &now };
+            let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
+            track_update(&subject, Some(&live), &mut scale, &writer);
+        }
+        let mut new = shown.clone();
+        let changed = paths.number(&shown, &paths.replicas) != Some(replicas);
+        paths.set(&mut new, replicas);
+        let metadata = meta::of_mut(&mut new);
+        // A manager that applies the present number becomes one more owner of it.
+        if changed || applies {
+            match managed::scale::to_parent(&shown, &scale, &version, &paths.replicas) {
+                Some(managers) => metadata.insert("managedFields", managers),
+                None => metadata.shift_remove("managedFields"),
+            };
+        }
+        for member in ["resourceVersion", "uid"] {
+            match scale["metadata"].get(member) {
+                Some(stated) => {
+                    metadata.insert(member.to_owned(), stated.clone());
+                }
+                // A custom resource is never written without its revision and uid: those of this one.
+                None if target.kind.custom => {}
+                None => {
+                    metadata.shift_remove(member);
                 }
             }
-            let applies = matches!(scaler, Scaler::Applies(_));
-            if !applies {
-                let now = meta::timestamp(registry.now());
-                let writer = Writer { manager, subresource: "scale", time: &now };
-                let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
-                track_update(&subject, Some(&live), &mut scale, &writer);
-            }
-            let mut new = shown.clone();
-            let changed = paths.number(&shown, &paths.replicas) != Some(replicas);
-            paths.set(&mut new, replicas);
-            let metadata = meta::of_mut(&mut new);
-            // A manager that applies the present number becomes one more owner of it.
-            if changed || applies {
-                match managed::scale::to_parent(&shown, &scale, &version, &paths.replicas) {
-                    Some(managers) => metadata.insert("managedFields", managers),
-                    None => metadata.shift_remove("managedFields"),
-                };
-            }
-            for member in ["resourceVersion", "uid"] {
-                match scale["metadata"].get(member) {
-                    Some(stated) => {
-                        metadata.insert(member.to_owned(), stated.clone());
-                    }
-                    // A custom resource is never written without its revision and uid: those of this one.
-                    None if target.kind.custom => {}
-                    None => {
-                        metadata.shift_remove(member);
-                    }
-                }
-            }
-            Ok(new)
-        })
-        .await?;
+        }
+        Ok(new)
+    })
+    .await?;
     let view = registry.converter().prepare_view(committed.into_view(&parent)?).await?;
     let value = view.value()?;
     Ok(Outcome::new(200, View::Made { kind: None, value: scale_of(target, &value) }))

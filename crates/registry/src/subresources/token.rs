@@ -167,11 +167,9 @@ pub(crate) fn check_claims(registry: &Registry, claims: &Value) -> Result<(), St
     if long_deleted(registry, &account) {
         return Err(format!("service account {namespace}/{name} has been deleted"));
     }
-    for (member, collection, scope) in [
-        ("secret", SECRETS, Some(namespace)),
-        ("pod", PODS, Some(namespace)),
-        ("node", NODES, None),
-    ] {
+    for (member, collection, scope) in
+        [("secret", SECRETS, Some(namespace)), ("pod", PODS, Some(namespace)), ("node", NODES, None)]
+    {
         let to = &about[member];
         // The node of a pod is for information.
         if !to.is_object() || (member == "node" && about["pod"].is_object()) {
@@ -191,7 +189,8 @@ pub(crate) fn check_claims(registry: &Registry, claims: &Value) -> Result<(), St
 }
 
 fn cached(registry: &Registry, collection: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-    view::parse(&registry.storage().cached(collection, namespace, name)?).ok()
+    let item = registry.storage().cached(collection, namespace, name)?;
+    view::parse(&item).ok()
 }
 
 fn long_deleted(registry: &Registry, object: &Value) -> bool {

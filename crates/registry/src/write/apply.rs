@@ -28,8 +28,7 @@ pub(crate) async fn apply(
     if registry.storage().current(&registry.key(target)?).await?.is_none() {
         return apply_new(registry, &attributes, configuration, options).await;
     }
-    let author =
-        Author { applied: true, ..Author::through(&options.field_manager, target.subresource.as_deref()) };
+    let author = Author { applied: true, ..Author::through(&options.field_manager, target.subresource.as_deref()) };
     let committed = rewrite(registry, &attributes, &author, |old| {
         let mut shown = old.clone();
         versions::show(&target.kind, &mut shown)?;

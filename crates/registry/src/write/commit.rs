@@ -11,7 +11,7 @@ use store::{Entry, Key, WriteError};
 
 use crate::failure;
 use crate::meta;
-use crate::read::view::{self, View};
+use crate::read::view::View;
 use crate::registry::Registry;
 use crate::request::Target;
 use crate::reserve::Reservation;
@@ -24,7 +24,10 @@ pub(crate) enum Committed {
     Kept(Arc<Item>),
     Removed(LastState),
     /// The state that a dry run would have led to; `removed` if the object would be gone.
-    DryRun { object: Value, removed: bool },
+    DryRun {
+        object: Value,
+        removed: bool,
+    },
 }
 
 /// The last state of an object that was removed.
@@ -39,11 +42,18 @@ pub(crate) enum Next {
     Keep,
     /// Write `new`. With `old`, usage that shrinks is released from quotas. `shown` is the object in the version of the
     /// request, where a webhook converted it.
-    Write { old: Option<Value>, new: Value, shown: Option<Value> },
+    Write {
+        old: Option<Value>,
+        new: Value,
+        shown: Option<Value>,
+    },
     /// Write the object, and remove it right after.
     WriteThenRemove(Value),
     /// Remove `old`; `last` is what the client is shown.
-    Remove { old: Value, last: Value },
+    Remove {
+        old: Value,
+        last: Value,
+    },
 }
 
 /// Computes the next state of an object; called again with the newest state after each conflict.

@@ -170,11 +170,6 @@ async fn create_reserving(
 fn name_taken(registry: &Registry, target: &Target, name: &str) -> Status {
     let namespace = target.namespace.as_deref().filter(|_| target.kind.namespaced);
     let existing = registry.storage().cached(&target.kind.collection, namespace, name);
-    let deleting =
-        existing.and_then(|item| view::parse(&item).ok()).is_some_and(|value| meta::is_deleting(&value));
-    if deleting {
-        Status::object_being_deleted(&target.gr(), name)
-    } else {
-        Status::already_exists(&target.gr(), name)
-    }
+    let deleting = existing.and_then(|item| view::parse(&item).ok()).is_some_and(|value| meta::is_deleting(&value));
+    if deleting { Status::object_being_deleted(&target.gr(), name) } else { Status::already_exists(&target.gr(), name) }
 }

@@ -35,18 +35,9 @@ pub(crate) struct Findings {
     pub unknown: Vec<String>,
 }
 
-/// Coerces `value` to `ty`. An error leaves `value` half done.
-pub(crate) fn coerce(ty: &Type, value: &mut Value, words: Words) -> Result<Findings, String> {
-    coerce_beside(ty, value, None, words)
-}
-
-/// As [`coerce`]; what is the same memory as in `known`, an object of the type that is coerced already, is not looked at.
-pub(crate) fn coerce_beside(
-    ty: &Type,
-    value: &mut Value,
-    known: Option<&Value>,
-    words: Words,
-) -> Result<Findings, String> {
+/// Coerces `value` to `ty`. An error leaves `value` half done. What is the same memory as in `known`, an object of the type
+/// that is coerced already, is not looked at.
+pub(crate) fn coerce(ty: &Type, value: &mut Value, known: Option<&Value>, words: Words) -> Result<Findings, String> {
     let mut walk = Walk { shapes: ty.shapes(), words, first_mismatch: None, findings: Findings::default() };
     walk.value(ty.root(), value, known, &Path::Root)?;
     match walk.first_mismatch {

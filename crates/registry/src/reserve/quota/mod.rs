@@ -25,10 +25,10 @@ use self::usage::Evaluator;
 use crate::collections::RESOURCE_QUOTAS;
 use crate::failure;
 use crate::meta;
+use crate::read::view;
 use crate::request::Target;
 use crate::reserve::amounts::Amounts;
 use crate::storage::{self, Storage};
-use crate::read::view;
 
 /// How often a share is taken again when other servers change the figures in between.
 const ATTEMPTS: usize = 50;

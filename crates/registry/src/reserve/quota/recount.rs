@@ -10,9 +10,9 @@ use schema::kinds::Kinds;
 use super::usage::Evaluator;
 use super::{ATTEMPTS, Quota, QuotaWrite};
 use crate::collections::RESOURCE_QUOTAS;
+use crate::read::view;
 use crate::registry::Registry;
 use crate::reserve::amounts::Amounts;
-use crate::read::view;
 
 /// How often figures are counted again though nothing indicates that they are wrong: a write that took its share and was
 /// lost with its server leaves them too high.

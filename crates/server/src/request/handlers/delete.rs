@@ -3,6 +3,7 @@
 use machinery::media::MediaType;
 use machinery::options::DeleteOptions;
 use machinery::{Status, media};
+use registry::WriteRequest;
 
 use crate::request::handlers::Call;
 use crate::request::reply::Reply;
@@ -12,9 +13,8 @@ use crate::wire::body::RequestBody;
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: RequestBody) -> Result<Reply, Status> {
     let asked = call.negotiate(route)?;
     let options = options(call, route, body).await?;
-    let context = call.context();
-    let write = call.server.registry.delete(&route.target, options, &context);
-    let outcome = call.within_write_limit(write).await?;
+    let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
+    let outcome = call.within_write_limit(call.server.registry.delete(request)).await?;
     call.show_outcome(&outcome, &route.target, &asked)
 }
 

@@ -2,6 +2,7 @@
 
 use machinery::Status;
 use machinery::options::ListOptions;
+use registry::WriteRequest;
 
 use crate::request::handlers::{Call, delete};
 use crate::request::reply::Reply;
@@ -12,7 +13,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Request
     let asked = call.negotiate(route)?;
     let list = ListOptions::from_query(call.query)?;
     let options = delete::options(call, route, body).await?;
-    let context = call.context();
-    let deleted = call.server.registry.delete_collection(&route.target, &list, options, &context).await?;
+    let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
+    let deleted = call.server.registry.delete_collection(request, &list).await?;
     call.show_list(deleted, &asked).await
 }
