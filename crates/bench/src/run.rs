@@ -1,5 +1,6 @@
 //! A run: one scenario after the other, what they found kept whatever happens.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,13 +11,22 @@ use crate::scenario::Scenario;
 use crate::stage::{Options, Sink, Stage};
 use crate::trouble::Trouble;
 
+/// Ends a run early.
+pub type Interruption<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
 /// Measures and reports. `interrupted` ends the run early, with what there is.
-pub async fn run(
+///
+/// Boxed, so that scenarios are compiled in this crate and not where the future is polled.
+pub fn run<'a>(
     options: Options,
-    scenarios: &[Scenario],
+    scenarios: &'a [Scenario],
     sink: Sink,
-    interrupted: impl Future<Output = ()>,
-) -> Report {
+    interrupted: Interruption<'a>,
+) -> Pin<Box<dyn Future<Output = Report> + 'a>> {
+    Box::pin(run_until(options, scenarios, sink, interrupted))
+}
+
+async fn run_until(options: Options, scenarios: &[Scenario], sink: Sink, interrupted: Interruption<'_>) -> Report {
     raise_open_files();
     let report = Arc::new(Mutex::new(Report::default()));
     let foreign = options.kubeconfig.is_some();

@@ -39,7 +39,7 @@ pub(crate) async fn run(client: Client, identity: &str, stop: CancellationToken)
             async move {
                 let Some(greeting) = greeting else {
                     writes.forget(&run.key);
-                    return Ok(Action::done()); // gone; its ConfigMap goes with it
+                    return Ok(Action::done()); // deleted, and its ConfigMap with it
                 };
                 let map = write_map(client, &greeting, &kind).await?;
                 let version: ResourceVersion = map.resource_version().unwrap_or_default().into();

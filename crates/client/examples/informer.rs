@@ -1,4 +1,4 @@
-//! An informer on all pods of a server that tells what it costs when asked; `cargo xtask informers` compares it with others.
+//! An informer on all pods of a server that reports its cost on command; `cargo xtask informers` compares it with others.
 //!
 //! `informer encoded|in-place|decoded [one-thread]`: the store keeps the bytes and decodes on access, the same with relists
 //! in place, or it keeps decoded objects; on as many threads as there are processors, or on one.

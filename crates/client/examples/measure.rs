@@ -1,4 +1,4 @@
-//! What an informer costs, without a network: time to sync, memory at rest and through a relist, CPU for each event.
+//! The cost of an informer without a network: time to sync, memory at rest and through a relist, CPU for each event.
 //!
 //! `cargo run --release -p dogwatch-client --example measure -- decoded|encoded|encoded-slim [PODS [EVENTS]]`
 //!
@@ -52,7 +52,7 @@ fn raw(n: u64, version: u64) -> RawObject {
     RawObject::from_json(pod(n, version)).expect("a pod has metadata")
 }
 
-/// A source of `pods` pods; changes come from a channel.
+/// A source of `pods` pods, with changes from a channel.
 struct Pods {
     pods: u64,
     changes: Mutex<Option<mpsc::Receiver<WatchItem>>>,

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-/// How many config maps each of the namespaces has.
+/// Returns the number of config maps in each of the namespaces.
 pub(crate) async fn count(client: Client, namespaces: &[&str]) -> Vec<usize> {
     let stop = CancellationToken::new();
     let factory = InformerFactory::new(client).namespaces(namespaces.iter().copied());

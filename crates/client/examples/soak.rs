@@ -104,7 +104,7 @@ fn tasks_alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// How much, for how long.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) informers: usize,
@@ -114,23 +114,23 @@ pub(crate) struct Load {
     pub(crate) seconds: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Toll {
     /// Tasks before the informers started, and after they ended.
     pub(crate) tasks: (usize, usize),
-    /// What `weigh` said at the same moments.
+    /// Memory in use at the same moments, by `weigh`.
     pub(crate) memory: (u64, u64),
-    /// Deletions that nobody saw happen, over all informers.
+    /// Number of inferred deletions, over all informers.
     pub(crate) inferred: u64,
     /// Watches opened again, over all informers.
     pub(crate) restarts: u64,
-    /// Changes made, of those asked for.
+    /// Number of changes made, of those requested.
     pub(crate) changes: u64,
 }
 
-/// Loads the server, changes objects while informers follow, and holds them against the server's list. `loaded` is told
-/// when the changes begin; `weigh` says how much memory is in use.
+/// Loads the server, changes objects while informers follow, and compares them with the server's list. `loaded` is called when
+/// the changes begin; `weigh` returns the memory in use.
 pub(crate) async fn soak(client: Client, load: Load, loaded: impl FnOnce(), weigh: fn() -> u64) -> Result<Toll, Error> {
     let Load { informers, objects, rate, seconds } = load;
     let mut toll = Toll::default();

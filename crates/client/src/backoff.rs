@@ -1,10 +1,10 @@
-//! How long to wait after a failure: the reflector's exponential steps with jitter, and when they start over.
+//! Delays after failures: exponential steps with jitter, reset by a healthy stream.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The figures of a [`Backoff`].
+/// The parameters of a [`Backoff`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BackoffConfig {
     /// The first step before jitter.
@@ -31,13 +31,25 @@ impl Default for BackoffConfig {
     }
 }
 
-/// A server's wish for a longer wait than this is cut to it: one mistaken header must not silence a client for days.
+/// Longest delay that a server can request: one wrong header must not stop a client for days.
 const HINT_MAX: Duration = Duration::from_secs(600);
 
 /// Growing delays. One per reflector, shared by every kind of retry, so that alternating failures still slow down.
 ///
-/// Steps start over only after health was seen (a stream that lived `healthy_after`). A plain timer, as client-go has,
-/// falls back to the first step every two minutes of a lasting outage.
+/// Steps start over only after a healthy stream (one that lived `healthy_after`). A plain timer, as in client-go, falls back to
+/// the first step every two minutes of a lasting outage.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use client::backoff::{Backoff, BackoffConfig};
+///
+/// let mut backoff = Backoff::new(BackoffConfig::default());
+/// let first = backoff.next(None);
+/// assert!(first >= Duration::from_millis(800) && first <= Duration::from_millis(1600));
+/// // The server requested more.
+/// assert!(backoff.next(Some(Duration::from_secs(20))) >= Duration::from_secs(20));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Backoff {
     config: BackoffConfig,
@@ -50,7 +62,7 @@ impl Backoff {
         Self { config, steps: 0 }
     }
 
-    /// The next delay; at least `hint`, the wait the server asked for.
+    /// The next delay; at least `hint`, the delay that the server requested.
     pub fn next(&mut self, hint: Option<Duration>) -> Duration {
         let grown = self.config.base.as_secs_f64() * self.config.factor.powi(self.steps.min(64) as i32);
         let base = grown.min(self.config.cap.as_secs_f64());
@@ -60,14 +72,14 @@ impl Backoff {
         own.max(hint.unwrap_or_default().min(HINT_MAX))
     }
 
-    /// Tells that a stream opened at `opened` has just ended.
+    /// Records the end of a stream that was opened at `opened`.
     pub fn stream_ended(&mut self, opened: Instant) {
         if opened.elapsed() >= self.config.healthy_after {
             self.steps = 0;
         }
     }
 
-    /// How many delays were handed out since the last start.
+    /// Number of delays since the last reset.
     pub fn steps(&self) -> u32 {
         self.steps
     }
@@ -78,7 +90,7 @@ pub(crate) fn from_now(duration: Duration) -> Instant {
     after(Instant::now(), duration)
 }
 
-/// The instant `duration` after `now`; a duration that no clock can count to means "never", here in 30 years.
+/// The instant `duration` after `now`; a duration that overflows means "never", here in 30 years.
 pub(crate) fn after(now: Instant, duration: Duration) -> Instant {
     now.checked_add(duration).unwrap_or(now + Duration::from_secs(30 * 365 * 24 * 3600))
 }

@@ -1,4 +1,4 @@
-//! Proving a store against the server: what client-go does in its own CI after every streaming list (RF-13).
+//! Compares a store with the server, as client-go does in its own CI after every streaming list (RF-13).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::store::Snapshot;
 use crate::wire::{Params, VersionMatch};
 use crate::{Error, Object, RawObject};
 
-/// A store that is not what the server says.
+/// A difference between a store and the server.
 #[derive(Debug, Clone, ThisError)]
 pub enum Inconsistency {
-    /// The server could not be asked.
+    /// The list of the server failed.
     #[error("cannot check the store: {0}")]
     Unknown(#[from] Error),
-    /// They differ.
+    /// The sets differ.
     #[error(
         "at version {version} the store differs from the server: missing {missing:?}, superfluous {superfluous:?}, different {different:?}"
     )]
@@ -34,10 +34,10 @@ pub enum Inconsistency {
     },
 }
 
-/// A check is given up if nothing arrives for this long.
+/// Time without data after which the check fails.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Lists exactly the version of a snapshot and compares, object by object, by UID and version.
+/// Lists the server at exactly the version of a snapshot, and compares UID and version of each object.
 pub async fn check<K: Object>(source: &dyn ListerWatcher, snapshot: &Snapshot<K>) -> Result<(), Inconsistency> {
     let params = Params {
         version: Some(snapshot.version().clone()),

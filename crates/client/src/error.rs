@@ -1,4 +1,4 @@
-//! The one error of this crate: what the server or the transport said, what class it is, and what to do about it.
+//! The error of this crate: the failure of the server or the transport, its class, and advice.
 
 use std::error::Error as StdError;
 use std::io;
@@ -9,11 +9,11 @@ use thiserror::Error;
 
 /// Everything that can go wrong between this process and the server.
 ///
-/// The same type carries an HTTP answer and an ERROR event of a watch, so that status, reason, causes and the retry
-/// hint survive from either to the caller.
+/// The same type carries an HTTP response and an ERROR event of a watch, so that status, reason, causes and the retry hint
+/// reach the caller from either.
 #[derive(Debug, Clone, Error)]
 pub enum Error {
-    /// The server answered with a failure.
+    /// The server responded with a failure.
     #[error("the server answered {}: {}{}", code_of(.0), .0.status.message, advice_of(.0))]
     Api(Box<ApiFailure>),
     /// The server could not be reached, or the connection broke.
@@ -24,12 +24,12 @@ pub enum Error {
         /// The chain of causes, outermost first.
         message: String,
     },
-    /// Bytes arrived that are not what the protocol promises.
+    /// The bytes violate the protocol.
     #[error("cannot read {what}: {message}")]
     Decode {
-        /// What was being read.
+        /// The thing being read.
         what: &'static str,
-        /// Why it failed.
+        /// The reason.
         message: String,
     },
     /// The client's own configuration is unusable (kubeconfig, certificates, arguments).
@@ -37,10 +37,10 @@ pub enum Error {
     Config(String),
 }
 
-/// A `Status`, with what HTTP said beside it.
+/// A `Status`, with the HTTP status and headers.
 #[derive(Debug, Clone)]
 pub struct ApiFailure {
-    /// The HTTP status code; absent if the failure came as an ERROR event within a stream.
+    /// The HTTP status code; `None` for an ERROR event within a stream.
     pub http: Option<u16>,
     /// The failure as the server described it.
     pub status: Status,
@@ -48,16 +48,16 @@ pub struct ApiFailure {
     pub retry_after: Option<Duration>,
 }
 
-/// Why a request got no answer.
+/// The class of a transport failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportKind {
-    /// Nobody listens there.
+    /// The connection was refused.
     Refused,
-    /// No answer in time.
+    /// No response in time.
     Timeout,
     /// The peer ended the connection in the middle.
     Eof,
-    /// The certificates of the two sides do not fit.
+    /// The certificate was not accepted.
     Tls,
     /// Anything else.
     Other,
@@ -95,7 +95,7 @@ fn advice_of(failure: &ApiFailure) -> &'static str {
 }
 
 impl Error {
-    /// A failure that came as an HTTP answer.
+    /// A failure as an HTTP response.
     pub fn from_answer(http: u16, retry_after: Option<Duration>, mut status: Status) -> Self {
         if status.code == 0 {
             status.code = http;
@@ -103,7 +103,7 @@ impl Error {
         Self::Api(Box::new(ApiFailure { http: Some(http), retry_after: longer(retry_after, hint(&status)), status }))
     }
 
-    /// A failure that came as an ERROR event.
+    /// A failure as an ERROR event.
     pub fn from_event(status: Status) -> Self {
         Self::Api(Box::new(ApiFailure { http: None, retry_after: hint(&status), status }))
     }
@@ -129,7 +129,7 @@ impl Error {
         Self::Transport { kind, message }
     }
 
-    /// The status, if the server answered with one.
+    /// The status, if the server sent one.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Api(failure) => Some(&failure.status),
@@ -137,7 +137,7 @@ impl Error {
         }
     }
 
-    /// The code of the failure: of HTTP if there was an answer, of the status otherwise.
+    /// The code of the failure: of the status if it has one, of HTTP otherwise.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Api(failure) => {
@@ -166,12 +166,12 @@ impl Error {
                 && (status.message.contains(TEXT) || causes.iter().any(|c| c.message.contains(TEXT))))
     }
 
-    /// The server asks to slow down.
+    /// The server is overloaded.
     pub fn is_too_many_requests(&self) -> bool {
         self.reason() == "TooManyRequests" || self.code() == Some(429)
     }
 
-    /// Nobody listens at the address.
+    /// The connection was refused.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Transport { kind: TransportKind::Refused, .. })
     }
@@ -186,7 +186,7 @@ impl Error {
         self.reason() == "NotFound" || (self.reason().is_empty() && self.code() == Some(404))
     }
 
-    /// Somebody else wrote first.
+    /// The object was changed in between.
     pub fn is_conflict(&self) -> bool {
         self.reason() == "Conflict"
     }
@@ -196,7 +196,7 @@ impl Error {
         self.reason() == "AlreadyExists"
     }
 
-    /// Not allowed, or not known.
+    /// Not authenticated, or not allowed.
     pub fn is_denied(&self) -> bool {
         matches!(self.code(), Some(401 | 403))
     }
@@ -206,13 +206,13 @@ impl Error {
         matches!(self, Self::Transport { .. })
     }
 
-    /// The server was not reached, or not for long: what was asked is worth asking again as it is. Certificates that do
-    /// not fit are something else.
+    /// The server was not reached, or the connection broke: the same request may succeed later. Not true of certificate
+    /// problems.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Transport { kind, .. } if *kind != TransportKind::Tls)
     }
 
-    /// How long the server asked to wait.
+    /// The delay that the server requested.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Api(failure) => failure.retry_after,
@@ -241,7 +241,8 @@ fn kind_of(cause: &(dyn StdError + 'static), text: &str) -> Option<TransportKind
             _ => {}
         }
     }
-    // rustls, hyper and hyper-util are below kube's own error type: their types are not ours to name, their words are.
+    // rustls, hyper and hyper-util are below kube's own error type: their types cannot be named here, so their texts are
+    // matched.
     if text.contains("certificate") || text.contains("UnknownIssuer") || text.contains("tls handshake") {
         return Some(TransportKind::Tls);
     }

@@ -1,4 +1,4 @@
-//! `Key`: which object is meant, within one kind (`namespace/name`, or `name` for cluster-scoped kinds).
+//! `Key`: the name of an object within its kind (`namespace/name`, or `name` for cluster-scoped kinds).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,10 +7,19 @@ use std::sync::Arc;
 use kube::Resource;
 use thiserror::Error;
 
-/// The name of an object within its kind. One shared string, so a key costs a pointer wherever it is kept.
+/// The name of an object within its kind. One shared string, so a copy of a key costs a pointer.
 ///
-/// Keys order by their text: all keys of a namespace are neighbours, which is what makes a namespace a range of the
-/// store and not a scan.
+/// Keys are ordered by their text: all keys of a namespace are adjacent, so that a namespace is a range of the store and not
+/// a scan.
+///
+/// ```
+/// use client::Key;
+///
+/// let key = Key::parse("default/web").unwrap();
+/// assert_eq!((key.namespace(), key.name()), (Some("default"), "web"));
+/// assert_eq!(key, Key::new(Some("default"), "web"));
+/// assert_eq!(Key::new(None, "node-1").namespace(), None);
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 

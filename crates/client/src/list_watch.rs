@@ -1,4 +1,4 @@
-//! `ListerWatcher`: where objects come from. Two functions, and one implementation of them on `kube`'s client.
+//! `ListerWatcher`: the source of objects. Two functions, and an implementation of them on `kube`'s client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub enum ListItem {
     End(ListEnd),
 }
 
-/// What a list says about itself.
+/// The metadata of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListEnd {
     /// The point in history that the list shows.
@@ -65,9 +65,9 @@ pub struct ListEnd {
     pub continue_token: Option<String>,
 }
 
-/// The answer to a list, item by item. Dropping it ends the request.
+/// The response to a list, item by item. Dropping it ends the request.
 pub type ListStream = BoxStream<'static, Result<ListItem, Error>>;
-/// The answer to a watch. Dropping it ends the request.
+/// The response to a watch. Dropping it ends the request.
 pub type WatchStream = BoxStream<'static, Result<WatchItem, Error>>;
 
 /// The kind that a source is expected to deliver.
@@ -81,14 +81,14 @@ pub struct ExpectedKind {
 
 /// Lists and watches one set of objects.
 ///
-/// `list` answers one page and never pages by itself (LW-2). Selectors and namespace belong to the implementation: it
-/// applies them to both verbs, after the caller filled its own fields (LW-1).
+/// `list` returns one page and never pages by itself (LW-2). Selectors and namespace belong to the implementation: it applies
+/// them to both verbs, after the caller has set its own fields (LW-1).
 pub trait ListerWatcher: Send + Sync + 'static {
     /// Opens a list request.
     fn list(&self, params: Params) -> BoxFuture<'_, Result<ListStream, Error>>;
     /// Opens a watch request.
     fn watch(&self, params: Params) -> BoxFuture<'_, Result<WatchStream, Error>>;
-    /// False if the source cannot stream its initial state; then nobody asks it to (LW-4).
+    /// False if the source cannot stream its initial state; then it is never requested (LW-4).
     fn supports_streaming_list(&self) -> bool {
         true
     }
@@ -102,13 +102,22 @@ pub trait ListerWatcher: Send + Sync + 'static {
 pub type Tweak = Arc<dyn Fn(&mut Params) + Send + Sync>;
 
 /// The objects of one resource of an API server, optionally of one namespace, optionally selected.
+///
+/// ```no_run
+/// use client::list_watch::ApiListWatch;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # fn source(client: kube::Client) -> ApiListWatch {
+/// ApiListWatch::namespaced::<Pod>(client, "default").labels("app=web").fields("spec.nodeName=node-1")
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ApiListWatch {
     client: Client,
     path: String,
     expected: ExpectedKind,
     metadata_only: bool,
-    /// Warnings of the server are worth a look.
+    /// Log warnings of the server at warn level.
     warns: bool,
     tweaks: Vec<Tweak>,
 }
@@ -147,7 +156,7 @@ impl ApiListWatch {
         self.tweak(move |params| params.field_selector = Some(selector.clone()))
     }
 
-    /// Tells of warnings of the server at level debug only: for programs that use an old kind and know it.
+    /// Logs warnings of the server at debug level only: for programs that use a deprecated kind deliberately.
     pub fn without_warnings(mut self) -> Self {
         self.warns = false;
         self
@@ -170,7 +179,7 @@ impl ApiListWatch {
         let uri = format!("{}?{}", self.path, params.to_query());
         let request = http::Request::get(&uri)
             .header(header::ACCEPT, self.accept(params.watch))
-            // A compressed watch would sit in the decompressor's buffer; see K-9 for lists.
+            // Events of a compressed watch would wait in the buffer of the decompressor; see K-9 for lists.
             .header(header::ACCEPT_ENCODING, "identity")
             .body(Body::empty())
             .map_err(|e| Error::Config(format!("cannot build the request {uri}: {e}")))?;
@@ -204,10 +213,10 @@ impl fmt::Debug for ApiListWatch {
     }
 }
 
-/// A failure body is small; more than this is not a Status.
+/// Longest body of a failure that is read as a Status.
 const FAILURE_BYTES_MAX: usize = 1 << 20;
 
-/// The error of a failed answer: its Status if it sent one, otherwise one made from the code (K-4).
+/// The error of a failed response: its Status if it has one, otherwise one derived from the code (K-4).
 async fn failure(response: http::Response<Body>) -> Error {
     let code = response.status().as_u16();
     let retry_after = response

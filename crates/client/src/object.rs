@@ -1,4 +1,4 @@
-//! What the runtime stores: objects as they came over the wire, and the kinds they are read into.
+//! Objects as they arrive over the wire, and the types they are decoded into.
 
 use std::any::{Any, type_name};
 use std::borrow::Cow;
@@ -18,8 +18,8 @@ use crate::{Key, ResourceVersion};
 
 /// An object as the server sent it: its bytes, and the few fields that list-watch itself needs.
 ///
-/// The envelope is read first and the body only when somebody wants it, so an object of a kind that cannot be decoded
-/// still has a name and a version.
+/// The envelope is read first and the body only on demand, so that an object that cannot be decoded still has a name and a
+/// version.
 #[derive(Clone)]
 pub struct RawObject {
     /// `apiVersion`, absent on the items of built-in lists.
@@ -28,7 +28,7 @@ pub struct RawObject {
     pub kind: Option<String>,
     /// `namespace/name`.
     pub key: Key,
-    /// The identity of this incarnation; empty if the server gave none.
+    /// The UID of this incarnation; empty if the server sent none.
     pub uid: String,
     /// The version of this state.
     pub version: ResourceVersion,
@@ -57,8 +57,8 @@ struct EnvelopeMeta<'a> {
 }
 
 impl RawObject {
-    /// The same for text that is known to be one object, from a server that wrote the same way before: no more of it is read
-    /// than its envelope. If the rest is damaged, whoever decodes it will see.
+    /// The same for text that is known to be one object, from a server that wrote the same form before: only the envelope is
+    /// read. If the rest is damaged, decoding it will fail.
     pub(crate) fn from_known_json(body: Bytes) -> Result<Self, serde_json::Error> {
         let Some(found) = Envelope::peek(&body) else { return Self::from_json(body) };
         Ok(Self {
@@ -80,7 +80,7 @@ impl RawObject {
         Ok(Self { api_version, kind, key, uid, version, body })
     }
 
-    /// The same object without `metadata.managedFields`, which is often a third of the bytes and read by nobody.
+    /// The same object without `metadata.managedFields`, which is often a third of the bytes and rarely read.
     pub fn without_managed_fields(self) -> Self {
         #[derive(Deserialize)]
         struct Outer<'a> {
@@ -104,7 +104,7 @@ impl RawObject {
     }
 }
 
-/// Where `part`, borrowed from `whole`, lies within it.
+/// The range of `part`, a slice of `whole`, within it.
 pub(crate) fn span_within(whole: &[u8], part: &str) -> Option<std::ops::Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
@@ -117,11 +117,11 @@ impl fmt::Debug for RawObject {
     }
 }
 
-/// What an informer can hold: any `kube` resource (typed, dynamic or metadata-only), or [`Encoded`].
+/// An object that an informer can store: any `kube` resource (typed, dynamic or metadata-only), or [`Encoded`].
 ///
-/// The runtime asks an object only for its name, version and UID, so that a stored form need not have more at hand.
+/// The runtime itself reads only the name, version and UID, so a stored form need not decode more.
 pub trait Object: Resource + Send + Sync + Sized + 'static {
-    /// Makes the stored form of a wire object.
+    /// Converts a wire object into its stored form.
     fn from_raw(raw: &RawObject) -> Result<Self, serde_json::Error>;
 
     /// The object's key.
@@ -185,7 +185,20 @@ where
 /// A stored object that keeps its bytes and decodes on access.
 ///
 /// A decoded Pod takes about ten times the memory of its JSON. When a process reads few of the objects it watches, this
-/// form is smaller and cheaper to keep current. Metadata is decoded when it is first asked for, and kept then.
+/// form is smaller and cheaper to keep current. Metadata is decoded on first access and then kept.
+///
+/// ```
+/// use bytes::Bytes;
+/// use client::{Encoded, Object, RawObject};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let text = br#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7"},"data":{"k":"v"}}"#;
+/// let raw = RawObject::from_json(Bytes::from_static(text))?;
+/// let map = Encoded::<ConfigMap>::from_raw(&raw)?;
+/// assert_eq!((map.object_key().as_str(), map.state_version().as_str()), ("n/a", "7"));
+/// assert_eq!(map.decode()?.data.unwrap()["k"], "v");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 pub struct Encoded<K> {
     key: Key,
     uid: Box<str>,
@@ -201,7 +214,7 @@ impl<K> Encoded<K> {
         &self.body
     }
 
-    /// The metadata without managed fields; if it cannot be read, what the envelope said.
+    /// The metadata without managed fields; only the fields of the envelope if it cannot be decoded.
     fn read_meta(&self) -> Box<ObjectMeta> {
         #[derive(Deserialize)]
         struct MetaOnly {
@@ -287,12 +300,12 @@ impl<K: Resource + DeserializeOwned + 'static> Object for Encoded<K> {
     }
 }
 
-/// An object that exists on the server and cannot be read here (RF-17).
+/// An object that exists on the server and cannot be decoded here (RF-17).
 #[derive(Clone)]
 pub struct Undecodable {
-    /// What the server sent.
+    /// The object as the server sent it.
     pub raw: RawObject,
-    /// Why it cannot be read.
+    /// The error of its decoding.
     pub error: Arc<serde_json::Error>,
 }
 

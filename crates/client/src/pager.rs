@@ -1,4 +1,4 @@
-//! `Pager`: a whole list out of pages.
+//! Reads a whole list, page by page.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,9 +14,9 @@ pub const PAGE_LIMIT: u32 = 500;
 
 /// Receives the items of a list.
 pub trait PageSink {
-    /// One item, in page order. The list waits for it.
+    /// Receives one item, in page order. The list waits for the future.
     fn item(&mut self, item: RawObject) -> impl Future<Output = ()> + Send;
-    /// Forget all items so far: the list starts again.
+    /// Forgets all items so far: the list starts again.
     fn restart(&mut self);
 }
 
@@ -35,15 +35,14 @@ impl PageSink for Vec<RawObject> {
 pub struct Listed {
     /// The version of the first page (LW-6).
     pub version: ResourceVersion,
-    /// It came in more than one page.
+    /// True if it had more than one page.
     pub paginated: bool,
 }
 
 /// Lists everything, page by page if `params.limit` is set.
 ///
 /// A 410 on a later page means that the history behind the continue token is gone: one full list without pages follows,
-/// with the original version (LW-7). A 410 on the first page is the caller's to handle. A server from which nothing
-/// arrives for `idle_limit` is given up.
+/// with the original version (LW-7). A 410 on the first page is returned. If nothing arrives for `idle_limit`, the list fails.
 pub async fn list_all(
     source: &dyn ListerWatcher,
     params: Params,
@@ -98,11 +97,13 @@ async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, 
 mod tests {
     use super::*;
     use crate::scripted::{ScriptedSource, gone, items};
+    use crate::wire::VersionMatch;
 
     const IDLE: Duration = Duration::from_secs(30);
 
     fn paged() -> Params {
-        Params { limit: Some(PAGE_LIMIT), version: Some("0".into()), ..Params::default() }
+        let version_match = Some(VersionMatch::NotOlderThan);
+        Params { limit: Some(PAGE_LIMIT), version: Some("0".into()), version_match, ..Params::default() }
     }
 
     #[tokio::test]
@@ -114,7 +115,7 @@ mod tests {
         let mut all = Vec::new();
         let listed = list_all(&source, paged(), IDLE, &mut all).await.unwrap();
         let asked = source.asked();
-        assert_eq!((asked[0].limit, asked[0].version.clone()), (Some(500), Some("0".into())));
+        assert_eq!(asked[0], paged(), "the first page is what the caller requested");
         for (request, token) in asked[1..].iter().zip(["t1", "t2"]) {
             assert_eq!(request.continue_token.as_deref(), Some(token));
             assert_eq!((request.limit, &request.version, &request.version_match), (Some(500), &None, &None));
@@ -143,8 +144,19 @@ mod tests {
         let mut all = Vec::new();
         let listed = list_all(&source, paged(), IDLE, &mut all).await.unwrap();
         let last = source.asked().pop().unwrap();
-        assert_eq!((last.limit, last.continue_token, last.version), (None, None, Some("0".into())));
+        assert_eq!(last, Params { limit: None, ..paged() }, "no pages, the original version and match");
         assert_eq!((listed.version.as_str(), all.len()), ("20", 2), "the items before the failure are forgotten");
+    }
+
+    #[tokio::test]
+    async fn lw_07_there_is_no_second_retry() {
+        let source = ScriptedSource::new();
+        source.on_list(Ok((items(&["old@1"]), "10", Some("t"))));
+        source.on_list(Err(gone()));
+        source.on_list(Err(gone()));
+        let error = list_all(&source, paged(), IDLE, &mut Vec::new()).await.unwrap_err();
+        assert!(error.is_expired());
+        assert_eq!(source.asked().len(), 3);
     }
 
     #[tokio::test]

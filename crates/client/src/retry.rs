@@ -1,31 +1,45 @@
-//! `retry_on_conflict`: read, change, write, and again if somebody else wrote first.
+//! `retry_on_conflict`: repeats a read-modify-write while it conflicts with other writers.
 
 use std::future::Future;
 use std::time::Duration;
 
 use crate::Error;
 
-/// How often and how far apart.
+/// Number and delays of the attempts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetrySteps {
-    /// Attempts in all.
+    /// Total number of attempts.
     pub attempts: u32,
-    /// The first wait.
+    /// The first delay.
     pub delay: Duration,
-    /// Each wait is this much longer.
+    /// Factor from one delay to the next.
     pub factor: f64,
-    /// Up to this share is added at random.
+    /// Largest share of the delay that is added at random.
     pub jitter: f64,
 }
 
 impl RetrySteps {
-    /// For conflicts with others who write now and then: 5 attempts, 10 ms apart.
+    /// For occasional conflicts: 5 attempts, 10 ms apart.
     pub const DEFAULT: Self = Self { attempts: 5, delay: Duration::from_millis(10), factor: 1.0, jitter: 0.1 };
-    /// For an active crowd: 4 attempts, 10 ms, 50 ms, 250 ms apart.
+    /// For many active writers: 4 attempts, 10 ms, 50 ms, 250 ms apart.
     pub const BACKOFF: Self = Self { attempts: 4, delay: Duration::from_millis(10), factor: 5.0, jitter: 0.1 };
 }
 
-/// Runs `attempt` until it ends in something other than a conflict, or the steps are used up.
+/// Runs `attempt` until its result is not a conflict, or the attempts are used up.
+///
+/// ```
+/// use client::retry::{RetrySteps, retry_on_conflict};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), client::Error> {
+/// let written = retry_on_conflict(RetrySteps::DEFAULT, || async {
+///     // … read the object, change it, write it …
+///     Ok("written")
+/// });
+/// assert_eq!(written.await?, "written");
+/// # Ok(())
+/// # }
+/// ```
 pub async fn retry_on_conflict<T, F, Fut>(steps: RetrySteps, mut attempt: F) -> Result<T, Error>
 where
     F: FnMut() -> Fut,

@@ -1,7 +1,7 @@
-//! `RetryWatcher`: every event from a version on, in order, across reconnects; or a clear end.
+//! `RetryWatcher`: every event from a version on, in order, across reconnects; or an explicit end.
 //!
-//! A reflector heals by listing again, which skips what happened in between. Whoever needs each event (waiting for a
-//! transition, checking an order) wants the opposite: to be told when continuity is lost.
+//! A reflector recovers by listing again, which skips the events in between. A program that needs each event (to wait for a
+//! transition, or to check an order) needs the opposite: an error when continuity is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,36 @@ use crate::list_watch::{ListerWatcher, WatchItem, WatchStream};
 use crate::wire::{Params, VersionMatch};
 use crate::{Error, ResourceVersion};
 
-/// Starts of watches are at least this far apart; a watch that lived longer is restarted at once.
+/// Minimum time between two starts; a watch that lived longer is restarted at once.
 const RESTART_PERIOD: Duration = Duration::from_secs(1);
 
-/// A watch cannot start from a version that is no point in history.
+/// The start version is not a point in history.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("cannot resume a watch from resource version {0:?}: list first and start from the version of the list")]
 pub struct InvalidStart(String);
 
 /// A watch that survives everything but the loss of history.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use client::list_watch::{ApiListWatch, WatchItem};
+/// use client::retry_watcher::{RetryWatcher, until};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # async fn run(client: kube::Client) -> Result<(), client::retry_watcher::UntilError> {
+/// let source = ApiListWatch::namespaced::<Pod>(client, "default").fields("metadata.name=web");
+/// let mut watcher = RetryWatcher::with_initial_state(Arc::new(source));
+/// until(&mut watcher, vec![Box::new(|item| matches!(item, WatchItem::Deleted(_)))]).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct RetryWatcher {
     source: Arc<dyn ListerWatcher>,
     /// All events up to here were taken by the consumer.
     last: ResourceVersion,
     state: State,
-    /// What was there at first is still being told, so there is no version yet to come back to.
+    /// True until the initial state is complete: until then there is no version to resume from.
     initial: bool,
     done: CancellationToken,
 }
@@ -56,15 +71,15 @@ impl RetryWatcher {
         Ok(Self { source, last: from, state, initial: false, done: CancellationToken::new() })
     }
 
-    /// Tells what is there as additions, then watches everything after that. Until all of it is told there is nothing to
-    /// resume from: a failure before that is the end.
+    /// Delivers the current objects as additions, then watches everything after that. Until the initial state is complete
+    /// there is nothing to resume from: a failure before that is the end.
     pub fn with_initial_state(source: Arc<dyn ListerWatcher>) -> Self {
         let state = State::Closed { not_before: Instant::now() };
         let last = ResourceVersion::default();
         Self { source, last, state, initial: true, done: CancellationToken::new() }
     }
 
-    /// Resolves when no more events will come. Separate from the events: some may still be unread.
+    /// Cancelled when there are no more events. Separate from the events: some may still be unread.
     pub fn done(&self) -> CancellationToken {
         self.done.clone()
     }
@@ -109,7 +124,7 @@ impl RetryWatcher {
                         }
                         Some(Err(error)) if self.initial => return Some(self.end_with(error)),
                         None if self.initial => {
-                            let message = "the watch ended before all that was there was told".to_owned();
+                            let message = "the watch ended before the initial state was complete".to_owned();
                             return Some(self.end_with(Error::Decode { what: "a watch", message }));
                         }
                         Some(Err(_)) | None => self.restart(opened, None),
@@ -157,8 +172,8 @@ impl RetryWatcher {
         Some(item)
     }
 
-    fn restart(&mut self, opened: Instant, wish: Option<Duration>) {
-        let not_before = (opened + RESTART_PERIOD).max(Instant::now() + wish.unwrap_or_default());
+    fn restart(&mut self, opened: Instant, retry_after: Option<Duration>) {
+        let not_before = (opened + RESTART_PERIOD).max(Instant::now() + retry_after.unwrap_or_default());
         self.state = State::Closed { not_before };
     }
 
@@ -182,8 +197,8 @@ pub enum UntilError {
 /// A condition on events.
 pub type Condition = Box<dyn FnMut(&WatchItem) -> bool + Send>;
 
-/// Waits until each condition has held, in order. The next condition is first tried on the event that satisfied the
-/// one before. Returns the event that satisfied the last.
+/// Waits until each condition has held, in order. The next condition is first tried on the event that satisfied the previous
+/// one. Returns the event that satisfied the last.
 pub async fn until(watcher: &mut RetryWatcher, conditions: Vec<Condition>) -> Result<Option<WatchItem>, UntilError> {
     let mut current: Option<WatchItem> = None;
     for mut condition in conditions {
@@ -251,11 +266,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rw_03_restarts_are_a_second_apart_and_follow_the_servers_wish() {
+    async fn rw_03_restarts_are_a_second_apart_and_follow_retry_after() {
         let source = ScriptedSource::new();
         source.on_watch(Ok(vec![]));
         source.on_watch(Err(refused()));
         source.on_watch(Ok(vec![in_stream(failure(500, "InternalError"))]));
+        source.on_watch(Ok(vec![in_stream(failure(504, "Timeout"))]));
+        source.on_watch(Ok(vec![in_stream(failure(400, "Surprise"))]));
+        source.on_watch(Ok(vec![Step::Fail(refused())]));
         source.on_watch(Ok(vec![in_stream(busy(9))]));
         source.on_watch(Ok(vec![Step::Wait(Duration::from_secs(30))]));
         source.on_watch(Ok(vec![added("a@6"), Step::Hang]));
@@ -263,39 +281,43 @@ mod tests {
         assert_eq!(show(watcher.next().await), "+a@6");
         let at = source.asked_at();
         let gaps: Vec<u64> = at.windows(2).map(|p| (p[1] - p[0]).as_secs()).collect();
-        assert_eq!(gaps, [1, 1, 1, 9, 30], "a long-lived watch restarts at once");
+        assert_eq!(gaps, [1, 1, 1, 1, 1, 1, 9, 30], "a long-lived watch restarts at once");
+        assert!(versions(&source).iter().all(|version| version == "5"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn rw_04_lost_history_denial_and_nonsense_are_the_end() {
         let nameless = raw(serde_json::json!({"metadata": {"name": "a"}}));
-        let endings: Vec<Result<Vec<Step>, Error>> = vec![
-            Ok(vec![in_stream(gone())]),
-            Err(gone()),
-            Err(failure(403, "Forbidden")),
-            Err(failure(401, "Unauthorized")),
-            Ok(vec![Step::Item(WatchItem::Added(nameless))]),
-            Ok(vec![Step::Item(WatchItem::Unknown { kind: "X".into(), version: "9".into() })]),
+        type Check = fn(&Error) -> bool;
+        let undecodable: Check = |error| matches!(error, Error::Decode { .. });
+        let endings: Vec<(Result<Vec<Step>, Error>, Check)> = vec![
+            (Ok(vec![in_stream(gone())]), Error::is_expired),
+            (Err(gone()), Error::is_expired),
+            (Err(failure(403, "Forbidden")), Error::is_denied),
+            (Err(failure(401, "Unauthorized")), Error::is_denied),
+            (Ok(vec![Step::Item(WatchItem::Added(nameless))]), undecodable),
+            (Ok(vec![Step::Item(WatchItem::Unknown { kind: "X".into(), version: "9".into() })]), undecodable),
         ];
-        for ending in endings {
+        for (ending, is_passed_on) in endings {
             let name = format!("{ending:?}");
             let source = ScriptedSource::new();
             source.on_watch(ending);
             let mut watcher = watcher(&source);
-            assert_eq!(show(watcher.next().await), "error", "{name}");
+            assert!(matches!(watcher.next().await, Some(WatchItem::Error(error)) if is_passed_on(&error)), "{name}");
+            assert!(watcher.done().is_cancelled(), "{name}");
             assert_eq!(show(watcher.next().await), "end", "{name}");
             assert_eq!(source.asked().len(), 1);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_there_is_told_once_and_resumed_after() {
+    async fn the_initial_state_is_delivered_once_and_the_watch_resumes_after_it() {
         let source = ScriptedSource::new();
         source.on_watch(Ok(vec![added("a@9"), bookmark("3"), added("b@4"), end("12"), modified("a@13")]));
         source.on_watch(Ok(vec![deleted("b@14"), Step::Hang]));
         let mut watcher = RetryWatcher::with_initial_state(Arc::new(source.clone()));
         assert_eq!(show(watcher.next().await), "+a@9");
-        assert!(watcher.last_version().is_unset(), "an old object is no point to come back to");
+        assert!(watcher.last_version().is_unset(), "the version of an old object is not a position");
         assert_eq!(show(watcher.next().await), "+b@4");
         assert!(matches!(watcher.next().await, Some(WatchItem::Modified(_))));
         assert!(matches!(watcher.next().await, Some(WatchItem::Deleted(_))));
@@ -305,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_before_all_is_told_is_the_end() {
+    async fn a_failure_before_the_initial_state_is_complete_is_the_end() {
         for ending in [Ok(vec![added("a@9")]), Err(refused()), Ok(vec![in_stream(failure(500, "InternalError"))])] {
             let name = format!("{ending:?}");
             let source = ScriptedSource::new();

@@ -1,4 +1,4 @@
-//! A source for unit tests: answers come from a script, requests are recorded with their (virtual) times.
+//! A source for unit tests: responses are scripted, requests are recorded with their (virtual) times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::list_watch::{Bookmark, ListEnd, ListItem, ListStream, ListerWatcher, WatchItem, WatchStream};
+use crate::list_watch::{Bookmark, ExpectedKind, ListEnd, ListItem, ListStream, ListerWatcher, WatchItem, WatchStream};
 use crate::wire::Params;
 use crate::{Error, RawObject, TransportKind};
 
@@ -40,17 +40,23 @@ pub(crate) struct ScriptedSource {
     script: Arc<Mutex<Script>>,
     changed: Arc<Notify>,
     streaming: bool,
+    expected: Option<ExpectedKind>,
 }
 
 impl ScriptedSource {
     /// A source that can stream its initial state.
     pub(crate) fn new() -> Self {
-        Self { script: Arc::default(), changed: Arc::default(), streaming: true }
+        Self { script: Arc::default(), changed: Arc::default(), streaming: true, expected: None }
     }
 
-    /// A source that cannot.
+    /// A source that has to be listed.
     pub(crate) fn listing() -> Self {
         Self { streaming: false, ..Self::new() }
+    }
+
+    /// The same with a kind that its objects should have.
+    pub(crate) fn expecting(self, api_version: &str, kind: &str) -> Self {
+        Self { expected: Some(ExpectedKind { api_version: api_version.into(), kind: kind.into() }), ..self }
     }
 
     pub(crate) fn on_list(&self, answer: ListAnswer) {
@@ -124,6 +130,10 @@ impl ListerWatcher for ScriptedSource {
 
     fn supports_streaming_list(&self) -> bool {
         self.streaming
+    }
+
+    fn expected_kind(&self) -> Option<ExpectedKind> {
+        self.expected.clone()
     }
 }
 

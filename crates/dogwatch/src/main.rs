@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dogwatch::args::{Cli, Command};
+use dogwatch::args::Cli;
+use dogwatch::commands;
 use dogwatch::failure::Failure;
-use dogwatch::{commands, engine, up};
 
 /// A write allocates and frees a few hundred small blocks on several threads. jemalloc takes a tenth of the processor time
 /// of writes less than the system's allocator.
@@ -26,31 +26,9 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return report(&Failure::new(format!("no threads could be started: {error}"))),
     };
-    match runtime.block_on(run(cli.command)) {
+    match runtime.block_on(commands::run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
-    }
-}
-
-async fn run(command: Command) -> Result<(), Failure> {
-    match command {
-        Command::Up(args) => up::run(args).await,
-        Command::Get(args) => commands::get(args).await,
-        Command::Watch(args) => commands::watch(args).await,
-        Command::Apply(args) => commands::apply(args).await,
-        Command::Delete(args) => commands::delete(args).await,
-        Command::Proxy(args) => commands::proxy(args).await,
-        Command::Bench(what) => commands::bench(what).await,
-        Command::Backup(args) => {
-            engine::backup(&args.data_dir, &args.etcd, &args.file).await?;
-            println!("wrote {}", args.file.display());
-            Ok(())
-        }
-        Command::Restore(args) => {
-            let objects = engine::restore(&args.file, &args.data_dir).await?;
-            println!("restored {objects} objects to {}", args.data_dir.display());
-            Ok(())
-        }
     }
 }
 

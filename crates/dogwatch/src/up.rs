@@ -1,7 +1,6 @@
 //! `dogwatch up`: opens the store, listens, prints its address, and runs until a signal.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use controllers::Stages;
@@ -63,14 +62,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     println!("url         {url}");
 
     let (trigger, shutdown) = shutdown::channel();
-    let serving = tokio::spawn(server::listener::run(
-        listener,
-        Some(tls),
-        cluster.server().clone(),
-        Arc::clone(cluster.server().limits()),
-        Arc::clone(cluster.server().metrics()),
-        shutdown,
-    ));
+    let serving = tokio::spawn(cluster.server().serve(listener, Some(tls), shutdown));
     cluster.wait_until_ready().await;
     println!("ready in {} ms", started.elapsed().as_millis());
     let controllers = controllers.map(|settings| Controllers::start(&cluster, settings));

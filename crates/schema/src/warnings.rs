@@ -1,4 +1,4 @@
-//! What a client should know about an object that is accepted all the same: texts for `Warning` headers.
+//! Warnings about objects that are accepted: texts of `Warning` headers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use machinery::quantity::Quantity;
 use crate::kind::Kind;
 use crate::walk::Walk as _;
 
-/// The warnings of a create (`old` is none) or of an update of the object itself, after preparation. `spec_is_known` for a
+/// Returns the warnings of a create (`old` is `None`) or of an update of the object itself, after preparation. `spec_is_known` for a
 /// new pod whose spec is that of another pod, which had no warnings.
 #[must_use]
 pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>, spec_is_known: bool) -> Vec<String> {
@@ -25,12 +25,12 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>, spec_is_known: bo
         finalizers(new, old, &mut warnings);
         return warnings;
     }
-    // Templates are looked at when they are new, or when something of the spec changed.
+    // Templates are checked when they are new, or when the spec changed.
     let changed = old.is_none_or(|old| old.at("metadata.generation") != new.at("metadata.generation"));
     let out = &mut warnings;
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("apiextensions.k8s.io", _) => out.extend(crate::validation::unknown_formats(new, old)),
-        // Pods change often, and mostly nobody is there to read: the reference says nothing of them after their creation.
+        // Pods are updated often and rarely by a person: the reference warns at their creation only.
         ("", "Pod") if old.is_none() => {
             host_name(new, None, POD_HOST, out);
             pod(new, &Path::root(), out);
@@ -80,7 +80,7 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>, spec_is_known: bo
 
 const POD_HOST: &str = "this is used in the Pod's hostname, which can result in surprising behavior";
 
-/// What is said on every request for a kind that is on its way out.
+/// Returns the warning of every request for a deprecated kind.
 #[must_use]
 pub fn deprecation(kind: &Kind) -> Option<&'static str> {
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
@@ -90,7 +90,7 @@ pub fn deprecation(kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// Finalizers of a custom resource may be called anything; some names invite accidents.
+/// Warns of finalizers of custom resources whose names may clash: any name is accepted.
 fn finalizers(new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
     const PATH: &str = "metadata.finalizers";
     let mut added: Vec<&str> = new.list(PATH).iter().filter_map(Value::as_str).collect();
@@ -123,7 +123,7 @@ fn host_name(new: &Value, old: Option<&Value>, why: &str, out: &mut Vec<String>)
     }
 }
 
-/// Labels of nodes that have newer names.
+/// Returns the replacement of a deprecated node label.
 fn deprecated_label(label: &str) -> Option<&'static str> {
     Some(match label {
         "beta.kubernetes.io/arch" => r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#,
@@ -144,8 +144,8 @@ fn deprecated_label(label: &str) -> Option<&'static str> {
     })
 }
 
-/// Volumes that no kubelet mounts any more.
-const DEAD_VOLUMES: [(&str, &str, &str); 9] = [
+/// Volumes that kubelets no longer support.
+const UNSUPPORTED_VOLUMES: [(&str, &str, &str); 9] = [
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
     ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
@@ -157,7 +157,7 @@ const DEAD_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// A pod, or the template of one.
+/// Warns of the fields of a pod or a pod template.
 fn pod(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
     let spec = pod.at("spec");
     let spec_path = path.child("spec");
@@ -166,7 +166,7 @@ fn pod(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
     let list = spec_path.child("volumes");
     for (i, volume) in spec.list("volumes").iter().enumerate() {
         let path = list.index(i);
-        for (field, shown, why) in DEAD_VOLUMES {
+        for (field, shown, why) in UNSUPPORTED_VOLUMES {
             if volume.has(field) {
                 out.push(format!("{}: {why}", path.child(shown)));
             }
@@ -246,7 +246,7 @@ fn dead_annotations(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
     }
 }
 
-/// How two definitions of one port get in each other's way.
+/// Returns the kind of conflict between two definitions of a port.
 fn port_clash(port: &Value, other: &Value) -> Option<&'static str> {
     let (ip, number) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0));
     let (other_ip, other_number) = (other.text("hostIP"), other.int("hostPort").unwrap_or(0));
@@ -320,7 +320,7 @@ fn affinity(spec: &Value, path: &Path<'_>, out: &mut Vec<String>) {
     }
 }
 
-/// Entries of a list that clients merge by a key, given twice.
+/// Warns of duplicate entries in a list that clients merge by a key.
 fn repeated(spec: &Value, field: &str, key: &str, path: &Path<'_>, out: &mut Vec<String>) {
     if spec.list(field).len() < 2 {
         return;
@@ -335,7 +335,7 @@ fn repeated(spec: &Value, field: &str, key: &str, path: &Path<'_>, out: &mut Vec
     }
 }
 
-/// Memory and storage come in whole bytes.
+/// Warns of fractional bytes of memory and storage.
 fn whole_bytes(holder: &Value, part: &str, path: &Path<'_>, out: &mut Vec<String>) {
     for name in ["memory", "ephemeral-storage"] {
         let Some(amount) = holder.map(part).and_then(|amounts| amounts.get(name)) else { continue };
@@ -359,7 +359,7 @@ fn variables(container: &Value, path: &Path<'_>, out: &mut Vec<String>) {
         if seen.insert(name) {
             continue;
         }
-        // A second definition may build on the first.
+        // A second definition may refer to the first.
         let (value, reference) = (variable.text("value"), format!("$({name})"));
         if variable.has("valueFrom") || value == reference || !value.contains(&reference) {
             let why = "which may be dropped when using apply";
@@ -395,7 +395,7 @@ fn volume(object: &Value, out: &mut Vec<String>) {
     for (i, term) in spec.list("nodeAffinity.required.nodeSelectorTerms").iter().enumerate() {
         node_term(term, &list.index(i), out);
     }
-    for (field, shown, why) in DEAD_VOLUMES {
+    for (field, shown, why) in UNSUPPORTED_VOLUMES {
         if spec.has(field) {
             out.push(format!("spec.{shown}: {why}"));
         }
@@ -491,17 +491,18 @@ mod tests {
     }
 
     #[test]
-    fn kinds_on_their_way_out() {
-        let said = |plural: &str| deprecation(builtin().get("", "v1", plural).unwrap());
-        assert!(said("endpoints").unwrap().contains("EndpointSlice"));
-        assert_eq!(said("pods"), None);
+    fn deprecated_kinds() {
+        let warning = |plural: &str| deprecation(builtin().get("", "v1", plural).unwrap());
+        assert!(warning("endpoints").unwrap().contains("EndpointSlice"));
+        assert_eq!(warning("pods"), None);
     }
 
     #[test]
-    fn odd_objects_have_no_warnings() {
+    fn odd_objects_do_not_panic() {
         for kind in builtin().iter() {
-            let _ = on_write(kind, &json!({"metadata": 3, "spec": {"template": [], "volumes": {}}}), None, false);
-            let _ = on_write(kind, &json!(null), None, false);
+            for object in [json!(null), json!([]), json!({"metadata": 3, "spec": {"template": [], "volumes": {}}})] {
+                let _ = (on_write(kind, &object, None, false), on_write(kind, &object, Some(&object), false));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The behaviour suite: one named check for each promise of the contract, run against every engine.
+//! The behaviour suite: one named check for each guarantee of the contract, run against every engine.
 //!
-//! An engine's test file gives a fixture and gets one test for each check:
+//! An engine's test file provides a fixture, and the macro defines one test for each check:
 //!
 //! ```text
 //! async fn fixture() -> store::suite::Fixture {
@@ -10,13 +10,13 @@
 //! ```
 //!
 //! - [`order`]: one order for everything
-//! - [`optimistic`]: a write happens only if nothing happened in between
+//! - [`optimistic`]: a write succeeds only if the key is unchanged
 //! - [`watch`]: every change once, in order, with no gap
 //! - [`list`]: pages, and states at exact revisions
-//! - [`compaction`]: what goes, what stays, and who is told
-//! - [`input`]: what an engine takes and what it refuses
+//! - [`compaction`]: removed and retained history, and the errors of reads below the floor
+//! - [`input`]: accepted and refused keys and values
 //!
-//! Checks say nothing of absolute revisions or of consecutive ones: an engine may start anywhere and skip some.
+//! Checks assume neither absolute nor consecutive revisions: an engine may start at any revision and skip some.
 
 pub mod compaction;
 pub mod input;
@@ -37,7 +37,7 @@ use crate::contract::{Changes, ListQuery, Store, VALUE_BYTES_MAX};
 use crate::entry::{Change, Snapshot};
 use crate::key::{Key, Prefix};
 
-/// Runs every check against the engine that `$fixture` (an `async fn() -> Fixture`) makes, each as a test of its own.
+/// Runs every check against the engine that `$fixture` (an `async fn() -> Fixture`) creates, each as a test of its own.
 #[macro_export]
 macro_rules! behaviour_suite {
     ($fixture:ident) => {
@@ -63,7 +63,7 @@ macro_rules! behaviour_suite {
                 a_watch_resumes_after_any_revision,
                 a_watch_misses_nothing_of_concurrent_writers,
                 a_watch_sees_its_prefix_and_nothing_else,
-                a_slow_watch_misses_nothing_and_hinders_nobody,
+                a_slow_watch_misses_nothing_and_delays_no_other,
                 a_batch_says_how_far_it_reaches,
                 progress_comes_while_the_log_moves_elsewhere,
                 progress_comes_while_nothing_happens,
@@ -111,13 +111,13 @@ macro_rules! behaviour_suite {
     };
 }
 
-/// How long a check waits for something that is promised: far longer than any machine needs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of a check for anything that the contract guarantees: far longer than any machine needs.
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// An engine to check. Nothing else may write to it or compact it.
 pub struct Fixture {
     pub store: Arc<dyn Store>,
-    /// The largest value the engine is configured to take.
+    /// The configured limit on the size of a value.
     pub value_bytes_max: usize,
     /// Directories and processes that must live as long as the store.
     _keep: Box<dyn Any + Send>,
@@ -135,7 +135,7 @@ impl Fixture {
         self
     }
 
-    /// A pod with this text for a name, below a namespace.
+    /// Creates a pod; `key` is its namespace and name.
     async fn create(&self, key: &str, value: &str) -> Revision {
         self.store.create(pod(key), text(value)).await.expect("the key is free")
     }
@@ -156,14 +156,14 @@ impl Fixture {
         self.store.watch(Prefix::new(prefix), after).await.expect("the revision is retained")
     }
 
-    /// Where a watch of everything may start on a store nobody has written to.
-    async fn beginning(&self) -> Revision {
+    /// The revision before the first write: the start for a watch of everything.
+    async fn initial_revision(&self) -> Revision {
         self.store.current_revision().await.expect("a fresh store answers")
     }
 
-    /// A short history on a few keys, as (revision, state after it).
+    /// Writes a short history on a few keys. Returns each revision with the state after it.
     async fn history(&self) -> Vec<(Revision, State)> {
-        let mut history = vec![(self.beginning().await, State::new())];
+        let mut history = vec![(self.initial_revision().await, State::new())];
         let mut revisions: BTreeMap<String, Revision> = BTreeMap::new();
         for step in 0..40_u32 {
             let key = format!("a/{}", step * 7 % 5);
@@ -187,7 +187,7 @@ impl Fixture {
     }
 }
 
-/// What is there at one revision: key to (revision, value).
+/// The state at one revision: key to (revision, value).
 type State = BTreeMap<String, (Revision, String)>;
 
 fn state_of(snapshot: &Snapshot) -> State {
@@ -195,7 +195,7 @@ fn state_of(snapshot: &Snapshot) -> State {
     entries.map(|entry| (entry.key.as_str().to_owned(), (entry.revision, lossy(&entry.value)))).collect()
 }
 
-/// `default/a` as a key of the collection most checks use.
+/// A key of the collection that most checks use, from a namespace and a name.
 fn pod(name: &str) -> Key {
     key(&format!("core/pods/{name}"))
 }
@@ -212,25 +212,25 @@ fn lossy(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// The next `count` changes of a watch, whatever batches they come in.
+/// The next `count` changes of a watch, in any number of batches.
 async fn take(changes: &mut Changes, count: usize) -> Vec<Change> {
     let mut taken = Vec::new();
     while taken.len() < count {
-        let batch = tokio::time::timeout(PATIENCE, changes.next()).await.unwrap_or_else(|_| {
-            panic!("only {} of {count} changes came within {PATIENCE:?}", taken.len());
+        let batch = tokio::time::timeout(TIME_LIMIT, changes.next()).await.unwrap_or_else(|_| {
+            panic!("only {} of {count} changes arrived within {TIME_LIMIT:?}", taken.len());
         });
-        taken.extend(batch.expect("the watch goes on").expect("the watch is sound").changes);
+        taken.extend(batch.expect("the watch is open").expect("the watch is sound").changes);
     }
     assert_eq!(taken.len(), count, "more changes than were made: {taken:?}");
     taken
 }
 
-/// Everything a watch says up to and including `revision`.
+/// Every change of a watch up to and including `revision`.
 async fn take_until(changes: &mut Changes, revision: Revision) -> Vec<Change> {
     let mut taken = Vec::new();
     loop {
-        let batch = tokio::time::timeout(PATIENCE, changes.next()).await.expect("the watch reaches the revision");
-        let batch = batch.expect("the watch goes on").expect("the watch is sound");
+        let batch = tokio::time::timeout(TIME_LIMIT, changes.next()).await.expect("the watch reaches the revision");
+        let batch = batch.expect("the watch is open").expect("the watch is sound");
         taken.extend(batch.changes);
         if batch.revision >= revision {
             return taken;

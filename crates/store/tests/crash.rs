@@ -1,4 +1,4 @@
-//! kill -9 at any instant: everything acknowledged is there, nothing is half there, and a watch resumes with no gap.
+//! SIGKILL at random instants: every acknowledged write is present, none is partial, and a watch resumes with no gap.
 
 #[path = "writer/load.rs"]
 mod load;
@@ -16,14 +16,14 @@ use report::Acknowledged;
 use store::embedded::{EmbeddedOptions, EmbeddedStore, verify};
 use store::{Change, ListQuery, Prefix, Revision, Store};
 
-/// How often the writer is killed, unless told otherwise.
+/// Kills of the writer, unless configured otherwise.
 const KILLS: u32 = 20;
 const KILLS_ENV: &str = "DOGWATCH_TORTURE_KILLS";
 
-/// What the store must hold: key to (revision, tag).
+/// The expected state of the store: key to (revision, tag).
 type State = BTreeMap<String, (u64, u64)>;
 
-/// Starts a writer, lets it live for a moment after its first acknowledgement, kills it; returns what it reported.
+/// Starts a writer, kills it shortly after its first acknowledgement, and returns its reports.
 fn write_and_kill(dir: &Path, seed: u32, life: Duration, durability: &str) -> Vec<Acknowledged> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_store-writer"))
         .args(["load", &dir.display().to_string(), &seed.to_string(), durability])
@@ -52,7 +52,7 @@ fn write_and_kill(dir: &Path, seed: u32, life: Duration, durability: &str) -> Ve
     reading.join().expect("the reports are readable")
 }
 
-/// Everything after `after`, by a watch, as a client that resumes would see it.
+/// Every change after `after`, by a watch, as a client that resumes gets it.
 async fn resume(store: &EmbeddedStore, after: Revision) -> Vec<Change> {
     let end = store.current_revision().await.expect("readable");
     let mut changes = store.watch(Prefix::everything(), after).await.expect("the revision is retained");
@@ -91,7 +91,7 @@ async fn crash_by_kill_loses_nothing_acknowledged() {
     let mut total = 0;
     for kill in 0..kills {
         let life = Duration::from_millis(rng.random_range(0..120));
-        // A killed process has handed its writes to the system either way; only the loss of power tells them apart.
+        // The writes of a killed process are with the system at either durability; only a power failure makes a difference.
         let durability = if kill % 4 == 3 { "relaxed" } else { "full" };
         let acknowledged = write_and_kill(dir.path(), kill, life, durability);
         total += acknowledged.len();
@@ -107,9 +107,9 @@ async fn crash_by_kill_loses_nothing_acknowledged() {
             let found = (change.key.as_str(), change.value.as_deref().map(|value| load::tag_of(value).expect("whole")));
             assert_eq!(found, (line.key.as_str(), line.tag), "kill {kill}: revision {}", line.revision);
         }
-        // Eight callers, each with at most one write whose answer the kill swallowed or cut.
+        // Eight callers, each with at most one write whose report was lost in the kill.
         let unreported = changes.len() - acknowledged.len();
-        assert!(unreported <= 8, "kill {kill}: {unreported} changes that nobody was told of");
+        assert!(unreported <= 8, "kill {kill}: {unreported} changes without a report");
 
         apply(&mut state, &changes);
         let listed = store.list(ListQuery::default()).await.expect("readable");

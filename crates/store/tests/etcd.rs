@@ -1,4 +1,4 @@
-//! The behaviour suite on a real etcd, and what only this engine does.
+//! The behaviour suite on a real etcd, and the behaviour specific to this engine.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use store::contract::{PROGRESS_INTERVAL, VALUE_BYTES_MAX};
 use store::error::OpenError;
 use store::etcd::testing::EtcdServer;
 use store::etcd::{EtcdOptions, EtcdStore};
-use store::suite::{Fixture, PATIENCE};
+use store::suite::{Fixture, TIME_LIMIT};
 use store::{Changes, Key, ListQuery, Prefix, Retention, Revision, Store, WriteError};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
-/// One etcd for all checks. They take turns: some compare etcd's revision, which counts for everybody.
+/// One etcd for all checks. They run one at a time, since some compare etcd's revision, which all of them advance.
 static SERVER: OnceCell<EtcdServer> = OnceCell::const_new();
 static TURN: Semaphore = Semaphore::const_new(1);
 
 async fn server() -> (&'static EtcdServer, SemaphorePermit<'static>) {
-    let turn = TURN.acquire().await.expect("nobody closes it");
+    let turn = TURN.acquire().await.expect("never closed");
     let request_bytes = format!("--max-request-bytes={}", VALUE_BYTES_MAX + 1024 * 1024);
     (SERVER.get_or_init(|| async { EtcdServer::start(&[&request_bytes]).await }).await, turn)
 }
 
-/// Options with a prefix nobody else uses.
+/// Options with an unused prefix.
 fn options(server: &EtcdServer) -> EtcdOptions {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let prefix = format!("/check-{}/", NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
@@ -46,7 +46,7 @@ fn pod(name: &str) -> Key {
 }
 
 async fn next(changes: &mut Changes) -> store::Batch {
-    tokio::time::timeout(PATIENCE, changes.next()).await.expect("in time").expect("open").expect("sound")
+    tokio::time::timeout(TIME_LIMIT, changes.next()).await.expect("in time").expect("open").expect("sound")
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn progress_comes_while_others_write_outside_the_prefix() {
             reached = batch.revision;
         }
     }
-    assert_eq!(store.list(ListQuery::default()).await.unwrap().entries, [], "records of our own are not objects");
+    assert_eq!(store.list(ListQuery::default()).await.unwrap().entries, [], "the engine's records are not objects");
     assert_eq!(store.stats().await.unwrap().objects, 0);
 }
 
@@ -153,12 +153,12 @@ async fn servers_take_turns_to_compact() {
         last = stores[round % 2].update(pod("a"), Bytes::new(), last).await.unwrap();
     }
     let everything = Prefix::everything();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIME_LIMIT;
     while stores[1].oldest_revision(&everything).await.unwrap() < start {
-        assert!(tokio::time::Instant::now() < deadline, "nobody compacts");
+        assert!(tokio::time::Instant::now() < deadline, "no compaction in time");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Once nothing else is written, the servers settle: their own record must not keep the log moving.
+    // In an idle log, the servers' own record must not keep the log advancing.
     let mut settled = stores[0].current_revision().await.unwrap();
     loop {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -166,7 +166,7 @@ async fn servers_take_turns_to_compact() {
         if std::mem::replace(&mut settled, current) == current {
             break;
         }
-        assert!(tokio::time::Instant::now() < deadline, "the log moves though nobody writes");
+        assert!(tokio::time::Instant::now() < deadline, "the log advances without a write");
     }
     let oldest = stores[0].oldest_revision(&everything).await.unwrap();
     assert!(oldest.0 + 5 <= settled.0, "the last changes stay: {oldest} of {settled}");
@@ -187,7 +187,7 @@ async fn a_full_etcd_refuses_writes_and_serves_reads() {
         let name = format!("{:04}", written.len() + unknown);
         match store.create(pod(&name), Bytes::from(vec![7; 100_000])).await {
             Ok(revision) => written.push(revision),
-            // The write that fills it up may be applied although etcd says that it was not; then we do not say so too.
+            // etcd may apply the write that fills it although it reports an error; the outcome is then unknown.
             Err(WriteError::Unknown(_)) if unknown == 0 => unknown += 1,
             Err(error) => break error,
         }
@@ -211,8 +211,8 @@ async fn a_value_that_only_etcd_finds_too_large_is_too_large() {
     let store = EtcdStore::connect(options(&server)).await.unwrap();
     for bytes in [200_000, 2_000_000] {
         let refused = store.create(pod("a"), Bytes::from(vec![7; bytes])).await;
-        let Err(WriteError::TooLarge { bytes: told, max }) = refused else { panic!("{refused:?}") };
-        assert!(told == bytes && max < bytes, "{told} {max}");
+        let Err(WriteError::TooLarge { bytes: reported, max }) = refused else { panic!("{refused:?}") };
+        assert!(reported == bytes && max < bytes, "{reported} {max}");
     }
     assert_eq!(store.get(&pod("a")).await.unwrap(), None);
 }

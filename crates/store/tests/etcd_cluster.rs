@@ -1,4 +1,4 @@
-//! Three members, of which one is lost, hangs, and comes back, while writers write and watchers watch.
+//! Three members, of which one is lost, hangs and returns, with concurrent writers and watches.
 //!
 //! Members are lost by SIGKILL, except with the few releases of etcd that do not survive it: those are stopped.
 
@@ -14,10 +14,10 @@ use store::{Change, Key, ListQuery, Prefix, Revision, Store, WriteError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 const WRITERS: usize = 4;
 
-/// A store that asks the members in the order given by turning their list.
+/// A store with the list of members rotated, so that it prefers another one.
 async fn store(cluster: &EtcdCluster, turn: usize) -> Arc<EtcdStore> {
     let mut urls = cluster.urls();
     urls.rotate_left(turn);
@@ -25,7 +25,7 @@ async fn store(cluster: &EtcdCluster, turn: usize) -> Arc<EtcdStore> {
     Arc::new(EtcdStore::connect(options).await.expect("the cluster answers"))
 }
 
-/// What became of the writes of one writer. Every value is written once, so it names its write.
+/// The outcomes of the writes of one writer. Every value is written once, so it identifies its write.
 #[derive(Default)]
 struct Journal {
     acknowledged: BTreeMap<Revision, String>,
@@ -33,7 +33,7 @@ struct Journal {
     refused: BTreeSet<String>,
 }
 
-/// Creates, updates and deletes keys of its own until told to stop.
+/// Creates, updates and deletes keys of its own until it is stopped.
 async fn write(store: Arc<EtcdStore>, writer: usize, acknowledged: Arc<AtomicUsize>, stop: Arc<AtomicBool>) -> Journal {
     let mut journal = Journal::default();
     for step in 0.. {
@@ -46,7 +46,7 @@ async fn write(store: Arc<EtcdStore>, writer: usize, acknowledged: Arc<AtomicUsi
         let bytes = Bytes::from(value.clone());
         let (value, outcome) = match current {
             None => (value, store.create(key, bytes).await),
-            // A delete has no value; it is named by what it removes.
+            // A delete has no value; the removed revision identifies it.
             Some(entry) if step % 7 == 6 => (format!("-{}", entry.revision), store.delete(key, entry.revision).await),
             Some(entry) => (value, store.update(key, bytes, entry.revision).await),
         };
@@ -60,10 +60,10 @@ async fn write(store: Arc<EtcdStore>, writer: usize, acknowledged: Arc<AtomicUsi
             }
             Err(WriteError::Unavailable(_)) => {
                 journal.refused.insert(value);
-                // Paces a loop that would otherwise spin while nobody answers.
+                // Paces the loop while no member answers.
                 sleep(Duration::from_millis(20)).await;
             }
-            // An earlier write of unknown outcome came through between the read and this one.
+            // An earlier write of unknown outcome took effect between the read and this one.
             Err(WriteError::Exists(_) | WriteError::Conflict { .. }) if !journal.unknown.is_empty() => {
                 journal.refused.insert(value);
             }
@@ -73,7 +73,7 @@ async fn write(store: Arc<EtcdStore>, writer: usize, acknowledged: Arc<AtomicUsi
     journal
 }
 
-/// Everything a watch says until the log has reached what `end` holds, once it holds something.
+/// Every change of a watch, until the log has reached the revision in `end`, once that is set.
 async fn watch(store: Arc<EtcdStore>, after: Revision, mut end: tokio::sync::watch::Receiver<Revision>) -> Vec<Change> {
     let mut changes = store.watch(Prefix::new("core/"), after).await.expect("the revision is retained");
     let mut seen = Vec::new();
@@ -85,8 +85,8 @@ async fn watch(store: Arc<EtcdStore>, after: Revision, mut end: tokio::sync::wat
         }
         tokio::select! {
             _ = end.changed() => {}
-            batch = timeout(PATIENCE, changes.next()) => {
-                let batch = batch.expect("a sign of life").expect("open").expect("sound");
+            batch = timeout(TIME_LIMIT, changes.next()) => {
+                let batch = batch.expect("progress in time").expect("open").expect("sound");
                 assert!(batch.revision >= reached, "{} after {reached}", batch.revision);
                 assert!(batch.changes.iter().all(|change| reached < change.revision && change.revision <= batch.revision));
                 reached = batch.revision;
@@ -99,7 +99,7 @@ async fn watch(store: Arc<EtcdStore>, after: Revision, mut end: tokio::sync::wat
 /// Waits until this many more writes are acknowledged.
 async fn more(acknowledged: &AtomicUsize, count: usize, after: &str) {
     let target = acknowledged.load(Ordering::Relaxed) + count;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     while acknowledged.load(Ordering::Relaxed) < target {
         assert!(Instant::now() < deadline, "writing does not go on after {after}");
         sleep(Duration::from_millis(10)).await;
@@ -157,10 +157,10 @@ async fn nothing_acknowledged_is_lost_when_members_are() {
     more(&acknowledged, 50, "the frozen one came back").await;
 
     stop.store(true, Ordering::Relaxed);
-    let journals = timeout(PATIENCE, writers.join_all()).await.expect("the writers stop");
+    let journals = timeout(TIME_LIMIT, writers.join_all()).await.expect("the writers stop");
     let last = stores[0].current_revision().await.unwrap();
     end.send_replace(last);
-    let watched = timeout(PATIENCE, watchers.join_all()).await.expect("every watch reaches the end");
+    let watched = timeout(TIME_LIMIT, watchers.join_all()).await.expect("every watch reaches the end");
 
     verify(&watched, &journals);
     let listed = stores[1].list(ListQuery { at: Some(last), ..ListQuery::default() }).await.unwrap();
@@ -171,9 +171,9 @@ async fn nothing_acknowledged_is_lost_when_members_are() {
     );
 }
 
-/// Ordered, unique, gapless, and nothing in it that nobody wrote.
+/// Verifies that a watch is ordered, unique and without gaps, and has only changes that were written.
 fn verify(watched: &[Vec<Change>], journals: &[Journal]) {
-    // A write of unknown outcome may come through late, beyond the revision at which some watches stopped.
+    // A write of unknown outcome may take effect late, beyond the revision at which some watches stopped.
     let shortest = watched.iter().map(Vec::len).min().unwrap();
     for seen in watched {
         assert_eq!(seen[..shortest], watched[0][..shortest], "all watches see the same");
@@ -183,7 +183,7 @@ fn verify(watched: &[Vec<Change>], journals: &[Journal]) {
     replay(seen);
     let name = |change: &Change| match (&change.value, &change.previous) {
         (Some(value), _) => String::from_utf8(value.to_vec()).unwrap(),
-        (None, previous) => format!("-{}", previous.as_ref().expect("a delete has what was there").revision),
+        (None, previous) => format!("-{}", previous.as_ref().expect("a delete has the previous entry").revision),
     };
     let mut by_revision: BTreeMap<Revision, String> =
         seen.iter().map(|change| (change.revision, name(change))).collect();
@@ -195,11 +195,11 @@ fn verify(watched: &[Vec<Change>], journals: &[Journal]) {
     for (revision, value) in by_revision {
         let of_unknown = journals.iter().any(|journal| journal.unknown.contains(&value));
         let of_refused = journals.iter().any(|journal| journal.refused.contains(&value));
-        assert!(of_unknown, "{value} at {revision} was not acknowledged; said to be not written: {of_refused}");
+        assert!(of_unknown, "{value} at {revision} was not acknowledged; reported as not written: {of_refused}");
     }
 }
 
-/// The state after changes, each of which must follow from the one before.
+/// The state after changes, each of which must match the state before it.
 fn replay<'c>(changes: impl IntoIterator<Item = &'c Change>) -> BTreeMap<Key, Revision> {
     let mut state = BTreeMap::new();
     for change in changes {

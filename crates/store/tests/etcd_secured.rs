@@ -1,4 +1,4 @@
-//! TLS, client certificates, users and passwords, against a real etcd that insists on them.
+//! TLS, client certificates, users and passwords, against a real etcd that requires them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Certificates {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(["127.0.0.1".to_owned(), "etcd.test".to_owned()]).unwrap();
             params.distinguished_name.push(DnType::CommonName, name);
-            // etcd's server certificate is also the one its own gateway shows as a client.
+            // etcd's gateway also uses the server certificate as a client certificate.
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
             (params.signed_by(&key, &authority).unwrap().pem(), key.serialize_pem())
         };
@@ -135,12 +135,12 @@ async fn a_user_sees_a_prefix_and_stays_logged_in() {
     let mut changes = store.watch(Prefix::everything(), Revision(first.0 - 1)).await.unwrap();
     assert_eq!(changes.next().await.unwrap().unwrap().changes[0].revision, first);
 
-    // etcd forgets its tokens when it restarts: the store logs in again, and so does the watch.
+    // Tokens do not survive a restart of etcd: the store logs in again, and so does the watch.
     server.restart();
     server.connect(as_user("root", "root's")).await.close().await;
     let second = store.update(pod("a"), Bytes::from_static(b"2"), first).await.expect("logged in again");
     loop {
-        let batch = changes.next().await.unwrap().expect("the watch goes on");
+        let batch = changes.next().await.unwrap().expect("the watch is open");
         if let Some(change) = batch.changes.first() {
             assert_eq!((change.revision, batch.changes.len()), (second, 1));
             break;

@@ -1,4 +1,4 @@
-//! What goes wrong around the embedded store: no room, a failing disk, damaged bytes, another process, other people's files.
+//! Faults of the embedded store: full or failing disk, damaged bytes, a second process, files of other programs.
 
 #[path = "writer/load.rs"]
 mod load;
@@ -54,7 +54,7 @@ fn the_acknowledgement_comes_after_the_sync() {
     assert!(output.status.success(), "{output:?}");
     let text = std::fs::read_to_string(&trace).expect("strace wrote its trace");
 
-    // What the log has and has not, in the order in which the calls returned.
+    // Whether the log has unsynced writes, in the order in which the calls returned.
     let (mut unsynced, mut syncs, mut acknowledged) = (false, 0, 0);
     let mut syncing = std::collections::BTreeMap::new();
     for line in text.lines() {
@@ -84,27 +84,27 @@ fn the_acknowledgement_comes_after_the_sync() {
 fn a_failed_sync_stops_all_later_writes_and_loses_nothing_acknowledged() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let data = dir.path().join("data").display().to_string();
-    // Counted for each thread; the thread that writes comes to its fifteenth sync in the middle of the run.
+    // Counted for each thread; the writer thread makes its fifteenth sync in the middle of the run.
     let output = traced(
         &["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=15+", "-o", "/dev/null"],
         &["until-error", &data, "40"],
     );
-    let said = lines(&output);
-    let acknowledged: Vec<u32> = said
+    let printed = lines(&output);
+    let acknowledged: Vec<u32> = printed
         .iter()
         .filter_map(|line| line.strip_prefix("ack "))
         .map(|number| number.parse().expect("a number"))
         .collect();
-    let errors: Vec<&String> = said.iter().filter(|line| line.starts_with("error ")).collect();
-    assert!(!acknowledged.is_empty() && acknowledged.len() < 40, "{said:?}");
+    let errors: Vec<&String> = printed.iter().filter(|line| line.starts_with("error ")).collect();
+    assert!(!acknowledged.is_empty() && acknowledged.len() < 40, "{printed:?}");
     let failed = acknowledged.len() as u32;
     assert_eq!(acknowledged, (0..failed).collect::<Vec<_>>(), "nothing is acknowledged after the failure");
     assert_eq!(errors[0], &format!("error {failed} unknown"), "the write whose sync failed may be there or not");
     assert_eq!(errors.len() as u32, 40 - failed);
     assert!(errors[1..].iter().all(|line| line.ends_with(" poisoned")), "{errors:?}");
-    assert!(said.contains(&format!("readable {failed}")), "reads go on: {said:?}");
+    assert!(printed.contains(&format!("readable {failed}")), "reads go on: {printed:?}");
 
-    let store = open(Path::new(&data)).expect("opening again is the way back");
+    let store = open(Path::new(&data)).expect("a poisoned store can be opened again");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let listed = runtime.block_on(store.list(ListQuery::default())).expect("readable");
     let found = listed.entries.len() as u32;
@@ -115,7 +115,7 @@ fn a_failed_sync_stops_all_later_writes_and_loses_nothing_acknowledged() {
     }
 }
 
-/// Writes that share a transaction with one that SQLite refuses are lost with it, whether they come before or after it.
+/// Writes that share a transaction with one that SQLite refuses are lost with it, before or after it in the group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_write_of_a_failed_group_is_acknowledged() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -177,18 +177,18 @@ fn a_full_disk_refuses_writes_and_goes_on_once_there_is_room() {
         .arg(WRITER)
         .output()
         .expect("this test needs unshare of util-linux");
-    let said = lines(&output);
-    assert!(output.status.success(), "{said:?} {}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.iter().any(|line| line.starts_with("end ")), "{said:?}");
+    let printed = lines(&output);
+    assert!(output.status.success(), "{printed:?} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.iter().any(|line| line.starts_with("end ")), "{printed:?}");
 }
 
-/// A store with some hundred changes, closed; returns what it lists and what a watch of all its history says.
+/// Creates and closes a store with some hundred changes. Returns its list, and the watch of all its history.
 async fn sample(dir: &Path) -> (Snapshot, Vec<store::Change>) {
     let store = open(dir).expect("an empty directory opens");
     let mut revisions = Vec::new();
     for number in 0..120_u64 {
         let name = key(&format!("core/pods/{}/{number:03}", number % 3));
-        // Short, so that damage also hits what is between values.
+        // Short, so that damage also hits the bytes between values.
         let value = load::value(number).slice(..(200 + number as usize * 7).min(load::value(number).len()));
         revisions.push((name.clone(), store.create(name, value).await.expect("free")));
     }
@@ -229,7 +229,7 @@ async fn a_damaged_page_is_detected_and_named_never_read_as_something_else() {
     let bytes = std::fs::read(good.join("store.db")).expect("readable");
     verify(&good.join("store.db")).expect("sound");
 
-    // The same damage in every run, unless more of it is asked for.
+    // The same damage in every run, unless more trials are configured.
     let trials = std::env::var("DOGWATCH_TORTURE_PAGES").ok().map_or(300, |trials| trials.parse().expect("a number"));
     let mut rng = SmallRng::seed_from_u64(20);
     let (mut refused, mut named) = (0, 0);
@@ -237,7 +237,7 @@ async fn a_damaged_page_is_detected_and_named_never_read_as_something_else() {
         let bad = dir.path().join(format!("bad-{trial}"));
         std::fs::create_dir(&bad).expect("a new directory");
         let mut damaged = bytes.clone();
-        // A few neighbouring bytes anywhere behind the first page, whose damage makes the file somebody else's.
+        // A few adjacent bytes anywhere after the first page; damage in that page makes the file unrecognizable.
         let at = rng.random_range(4096..damaged.len() - 8);
         for byte in &mut damaged[at..at + rng.random_range(1..8)] {
             *byte ^= rng.random_range(1..=255_u8);
@@ -278,7 +278,7 @@ async fn a_damaged_value_is_named_by_its_key_and_harms_no_other() {
     bytes[at] ^= 1;
     std::fs::write(&file, bytes).expect("writable");
 
-    let store = open(dir.path()).expect("one damaged value does not keep the others away");
+    let store = open(dir.path()).expect("a store with one damaged value opens");
     let good = store.get(&key("core/secrets/a/good")).await.expect("readable").expect("present");
     assert_eq!(&good.value[..], b"good value");
     let bad = store.get(&key("core/secrets/a/bad")).await;
@@ -301,9 +301,9 @@ fn a_second_process_is_refused_and_told_by_whom() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the holder starts");
-    let mut said = String::new();
-    BufReader::new(holder.stdout.as_mut().expect("piped")).read_line(&mut said).expect("readable");
-    assert_eq!(said, "open\n");
+    let mut printed = String::new();
+    BufReader::new(holder.stdout.as_mut().expect("piped")).read_line(&mut printed).expect("readable");
+    assert_eq!(printed, "open\n");
     for _ in 0..2 {
         let error = refusal(dir.path());
         assert!(matches!(error, OpenError::Locked { .. }), "{error}");
@@ -327,17 +327,17 @@ fn a_directory_without_rights_is_refused_with_a_reason() {
 
     let data = dir.path().join("data");
     std::fs::create_dir(&data).expect("a new directory");
-    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o500)).expect("ours");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o500)).expect("permitted");
     if std::fs::write(data.join("probe"), "").is_err() {
         let error = refusal(&data);
         assert!(matches!(error, OpenError::Inaccessible { .. }), "{error}");
         assert!(error.to_string().contains("denied"), "{error}");
     } else {
-        // Rights do not bind this user; they bind the one called nobody.
+        // Permissions do not apply to root; they apply to the user `nobody`.
         use std::os::unix::process::CommandExt;
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permitted");
         let writer = dir.path().join("writer");
-        std::fs::copy(WRITER, &writer).expect("copied to where nobody may run it");
+        std::fs::copy(WRITER, &writer).expect("copied to a place where user nobody may run it");
         let data = data.display().to_string();
         let output = Command::new(writer)
             .args(["hold", &data])
@@ -346,8 +346,11 @@ fn a_directory_without_rights_is_refused_with_a_reason() {
             .stdin(Stdio::null())
             .output()
             .expect("runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains("cannot be used") && said.contains("denied"), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && printed.contains("cannot be used") && printed.contains("denied"),
+            "{printed}"
+        );
     }
 }
 
@@ -359,8 +362,8 @@ async fn other_files_are_refused_and_left_alone() {
     assert!(matches!(refusal(dir.path()), OpenError::Foreign { .. }));
     assert_eq!(std::fs::read(&file).expect("readable"), [b'x'; 9000]);
 
-    std::fs::remove_file(&file).expect("ours");
-    let other = rusqlite::Connection::open(&file).expect("a database of somebody else");
+    std::fs::remove_file(&file).expect("permitted");
+    let other = rusqlite::Connection::open(&file).expect("a database of another program");
     other.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);").expect("writable");
     drop(other);
     let before = std::fs::read(&file).expect("readable");
@@ -368,7 +371,7 @@ async fn other_files_are_refused_and_left_alone() {
     assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
     assert_eq!(std::fs::read(&file).expect("readable"), before, "not a byte is changed");
 
-    std::fs::remove_file(&file).expect("ours");
+    std::fs::remove_file(&file).expect("permitted");
     open(dir.path()).expect("opens").close().await;
     let newer = rusqlite::Connection::open(&file).expect("opens");
     newer.pragma_update(None, "user_version", 99).expect("writable");

@@ -1,4 +1,4 @@
-//! The worked example of `docs/storage-format.md`, made by the engine and compared with what the page shows.
+//! The worked example of `docs/storage-format.md`, created by the engine and compared with the page.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn shown(marker: &str) -> Vec<String> {
     lines.take_while(|line| line.starts_with("    ")).map(|line| line.trim().to_owned()).collect()
 }
 
-/// The rows of the file in the form the page uses.
+/// The rows of the file, in the format of the page.
 fn stored(dir: &Path) -> Vec<String> {
     let connection = rusqlite::Connection::open(dir.join("store.db")).expect("opens");
     let mut lines = Vec::new();

@@ -26,7 +26,7 @@ enum Operation {
         key: usize,
         stale: bool,
     },
-    /// At this share of the revisions given out so far.
+    /// At this share of the revisions assigned so far.
     Compact {
         share: u8,
     },
@@ -74,7 +74,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// The truth: every change ever made, and from where on it may be asked for.
+/// The expected state: every change ever made, and the floor below which reads must fail.
 #[derive(Default)]
 struct Model {
     log: BTreeMap<u64, Change>,
@@ -102,11 +102,11 @@ impl Model {
     }
 
     fn share(&self, share: u8) -> u64 {
-        // A little beyond the end too: the future must be refused.
+        // Slightly beyond the end too: future revisions must be refused.
         (self.revision() + 2) * u64::from(share) / 255
     }
 
-    /// What is kept although it is not current: changes beyond the floor and what they replaced.
+    /// Number and bytes of the history: changes beyond the floor and the values they replaced.
     fn history(&self) -> (u64, u64) {
         let current = self.state(self.revision());
         let at_floor = self.state(self.floor);
@@ -131,7 +131,7 @@ fn key(number: usize) -> Key {
     Key::new(KEYS[number]).expect("well formed")
 }
 
-/// An engine that may be opened again.
+/// An engine that can be closed and opened again.
 type Open<'a> = &'a dyn Fn() -> Arc<dyn Store>;
 
 async fn check(operations: Vec<Operation>, open: Option<Open<'_>>, store: Arc<dyn Store>) {
@@ -139,15 +139,15 @@ async fn check(operations: Vec<Operation>, open: Option<Open<'_>>, store: Arc<dy
     let mut model = Model::default();
     for (step, operation) in operations.into_iter().enumerate() {
         let engine = store.clone().expect("open between steps");
-        let told = format!("step {step}: {operation:?}");
+        let context = format!("step {step}: {operation:?}");
         match operation {
             Operation::Create { key: number, size } => {
                 let (key, value) = (key(number), value(step, size));
                 let outcome = engine.create(key.clone(), value.clone()).await;
                 match model.current(&key) {
-                    None => wrote(&mut model, &outcome.expect(&told), key, Some(value)),
+                    None => wrote(&mut model, &outcome.expect(&context), key, Some(value)),
                     Some(current) => {
-                        assert!(matches!(outcome, Err(WriteError::Exists(found)) if found == current), "{told}")
+                        assert!(matches!(outcome, Err(WriteError::Exists(found)) if found == current), "{context}")
                     }
                 }
             }
@@ -156,22 +156,22 @@ async fn check(operations: Vec<Operation>, open: Option<Open<'_>>, store: Arc<dy
                 let current = model.current(&key);
                 let expected = expected(current.as_ref(), stale);
                 let outcome = engine.update(key.clone(), value.clone(), expected).await;
-                settle(&mut model, outcome, key, Some(value), current, expected, &told);
+                settle(&mut model, outcome, key, Some(value), current, expected, &context);
             }
             Operation::Delete { key: number, stale } => {
                 let key = key(number);
                 let current = model.current(&key);
                 let expected = expected(current.as_ref(), stale);
                 let outcome = engine.delete(key.clone(), expected).await;
-                settle(&mut model, outcome, key, None, current, expected, &told);
+                settle(&mut model, outcome, key, None, current, expected, &context);
             }
             Operation::Compact { share } => {
                 let at = model.share(share);
                 let outcome = engine.compact(Revision(at)).await;
                 if at > model.revision() {
-                    assert!(matches!(outcome, Err(ReadError::Future { .. })), "{told}: {outcome:?}");
+                    assert!(matches!(outcome, Err(ReadError::Future { .. })), "{context}: {outcome:?}");
                 } else {
-                    outcome.expect(&told);
+                    outcome.expect(&context);
                     model.floor = model.floor.max(at);
                 }
             }
@@ -182,12 +182,12 @@ async fn check(operations: Vec<Operation>, open: Option<Open<'_>>, store: Arc<dy
                     &model,
                     &*engine,
                     ListQuery { prefix: Prefix::new(PREFIXES[prefix]), start_after, limit, at },
-                    &told,
+                    &context,
                 )
                 .await;
             }
             Operation::Watch { prefix, share } => {
-                watch(&model, &*engine, PREFIXES[prefix], model.share(share), &told).await;
+                watch(&model, &*engine, PREFIXES[prefix], model.share(share), &context).await;
             }
             Operation::Reopen | Operation::Kill => {
                 if let Some(open) = open {
@@ -201,7 +201,7 @@ async fn check(operations: Vec<Operation>, open: Option<Open<'_>>, store: Arc<dy
             }
         }
         let engine = store.as_deref().expect("open between steps");
-        agree(&model, engine, &told).await;
+        agree(&model, engine, &context).await;
     }
     let engine = store.expect("open at the end");
     watch(&model, &*engine, "", model.floor, "at the end").await;
@@ -235,42 +235,42 @@ fn settle(
     value: Option<Bytes>,
     current: Option<Entry>,
     expected: Revision,
-    told: &str,
+    context: &str,
 ) {
     if current.as_ref().is_some_and(|current| current.revision == expected) {
-        wrote(model, &outcome.expect(told), key, value);
+        wrote(model, &outcome.expect(context), key, value);
     } else {
         match outcome {
-            Err(WriteError::Conflict { current: found, .. }) => assert_eq!(found, current, "{told}"),
-            other => panic!("{told}: {other:?}"),
+            Err(WriteError::Conflict { current: found, .. }) => assert_eq!(found, current, "{context}"),
+            other => panic!("{context}: {other:?}"),
         }
     }
 }
 
-/// What can be asked at any time.
-async fn agree(model: &Model, store: &dyn Store, told: &str) {
-    assert_eq!(store.current_revision().await.expect(told).0, model.revision(), "{told}");
-    assert_eq!(store.oldest_revision(&Prefix::everything()).await.expect(told).0, model.floor, "{told}");
-    let stats = store.stats().await.expect(told);
+/// Compares everything that can be read at any time.
+async fn agree(model: &Model, store: &dyn Store, context: &str) {
+    assert_eq!(store.current_revision().await.expect(context).0, model.revision(), "{context}");
+    assert_eq!(store.oldest_revision(&Prefix::everything()).await.expect(context).0, model.floor, "{context}");
+    let stats = store.stats().await.expect(context);
     let current = model.state(model.revision());
     let bytes: u64 = current.values().map(|change| change.value.as_ref().map_or(0, Bytes::len) as u64).sum();
-    assert_eq!((stats.objects, stats.object_bytes), (current.len() as u64, bytes), "{told}");
-    assert_eq!((stats.history, stats.history_bytes), model.history(), "{told}");
+    assert_eq!((stats.objects, stats.object_bytes), (current.len() as u64, bytes), "{context}");
+    assert_eq!((stats.history, stats.history_bytes), model.history(), "{context}");
     for number in 0..KEYS.len() {
-        assert_eq!(store.get(&key(number)).await.expect(told), model.current(&key(number)), "{told}");
+        assert_eq!(store.get(&key(number)).await.expect(context), model.current(&key(number)), "{context}");
     }
 }
 
-async fn list(model: &Model, store: &dyn Store, query: ListQuery, told: &str) {
+async fn list(model: &Model, store: &dyn Store, query: ListQuery, context: &str) {
     let at = query.at.map_or(model.revision(), |at| at.0);
     let outcome = store.list(query.clone()).await;
     if at > model.revision() {
-        return assert!(matches!(outcome, Err(ReadError::Future { .. })), "{told}: {outcome:?}");
+        return assert!(matches!(outcome, Err(ReadError::Future { .. })), "{context}: {outcome:?}");
     }
     if at < model.floor {
-        return assert!(matches!(outcome, Err(ReadError::Compacted { .. })), "{told}: {outcome:?}");
+        return assert!(matches!(outcome, Err(ReadError::Compacted { .. })), "{context}: {outcome:?}");
     }
-    let snapshot = outcome.expect(told);
+    let snapshot = outcome.expect(context);
     let state = model.state(at);
     let start = query.start_after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let all: Vec<Entry> = state
@@ -279,20 +279,20 @@ async fn list(model: &Model, store: &dyn Store, query: ListQuery, told: &str) {
         .map(|(_, change)| entry(change))
         .collect();
     let shown = if query.limit == 0 { all.len() } else { query.limit.min(all.len()) };
-    assert_eq!(snapshot.revision.0, at, "{told}");
-    assert_eq!(snapshot.entries, all[..shown], "{told}");
-    assert_eq!(snapshot.remaining as usize, all.len() - shown, "{told}");
+    assert_eq!(snapshot.revision.0, at, "{context}");
+    assert_eq!(snapshot.entries, all[..shown], "{context}");
+    assert_eq!(snapshot.remaining as usize, all.len() - shown, "{context}");
 }
 
-async fn watch(model: &Model, store: &dyn Store, prefix: &str, after: u64, told: &str) {
+async fn watch(model: &Model, store: &dyn Store, prefix: &str, after: u64, context: &str) {
     let outcome = store.watch(Prefix::new(prefix), Revision(after)).await;
     let mut changes = match outcome {
         Err(WatchError::Future { .. }) if after > model.revision() => return,
         Err(WatchError::Compacted { .. }) if after < model.floor => return,
-        Err(other) => panic!("{told}: {other}"),
+        Err(other) => panic!("{context}: {other}"),
         Ok(changes) => changes,
     };
-    assert!(model.floor <= after && after <= model.revision(), "{told}: must be refused");
+    assert!(model.floor <= after && after <= model.revision(), "{context}: must be refused");
     let expected: Vec<&Change> = model
         .log
         .range(after + 1..)
@@ -301,9 +301,9 @@ async fn watch(model: &Model, store: &dyn Store, prefix: &str, after: u64, told:
         .collect();
     let mut seen = Vec::new();
     while seen.len() < expected.len() {
-        seen.extend(changes.next().await.expect(told).expect(told).changes);
+        seen.extend(changes.next().await.expect(context).expect(context).changes);
     }
-    assert_eq!(seen.iter().collect::<Vec<_>>(), expected, "{told}");
+    assert_eq!(seen.iter().collect::<Vec<_>>(), expected, "{context}");
 }
 
 fn run(check: impl Future<Output = ()>) {
@@ -313,15 +313,15 @@ fn run(check: impl Future<Output = ()>) {
 
 fn open(dir: &Path) -> Arc<dyn Store> {
     let mut options = EmbeddedOptions::new(dir);
-    // What is asked here does not depend on the sync, and there are many thousand of them.
+    // These operations do not depend on the sync, and there are many thousands of them.
     options.durability = Durability::Relaxed;
-    // So short that most watches start on disk and some move to memory on the way.
+    // Short, so that most watches start on disk and some move to memory later.
     options.tail_changes_max = 6;
     Arc::new(EmbeddedStore::open(options).expect("opens"))
 }
 
 proptest! {
-    // A failure prints its shortest form, which is what goes into a test of its own.
+    // A failure prints its shortest form, to be copied into a test of its own.
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

@@ -1,4 +1,4 @@
-//! How much history is kept: by age or by number, whichever keeps more, collection by collection, within a size.
+//! Retention of history: by age or by number, whichever keeps more, for each collection, within a size limit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use store::{Key, Prefix, Retention, Revision, Store};
 
 const MINUTE: u64 = 60;
 
-/// A clock that stands still until it is moved, in seconds.
+/// A manual clock, in seconds.
 #[derive(Clone)]
 struct Clock(Arc<AtomicU64>);
 
@@ -46,8 +46,8 @@ fn retention(changes_min: u64, history_bytes_max: u64) -> Retention {
     }
 }
 
-/// Waits until a sweep has noted the time behind a revision.
-async fn until_noted(dir: &Path, revision: Revision) {
+/// Waits until a sweep has recorded the time after a revision.
+async fn wait_for_mark(dir: &Path, revision: Revision) {
     let file = rusqlite::Connection::open(dir.join("store.db")).expect("users can open the file");
     for _ in 0..4000 {
         let newest: Option<i64> =
@@ -57,10 +57,10 @@ async fn until_noted(dir: &Path, revision: Revision) {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("no time was noted behind {revision}");
+    panic!("no time was recorded after {revision}");
 }
 
-/// Creates one key and updates it so often; returns its revisions.
+/// Creates one key and updates it `times` times. Returns its revisions.
 async fn churn(store: &dyn Store, name: &str, updates: usize) -> Vec<Revision> {
     let key = Key::new(name).expect("well formed");
     let value = || Bytes::from(vec![b'x'; 1000]);
@@ -80,7 +80,7 @@ async fn oldest(store: &dyn Store, prefix: &str) -> Revision {
     store.oldest_revision(&Prefix::new(prefix)).await.expect("readable")
 }
 
-/// Waits until retention has come so far.
+/// Waits until retention has reached a revision.
 async fn until(store: &dyn Store, prefix: &str, reached: Revision, meanwhile: impl Fn()) {
     let wait = async {
         while oldest(store, prefix).await < reached {
@@ -88,7 +88,7 @@ async fn until(store: &dyn Store, prefix: &str, reached: Revision, meanwhile: im
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("retention comes to it");
+    tokio::time::timeout(Duration::from_secs(60), wait).await.expect("retention reaches it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,7 +101,7 @@ async fn old_changes_go_once_there_are_enough_newer_ones() {
     assert_eq!(oldest(&store, "core/pods/").await, Revision::ZERO, "young history stays, however much there is");
 
     let kept = pods[pods.len() - 1 - 10];
-    // How old the last writes are is known once a sweep has noted the time after them; then they have to grow old.
+    // The age of the last writes is known once a sweep has recorded the time after them; then they have to reach it.
     until(&store, "core/pods/", kept, || clock.advance(MINUTE)).await;
     assert_eq!(oldest(&store, "core/pods/").await, kept, "exactly ten changes stay");
     assert_eq!(oldest(&store, "core/nodes/").await, Revision::ZERO, "a quiet collection keeps its few");
@@ -121,8 +121,8 @@ async fn age_is_known_across_a_restart() {
     let clock = Clock::new();
     let store = open(dir.path(), retention(3, u64::MAX), &clock);
     let old = churn(&store, "core/pods/a/1", 20).await;
-    // What has no time noted behind it when the clock moves counts as written later.
-    until_noted(dir.path(), old[old.len() - 1]).await;
+    // Writes without a recorded time after them count as written later, when the clock moves.
+    wait_for_mark(dir.path(), old[old.len() - 1]).await;
     clock.advance(MINUTE);
     let young = churn(&store, "core/pods/a/1", 20).await;
     store.close().await;
@@ -131,7 +131,7 @@ async fn age_is_known_across_a_restart() {
     clock.advance(4 * MINUTE + 30);
     let store = open(dir.path(), retention(3, u64::MAX), &clock);
     let (last_old, first_young) = (old[old.len() - 1], young[1]);
-    // The first write after a mark is five seconds old or less when the next mark is made: one mark stands behind it.
+    // The first write after a mark is at most five seconds old at the next mark, so there is one mark after it.
     until(&store, "core/pods/", last_old, || ()).await;
     let reached = oldest(&store, "core/pods/").await;
     assert!(reached <= first_young, "what is younger than five minutes stays: {reached} of {young:?}");

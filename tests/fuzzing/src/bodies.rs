@@ -1,4 +1,4 @@
-//! Objects and patches, through all that is done to them before they are stored.
+//! Objects and patches, through all steps before they are stored.
 //!
 //! The first bytes of an input choose a kind and how to read it; the rest is the body.
 
@@ -22,7 +22,7 @@ const MEDIA: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Prot
 const VALIDATION: [FieldValidation; 3] = [FieldValidation::Warn, FieldValidation::Strict, FieldValidation::Ignore];
 const PATCHES: [PatchType; 4] = [PatchType::Json, PatchType::Merge, PatchType::Strategic, PatchType::Apply];
 
-/// The kinds that have a type, in the order of their names.
+/// The kinds that have a type, sorted by name.
 fn all() -> &'static [(Arc<Kind>, Type)] {
     static ALL: OnceLock<Vec<(Arc<Kind>, Type)>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -55,7 +55,7 @@ pub fn body(data: &[u8]) {
     let validation = *chosen(&VALIDATION, how / 3);
     match decode::decode(ty, &kind.gvk, body, *chosen(&MEDIA, *how), validation, None) {
         Ok(mut decoded) => {
-            // As the path of the request has it.
+            // As set from the path of a request.
             if kind.namespaced
                 && let Some(metadata) = decoded.value.get_mut("metadata").and_then(Value::as_object_mut)
             {
@@ -67,9 +67,9 @@ pub fn body(data: &[u8]) {
     }
 }
 
-/// What a create does; gives what would be stored.
+/// Runs the steps of a create; returns the object that would be stored.
 fn create(kind: &Kind, ty: &Type, mut object: Value) -> Option<Value> {
-    // In its normal form: read again it is what it is.
+    // A decoded object is in normal form: decoding it again changes nothing.
     let text = object.to_string();
     let again = decode::decode(ty, &kind.gvk, text.as_bytes(), MediaType::Json, FieldValidation::Strict, None);
     let again = again.unwrap_or_else(|error| panic!("{error:?}: {text}"));
@@ -86,16 +86,16 @@ fn create(kind: &Kind, ty: &Type, mut object: Value) -> Option<Value> {
     Some(object)
 }
 
-/// What is done to an object that was found good.
+/// Runs the steps on an object that passed validation.
 fn stored(kind: &Kind, ty: &Type, object: &Value) {
     let _ = columns::row(kind, object, 1_800_000_000);
     if let Ok(message) = protobuf::write(ty, object) {
-        protobuf::read(ty, &message).expect("what was written can be read");
+        protobuf::read(ty, &message).expect("an encoded message can be decoded");
     }
     let _ = yaml::to_yaml(object);
 }
 
-/// Objects to be patched: a seed of each kind that has one, as it would be stored.
+/// Objects to be patched: the seeds, as they would be stored.
 fn patched_kinds() -> &'static [(Arc<Kind>, Type, Value)] {
     static STORED: OnceLock<Vec<(Arc<Kind>, Type, Value)>> = OnceLock::new();
     STORED.get_or_init(|| {
@@ -154,7 +154,7 @@ fn apply_body(kind: &Kind, ty: &Type, old: &Value, body: &[u8]) {
     let _ = configuration.warnings(FieldValidation::Strict);
 }
 
-/// What an update does, of the object itself and of its status.
+/// Runs the steps of an update, of the object and of its status.
 fn update(kind: &Kind, ty: &Type, mut new: Value, old: &Value) {
     defaults::apply(kind, &mut new, None);
     let mut status = new.clone();

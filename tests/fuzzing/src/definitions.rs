@@ -1,5 +1,5 @@
-//! Schemas of custom resources, and objects by them: a definition through everything until it is served, an object through
-//! everything until it is stored.
+//! Schemas of custom resources, and objects of them: a definition through all steps until it is served, an object through
+//! all steps until it is stored.
 
 use machinery::Revision;
 use machinery::json::{Value, from_slice, json};
@@ -10,7 +10,7 @@ use schema::kind::Kind;
 use schema::managed::{Subject, Writer, track_update};
 use schema::{columns, defaults, kinds, strategy, validation, warnings};
 
-/// `{"schema": …, "object": …}`, and more parts of a version if it likes: `columns`, `fields`, `subresources`.
+/// `{"schema": …, "object": …}`, and optional parts of a version: `columns`, `fields`, `subresources`.
 pub fn definition(data: &[u8]) {
     let Ok(input) = from_slice(data) else { return };
     let definition = whole(&input);
@@ -25,7 +25,7 @@ pub fn definition(data: &[u8]) {
     let refused = validation::validate_create(crds, &decoded.value, false);
     let _ = validation::validate_update(crds, &decoded.value, &definition, &mut Vec::new());
     let _ = warnings::on_write(crds, &decoded.value, None, false);
-    // One that is refused is never served, but nothing may depend on that.
+    // A refused definition is never installed by the server, but installing it must not panic either.
     let stored = if refused.is_empty() { decoded.value.to_string() } else { text };
     let Ok(installed) = installed::install(&stored.into_bytes().into(), Revision(1), None) else { return };
     for kind in &installed.kinds {
@@ -33,7 +33,7 @@ pub fn definition(data: &[u8]) {
     }
 }
 
-/// A path of a printer column on an object.
+/// The JSONPath of a printer column, applied to an object.
 pub fn json_path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(path) = custom::jsonpath::JsonPath::parse(text) {

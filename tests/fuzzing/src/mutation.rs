@@ -1,9 +1,9 @@
-//! What becomes of a seed: bytes changed here and there, and documents with their parts exchanged.
+//! Random changes of a seed: of its bytes, or of the values in a document.
 
 use machinery::json::{Map, Value, json};
 use rand::Rng;
 
-/// Words that parsers have opinions about.
+/// Words that have a meaning to some parser.
 const WORDS: [&str; 28] = [
     "=",
     "==",
@@ -35,7 +35,7 @@ const WORDS: [&str; 28] = [
     "$patch",
 ];
 
-/// Bytes changed at a few places.
+/// Changes bytes at a few random positions.
 pub fn bytes(rng: &mut impl Rng, seed: &[u8]) -> Vec<u8> {
     let mut data = seed.to_vec();
     for _ in 0..rng.random_range(1..5) {
@@ -60,7 +60,7 @@ pub fn bytes(rng: &mut impl Rng, seed: &[u8]) -> Vec<u8> {
     data
 }
 
-/// A document with some of its parts changed, so that more than the first brace is tested.
+/// Changes some values of a document and leaves it valid JSON, so that more than the JSON parser is tested.
 pub fn document(rng: &mut impl Rng, seed: &Value) -> Value {
     let mut value = seed.clone();
     for _ in 0..rng.random_range(1..4) {
@@ -70,7 +70,7 @@ pub fn document(rng: &mut impl Rng, seed: &Value) -> Value {
     value
 }
 
-/// Walks down some steps by chance and changes what is there.
+/// Descends some random steps and changes the value there.
 fn change(rng: &mut impl Rng, value: &mut Value, steps: usize) {
     match value {
         Value::Object(members) if steps > 0 && !members.is_empty() => {
@@ -102,7 +102,7 @@ fn change(rng: &mut impl Rng, value: &mut Value, steps: usize) {
     }
 }
 
-/// A value nobody expects there.
+/// An unusual value.
 fn strange(rng: &mut impl Rng) -> Value {
     match rng.random_range(0..16) {
         0 => Value::Null,

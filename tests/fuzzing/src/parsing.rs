@@ -1,4 +1,4 @@
-//! What stands in a URL or a header.
+//! URLs and headers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use machinery::{fields, labels};
 use server::request_info::RequestInfo;
 use server::{deadline, routing};
 
-/// Headers and queries are text by the time anybody reads them.
+/// Headers and queries are valid text before they are parsed.
 fn text(data: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(data)
 }
@@ -22,7 +22,7 @@ pub fn label_selector(data: &[u8]) {
     let Ok(selector) = labels::Selector::parse(&text) else { return };
     selector.matches(|key| (key.len() % 2 == 0).then_some("5"));
     selector.equalities().for_each(drop);
-    // What it is shown as is a selector again, and the same one.
+    // Its text form parses to the same selector.
     let shown = selector.to_string();
     let again = labels::Selector::parse(&shown).unwrap_or_else(|e| panic!("{text:?} is shown as {shown:?}: {e}"));
     assert_eq!(again.to_string(), shown, "{text:?}");
@@ -37,7 +37,7 @@ pub fn field_selector(data: &[u8]) {
     assert_eq!(again.to_string(), shown, "{text:?}");
 }
 
-/// All options that can stand in a query, and what they lead to.
+/// All options of a query, and the values derived from them.
 pub fn query(data: &[u8]) {
     let query = Query::parse(&text(data));
     if let Ok(options) = ListOptions::from_query(&query) {
@@ -56,7 +56,7 @@ pub fn query(data: &[u8]) {
     let _ = DeleteOptions::from_query(&query);
     let max = Duration::from_secs(60);
     if let Ok(time) = deadline::request_timeout(&query, max) {
-        assert!(time <= max, "no request has more time than the server gives");
+        assert!(time <= max, "no request exceeds the limit of the server");
     }
 }
 
@@ -64,7 +64,7 @@ pub fn continue_token(data: &[u8]) {
     let text = text(data);
     let Ok(token) = ContinueToken::decode(&text) else { return };
     for token in [token.at_latest(), token] {
-        let again = ContinueToken::decode(&token.encode()).expect("a token of our own can be read");
+        let again = ContinueToken::decode(&token.encode()).expect("our own token can be decoded");
         assert_eq!(again.encode(), token.encode());
     }
 }

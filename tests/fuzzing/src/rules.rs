@@ -1,11 +1,11 @@
-//! Expressions that a definition carries, compiled and asked of an object.
+//! Expressions of a custom resource definition, compiled and evaluated on an object.
 
 use std::sync::LazyLock;
 
 use cel::{CompileError, Environment, Evaluation, Output, Validator};
 use machinery::json::{Value, json};
 
-/// What one call may cost.
+/// Cost limit of one evaluation.
 const CALL_LIMIT: u64 = 1_000_000;
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
@@ -37,7 +37,7 @@ static OBJECT: LazyLock<Value> = LazyLock::new(|| {
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().with("self", &SCHEMA, true));
 
-/// An expression, as a rule and as a message; and the schema that it may be.
+/// An expression, as a rule and as a message; if the input is JSON, also a schema with rules.
 pub fn cel(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for output in [Output::Bool, Output::String] {

@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 /// Each crate, by its folder, with the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may use more crates than the code that it tests.
-const ORDER: [(&str, &[&str]); 15] = [
+pub(super) const ORDER: [(&str, &[&str]); 15] = [
     ("machinery", &[]),
     ("cel", &["machinery"]),
     ("schema", &["machinery", "cel"]),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::workspace::Workspace;
 
-use super::crates::folder;
+use super::crates::{ORDER, folder};
 
 const MAP: &str = "ARCHITECTURE.md";
 
@@ -26,6 +26,7 @@ pub(super) fn check(workspace: &Workspace, metadata: &Value) -> Vec<String> {
         used.extend(dependencies.iter().filter(|d| !d["path"].is_string()).filter_map(|d| d["name"].as_str()));
     }
     let mut complaints = sections(&map, &folders);
+    complaints.extend(arrows(&map, &ORDER));
     complaints.extend(reasons(&map, &used));
     for name in declared(&manifest).filter(|name| !used.contains(name)) {
         complaints.push(format!("Cargo.toml: no crate uses {name}"));
@@ -43,6 +44,24 @@ fn sections(map: &str, folders: &[&str]) -> Vec<String> {
     }
     for name in described.iter().filter(|name| !folders.contains(name)) {
         complaints.push(format!("{MAP}: the section `{name}` describes no crate"));
+    }
+    complaints
+}
+
+/// Compares the crates behind the arrow of each section with the order of crates. "anything" and "everything but …" are not
+/// compared.
+fn arrows(map: &str, order: &[(&str, &[&str])]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for heading in map.lines().filter(|line| line.starts_with("### ")) {
+        let (Some(name), Some((_, after))) = (quoted(heading).next(), heading.split_once(" -> ")) else { continue };
+        let Some((_, allowed)) = order.iter().find(|(known, _)| *known == name) else { continue };
+        if after.starts_with("anything") || after.starts_with("everything") {
+            continue;
+        }
+        let drawn: BTreeSet<&str> = after.split(", ").filter(|name| *name != "nothing").collect();
+        if drawn != allowed.iter().copied().collect() {
+            complaints.push(format!("{MAP}: `{name}` may use {}, but the section has {after}", allowed.join(", ")));
+        }
     }
     complaints
 }
@@ -87,7 +106,7 @@ fn declared(manifest: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{declared, reasons, sections};
+    use super::{arrows, declared, reasons, sections};
 
     #[test]
     fn our_own_crates_need_no_reason() {
@@ -101,6 +120,14 @@ mod tests {
         assert!(sections(map, &["store", "blackbox"]).is_empty());
         assert_eq!(sections(map, &["store", "blackbox", "cache"]), ["ARCHITECTURE.md: crate `cache` has no section"]);
         assert_eq!(sections(map, &["store"]), ["ARCHITECTURE.md: the section `blackbox` describes no crate"]);
+    }
+
+    #[test]
+    fn the_arrows_of_the_map_are_those_of_the_order() {
+        let order: [(&str, &[&str]); 3] = [("a", &[]), ("b", &["a"]), ("c", &["a", "b"])];
+        assert!(arrows("### `a` -> nothing\n### `b` (tests/b) -> a\n### `c` -> b, a\n", &order).is_empty());
+        assert!(arrows("### `c` -> everything but b\n### Words\n", &order).is_empty());
+        assert_eq!(arrows("### `c` -> a\n", &order), ["ARCHITECTURE.md: `c` may use a, b, but the section has a"]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! `Controller`: from events to keys, from keys to reconcile runs.
 //!
-//! - `source`: which keys an event is about (the object itself, its owners, or what a function says)
-//! - `predicate`: which events count
-//! - `writes`: not acting on a store that has not seen this controller's own writes
+//! - `source`: the keys that an event leads to (of the object itself, of its owners, or of a function)
+//! - `predicate`: conditions on events
+//! - `writes`: defers a run until the stores have this controller's own writes
 //! - `objects`: owner references, finalizers, create-or-patch
 //!
-//! A reconcile run gets a name and nothing else. It reads what is from the stores, so it does not matter how many
-//! events were folded into one run, or whether the object is gone (CT-9).
+//! A reconcile run gets a name and nothing else. It reads the current state from the stores, so it does not matter how many
+//! events were merged into one run, or whether the object still exists (CT-9).
 
 mod objects;
 mod predicate;
@@ -39,20 +39,20 @@ pub use writes::Writes;
 
 use crate::informer::{InformerError, SharedInformer};
 use crate::metrics::{Counter, Durations};
-use crate::workqueue::{Priority, RateLimiter, Work, WorkQueue};
+use crate::workqueue::{RateLimiter, Work, WorkQueue};
 use crate::{Key, Object};
 use source::{Keys, Source, StartedSource};
 
-/// How a controller behaves.
+/// The configuration of a controller.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerConfig {
-    /// Runs at the same time; never two of the same key.
+    /// Number of concurrent runs; never two of the same key.
     pub workers: usize,
     /// All sources must be ready within this.
     pub sync_timeout: Duration,
-    /// A run that takes longer is given up and retried.
+    /// A run that takes longer is aborted and retried.
     pub run_timeout: Option<Duration>,
-    /// How long current runs may take after the stop.
+    /// Time that current runs may take after the stop.
     pub stop_grace: Duration,
 }
 
@@ -70,19 +70,18 @@ impl Default for ControllerConfig {
 /// One reconcile run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What to look at.
+    /// The key to reconcile.
     pub key: Key,
-    /// Unique within the controller, also in the log context.
+    /// Number of the run within the controller, also in the log context.
     pub id: u64,
-    /// How often this key has failed in a row.
+    /// Number of consecutive failures of this key.
     pub failures: u32,
 }
 
-/// How a run ended well.
+/// The result of a successful run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Action {
     after: Option<Duration>,
-    priority: Option<Priority>,
 }
 
 impl Action {
@@ -93,34 +92,28 @@ impl Action {
 
     /// Again after this time, even if nothing changes.
     pub fn after(delay: Duration) -> Self {
-        Self { after: Some(delay), priority: None }
-    }
-
-    /// With this priority, instead of the one of this run.
-    pub fn with_priority(mut self, priority: Priority) -> Self {
-        self.priority = Some(priority);
-        self
+        Self { after: Some(delay) }
     }
 }
 
-/// How a run failed.
+/// The failure of a run.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// Try again, later and later.
+    /// Retry with increasing delays.
     #[error("{0}")]
     Retry(String),
-    /// Trying again is of no use until something changes.
+    /// Do not retry until something changes.
     #[error("{0}")]
     Terminal(String),
 }
 
 impl RunError {
-    /// An error that is worth another try.
+    /// An error to retry.
     pub fn retry(error: impl std::fmt::Display) -> Self {
         Self::Retry(error.to_string())
     }
 
-    /// An error that is not.
+    /// An error not to retry.
     pub fn terminal(error: impl std::fmt::Display) -> Self {
         Self::Terminal(error.to_string())
     }
@@ -132,24 +125,24 @@ impl From<crate::Error> for RunError {
     }
 }
 
-/// What a controller counted.
+/// The counters of a controller.
 #[derive(Debug, Default)]
 pub struct ControllerMetrics {
-    /// Runs that ended well.
+    /// Number of successful runs.
     pub succeeded: Counter,
-    /// Runs that asked for another after a while.
+    /// Number of runs that requested another after a delay.
     pub requeued: Counter,
-    /// Runs that failed.
+    /// Number of failed runs.
     pub failed: Counter,
-    /// Runs that failed for good.
+    /// Number of runs that failed with a terminal error.
     pub terminal: Counter,
-    /// Runs that panicked.
+    /// Number of runs that panicked.
     pub panics: Counter,
-    /// Runs that took too long.
+    /// Number of runs that took too long.
     pub timeouts: Counter,
-    /// Runs put off because a store had not seen this controller's writes.
+    /// Number of runs deferred because a store had not reached this controller's writes.
     pub stale: Counter,
-    /// How long runs took.
+    /// Duration of runs.
     pub durations: Durations,
 }
 
@@ -174,17 +167,48 @@ pub enum ControllerError {
         /// The limit.
         after: Duration,
     },
-    /// Runs did not end in time after the stop, and were cut off.
+    /// Runs did not end in time after the stop, and were aborted.
     #[error("controller {controller}: {runs} runs were cut off after the stop")]
     CutOff {
         /// Which controller.
         controller: String,
-        /// How many.
+        /// Number of runs.
         runs: usize,
     },
 }
 
-/// A controller that is being put together.
+/// A controller before its start.
+///
+/// ```no_run
+/// use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+/// use client::informer::InformerFactory;
+/// use k8s_openapi::api::apps::v1::ReplicaSet;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn run(client: kube::Client) -> Result<(), client::controller::ControllerError> {
+/// let factory = InformerFactory::new(client);
+/// let (sets, pods) = (factory.informer::<ReplicaSet>(), factory.informer::<Pod>());
+/// let stop = CancellationToken::new();
+/// factory.start(&stop);
+/// let store = sets.store();
+/// Controller::new("replica sets")
+///     .on(&sets, Predicate::generation_changed())
+///     .owned(&pods, OwnerMatch::of::<ReplicaSet>(&()).controller_only(), Predicate::any())
+///     .run(
+///         move |run: Run| {
+///             let set = store.get(&run.key);
+///             async move {
+///                 // … compare the set with its pods, and create or delete pods …
+///                 println!("{}: {}", run.key, if set.is_some() { "exists" } else { "is deleted" });
+///                 Ok::<_, RunError>(Action::done())
+///             }
+///         },
+///         stop,
+///     )
+///     .await
+/// # }
+/// ```
 pub struct Controller {
     name: String,
     config: ControllerConfig,
@@ -195,7 +219,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller without sources.
+    /// Creates a controller without sources.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -207,29 +231,29 @@ impl Controller {
         }
     }
 
-    /// How it behaves.
+    /// Sets the configuration.
     pub fn config(mut self, config: ControllerConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// How long failing keys wait.
+    /// Sets the limiter that delays failing keys.
     pub fn limiter(mut self, limiter: impl RateLimiter<Key>) -> Self {
         self.queue = WorkQueue::with_limiter(limiter);
         self
     }
 
-    /// Runs for the objects of this informer.
+    /// Adds the objects of an informer as a source.
     pub fn on<K: Object>(self, informer: &SharedInformer<K>, predicate: Predicate<K>) -> Self {
         self.source(informer, predicate, Keys::Own)
     }
 
-    /// Runs for the owners of the objects of this informer.
+    /// Adds the owners of an informer's objects as a source.
     pub fn owned<K: Object>(self, informer: &SharedInformer<K>, owner: OwnerMatch, predicate: Predicate<K>) -> Self {
         self.source(informer, predicate, Keys::Owners(owner))
     }
 
-    /// Runs for whatever a function makes of the objects of this informer.
+    /// Adds the keys that `map` returns for an informer's objects as a source.
     pub fn mapped<K: Object>(
         self,
         informer: &SharedInformer<K>,
@@ -240,17 +264,17 @@ impl Controller {
     }
 
     fn source<K: Object>(mut self, informer: &SharedInformer<K>, predicate: Predicate<K>, keys: Keys<K>) -> Self {
-        self.sources.push(source::of(informer.clone(), predicate, keys));
+        self.sources.push(source::new(informer.clone(), predicate, keys));
         self
     }
 
-    /// Puts off a run until the stores have seen what earlier runs wrote.
+    /// Defers a run until the stores have reached the writes of earlier runs.
     pub fn read_your_writes(mut self, writes: Arc<Writes>) -> Self {
         self.writes = Some(writes);
         self
     }
 
-    /// The queue, to add keys from elsewhere.
+    /// The queue, for keys from other sources.
     pub fn queue(&self) -> WorkQueue<Key> {
         self.queue.clone()
     }
@@ -260,7 +284,7 @@ impl Controller {
         self.metrics.clone()
     }
 
-    /// Joins the sources without running anything, so that caches are warm when leadership comes (CT-8).
+    /// Joins the sources without starting a run, so that caches are warm before leadership (CT-8).
     pub fn warm_up(self) -> Result<WarmController, ControllerError> {
         let mut started = Vec::with_capacity(self.sources.len());
         for source in self.sources {
@@ -273,7 +297,7 @@ impl Controller {
             config: self.config,
             queue: self.queue,
             writes: self.writes,
-            put_off: Mutex::default(),
+            deferred: Mutex::default(),
             metrics: self.metrics,
             next_run: AtomicU64::new(1),
         };
@@ -301,8 +325,8 @@ struct Core {
     config: ControllerConfig,
     queue: WorkQueue<Key>,
     writes: Option<Arc<Writes>>,
-    /// Keys for which somebody waits until the stores have caught up.
-    put_off: Mutex<HashSet<Key>>,
+    /// Keys that are deferred until the stores have caught up.
+    deferred: Mutex<HashSet<Key>>,
     metrics: Arc<ControllerMetrics>,
     next_run: AtomicU64,
 }
@@ -367,7 +391,7 @@ impl Core {
         let mut waits = JoinSet::new();
         while let Some(Some(work)) = stop.run_until_cancelled(self.queue.get()).await {
             while waits.try_join_next().is_some() {}
-            if let Some(wait) = self.put_off(work.item()) {
+            if let Some(wait) = self.defer(work.item()) {
                 waits.spawn(wait);
                 continue;
             }
@@ -375,17 +399,17 @@ impl Core {
         }
     }
 
-    /// If the stores are behind this controller's writes: a future that brings the key back when they are not.
-    fn put_off(self: &Arc<Self>, key: &Key) -> Option<impl Future<Output = ()> + Send + use<>> {
+    /// If the stores are behind this controller's writes: a future that adds the key again when they are not.
+    fn defer(self: &Arc<Self>, key: &Key) -> Option<impl Future<Output = ()> + Send + use<>> {
         let writes = self.writes.as_ref()?;
         let wait = writes.behind(key)?;
         self.metrics.stale.inc();
-        let first = self.put_off.lock().insert(key.clone());
+        let first = self.deferred.lock().insert(key.clone());
         let (core, key) = (self.clone(), key.clone());
         Some(async move {
             if first {
                 wait.await;
-                core.put_off.lock().remove(&key);
+                core.deferred.lock().remove(&key);
                 core.queue.add(key);
             }
         })
@@ -429,7 +453,7 @@ impl Core {
 
     fn succeed(&self, work: Work<Key>, action: Action) {
         self.metrics.succeeded.inc();
-        let priority = action.priority.unwrap_or(work.priority());
+        let priority = work.priority();
         let key = work.item().clone();
         self.queue.forget(&key);
         if let Some(after) = action.after {

@@ -1,4 +1,4 @@
-//! Small things that every controller does to objects: owners, finalizers, create-or-patch.
+//! Common operations of controllers on objects: owners, finalizers, create-or-patch.
 
 use std::fmt::Debug;
 
@@ -36,7 +36,7 @@ pub fn set_controller_reference<K: Resource>(owner: OwnerReference, object: &mut
     Ok(())
 }
 
-/// What a controller with a finalizer has to do with an object now.
+/// The next step of a controller with a finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinalizerStep {
     /// Add the finalizer and write the object before anything that needs cleaning up.
@@ -45,7 +45,7 @@ pub enum FinalizerStep {
     Work,
     /// Clean up, then remove the finalizer and write the object.
     CleanUp,
-    /// The object is going and is none of this controller's business any more.
+    /// The object is being deleted and this controller has nothing left to do.
     Leave,
 }
 
@@ -78,8 +78,8 @@ pub fn remove_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
     finalizers.len() != before
 }
 
-/// Makes an object be what `mutate` makes of it: creates it from `template` if it is absent, otherwise patches what
-/// changed. Writes nothing if nothing changed. A conflict is the caller's to retry.
+/// Applies `mutate` to an object: creates it from `template` if it is absent, otherwise patches what changed. Writes nothing if
+/// nothing changed. The caller retries conflicts.
 pub async fn create_or_patch<K>(api: &Api<K>, template: K, mutate: impl FnOnce(&mut K)) -> Result<K, Error>
 where
     K: Resource + Clone + Serialize + DeserializeOwned + Debug,
@@ -96,12 +96,12 @@ where
         serde_json::to_value(object).map_err(|e| Error::Decode { what: "the object", message: e.to_string() })
     };
     let Some(mut patch) = merge_patch(&encode(&current)?, &encode(&wanted)?) else { return Ok(current) };
-    // Without the version, the patch could undo what somebody else wrote in between.
+    // Without the version, the patch could undo a write in between.
     patch["metadata"]["resourceVersion"] = current.resource_version().into();
     Ok(api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?)
 }
 
-/// The merge patch (RFC 7396) that makes `to` of `from`; none if they are equal.
+/// The merge patch (RFC 7396) from `from` to `to`; `None` if they are equal.
 pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
     if from == to {
         return None;

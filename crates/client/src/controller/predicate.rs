@@ -1,4 +1,4 @@
-//! Which events of a source count. Predicates filter triggers; the store holds everything all the same (CT-4).
+//! Conditions on the events of a source. Predicates filter triggers; the store holds all objects regardless (CT-4).
 
 use std::ops::Not;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which keys an event is about.
+//! Sources of a controller: the keys that an event leads to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::informer::{Event, HandlerHandle, InformerError, SharedInformer};
 use crate::workqueue::{LOW, NORMAL, Priority, WorkQueue};
 use crate::{Key, Object};
 
-/// Which owner references lead to a key. The version of the owner's API does not matter (CT-2).
+/// The owner references that lead to a key. The version of the owner's API is ignored (CT-2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerMatch {
     group: String,
@@ -63,7 +63,7 @@ fn group_of(api_version: &str) -> &str {
 
 type KeyMap<K> = dyn Fn(&K) -> Vec<Key> + Send + Sync;
 
-/// How a source makes keys.
+/// The keys that a source derives from an object.
 pub(super) enum Keys<K> {
     Own,
     Owners(OwnerMatch),
@@ -91,7 +91,7 @@ impl<K: Object> Keys<K> {
     }
 }
 
-/// What was there before, or did not change, can wait.
+/// Initial objects and resyncs have low priority.
 fn priority<K: Object>(event: &Event<K>) -> Priority {
     let initial = matches!(event, Event::Added { initial: true, .. });
     if initial || event.is_resync() { LOW } else { NORMAL }
@@ -115,7 +115,7 @@ struct InformerSource<K> {
     keys: Keys<K>,
 }
 
-pub(super) fn of<K: Object>(informer: SharedInformer<K>, predicate: Predicate<K>, keys: Keys<K>) -> Box<dyn Source> {
+pub(super) fn new<K: Object>(informer: SharedInformer<K>, predicate: Predicate<K>, keys: Keys<K>) -> Box<dyn Source> {
     Box::new(InformerSource { informer, predicate, keys })
 }
 

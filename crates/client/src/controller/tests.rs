@@ -141,10 +141,12 @@ async fn ct_05_errors_back_off_terminal_errors_do_not_retry() {
         _ => Ok(Action::done()),
     });
     let mut failures = Vec::new();
+    let began = Instant::now();
     for _ in 0..4 {
         failures.push(runs.recv().await.unwrap().failures);
     }
     assert_eq!(failures, [0, 1, 2, 3]);
+    assert!((35..45).contains(&began.elapsed().as_millis()), "5, 10 and 20 ms: {:?}", began.elapsed());
     queue.add(key("n/hopeless"));
     assert_eq!(runs.recv().await.unwrap().key, key("n/hopeless"));
     queue.add(key("n/again"));

@@ -1,10 +1,10 @@
 //! `Writes`: read-your-writes for a controller.
 //!
-//! A run that creates a pod and is triggered again before the watch has shown that pod would decide on old facts. So
-//! each write is recorded with the version it returned; a run for that object begins only when every store has reached
-//! it. Nothing fails and nothing is polled: the key is put off until the store says that it has caught up.
+//! A run that creates a pod and is triggered again before the watch has shown that pod would decide on old facts. So each
+//! write is recorded with the version it returned; a run for that object begins only when every store has reached it. Nothing
+//! fails and nothing is polled: the key is deferred until the store has caught up.
 //!
-//! Deletions are not covered: the version in the answer to a delete is not that of the removal.
+//! Deletions are not covered: the version in the response to a delete is not that of the removal.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,7 +17,22 @@ use parking_lot::Mutex;
 use crate::store::Store;
 use crate::{Key, Object, ResourceVersion};
 
-/// What a controller wrote, for each object it reconciles.
+/// The writes of a controller, for each object that it reconciles.
+///
+/// ```
+/// use client::controller::Writes;
+/// use client::store::Store;
+/// use client::Key;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let (pods, _writer) = Store::<Pod>::new();
+/// let writes = Writes::new();
+/// writes.follow("pods", pods);
+/// let owner = Key::new(Some("default"), "web");
+/// assert!(writes.behind(&owner).is_none());
+/// writes.record(&owner, "uid-of-web", "pods", "20".into());
+/// assert!(writes.behind(&owner).is_some(), "the store has not reached version 20");
+/// ```
 #[derive(Default)]
 pub struct Writes {
     stores: Mutex<HashMap<String, Arc<dyn Follower>>>,
@@ -45,18 +60,18 @@ impl<K: Object> Follower for Store<K> {
 }
 
 impl Writes {
-    /// Nothing was written.
+    /// Creates an empty record.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes to this resource are seen in this store.
+    /// Registers the store in which writes to a resource appear.
     pub fn follow<K: Object>(&self, resource: &str, store: Store<K>) {
         self.stores.lock().insert(resource.to_owned(), Arc::new(store));
     }
 
-    /// A run for the object `key` (of this incarnation) wrote to a resource and got this version back. A version that
-    /// cannot be compared is ignored.
+    /// Records a write to a resource by a run for the object `key` (of this incarnation), and the version it returned. A version
+    /// that cannot be compared is ignored.
     pub fn record(&self, key: &Key, uid: &str, resource: &str, version: ResourceVersion) {
         if !version.is_comparable() {
             return;
@@ -72,13 +87,13 @@ impl Writes {
         }
     }
 
-    /// The object is gone.
+    /// Drops the record of a deleted object.
     pub fn forget(&self, key: &Key) {
         self.records.lock().remove(key);
     }
 
-    /// If some store has not seen the writes for `key`: a future that ends when all have. Otherwise the record is
-    /// forgotten.
+    /// If some store has not reached the writes for `key`: a future that completes when all have. Otherwise the record is
+    /// dropped.
     pub fn behind(&self, key: &Key) -> Option<impl Future<Output = ()> + Send + use<>> {
         let mut records = self.records.lock();
         let record = records.get(key)?;

@@ -269,6 +269,22 @@ async fn ev_07_repetitions_become_a_series_that_is_written_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ev_07_a_single_event_is_forgotten_after_six_minutes() {
+    for (minutes, events_created) in [(5, 1), (13, 2)] {
+        let sink = Memory::<SeriesEvent>::new();
+        let (events, writer) = SeriesRecorder::new(sink.clone(), "c", "c-1");
+        tokio::spawn(writer.run(CancellationToken::new()));
+        let p = pod("p");
+        events.record(&new_event(&p, "first")).unwrap();
+        sleep(Duration::from_secs(minutes * 60)).await;
+        events.record(&new_event(&p, "second")).unwrap();
+        settle().await;
+        assert_eq!(sink.created.lock().len(), events_created, "after {minutes} minutes");
+        assert_eq!(sink.patched.lock().len(), 2 - events_created, "after {minutes} minutes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn ev_08_what_the_server_would_refuse_is_refused_here() {
     let sink = Memory::<SeriesEvent>::new();
     let (events, writer) = SeriesRecorder::new(sink.clone(), "c", "c-1");

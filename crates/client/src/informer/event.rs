@@ -32,7 +32,7 @@ pub enum Event<K: ?Sized> {
     },
     /// The object exists, but in a form that cannot be decoded.
     Undecodable {
-        /// What the server sent.
+        /// The object as the server sent it.
         item: Box<Undecodable>,
         /// The state this subscriber saw last. The store no longer has it.
         previous: Option<Arc<K>>,

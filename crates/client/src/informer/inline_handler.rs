@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 /// Longest inline call. A handler that runs longer without waiting delays the others, so the next calls are left to its task.
 const CALL_MAX: Duration = Duration::from_millis(1);
 /// Calls that are left to the task after the first slow call; doubled with each further one. Not for ever: on a busy machine
-/// the system sometimes preempts a quick handler in the middle of a call, which cannot be told from blocking.
+/// the system sometimes preempts a quick handler in the middle of a call, which is indistinguishable from blocking.
 const FIRST_PENALTY: u32 = 1000;
 
 type Handler = Pin<Box<dyn Future<Output = ()> + Send>>;

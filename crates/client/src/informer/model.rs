@@ -1,5 +1,5 @@
-//! A whole server as a model, with every fault the spec names, against whole informers: whatever happens on the way,
-//! in the end the store and every subscriber must have exactly what the server has.
+//! A model of a whole server, with every fault of the specification, against whole informers: whatever the faults, in the end
+//! the store and every subscriber must have exactly the objects of the server.
 //!
 //! The model keeps a history of changes and forgets its beginning now and then; it cuts streams, refuses connections,
 //! is busy, withholds the end of an initial stream, answers 410 in both forms, and sometimes is restored from a backup.
@@ -176,7 +176,7 @@ impl Model {
         (objects, world.version)
     }
 
-    /// What the server has, as (uid, version) by name.
+    /// The objects of the server, as (uid, version) by name.
     fn truth(&self) -> BTreeMap<String, Stored> {
         self.world.lock().objects.clone()
     }
@@ -207,7 +207,7 @@ impl Model {
                     _ = generation.wait_for(|now| *now != mine) => return Some((Err(refused()), (model, cursor, true))),
                     () = sleep(Duration::from_secs(60)) => {
                         let version = model.world.lock().version;
-                        // A change may have come in the same instant; a bookmark must not skip it.
+                        // A change may have happened in the same instant; a bookmark must not skip it.
                         if matches!(model.after(cursor), Ok(None)) && version >= cursor {
                             let bookmark = Bookmark { version: version.to_string().into(), initial_events_end: false };
                             return Some((Ok(WatchItem::Bookmark(bookmark)), (model, version, false)));
@@ -272,7 +272,7 @@ impl ListerWatcher for Model {
     }
 }
 
-/// What a subscriber believes, checked at every step.
+/// The state of a subscriber by its events, checked at every step.
 #[derive(Clone, Default)]
 struct Belief(Arc<Mutex<BTreeMap<String, Stored>>>);
 
@@ -369,7 +369,7 @@ async fn run(seed: u64, restores: bool, relist_in_place: bool) {
             }
             10 if restores => {
                 model.restore();
-                // Nobody can notice a restored server that has caught up with its own past before it is asked.
+                // A restored server that has caught up with its own past before the next request cannot be noticed.
                 sleep(Duration::from_secs(600)).await;
             }
             11 if step < 300 => {
@@ -379,7 +379,7 @@ async fn run(seed: u64, restores: bool, relist_in_place: bool) {
             _ => {}
         }
     }
-    // Calm: everything must come right.
+    // Without faults: all must converge.
     model.world.lock().faults = false;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(3600);
     loop {

@@ -438,7 +438,7 @@ pub(super) struct Subscriber {
     mailbox: Arc<Mailbox>,
 }
 
-/// What a subscriber receives.
+/// An event without its type, or the number of missed changes.
 #[derive(Clone, Debug)]
 pub(super) enum Notice {
     Event(Event<dyn Stored>),

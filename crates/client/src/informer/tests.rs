@@ -1,4 +1,4 @@
-//! The rules of the shared informer and the factory, one test each.
+//! The rows of the shared informer, one test each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn run(informer: &SharedInformer<ConfigMap>) -> (CancellationToken, tokio::task:
     (stop, tokio::spawn(future))
 }
 
-/// Collects what a handler was told, as text.
+/// Collects the events of a handler, as text.
 #[derive(Clone, Default)]
 struct Heard {
     lines: Arc<Mutex<Vec<String>>>,
@@ -447,6 +447,7 @@ async fn si_18_the_report_has_backlogs_versions_and_counters() {
     for line in [
         "informer_queued_items{name=\"maps\"} 2",
         "informer_store_resource_version{name=\"maps\"} 6",
+        "informer_processing_latency_seconds_count{name=\"maps\"} 2",
         "reflector_events_total{name=\"maps\"} 1",
     ] {
         assert!(text.contains(line), "{text}");

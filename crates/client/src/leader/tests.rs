@@ -25,6 +25,7 @@ struct ServerState {
     record: Option<LeaseRecord>,
     version: u64,
     gets: u32,
+    got_at: Vec<Instant>,
     writes: Vec<(Instant, LeaseRecord)>,
 }
 
@@ -77,6 +78,7 @@ impl LeaseLock for Connection {
             self.check().await?;
             let mut state = self.server.state.lock();
             state.gets += 1;
+            state.got_at.push(Instant::now());
             let version = state.version;
             Ok(state.record.clone().map(|record| held(record, version)))
         }
@@ -257,6 +259,21 @@ async fn le_06_a_leader_renews_every_period_and_gives_up_at_the_deadline() {
     let last_good = server.writes().last().unwrap().0;
     assert_eq!(leader.task.await.unwrap(), Outcome::Lost);
     assert_eq!((Instant::now() - last_good).as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_06_a_candidate_tries_again_after_one_to_two_periods_and_a_bit() {
+    let server = Server::default();
+    let record = LeaseRecord { holder: "other".into(), duration_seconds: 36_000, ..LeaseRecord::default() };
+    *server.state.lock() = ServerState { record: Some(record), version: 1, ..ServerState::default() };
+    let candidate = run(server.candidate(), "one");
+    sleep(Duration::from_secs(1000)).await;
+    assert!(!candidate.leads());
+    let at = server.state.lock().got_at.clone();
+    let gaps: Vec<f64> = at.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    assert!(gaps.len() > 200 && gaps.iter().all(|gap| (2.0..4.41).contains(gap)), "{gaps:?}");
+    let spread = |from: f64, to: f64| gaps.iter().any(|gap| (from..to).contains(gap));
+    assert!(spread(2.0, 2.6) && spread(3.8, 4.41), "spread over the whole range: {gaps:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The rules of the reflector, one test each, on virtual time.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -29,6 +29,10 @@ struct Notebook {
     changed: Notify,
     refuse: Mutex<bool>,
     refuse_resync: bool,
+    skip_resync: Mutex<bool>,
+    /// Where to read the version of the reflector at each change, and what was read.
+    metrics: OnceLock<Arc<ReflectorMetrics>>,
+    versions: Mutex<Vec<String>>,
 }
 
 impl Notebook {
@@ -45,6 +49,9 @@ impl Notebook {
             changed: Notify::new(),
             refuse: Mutex::new(false),
             refuse_resync,
+            skip_resync: Mutex::new(false),
+            metrics: OnceLock::new(),
+            versions: Mutex::default(),
         })
     }
 
@@ -84,6 +91,9 @@ impl Target<ConfigMap> for Notebook {
             }
             other => format!("{other:?}"),
         };
+        if let Some(metrics) = self.metrics.get() {
+            self.versions.lock().push(metrics.last_version().to_string());
+        }
         let sync = matches!(delta, Delta::SyncAll);
         self.writer.apply(&Scope::All, vec![delta]);
         self.lines.lock().push(line);
@@ -95,6 +105,10 @@ impl Target<ConfigMap> for Notebook {
 
     fn known(&self, key: &Key) -> Option<Arc<ConfigMap>> {
         self.writer.store().get(key)
+    }
+
+    fn should_resync(&self) -> bool {
+        !*self.skip_resync.lock()
     }
 }
 
@@ -121,6 +135,7 @@ fn start_with(
         .transform(transform)
         .on_problem(Some(Arc::new(move |problem: &Problem| seen.lock().push(problem.clone()))));
     let metrics = reflector.metrics();
+    let _ = target.metrics.set(metrics.clone());
     let stop = CancellationToken::new();
     let task = tokio::spawn(reflector.run(stop.clone()));
     Running { metrics, problems, stop, task }
@@ -154,6 +169,7 @@ async fn rf_01_each_event_reaches_the_target_and_moves_the_version() {
     assert_eq!(target.lines(), ["all  @10", "Added(a@11)", "Updated(a@12)", "Deleted(a@13)", "Bookmark(20)"]);
     tokio::task::yield_now().await;
     assert_eq!(running.metrics.last_version().as_str(), "20");
+    assert_eq!(*target.versions.lock(), ["", "10", "11", "12", "13"], "each moved it, after the target had the change");
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,9 +178,12 @@ async fn rf_02_the_version_advances_even_if_the_target_refuses() {
     let target = Notebook::new();
     *target.refuse.lock() = true;
     source.on_watch(Ok(vec![end("10"), added("a@11"), Step::Wait(Duration::from_secs(2))]));
+    let log = LogCapture::start();
     start(&source, &target, config());
     source.asked_times(2).await;
     assert_eq!(requests(&source), ["stream", "watch 11"]);
+    let levels: Vec<Level> = log.take("client").iter().map(|line| line.level).collect();
+    assert_eq!(levels, [Level::WARN; 2], "the set and the addition");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,6 +217,31 @@ async fn rf_04_objects_of_another_kind_are_skipped() {
     assert_eq!(requests(&source)[1], "watch 11", "a skipped object does not move the version");
     assert_eq!(target.names(), ["a"]);
     assert_eq!(running.metrics.foreign.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rf_04_the_kind_and_version_that_a_source_expects_are_checked() {
+    let typed = |name: &str, version: u32, api_version: &str, kind: &str| {
+        let metadata = json!({"name": name, "resourceVersion": version.to_string()});
+        Step::Item(WatchItem::Added(raw(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}))))
+    };
+    let source = ScriptedSource::new().expecting("v1", "ConfigMap");
+    let target = Notebook::new();
+    source.on_watch(Ok(vec![
+        typed("other", 8, "v1", "Secret"),
+        end("10"),
+        typed("a", 11, "v1", "ConfigMap"),
+        typed("other", 12, "v1", "Secret"),
+        typed("other", 13, "v2", "ConfigMap"),
+        Step::Wait(Duration::from_secs(2)),
+    ]));
+    let bare = raw(json!({"metadata": {"name": "bare", "resourceVersion": "14"}}));
+    source.on_watch(Ok(vec![Step::Item(WatchItem::Added(bare)), Step::Wait(Duration::from_secs(2))]));
+    let running = start(&source, &target, config());
+    source.asked_times(3).await;
+    assert_eq!(requests(&source), ["stream", "watch 11", "watch 14"], "items of lists have no kind and are taken");
+    assert_eq!(target.names(), ["a", "bare"]);
+    assert_eq!(running.metrics.foreign.get(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,6 +325,25 @@ async fn rf_10_resync_runs_while_watching() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rf_10_the_timer_runs_only_while_watching_and_the_target_decides() {
+    let source = ScriptedSource::new();
+    let target = Notebook::new();
+    let (before, after) = (Step::Wait(Duration::from_secs(50)), Step::Wait(Duration::from_secs(40)));
+    source.on_watch(Ok(vec![before, end("10"), after, bookmark("11"), Step::Hang]));
+    start(&source, &target, ReflectorConfig { resync: Some(Duration::from_secs(30)), ..config() });
+    target.has("Bookmark(11)").await;
+    assert_eq!(target.lines(), ["all  @10", "SyncAll", "Bookmark(11)"], "80 s, of which 40 s were a watch");
+
+    let source = ScriptedSource::new();
+    let target = Notebook::new();
+    *target.skip_resync.lock() = true;
+    source.on_watch(Ok(vec![end("10"), Step::Wait(Duration::from_secs(100)), bookmark("11"), Step::Hang]));
+    start(&source, &target, ReflectorConfig { resync: Some(Duration::from_secs(30)), ..config() });
+    target.has("Bookmark(11)").await;
+    assert_eq!(target.lines(), ["all  @10", "Bookmark(11)"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rf_10_a_failing_resync_ends_the_watch() {
     let source = ScriptedSource::new();
     let target = Notebook::build(true);
@@ -328,9 +391,12 @@ async fn dq_04_a_transform_error_drops_the_object_and_moves_the_version() {
     let source = ScriptedSource::new();
     let target = Notebook::new();
     source.on_watch(Ok(vec![end("10"), added("a@11"), Step::Wait(Duration::from_secs(2))]));
+    let log = LogCapture::start();
     start_with(&source, &target, config(), Some(Arc::new(|_| Err("no".into()))));
     source.asked_times(2).await;
     assert_eq!(requests(&source)[1], "watch 11");
+    let lines = log.take("client");
+    assert!(matches!(&lines[..], [line] if line.level == Level::WARN && line.text.contains("no")), "{lines:?}");
     assert!(target.names().is_empty());
 }
 

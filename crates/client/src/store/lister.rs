@@ -1,4 +1,4 @@
-//! `Lister`: reads a store in the words of the API.
+//! `Lister`: reads a store with the terms and errors of the API.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use kube::core::{Selector, SelectorExt, Status, response::StatusDetails};
 use super::Store;
 use crate::{Error, Key, Object};
 
-/// Which labels are wanted.
+/// A condition on labels.
 #[derive(Debug, Clone, Default)]
 pub enum Labels {
-    /// Any.
+    /// All objects.
     #[default]
     Everything,
-    /// None can match.
+    /// No object.
     Nothing,
-    /// Those that a selector matches.
+    /// Objects that a selector matches.
     Matching(Selector),
 }
 
@@ -39,7 +39,17 @@ impl From<Selector> for Labels {
     }
 }
 
-/// Get and list on a store, as one would on the API.
+/// Get and list on a store, as on the API.
+///
+/// ```
+/// use client::store::{Labels, Lister, Store};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let (store, _writer) = Store::<Pod>::new();
+/// let pods = Lister::new(store, &());
+/// assert!(pods.list(Some("default"), &Labels::Everything).is_empty());
+/// assert!(pods.get(Some("default"), "web").unwrap_err().is_not_found());
+/// ```
 pub struct Lister<K> {
     store: Store<K>,
     group: String,
@@ -52,7 +62,7 @@ impl<K: Object> Lister<K> {
         Self { store, group: K::group(dt).into_owned(), plural: K::plural(dt).into_owned() }
     }
 
-    /// The object of that name, or the error that the API would answer.
+    /// The object of that name, or the error that the API would return.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Result<Arc<K>, Error> {
         self.store.get(&Key::new(namespace, name)).ok_or_else(|| self.not_found(name))
     }

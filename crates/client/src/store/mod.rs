@@ -1,9 +1,9 @@
 //! The store: the watched set as one consistent, lock-free readable value, with typed secondary indices.
 //!
-//! - `snapshot`: what readers see, one instant of the set, its indices and its version
+//! - `snapshot`: one instant of the set, its indices and its version
 //! - `index`: typed secondary indices
-//! - `writer`: the one place that changes the set, and what each change means to a reader
-//! - `lister`: reads in the words of the API (namespace, selector, NotFound)
+//! - `writer`: the one place that changes the set, and the meaning of each change
+//! - `lister`: reads with the terms of the API (namespace, selector, NotFound)
 //! - `presets`: the indices that controllers of pods rely on
 
 mod index;
@@ -40,7 +40,7 @@ pub struct Store<K> {
 struct Shared<K> {
     current: ArcSwap<Snapshot<K>>,
     version: watch::Sender<ResourceVersion>,
-    /// The writer's own copy. Held by the writer while it changes the set, and by whoever adds an index.
+    /// The writer's own copy. Locked while the set changes and while an index is added.
     state: Mutex<WriterState<K>>,
 }
 

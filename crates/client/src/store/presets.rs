@@ -4,14 +4,14 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::{Index, IndexError, Store};
 
-/// Who controls a pod.
+/// The controller of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PodController {
     /// The controller of this UID.
     Uid(String),
-    /// Nobody; orphans are filed by namespace so that a controller can look for pods to adopt.
+    /// No controller. Orphans are filed by namespace so that a controller can find pods to adopt.
     Orphan {
-        /// Where the pod is.
+        /// The namespace of the pod.
         namespace: String,
     },
 }

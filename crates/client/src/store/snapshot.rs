@@ -91,7 +91,7 @@ impl<K> Snapshot<K> {
         self.typed::<V>(name).map(|index| index.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// The objects that share a value of a named index with `object`, each once.
+    /// The objects that share a value of a named index with `object`, each once. For users of the crate: client-go's `Index`.
     pub fn index_neighbours<V: Ord + Clone + Send + Sync + 'static>(
         &self,
         name: &str,

@@ -138,6 +138,7 @@ fn st_08_selectors() {
     let lister = Lister::new(store, &());
     let x: Selector = Expression::Equal("app".into(), "x".into()).into();
     assert_eq!(lister.list(None, &Labels::Nothing).len(), 0);
+    assert!(matches!(Labels::from(Selector::default()), Labels::Everything), "no label is evaluated");
     assert_eq!(lister.list(None, &Selector::default().into()).len(), 2);
     assert_eq!(lister.list(None, &x.clone().into()).len(), 1);
     assert_eq!(lister.list(Some("m"), &x.into()).len(), 0);

@@ -1,4 +1,4 @@
-//! `StoreWriter`: applies changes to the set and says what each of them meant.
+//! `StoreWriter`: applies changes to the set, and returns the effect of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ impl Scope {
     }
 }
 
-/// What a change meant to the set.
+/// The effect of a change on the set.
 pub enum Applied<K: ?Sized> {
     /// The key was not in the set.
     Added(Arc<K>),
     /// The key was in the set.
     Updated {
-        /// What it was.
+        /// The previous state.
         old: Arc<K>,
-        /// What it is.
+        /// The new state.
         new: Arc<K>,
     },
     /// A relist or resync showed the state that is stored already.
@@ -48,12 +48,12 @@ pub enum Applied<K: ?Sized> {
     Deleted {
         /// Its last state: the one delivered, or else the one stored.
         object: Arc<K>,
-        /// How it became known.
+        /// Observed on the watch, or inferred from a relist.
         certainty: Certainty,
     },
     /// The object is there but cannot be read; a stored older state was removed.
     Undecodable {
-        /// What the server sent.
+        /// The object as the server sent it.
         item: Box<Undecodable>,
         /// The state that was stored.
         previous: Option<Arc<K>>,
@@ -70,7 +70,7 @@ pub struct StoreWriter<K> {
 pub(super) struct WriterState<K> {
     items: OrdMap<Key, Arc<K>>,
     indices: Vec<(Arc<str>, Box<dyn ErasedIndex<K>>)>,
-    /// How far each source has come.
+    /// The version of each source.
     versions: BTreeMap<Scope, ResourceVersion>,
 }
 
@@ -240,7 +240,7 @@ impl<K: Object> WriterState<K> {
         self.versions.insert(scope.clone(), set.version);
     }
 
-    /// Stores an object. After the history went back a version may stand for two states, so equal versions prove nothing.
+    /// Stores an object. After the history went back one version may be two different states, so equal versions prove nothing.
     fn put(&mut self, new: Arc<dyn Stored>, versions_prove: bool, applied: &mut Vec<Applied<dyn Stored>>) {
         let (key, new) = (new.key(), typed::<K>(new));
         match self.items.get(&key).cloned() {
@@ -258,7 +258,7 @@ impl<K: Object> WriterState<K> {
         }
     }
 
-    /// Stores an object that probably changed: found and replaced in one walk through the set. What the walk touches is
+    /// Stores an object that probably changed: found and replaced in one walk through the set. The nodes on the path are
     /// copied, which would be too much for each of the many objects that a relist shows as they were.
     fn put_change(&mut self, new: Arc<dyn Stored>, applied: &mut Vec<Applied<dyn Stored>>) {
         let (key, new) = (new.key(), typed::<K>(new));
@@ -305,7 +305,7 @@ impl<K: Object> WriterState<K> {
     }
 }
 
-/// One of another incarnation is a deletion that nobody saw and an addition (DQ-5).
+/// An object of another incarnation is an inferred deletion and an addition (DQ-5).
 fn push_replaced(old: Arc<dyn Stored>, new: Arc<dyn Stored>, applied: &mut Vec<Applied<dyn Stored>>) {
     if same_incarnation(&*old, &*new) {
         return applied.push(Applied::Updated { old, new });
@@ -314,7 +314,7 @@ fn push_replaced(old: Arc<dyn Stored>, new: Arc<dyn Stored>, applied: &mut Vec<A
     applied.push(Applied::Added(new));
 }
 
-/// A reflector can write straight into a store when nobody needs to be told.
+/// A reflector can write directly into a store that has no subscribers.
 impl<K: Object> Target<K> for StoreWriter<K> {
     fn apply(&self, delta: Delta<K>) -> BoxFuture<'_, Result<(), TargetError>> {
         StoreWriter::apply(self, &Scope::All, vec![delta]);

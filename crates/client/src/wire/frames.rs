@@ -1,4 +1,4 @@
-//! A watch body: cut into lines, each line into its type and its object.
+//! A watch body: split into lines, each line into its type and its object.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,8 +16,8 @@ use crate::list_watch::{Bookmark, WatchItem, WatchStream};
 use crate::object::span_within;
 use crate::{Error, RawObject};
 
-/// The longest line that is read. A server refuses objects far smaller than this; without a bound a peer that never
-/// sends a newline would take all memory.
+/// Longest line accepted. A server refuses objects far smaller than this; without a bound a peer that never sends a newline
+/// would exhaust memory.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 struct Lines {
@@ -26,7 +26,7 @@ struct Lines {
     partial: BytesMut,
     /// Whole lines of the last read.
     ready: VecDeque<Bytes>,
-    /// A change was written the usual way, and was JSON to its end.
+    /// True once a change in the usual form was parsed to its end.
     usual: bool,
 }
 
@@ -59,7 +59,7 @@ impl Stream for Lines {
 
 impl Lines {
     fn read(&mut self, line: &Bytes) -> Result<WatchItem, Error> {
-        // Once read to its end: what a server has written after the object it will write again.
+        // Once one was parsed to its end, the server is known to write valid JSON in this form.
         let read = if self.usual { RawObject::from_known_json } else { RawObject::from_json };
         match read_plain_change(line, read) {
             Some(item) => {
@@ -146,8 +146,8 @@ fn read_frame(line: &Bytes) -> Result<WatchItem, Error> {
     }
 }
 
-/// A change as every server writes it, `{"type":"MODIFIED","object":{…}}`: what is between the known ends is the object,
-/// if `read` takes it for one. The general way reads the object twice.
+/// Reads a change in the form that every server writes, `{"type":"MODIFIED","object":{…}}`: the object is between the known
+/// ends, if `read` accepts it. The general way parses the object twice.
 fn read_plain_change(line: &Bytes, read: fn(Bytes) -> serde_json::Result<RawObject>) -> Option<WatchItem> {
     type Change = fn(RawObject) -> WatchItem;
     const MODIFIED: &[u8] = br#"{"type":"MODIFIED","object":"#;
@@ -227,7 +227,7 @@ mod tests {
         assert!(later[0].contains("n/a@2") && later[1].contains("n/a@3"), "{later:?}");
         let Ok(WatchItem::Modified(object)) = &items[2] else { panic!("{items:?}") };
         let pod: Result<k8s_openapi::api::core::v1::Pod, _> = crate::Object::from_raw(object);
-        assert!(pod.is_err(), "whoever decodes it sees the damage");
+        assert!(pod.is_err(), "decoding it finds the damage");
     }
 
     #[tokio::test]
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn k_12_the_end_bookmark_is_told_by_the_annotations_value() {
+    async fn k_12_the_end_bookmark_is_recognised_by_the_value_of_its_annotation() {
         let items = read(&[
             "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"5\",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n",
             "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"6\",\"annotations\":{\"k8s.io/initial-events-end\":\"no\"}}}}\n",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rc_07_a_line_that_is_no_event_is_a_decode_error_and_not_a_stall() {
+    async fn rc_07_a_line_that_is_not_an_event_is_a_decode_error_and_not_a_stall() {
         let items = read(&["garbage\n{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n"]).await;
         assert!(matches!(&items[0], Err(Error::Decode { .. })));
         assert!(matches!(&items[1], Ok(WatchItem::Added(_))));

@@ -1,14 +1,15 @@
 //! A list body: its items one at a time, as they arrive.
 //!
-//! A list of ten thousand pods is tens of megabytes. Collecting it, parsing it and then building the objects holds the
-//! set three times; this scanner holds one item. It looks only at brackets and strings:
+//! A list of ten thousand pods is tens of megabytes. Collecting it, parsing it and then building the objects holds the set
+//! three times; this scanner holds one item. It interprets only brackets and strings, and it is incremental, which
+//! `machinery::scan` is not: that needs the whole text.
 //!
 //! ```text
 //! {"kind":"PodList","metadata":{…},"items":[ {…} , {…} , … ]}
-//!  └─ head: everything outside the elements ─┘ └─ each element is cut out and handed on
+//!  └─ head: everything outside the elements ─┘ └─ each element is returned on its own
 //! ```
 //!
-//! What remains (`head`, with an empty `items`) is parsed at the end; the order of the members does not matter.
+//! The head, with an empty `items`, is parsed at the end; the order of the members does not matter.
 
 use std::collections::VecDeque;
 
@@ -19,20 +20,20 @@ use serde::Deserialize;
 use crate::list_watch::{ListEnd, ListItem, ListStream};
 use crate::{Error, RawObject};
 
-/// The longest single item, and the longest head, that is read.
+/// Longest item, and longest head, accepted.
 const PART_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Default)]
 struct Scanner {
-    /// Open brackets.
+    /// Number of open brackets.
     depth: u32,
     in_string: bool,
     escaped: bool,
     /// The last string at depth 1: a member's name if a colon follows.
     name: Vec<u8>,
-    /// The member whose value comes next is `items`.
+    /// True if the value of `items` is next.
     items_next: bool,
-    /// Inside the array of items.
+    /// True inside the array of items.
     in_items: bool,
     /// The element being read.
     item: Vec<u8>,
@@ -199,7 +200,7 @@ pub(crate) fn list_items(body: BoxStream<'static, Result<Bytes, Error>>) -> List
 fn read_head(head: &[u8]) -> Result<ListEnd, Error> {
     let head: Head = serde_json::from_slice(head).map_err(|e| list_error(e.to_string()))?;
     if head.kind.as_deref() == Some("Table") {
-        return Err(list_error("the server answered with a Table, which cannot be cached".into()));
+        return Err(list_error("the server sent a Table, which cannot be cached".into()));
     }
     Ok(ListEnd {
         version: head.metadata.resource_version.into(),
@@ -250,11 +251,12 @@ mod tests {
 
     #[tokio::test]
     async fn lw_09_each_item_owns_its_bytes() {
-        let items = read(vec![TEXT.as_bytes().to_vec()]).await;
-        let Some(Ok(ListItem::Object(first))) = items.into_iter().next() else { panic!("an item comes first") };
+        let mut items = read(vec![TEXT.as_bytes().to_vec()]).await;
+        let Ok(ListItem::Object(first)) = items.remove(0) else { panic!("an item is first") };
         // A slice of the page would be shared; an own allocation can be taken back whole.
-        let owned = first.body.try_into_mut().expect("nobody else holds these bytes");
+        let owned = first.body.try_into_mut().expect("these bytes are not shared");
         assert!(owned.capacity() < 2 * owned.len());
+        assert_eq!(names(&items), ["n/b"], "while the others are alive");
     }
 
     #[tokio::test]

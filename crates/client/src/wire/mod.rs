@@ -1,8 +1,8 @@
-//! Bytes and queries: what a list or watch request says, and how its body is cut into objects.
+//! The query of a list or watch request, and the decoding of its response into objects.
 //!
 //! - `params`: the query string of both verbs
-//! - `frames`: a watch body, one JSON document a line
-//! - `items`: a list body, one item at a time, without holding the whole answer
+//! - `frames`: a watch body, one JSON document on each line
+//! - `items`: a list body, one item at a time, without holding the whole response
 
 mod frames;
 mod items;

@@ -7,7 +7,7 @@ use form_urlencoded::Serializer;
 
 use crate::ResourceVersion;
 
-/// How exactly a resource version is meant.
+/// The meaning of a resource version in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionMatch {
     /// That version or a newer one.
@@ -16,24 +16,31 @@ pub enum VersionMatch {
     Exact,
 }
 
-/// What a list or watch request asks for. The same type for both, so that one modifier can serve both (LW-1).
+/// The parameters of a list or watch request. The same type for both, so that one modifier can serve both (LW-1).
+///
+/// ```
+/// use client::wire::Params;
+///
+/// let params = Params { watch: true, version: Some("5".into()), allow_bookmarks: true, ..Params::default() };
+/// assert_eq!(params.to_query(), "watch=true&resourceVersion=5&allowWatchBookmarks=true");
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Params {
     /// `watch=true`.
     pub watch: bool,
     /// The point in history; `Some("")` is sent as an empty value, which means "most recent".
     pub version: Option<ResourceVersion>,
-    /// How `version` is meant.
+    /// The meaning of `version`.
     pub version_match: Option<VersionMatch>,
     /// Page size.
     pub limit: Option<u32>,
-    /// Where the next page starts.
+    /// Position of the next page.
     pub continue_token: Option<String>,
-    /// When the server ends the watch.
+    /// Time after which the server ends the watch.
     pub timeout_seconds: Option<u32>,
-    /// Ask for bookmarks.
+    /// Request bookmarks.
     pub allow_bookmarks: bool,
-    /// Ask for the current state as a stream of ADDED events before the changes.
+    /// Request the current state as a stream of ADDED events before the changes.
     pub send_initial_events: bool,
     /// Only objects with such labels.
     pub label_selector: Option<String>,

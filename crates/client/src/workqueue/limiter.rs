@@ -1,4 +1,4 @@
-//! How long a failing key waits. The figures are client-go's.
+//! Delays of failing keys. The figures are client-go's.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use super::Item;
 
-/// Decides how long a key waits after a failure.
+/// Decides the delay of a key after a failure.
 pub trait RateLimiter<T>: Send + Sync + 'static {
-    /// Counts a failure and says how long to wait.
+    /// Counts a failure and returns the delay.
     fn when(&self, item: &T) -> Duration;
-    /// The key is well again.
+    /// Resets the count of a key.
     fn forget(&self, item: &T);
-    /// How often the key failed.
+    /// Number of counted failures of a key.
     fn retries(&self, item: &T) -> u32;
 }
 
@@ -24,11 +24,11 @@ pub fn default_limiter<T: Item>() -> MaxOf<T> {
     MaxOf::new(vec![Box::new(item), Box::new(TokenBucket::new(10.0, 100))])
 }
 
-/// What counts as a failure of a key.
+/// The rule by which failures of a key are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Counting {
-    /// A failure counts once the delay of the one before was served. A key that outside events bring back early fails
-    /// again without being blamed twice (WQ-11).
+    /// A failure counts only after the delay of the previous one has passed: a key that an outside event brings back early
+    /// is not counted twice (WQ-11).
     #[default]
     Served,
     /// Every failure counts, as in client-go.
@@ -46,7 +46,7 @@ pub struct ItemExponential<T> {
 #[derive(Clone, Copy)]
 struct Failures {
     count: u32,
-    /// When the last delay is served.
+    /// End of the last delay.
     served_at: Instant,
 }
 
@@ -56,7 +56,7 @@ impl<T: Item> ItemExponential<T> {
         Self { base, cap, counting: Counting::default(), failures: Mutex::default() }
     }
 
-    /// What counts as a failure.
+    /// Sets the rule by which failures are counted.
     pub fn counting(mut self, counting: Counting) -> Self {
         self.counting = counting;
         self
@@ -92,8 +92,7 @@ impl<T: Item> RateLimiter<T> for ItemExponential<T> {
     }
 }
 
-/// One budget for all keys: so many a second, with bursts. A token is taken even when another limiter asks for a
-/// longer wait (WQ-7).
+/// One budget for all keys: a rate, with bursts. A token is taken even when another limiter returns a longer delay (WQ-7).
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
@@ -123,13 +122,13 @@ impl<T> RateLimiter<T> for TokenBucket {
     }
 }
 
-/// The longest wait that any of several asks for.
+/// The longest delay of several limiters.
 pub struct MaxOf<T> {
     limiters: Vec<Box<dyn RateLimiter<T>>>,
 }
 
 impl<T> MaxOf<T> {
-    /// Asks all of them.
+    /// Combines these limiters.
     pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> Self {
         Self { limiters }
     }
@@ -137,7 +136,7 @@ impl<T> MaxOf<T> {
 
 impl<T: Item> RateLimiter<T> for MaxOf<T> {
     fn when(&self, item: &T) -> Duration {
-        // All are asked: each counts the failure.
+        // All are called: each counts the failure.
         self.limiters.iter().map(|limiter| limiter.when(item)).max().unwrap_or_default()
     }
     fn forget(&self, item: &T) {
@@ -148,7 +147,7 @@ impl<T: Item> RateLimiter<T> for MaxOf<T> {
     }
 }
 
-/// A short wait for the first failures of a key, a long one for the rest.
+/// A short delay for the first failures of a key, a long one for the rest.
 pub struct FastSlow<T> {
     fast: Duration,
     slow: Duration,
@@ -178,11 +177,11 @@ impl<T: Item> RateLimiter<T> for FastSlow<T> {
     }
 }
 
-/// Never longer than a cap.
+/// A limiter with a maximum delay.
 pub struct Capped<L> {
-    /// The limiter below.
+    /// The inner limiter.
     pub limiter: L,
-    /// The longest wait.
+    /// The longest delay.
     pub cap: Duration,
 }
 

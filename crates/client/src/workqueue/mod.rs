@@ -1,10 +1,10 @@
 //! `WorkQueue`: keys that need work, each at most once at a time.
 //!
-//! - `state`: who waits, who is worked on, who is due when; no clock and no locks of its own
-//! - `limiter`: how long a failing key waits
+//! - `state`: the sets of keys; no clock and no locks of its own
+//! - `limiter`: the delays of failing keys
 //!
-//! The timer is not a task: a worker that waits for a key also waits for the next delay to pass. So there is nothing
-//! to stop, and nothing outlives the queue.
+//! The timer is not a task: a worker that waits for a key also waits for the end of the next delay. So there is nothing to
+//! stop, and nothing outlives the queue.
 
 mod limiter;
 mod state;
@@ -30,51 +30,68 @@ pub const NORMAL: Priority = 0;
 /// For work that is not urgent: initial objects and resyncs.
 pub const LOW: Priority = -100;
 
-/// What a queue can hold.
+/// A key of a queue.
 pub trait Item: Clone + Eq + Hash + Send + Sync + 'static {}
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> Item for T {}
 
 /// Keys that need work. Clones are the same queue.
+///
+/// ```
+/// use client::workqueue::WorkQueue;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let queue = WorkQueue::new();
+/// queue.add("default/web");
+/// queue.add("default/web"); // waits already
+/// assert_eq!(queue.len(), 1);
+/// let work = queue.get().await.unwrap();
+/// queue.add("default/web"); // needs work again; no other worker gets it before this one is done
+/// assert!(queue.is_empty());
+/// work.succeed();
+/// assert_eq!(queue.len(), 1);
+/// # }
+/// ```
 pub struct WorkQueue<T> {
     shared: Arc<Shared<T>>,
 }
 
 struct Shared<T> {
     state: Mutex<State<T>>,
-    /// Something became ready, or an earlier delay was added, or the queue was shut down.
+    /// Notified when a key is ready, an earlier delay was added, or the queue was shut down.
     changed: Notify,
-    /// Some work was done.
+    /// Notified when work is done.
     done: Notify,
     limiter: Box<dyn RateLimiter<T>>,
     metrics: QueueMetrics,
 }
 
-/// What a queue counted.
+/// The counters of a queue.
 #[derive(Debug, Default)]
 pub struct QueueMetrics {
-    /// Keys that became waiting.
+    /// Number of keys that were put in line.
     pub adds: Counter,
-    /// Delayed adds.
+    /// Number of delayed adds.
     pub retries: Counter,
-    /// How long keys waited.
+    /// Time that keys waited.
     pub queue_duration: Durations,
-    /// How long work took.
+    /// Time that work took.
     pub work_duration: Durations,
 }
 
-/// A queue in numbers.
+/// The figures of a queue at one moment.
 pub struct QueueReport<'a> {
-    /// Keys that wait to be worked on.
+    /// Number of keys in line.
     pub depth: usize,
-    /// Keys whose delay has not passed.
+    /// Number of keys whose delay has not passed.
     pub delayed: usize,
-    /// Keys being worked on.
+    /// Number of keys in work.
     pub processing: usize,
     /// The time that all unfinished work has taken so far.
     pub unfinished: Duration,
     /// The time that the oldest unfinished work has taken so far.
     pub longest_running: Duration,
-    /// What was counted.
+    /// The counters.
     pub metrics: &'a QueueMetrics,
 }
 
@@ -108,12 +125,12 @@ impl<T: Item> WorkQueue<T> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// This key needs work.
+    /// Adds a key.
     pub fn add(&self, item: T) {
         self.add_with_priority(item, NORMAL);
     }
 
-    /// This key needs work; of several priorities the highest counts.
+    /// Adds a key; of several priorities the highest counts.
     pub fn add_with_priority(&self, item: T, priority: Priority) {
         if self.shared.state.lock().add(item, priority, Instant::now()) {
             self.shared.metrics.adds.inc();
@@ -121,8 +138,8 @@ impl<T: Item> WorkQueue<T> {
         self.shared.changed.notify_one();
     }
 
-    /// This key needs work after a while; of several delays the earliest end counts. An add without a delay in the
-    /// meantime is separate work (WQ-5).
+    /// Adds a key after a delay; of several delays the earliest end counts. An add without a delay in the meantime is separate
+    /// work (WQ-5).
     pub fn add_after(&self, item: T, delay: Duration) {
         self.add_after_with_priority(item, delay, NORMAL);
     }
@@ -136,12 +153,12 @@ impl<T: Item> WorkQueue<T> {
         let now = Instant::now();
         self.shared.metrics.retries.inc();
         self.shared.state.lock().add_at(item, now + delay.min(LONGEST_DELAY), priority);
-        // Every waiting worker must learn of an earlier end; one of them will sleep until it.
+        // Every waiting worker must see an earlier end; one of them will sleep until it.
         self.shared.changed.notify_waiters();
         self.shared.changed.notify_one();
     }
 
-    /// This key failed: it needs work when the limiter says so.
+    /// Adds a key that failed, after the delay of the limiter.
     pub fn add_rate_limited(&self, item: T) {
         self.add_rate_limited_with_priority(item, NORMAL);
     }
@@ -152,12 +169,12 @@ impl<T: Item> WorkQueue<T> {
         self.add_after_with_priority(item, delay, priority);
     }
 
-    /// This key is well: its next failure is its first.
+    /// Resets the failures of a key in the limiter.
     pub fn forget(&self, item: &T) {
         self.shared.limiter.forget(item);
     }
 
-    /// How often the key failed.
+    /// Number of failures of a key.
     pub fn retries(&self, item: &T) -> u32 {
         self.shared.limiter.retries(item)
     }
@@ -183,7 +200,7 @@ impl<T: Item> WorkQueue<T> {
                     });
                 }
                 if state.is_shut_down() {
-                    // Others may be waiting too.
+                    // Other workers may wait too.
                     self.shared.changed.notify_one();
                     return None;
                 }
@@ -204,7 +221,7 @@ impl<T: Item> WorkQueue<T> {
         self.shared.metrics.adds.add(promoted as u64);
     }
 
-    /// Takes nothing more. What waits is still handed out, what is delayed is dropped.
+    /// Refuses further keys. Those in line can still be taken, delayed ones are dropped.
     pub fn shut_down(&self) {
         self.shared.state.lock().shut_down();
         self.shared.changed.notify_waiters();
@@ -239,19 +256,19 @@ impl<T: Item> WorkQueue<T> {
         self.shared.state.lock().remainder()
     }
 
-    /// Keys that wait to be worked on.
+    /// The number of keys in line.
     pub fn len(&self) -> usize {
         let mut state = self.shared.state.lock();
         self.promote(&mut state, Instant::now());
         state.depth()
     }
 
-    /// True if none waits.
+    /// True if no key is in line.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The queue in numbers.
+    /// The current figures.
     pub fn report(&self) -> QueueReport<'_> {
         let now = Instant::now();
         let mut state = self.shared.state.lock();
@@ -277,10 +294,10 @@ impl<T: Item> WorkQueue<T> {
     }
 }
 
-/// A delay is never longer than this; a clock cannot count to the end of time.
+/// Longest delay; a longer one could overflow the clock.
 const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A key being worked on. Nobody else gets it until this is dropped; if it was added meanwhile, it comes again then.
+/// A key in work. No other worker gets it until this is dropped; if it was added meanwhile, it is in line again then.
 pub struct Work<T: Item> {
     item: T,
     priority: Priority,
@@ -294,17 +311,17 @@ impl<T: Item> Work<T> {
         &self.item
     }
 
-    /// With which priority it waited.
+    /// The priority with which it waited.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// It failed: again when the limiter says so.
+    /// Ends failed work: the key is added again after the delay of the limiter.
     pub fn retry(self) {
         self.queue.add_rate_limited_with_priority(self.item.clone(), self.priority);
     }
 
-    /// It is well: forget its failures.
+    /// Ends successful work: resets the failures of the key.
     pub fn succeed(self) {
         self.queue.forget(&self.item);
     }

@@ -1,10 +1,10 @@
-//! The sets of a work queue: which keys wait, which are worked on, which are due later.
+//! The sets of a work queue: keys that wait, keys in work, delayed keys.
 //!
-//! A key is *dirty* when it needs work and *processing* while somebody works on it; it is in line when it is dirty and
-//! not processing. That is the whole of de-duplication (WQ-1, WQ-2).
+//! A key is *dirty* when it needs work and *processing* while a worker has it; it is in line when it is dirty and not
+//! processing. That is all of de-duplication (WQ-1, WQ-2).
 //!
-//! Lines of different priority are served by weight: after [`HIGH_PER_LOW`] keys of the highest line, one key of
-//! whichever lower line has waited longest. Strict priority starves the rest under steady load.
+//! Lines of different priority are served by weight: after [`HIGH_PER_LOW`] keys of the highest line, one key of the lower line
+//! that has waited longest. Strict priority starves the rest under steady load.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{Item, Priority};
 
-/// Keys of the highest line between two keys of lower ones.
+/// Number of keys of the highest line between two keys of lower ones.
 const HIGH_PER_LOW: u32 = 8;
 
 pub(super) struct State<T> {
@@ -23,11 +23,11 @@ pub(super) struct State<T> {
     in_line: usize,
     dirty: HashMap<T, Dirty>,
     processing: HashMap<T, Instant>,
-    /// Due later, by time.
+    /// Delayed keys, by due time.
     delayed: BTreeMap<(Instant, u64), (T, Priority)>,
     delayed_keys: HashMap<T, (Instant, u64)>,
     next_arrival: u64,
-    /// Keys taken from the highest line since one was taken from a lower.
+    /// Number of keys taken from the highest line since one was taken from a lower.
     high_streak: u32,
     shut_down: bool,
 }
@@ -39,12 +39,12 @@ struct Waiting<T> {
 
 struct Dirty {
     priority: Priority,
-    /// Its place in line; none while it is processing.
+    /// Its position in line; `None` while it is processing.
     arrival: Option<u64>,
     since: Instant,
 }
 
-pub(super) struct Taken<T> {
+pub(super) struct TakenItem<T> {
     pub(super) item: T,
     pub(super) priority: Priority,
     pub(super) waited: Duration,
@@ -81,7 +81,7 @@ impl<T: Item> State<T> {
         true
     }
 
-    /// To the end of a higher line.
+    /// Moves a key to the end of a higher line.
     fn raise(&mut self, item: T, priority: Priority) {
         let Some(dirty) = self.dirty.get_mut(&item) else { return };
         let (old, arrival, since) = (dirty.priority, dirty.arrival, dirty.since);
@@ -131,7 +131,7 @@ impl<T: Item> State<T> {
         self.delayed.insert(place, (item, priority));
     }
 
-    /// Moves keys whose time has come into line. They queue behind those that came before, at their own priority.
+    /// Moves due keys into line, behind earlier ones of the same priority. Returns how many were added.
     pub(super) fn promote_due(&mut self, now: Instant) -> usize {
         let mut added = 0;
         while let Some(entry) = self.delayed.first_entry() {
@@ -149,13 +149,13 @@ impl<T: Item> State<T> {
         self.delayed.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub(super) fn take(&mut self, now: Instant) -> Option<Taken<T>> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<TakenItem<T>> {
         let priority = self.next_line()?;
         let arrival = *self.lines.get(&Reverse(priority))?.first_key_value()?.0;
         let waiting = self.leave_line(priority, arrival)?;
         self.dirty.remove(&waiting.item);
         self.processing.insert(waiting.item.clone(), now);
-        Some(Taken { item: waiting.item, priority, waited: now - waiting.since })
+        Some(TakenItem { item: waiting.item, priority, waited: now - waiting.since })
     }
 
     fn next_line(&mut self) -> Option<Priority> {
@@ -175,7 +175,7 @@ impl<T: Item> State<T> {
         }
     }
 
-    /// True if the key goes back in line.
+    /// Ends the processing of a key. True if it is in line again.
     pub(super) fn done(&mut self, item: &T, now: Instant) -> bool {
         self.processing.remove(item);
         let Some(dirty) = self.dirty.get(item) else { return false };
@@ -222,7 +222,7 @@ impl<T: Item> State<T> {
         self.processing.len()
     }
 
-    /// The sum and the longest of the times that unfinished work has taken.
+    /// Sum and maximum of the times that unfinished work has taken.
     pub(super) fn running_times(&self, now: Instant) -> (Duration, Duration) {
         let times = self.processing.values().map(|started| now - *started);
         times.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), time| (sum + time, longest.max(time)))

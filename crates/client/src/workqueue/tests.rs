@@ -129,6 +129,23 @@ async fn wq_06_the_figures_of_the_limiters() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn wq_06_the_default_is_the_longer_of_both_limits() {
+    let limiter = default_limiter::<u32>();
+    for key in 0..100 {
+        assert_eq!(limiter.when(&key), ms(5), "the first failure of a key, within the burst");
+    }
+    assert_eq!(limiter.when(&100).as_millis(), 100, "ten a second after the burst");
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert_eq!((limiter.when(&0), limiter.retries(&0)), (ms(10), 2), "twice as long for the second failure");
+    for _ in 0..20 {
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        limiter.when(&0);
+    }
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert_eq!(limiter.when(&0), Duration::from_secs(1000), "and never longer than this");
+}
+
+#[tokio::test(start_paused = true)]
 async fn wq_06_forget_clears_the_count_and_done_does_not() {
     let queue = WorkQueue::new();
     queue.add_rate_limited("a");
@@ -205,9 +222,15 @@ async fn wq_10_numbers() {
     assert_eq!(queue.report().metrics.work_duration.sum().as_secs(), 5);
     let mut text = String::new();
     crate::metrics::render_queue("q", &queue.report(), &mut text);
-    for line in
-        ["workqueue_depth{name=\"q\"} 0", "workqueue_adds_total{name=\"q\"} 2", "workqueue_retries_total{name=\"q\"} 1"]
-    {
+    for line in [
+        "workqueue_depth{name=\"q\"} 0",
+        "workqueue_adds_total{name=\"q\"} 2",
+        "workqueue_retries_total{name=\"q\"} 1",
+        "workqueue_queue_duration_seconds_count{name=\"q\"} 2",
+        "workqueue_work_duration_seconds_sum{name=\"q\"} 5",
+        "workqueue_unfinished_work_seconds{name=\"q\"} 0",
+        "workqueue_longest_running_processor_seconds{name=\"q\"} 0",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 }

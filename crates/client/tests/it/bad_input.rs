@@ -1,4 +1,4 @@
-//! What users get wrong: each is named, with what to do, and retried where that can help.
+//! Mistakes of users: each error names the mistake and gives advice, and is retried where that can help.
 
 use std::path::Path;
 

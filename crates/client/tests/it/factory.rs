@@ -23,6 +23,7 @@ async fn fa_01_one_informer_for_each_kind_with_the_factorys_options() {
     let stop = CancellationToken::new();
     factory.start(&stop);
     assert!(one.wait_synced().await && two.has_synced(), "they are the same");
+    assert_eq!(server.requests().len(), 1);
     let request = server.requests().remove(0);
     assert_eq!(
         (request.path.as_str(), request.query("labelSelector")),
@@ -30,6 +31,25 @@ async fn fa_01_one_informer_for_each_kind_with_the_factorys_options() {
     );
     stop.cancel();
     factory.shutdown().await;
+}
+
+#[tokio::test]
+async fn fa_01_an_informer_has_the_factorys_configuration_or_its_own() {
+    let server = FakeServer::start().await;
+    server.answer_with(|request| match request.query("watch") {
+        Some(_) => synced_answer(5),
+        None => Answer::list(5, vec![]),
+    });
+    let config = InformerConfig { reflector: listing(), ..InformerConfig::default() };
+    let factory = InformerFactory::new(client_of(&server)).config(config);
+    factory.informer::<Pod>();
+    factory.informer_with::<ConfigMap>(&(), |config| InformerConfig { reflector: quick(), ..config });
+    factory.start(&CancellationToken::new());
+    assert!(factory.wait_synced().await.all());
+    let kinds: Vec<(String, bool)> =
+        server.requests().iter().map(|r| (r.path.clone(), r.query("sendInitialEvents").is_some())).collect();
+    assert!(kinds.contains(&("/api/v1/pods".into(), false)) && !kinds.contains(&("/api/v1/pods".into(), true)));
+    assert!(kinds.contains(&("/api/v1/configmaps".into(), true)), "{kinds:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What else a server or a network can do.
+//! Other faults of servers and networks.
 
 use testkit::fake_server::*;
 

@@ -1,11 +1,11 @@
 //! The runtime against a scripted server over a real socket.
 //!
 //! - `scripts`: the conformance scenarios
-//! - `faults`: what else a server or a network can do
-//! - `wire`: what requests say and how answers are read
-//! - `factory`: informers of a process
-//! - `bad_input`: what users get wrong
-//! - `examples`: every example, run
+//! - `faults`: other faults of servers and networks
+//! - `wire`: the content of requests and the decoding of responses
+//! - `factory`: the informers of a process
+//! - `bad_input`: mistakes of users
+//! - `examples`: runs every example
 
 mod bad_input;
 mod examples;

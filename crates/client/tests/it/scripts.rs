@@ -217,8 +217,7 @@ async fn script_13_a_blocked_handler_costs_one_entry_a_key() {
         }
     };
     tokio::time::timeout(PATIENCE, drained).await.unwrap();
-    // One in hand, ten that waited, and those of the last batch, which the store may show a moment before the handlers
-    // are told of it.
+    // One in work, ten that waited, and those of the last batch, which may be in the store a moment before they are delivered.
     assert!(seen.load(Ordering::SeqCst) <= 21, "{}", seen.load(Ordering::SeqCst));
 }
 

@@ -1,10 +1,11 @@
-//! What requests say and how answers are read.
+//! The content of requests and the decoding of responses.
 
 use client::Error;
 use client::list_watch::{ListItem, ListerWatcher, WatchItem};
 use client::wire::Params;
 use futures::StreamExt;
 use testkit::fake_server::*;
+use testkit::log_capture::{Level, LogCapture};
 
 use super::*;
 
@@ -55,7 +56,7 @@ async fn k_10_lw_03_a_dropped_watch_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn k_04_a_failed_watch_keeps_its_status_and_its_wish() {
+async fn k_04_a_failed_watch_keeps_its_status_and_its_retry_after() {
     let server = FakeServer::start().await;
     server.answer(Answer::status(429, "TooManyRequests").header("Retry-After", "7"));
     server.answer(Answer::json(503, &serde_json::json!("<html>an apology</html>")));
@@ -78,7 +79,7 @@ async fn k_06_kubes_own_retries_are_off() {
 }
 
 #[tokio::test]
-async fn k_09_json_is_asked_for_and_nothing_is_to_be_compressed() {
+async fn k_09_json_is_requested_without_compression() {
     let server = FakeServer::start().await;
     server.answer(Answer::list(10, vec![pod("a", 1)]));
     server.answer(Answer::watch().line(added(&pod("b", 2))).hold());
@@ -94,7 +95,7 @@ async fn k_09_json_is_asked_for_and_nothing_is_to_be_compressed() {
 }
 
 #[tokio::test]
-async fn rc_02_a_server_that_asks_for_time_gets_it_whatever_ails_it() {
+async fn rc_02_retry_after_is_honoured_with_every_status() {
     let server = FakeServer::start().await;
     for code in [500, 503] {
         server.answer(Answer::status(code, "InternalError").header("Retry-After", "1"));
@@ -112,8 +113,8 @@ async fn rc_02_a_server_that_asks_for_time_gets_it_whatever_ails_it() {
 }
 
 #[tokio::test]
-async fn rc_04_a_server_that_never_shakes_hands_is_left() {
-    // It takes the connection and says nothing.
+async fn rc_04_a_handshake_without_a_response_times_out() {
+    // It accepts the connection and sends nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: http::Uri = format!("https://{}", silent.local_addr().unwrap()).parse().unwrap();
     let mut config = kube::Config::new(url);
@@ -152,7 +153,7 @@ async fn a_watch_has_a_connection_of_its_own_and_takes_it_along() {
 }
 
 #[tokio::test]
-async fn a_watch_says_who_asks_as_a_list_does() {
+async fn a_watch_has_the_same_credentials_as_a_list() {
     let server = FakeServer::start().await;
     server.answer(Answer::list(10, vec![]));
     server.answer(Answer::watch().hold());
@@ -170,7 +171,7 @@ async fn a_watch_says_who_asks_as_a_list_does() {
 }
 
 #[tokio::test]
-async fn a_refused_watch_tells_its_reason_over_its_own_connection_too() {
+async fn a_refused_watch_returns_its_reason_over_its_own_connection_too() {
     let server = FakeServer::start().await;
     server.answer(Answer::status(403, "Forbidden"));
     let source = ApiListWatch::all::<Pod>(client_of(&server));
@@ -180,12 +181,21 @@ async fn a_refused_watch_tells_its_reason_over_its_own_connection_too() {
 }
 
 #[tokio::test]
-async fn k_13_warnings_do_not_disturb() {
-    let server = FakeServer::start().await;
-    server.answer(Answer::list(10, vec![]).header("Warning", "299 - \"v1beta1 is deprecated\""));
-    let source = ApiListWatch::all::<Pod>(client_of(&server));
-    let items: Vec<_> = source.list(Params::default()).await.unwrap().collect().await;
-    assert!(matches!(&items[..], [Ok(ListItem::End(_))]));
+async fn k_13_warnings_are_logged_and_do_not_disturb() {
+    let log = LogCapture::start();
+    for (level, quiet) in [(Level::WARN, false), (Level::DEBUG, true)] {
+        let server = FakeServer::start().await;
+        server.answer(Answer::list(10, vec![]).header("Warning", "299 - \"v1beta1 is deprecated\""));
+        let source = ApiListWatch::all::<Pod>(client_of(&server));
+        let source = if quiet { source.without_warnings() } else { source };
+        let items: Vec<_> = source.list(Params::default()).await.unwrap().collect().await;
+        assert!(matches!(&items[..], [Ok(ListItem::End(_))]));
+        let lines = log.take("client");
+        assert!(
+            matches!(&lines[..], [line] if line.level == level && line.text.contains("v1beta1 is deprecated")),
+            "{lines:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use super::remote::Remote;
 use crate::args::Apply;
 use crate::failure::Failure;
 
-pub async fn apply(args: Apply) -> Result<(), Failure> {
+pub(super) async fn apply(args: Apply) -> Result<(), Failure> {
     let remote = Remote::connect(args.scope.kubeconfig.as_deref()).await?;
     for file in &args.files {
         for object in documents::read(file)? {

@@ -12,7 +12,7 @@ use bench::{Options, Protocol, compare, floor, plot};
 use crate::args::{Bench, BenchCompare, BenchRun};
 use crate::failure::Failure;
 
-pub async fn bench(what: Bench) -> Result<(), Failure> {
+pub(super) async fn bench(what: Bench) -> Result<(), Failure> {
     match what {
         Bench::All(args) => measure(&Scenario::ALL, args).await,
         Bench::Start(args) => measure(&[Scenario::Start], args).await,
@@ -47,9 +47,9 @@ async fn measure(scenarios: &[Scenario], args: BenchRun) -> Result<(), Failure> 
             let _ = std::io::stdout().flush();
         }
     });
-    let interrupted = async {
+    let interrupted = Box::pin(async {
         let _ = tokio::signal::ctrl_c().await;
-    };
+    });
     let report = bench::run::run(options, scenarios, sink, interrupted).await;
     if json {
         println!("{}", serde_json::json!(report));

@@ -7,7 +7,7 @@ use super::remote::{Remote, Resource};
 use crate::args::Delete;
 use crate::failure::Failure;
 
-pub async fn delete(args: Delete) -> Result<(), Failure> {
+pub(super) async fn delete(args: Delete) -> Result<(), Failure> {
     let remote = Remote::connect(args.scope.kubeconfig.as_deref()).await?;
     let fallback = args.scope.namespace(&remote.namespace).unwrap_or(&remote.namespace).to_owned();
     if let Some(word) = &args.resource {

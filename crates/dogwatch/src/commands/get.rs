@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-pub async fn get(args: Get) -> Result<(), Failure> {
+pub(super) async fn get(args: Get) -> Result<(), Failure> {
     let remote = Remote::connect(args.scope.kubeconfig.as_deref()).await?;
     let resource = remote.resource(&args.resource).await?;
     let namespace = args.scope.namespace(&remote.namespace);

@@ -15,9 +15,31 @@ mod proxy;
 mod remote;
 mod watch;
 
-pub use apply::apply;
-pub use bench::bench;
-pub use delete::delete;
-pub use get::get;
-pub use proxy::proxy;
-pub use watch::watch;
+use std::pin::Pin;
+
+use crate::args::Command;
+use crate::failure::Failure;
+use crate::{engine, up};
+
+/// Runs a command. Boxed, so that commands are compiled once, in the library.
+pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>>> {
+    match command {
+        Command::Up(args) => Box::pin(up::run(args)),
+        Command::Get(args) => Box::pin(get::get(args)),
+        Command::Watch(args) => Box::pin(watch::watch(args)),
+        Command::Apply(args) => Box::pin(apply::apply(args)),
+        Command::Delete(args) => Box::pin(delete::delete(args)),
+        Command::Proxy(args) => Box::pin(proxy::proxy(args)),
+        Command::Bench(what) => Box::pin(bench::bench(what)),
+        Command::Backup(args) => Box::pin(async move {
+            engine::backup(&args.data_dir, &args.etcd, &args.file).await?;
+            println!("wrote {}", args.file.display());
+            Ok(())
+        }),
+        Command::Restore(args) => Box::pin(async move {
+            let objects = engine::restore(&args.file, &args.data_dir).await?;
+            println!("restored {objects} objects to {}", args.data_dir.display());
+            Ok(())
+        }),
+    }
+}

@@ -27,7 +27,7 @@ const HOP_HEADERS: [header::HeaderName; 7] = [
     header::UPGRADE,
 ];
 
-pub async fn proxy(args: Proxy) -> Result<(), Failure> {
+pub(super) async fn proxy(args: Proxy) -> Result<(), Failure> {
     let remote = Arc::new(Remote::connect(args.kubeconfig.as_deref()).await?);
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port))).await.map_err(|error| {
         Failure::new(format!("cannot listen on port {}: {error}", args.port)).hint("--port 0 picks a free one")

@@ -12,7 +12,7 @@ use super::remote::{Remote, Resource};
 use crate::args::Watch;
 use crate::failure::Failure;
 
-pub async fn watch(args: Watch) -> Result<(), Failure> {
+pub(super) async fn watch(args: Watch) -> Result<(), Failure> {
     let remote = Remote::connect(args.scope.kubeconfig.as_deref()).await?;
     let resource = remote.resource(&args.resource).await?;
     let source = Arc::new(source(&remote, &resource, &args));

@@ -1,4 +1,4 @@
-//! A row while it is filled, and the texts that many kinds share.
+//! Builder of a row, and formats that many kinds share.
 
 use machinery::json::{Map, Value};
 
@@ -33,7 +33,7 @@ impl<'a> Cells<'a> {
         self.text("metadata.name")
     }
 
-    /// A string of the object, or nothing.
+    /// Appends a string of the object, or the empty string.
     pub(super) fn text(&mut self, path: &str) -> &mut Self {
         self.text_or(path, "")
     }
@@ -43,7 +43,7 @@ impl<'a> Cells<'a> {
         self.push(if text.is_empty() { absent } else { text })
     }
 
-    /// A number of the object, or zero.
+    /// Appends a number of the object, or zero.
     pub(super) fn number(&mut self, path: &str) -> &mut Self {
         self.push(self.object.int(path).unwrap_or(0))
     }
@@ -52,13 +52,13 @@ impl<'a> Cells<'a> {
         self.push(self.object.list(path).len())
     }
 
-    /// Time since creation.
+    /// Appends the time since creation.
     pub(super) fn age(&mut self) -> &mut Self {
         let age = self.since("metadata.creationTimestamp");
         self.push(age)
     }
 
-    /// Time since a timestamp of the object.
+    /// Formats the time since a timestamp of the object.
     pub(super) fn since(&self, path: &str) -> String {
         since(self.object.text(path), self.now)
     }
@@ -67,7 +67,7 @@ impl<'a> Cells<'a> {
         self.now
     }
 
-    /// Names and images of the containers of a list.
+    /// Appends names and images of the containers of a list.
     pub(super) fn containers(&mut self, path: &str) -> &mut Self {
         let containers = self.object.list(path);
         let join = |field| containers.iter().map(|c| c.text(field)).collect::<Vec<_>>().join(",");
@@ -75,7 +75,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Seconds since 1970 of an RFC 3339 time.
+/// Returns the seconds since 1970 of an RFC 3339 time.
 pub(super) fn seconds(time: &str) -> Option<i64> {
     time.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
@@ -87,12 +87,12 @@ pub(super) fn since(time: &str, now: i64) -> String {
     }
 }
 
-/// A number of seconds as people say it.
+/// Formats a number of seconds for people.
 pub(super) fn duration(seconds: i64) -> String {
     machinery::age::human(jiff::SignedDuration::from_secs(seconds))
 }
 
-/// `a=1,b=2`, by key.
+/// Formats `a=1,b=2`, sorted by key.
 pub(super) fn labels(map: Option<&Map>) -> String {
     let mut pairs: Vec<String> =
         map.into_iter().flatten().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
@@ -103,7 +103,7 @@ pub(super) fn labels(map: Option<&Map>) -> String {
     pairs.join(",")
 }
 
-/// A label selector as text; empty when it selects everything or is not there.
+/// Formats a label selector; empty if it selects everything or is absent.
 pub(super) fn selector(selector: &Value) -> String {
     let mut terms: Vec<(&str, String)> = Vec::new();
     for (key, value) in selector.map("matchLabels").into_iter().flatten() {
@@ -129,14 +129,14 @@ pub(super) fn selector(selector: &Value) -> String {
     terms.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
 }
 
-/// The first few of a list, and how many there are more.
+/// Formats the first `few` items of a list, and the number of further ones.
 pub(super) fn first_few(items: Vec<String>, few: usize, separator: &str) -> String {
     let more = items.len().saturating_sub(few);
     let text = items[..items.len() - more].join(separator);
     if more > 0 { format!("{text} + {more} more...") } else { text }
 }
 
-/// The status of a condition in a list of conditions.
+/// Returns the condition of a type in a list of conditions.
 pub(super) fn condition<'a>(conditions: &'a [Value], kind: &str) -> Option<&'a Value> {
     conditions.iter().find(|condition| condition.text("type") == kind)
 }

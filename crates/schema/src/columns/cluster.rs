@@ -1,4 +1,4 @@
-//! Rows of everything else: nodes, namespaces, configuration, events, access control, admission, devices.
+//! Rows of nodes, namespaces, configuration, events, access control, admission and devices.
 
 use std::collections::BTreeSet;
 
@@ -218,7 +218,7 @@ fn event(cells: &mut Cells<'_>) {
         .name();
 }
 
-/// Used and hard amounts, requests apart from limits.
+/// Formats used and hard amounts, requests separate from limits.
 fn quota(object: &Value) -> (String, String) {
     let mut names: Vec<&Text> = object.map("status.hard").into_iter().flat_map(|map| map.keys()).collect();
     names.sort_unstable();
@@ -263,7 +263,7 @@ fn certificate_state(request: &Value) -> String {
     state
 }
 
-/// `namespace/name`, `*/name`, or the selector.
+/// Formats `namespace/name`, `*/name`, or the selector.
 fn parameter(reference: &Value) -> String {
     match (reference.text("name"), reference.text("namespace")) {
         ("", _) if reference.has("selector") => super::cells::selector(reference.at("selector")),

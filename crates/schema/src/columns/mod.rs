@@ -1,11 +1,11 @@
 //! Tables: the columns of each kind and the cells of an object, as `kubectl get` shows them (spec 01 §11).
 //!
-//! - `builtin.tsv`: which columns each built-in kind has: `name[:type][*][@field]`, with `*` in wide tables only; the field's
+//! - `builtin.tsv`: the columns of each built-in kind: `name[:type][*][@field]`, with `*` in wide tables only; the field's
 //!   documentation describes the column
-//! - `cells.rs`: a row while it is filled; ages, selectors and other texts that many kinds share
+//! - `cells.rs`: builder of a row; ages, selectors and other formats that many kinds share
 //! - `pod.rs`, `workload.rs`, `network.rs`, `storage.rs`, `cluster.rs`: the cells of the kinds
 //!
-//! Cells are made from the stored form of an object, so both kinds of events and both versions of autoscalers share theirs.
+//! Cells are built from the stored form of an object, so both kinds of events and both versions of autoscalers share them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ mod workload;
 
 use cells::Cells;
 
-/// One object as a table shows it.
+/// The row of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub cells: Vec<Value>,
@@ -37,7 +37,7 @@ pub struct Row {
 
 const TABLE: &str = include_str!("builtin.tsv");
 
-/// The columns of a kind, as they stand in `columnDefinitions`.
+/// Returns the columns of a kind, in the form of `columnDefinitions`.
 #[must_use]
 pub fn definitions(kind: &Kind) -> Value {
     if let Some(definition) = &kind.definition {
@@ -46,19 +46,19 @@ pub fn definitions(kind: &Kind) -> Value {
     columns(&kind.gvk.group, &kind.gvk.kind)
 }
 
-/// The columns of the scale subresource.
+/// Returns the columns of the scale subresource.
 #[must_use]
 pub fn scale_definitions() -> Value {
     columns("autoscaling", "Scale")
 }
 
-/// Whether a kind has only the two columns that every kind has: its empty list has `rows: null`.
+/// Returns whether a kind has only the two columns that every kind has: its empty list has `rows: null`.
 #[must_use]
 pub fn is_plain(kind: &Kind) -> bool {
-    kind.definition.is_none() && line(&kind.gvk.group, &kind.gvk.kind).is_none()
+    kind.definition.is_none() && table_line(&kind.gvk.group, &kind.gvk.kind).is_none()
 }
 
-/// The cells of an object in its stored form. `now` is in seconds since 1970.
+/// Builds the row of an object in its stored form. `now` is in seconds since 1970.
 #[must_use]
 pub fn row(kind: &Kind, object: &Value, now: i64) -> Row {
     if let Some(definition) = &kind.definition {
@@ -84,7 +84,7 @@ pub fn row(kind: &Kind, object: &Value, now: i64) -> Row {
     Row { cells: cells.finish(), conditions }
 }
 
-/// The cells of a Scale.
+/// Builds the row of a Scale.
 #[must_use]
 pub fn scale_row(scale: &Value, now: i64) -> Row {
     let mut cells = Cells::new(scale, now);
@@ -92,15 +92,15 @@ pub fn scale_row(scale: &Value, now: i64) -> Row {
     Row { cells: cells.finish(), conditions: Vec::new() }
 }
 
-/// The columns text of a kind in the table.
-fn line(group: &str, kind: &str) -> Option<&'static str> {
+/// Returns the columns of a kind in the table.
+fn table_line(group: &str, kind: &str) -> Option<&'static str> {
     // Both kinds of events and both versions of autoscalers are one kind here.
     let group = if kind == "Event" { "" } else { group };
     TABLE.lines().find_map(|line| line.strip_prefix(group)?.strip_prefix('\t')?.strip_prefix(kind)?.strip_prefix('\t'))
 }
 
 fn columns(group: &str, kind: &str) -> Value {
-    let Some(line) = line(group, kind) else {
+    let Some(line) = table_line(group, kind) else {
         return json!([column("Name", "string", "name", 0, None), column("Created At", "date", "", 0, None)]);
     };
     let is_scale = kind == "Scale";
@@ -109,7 +109,7 @@ fn columns(group: &str, kind: &str) -> Value {
             let (text, source) = text.split_once('@').map_or((text, None), |(text, source)| (text, Some(source)));
             let (text, priority) = text.strip_suffix('*').map_or((text, 0), |text| (text, 1));
             let (name, kind) = text.split_once(':').unwrap_or((text, "string"));
-            // The name of a Scale is no name of its own; an attacher is one.
+            // The reference has no format `name` for a Scale, but has one for an attacher.
             let format = if (name == "Name" && !is_scale) || name == "Attacher" { "name" } else { "" };
             column(name, kind, format, priority, source)
         })
@@ -121,26 +121,26 @@ fn column(name: &str, kind: &str, format: &str, priority: u8, source: Option<&st
     json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
 }
 
-/// Where the names and times of all objects are described.
+/// Field that documents the names of all objects; `CREATED` that of their ages.
 const NAME: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta.name";
 const CREATED: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta.creationTimestamp";
 
-/// What a column shows: the documentation of the field behind it, where it is just one, or a short word.
+/// Returns the description of a column: the documentation of its field, if it shows a single one, or a short text.
 pub(crate) fn description(column: &str, source: Option<&str>) -> Cow<'static, str> {
     let source = match (source, column) {
         (Some(source), _) => source,
         (None, "Name") => NAME,
         (None, "Age" | "Created At") => CREATED,
-        (None, _) => return short_word(column),
+        (None, _) => return short_description(column),
     };
-    // The reference looks for the documentation of a field that is not there.
+    // The reference uses the documentation of a field that does not exist.
     if source.is_empty() {
         return Cow::Borrowed("");
     }
-    documented().get(source).map_or_else(|| short_word(column), |text| Cow::Borrowed(text.as_str()))
+    documented().get(source).map_or_else(|| short_description(column), |text| Cow::Borrowed(text.as_str()))
 }
 
-/// The texts of the fields that columns name, some 30 KB. Those of all fields are unpacked for it once, and dropped.
+/// Returns the documentation of the fields that columns show, some 30 KB. That of all fields is unpacked once, and dropped.
 fn documented() -> &'static HashMap<&'static str, String> {
     static TEXTS: OnceLock<HashMap<&'static str, String>> = OnceLock::new();
     TEXTS.get_or_init(|| {
@@ -155,8 +155,8 @@ fn documented() -> &'static HashMap<&'static str, String> {
     })
 }
 
-/// What no field of its own stands behind.
-fn short_word(column: &str) -> Cow<'static, str> {
+/// Returns the description of a column that shows no single field.
+fn short_description(column: &str) -> Cow<'static, str> {
     Cow::Borrowed(match column {
         "Name" => "Name of the object.",
         "Age" => "Time since the object was created.",
@@ -186,7 +186,7 @@ mod tests {
         let object = json!({"metadata": {"name": "a", "creationTimestamp": "2025-12-31T23:59:00Z"}});
         for kind in builtin().iter() {
             let (columns, row) = (definitions(kind), row(kind, &object, NOW));
-            // An IPAddress shows an age that no column announces, as the reference does.
+            // An IPAddress has an age without a column, as in the reference.
             let extra = usize::from(kind.gvk.kind == "IPAddress");
             assert_eq!(columns.as_array().unwrap().len() + extra, row.cells.len(), "{}", kind.gvk);
         }
@@ -196,7 +196,9 @@ mod tests {
     fn odd_objects_still_have_a_row() {
         for object in [json!(null), json!([]), json!({"metadata": 3, "spec": "x", "status": {"conditions": {}}})] {
             for kind in builtin().iter() {
-                let _ = row(kind, &object, NOW);
+                let (columns, row) = (definitions(kind), row(kind, &object, NOW));
+                let extra = usize::from(kind.gvk.kind == "IPAddress");
+                assert_eq!(columns.as_array().unwrap().len() + extra, row.cells.len(), "{} {object}", kind.gvk);
             }
         }
     }

@@ -93,7 +93,7 @@ fn external_address(service: &Value) -> String {
     }
 }
 
-/// The addresses of a load balancer, sorted, each once.
+/// Returns the addresses of a load balancer, sorted, without duplicates.
 fn balancer(object: &Value) -> String {
     let addresses: BTreeSet<&str> = object
         .list("status.loadBalancer.ingress")
@@ -144,11 +144,11 @@ fn hosts(ingress: &Value) -> String {
         return "*".to_owned();
     }
     let text = hosts[..hosts.len().min(3)].join(",");
-    // Rules are counted here, not hosts: one without a host counts too.
+    // Counts rules, not hosts: one without a host counts too.
     if hosts.len() >= 3 && rules.len() > 3 { format!("{text} + {} more...", rules.len() - 3) } else { text }
 }
 
-/// `services/namespace/name`
+/// Formats `services/namespace/name`.
 fn parent(reference: &Value) -> String {
     if !reference.is_object() {
         return NONE.to_owned();

@@ -1,11 +1,11 @@
-//! The row of a pod: above all its status, one word that sums up its containers.
+//! The row of a pod, above all its status: one word that summarises its containers.
 
 use machinery::json::{Value, json};
 
 use super::cells::{Cells, NONE, condition, seconds, since};
 use crate::walk::Walk as _;
 
-/// Fills the cells; the answer is the row's conditions.
+/// Fills the cells; returns the row's conditions.
 pub(super) fn row(cells: &mut Cells<'_>) -> Vec<Value> {
     let pod = cells.object;
     let summary = Summary::of(pod);
@@ -54,12 +54,12 @@ struct Summary<'a> {
     last_restart: Option<&'a str>,
 }
 
-/// The later of two times, either of which may be missing.
+/// Returns the later of two times, either of which may be absent.
 fn later<'a>(a: Option<&'a str>, b: &'a str) -> Option<&'a str> {
     if seconds(b) > a.and_then(seconds) { Some(b) } else { a }
 }
 
-/// A container that starts before the others and stays.
+/// Returns whether a container starts before the others and keeps running.
 fn is_sidecar(pod: &Value, name: &str) -> bool {
     pod.list("spec.initContainers").iter().any(|c| c.text("name") == name && c.text("restartPolicy") == "Always")
 }
@@ -97,7 +97,7 @@ impl<'a> Summary<'a> {
         summary
     }
 
-    /// Whether an init container is still to finish; restarts of those that stay, and the last of them.
+    /// Returns whether an init container is unfinished, the restarts of sidecars, and the time of the last one.
     fn init_containers(&mut self, pod: &'a Value) -> (bool, i64, Option<&'a str>) {
         let (mut restarts, mut restart) = (0, None);
         for (index, status) in pod.list("status.initContainerStatuses").iter().enumerate() {
@@ -120,7 +120,7 @@ impl<'a> Summary<'a> {
                 continue;
             }
             self.reason = if terminated.is_object() {
-                format!("Init:{}", ended(terminated))
+                format!("Init:{}", termination_reason(terminated))
             } else if !waiting.is_empty() && waiting != "PodInitializing" {
                 format!("Init:{waiting}")
             } else {
@@ -141,7 +141,7 @@ impl<'a> Summary<'a> {
             if !waiting.is_empty() {
                 self.reason = waiting.to_owned();
             } else if terminated.is_object() {
-                self.reason = ended(terminated);
+                self.reason = termination_reason(terminated);
                 if terminated.int("exitCode").unwrap_or(0) != 0 {
                     failure = Some(self.reason.clone());
                 }
@@ -150,7 +150,7 @@ impl<'a> Summary<'a> {
                 self.ready += 1;
             }
         }
-        // One container that has finished does not make a pod complete while others run.
+        // A pod is not completed while other containers run.
         if self.reason == "Completed" {
             if running && is_true(pod.list("status.conditions"), "Ready") {
                 self.reason = "Running".to_owned();
@@ -163,8 +163,8 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// How a container ended: its reason, else its signal, else its exit code.
-fn ended(terminated: &Value) -> String {
+/// Returns why a container terminated: its reason, else its signal, else its exit code.
+fn termination_reason(terminated: &Value) -> String {
     let reason = terminated.text("reason");
     let signal = terminated.int("signal").unwrap_or(0);
     if !reason.is_empty() {

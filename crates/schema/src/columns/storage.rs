@@ -96,12 +96,12 @@ fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.map("metadata.annotations")?.get(name)?.as_str()
 }
 
-/// The class, which old objects have in an annotation.
+/// Returns the class, which old objects have in an annotation.
 fn class(object: &Value) -> &str {
     annotation(object, "volume.beta.kubernetes.io/storage-class").unwrap_or(object.text("spec.storageClassName"))
 }
 
-/// Short forms, in a fixed order, each once.
+/// Formats access modes as short forms, in a fixed order, without duplicates.
 fn access_modes(modes: &[Value]) -> String {
     let short =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];

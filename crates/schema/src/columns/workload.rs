@@ -1,4 +1,4 @@
-//! Rows of what runs pods: deployments, sets, jobs, autoscalers, budgets.
+//! Rows of workloads: deployments, sets, jobs, autoscalers, budgets.
 
 use machinery::json::Value;
 
@@ -127,7 +127,7 @@ fn ready_of_wanted(object: &Value) -> String {
     format!("{}/{}", object.int("status.readyReplicas").unwrap_or(0), object.int("spec.replicas").unwrap_or(0))
 }
 
-/// `daemonset.apps/name` of the owner that controls it.
+/// Formats the controlling owner as `daemonset.apps/name`.
 fn controller(object: &Value) -> String {
     let owner = object.list("metadata.ownerReferences").iter().find(|owner| owner.flag("controller") == Some(true));
     let Some(owner) = owner else { return NONE.to_owned() };
@@ -173,7 +173,7 @@ fn job_duration(cells: &Cells<'_>) -> String {
     duration(end.saturating_sub(start))
 }
 
-/// What an autoscaler sees and wants: `cpu: 41%/50%, 3/10 (avg) + 1 more...`
+/// Formats current and target metrics of an autoscaler: `cpu: 41%/50%, 3/10 (avg) + 1 more...`
 fn metrics(scaler: &Value) -> String {
     let specs = scaler.list("spec.metrics");
     if specs.is_empty() {

@@ -1,4 +1,4 @@
-//! The kinds of the core group.
+//! Defaults of the kinds of the core group.
 
 use machinery::json::{Value, json};
 
@@ -59,7 +59,7 @@ pub(super) fn claim(object: &mut Fields) {
     }
 }
 
-/// `stringData` is a way to write `data`; it is never kept.
+/// Moves `stringData`, which is write-only, into `data`.
 fn secret(object: &mut Fields) {
     use base64::Engine as _;
     object.fill_empty("type", "Opaque");
@@ -99,7 +99,7 @@ fn node(object: &mut Fields) {
         status.fill("allocatable", capacity);
     }
     let Some(spec) = spec(object) else { return };
-    // One address range has two spellings.
+    // Two fields hold one address range.
     let first = spec.get("podCIDRs").and_then(|ranges| ranges.get(0)).cloned();
     match (spec.word("podCIDR"), first) {
         ("", Some(range)) => {

@@ -1,10 +1,10 @@
-//! What the server fills in when a client leaves it out. Runs on a decoded object, before and after admission.
+//! Defaults of fields that a client omits. They are set on a decoded object, before and after admission.
 //!
 //! - `pod.rs`: pods and pod templates; `volume.rs`: the sources of volumes
 //! - `workload.rs`, `core.rs`, `policy.rs`: the other kinds
 //!
-//! What depends on the state of the server is not here: the addresses, families and node ports of a service, the class of a
-//! claim, priorities by name.
+//! Defaults that depend on the state of the server are not here: the addresses, families and node ports of a service, the class
+//! of a claim, priorities by name.
 
 use machinery::json::Value;
 use machinery::quantity::Quantity;
@@ -19,7 +19,7 @@ mod policy;
 mod volume;
 mod workload;
 
-/// Fills the defaults of a kind. Custom resources get theirs from their schema. What is the same memory as in `known`, an
+/// Sets the defaults of a kind. Custom resources get theirs from their schema. What is the same memory as in `known`, an
 /// object of the kind with its defaults, is left alone.
 pub fn apply(kind: &Kind, object: &mut Value, known: Option<&Value>) {
     if let Some(definition) = &kind.definition {
@@ -30,7 +30,7 @@ pub fn apply(kind: &Kind, object: &mut Value, known: Option<&Value>) {
     }
     let Some(fields) = object.as_object_mut() else { return };
     let is_pod = kind.gvk.group.is_empty() && kind.gvk.kind == "Pod";
-    // Pods are by far the most frequent, and nothing outside of their spec decides about what is in it.
+    // Pods are by far the most frequent kind, and no default in their spec depends on anything outside of it.
     let known_spec = known.filter(|_| is_pod).and_then(|known| known.get("spec"));
     if fields.get("spec").zip(known_spec).is_some_and(|(spec, known)| spec.is_same(known)) {
         return pod::status(fields);
@@ -47,12 +47,12 @@ fn apply_to(group: &str, version: &str, kind: &str, object: &mut Fields) {
     }
 }
 
-/// Amounts of resources are never finer than a thousandth; what is finer is rounded up.
+/// Rounds amounts of resources up to a thousandth.
 fn round_up(holder: &mut Fields, maps: &[&str]) {
     for name in maps {
         let Some(amounts) = holder.child(name) else { continue };
         for amount in amounts.values_mut() {
-            // The canonical text of a finer amount ends in one of these.
+            // The canonical text of a finer amount ends in one of these letters.
             if let Value::String(text) = amount
                 && text.ends_with(['n', 'u'])
                 && let Ok(exact) = text.parse::<Quantity>()
@@ -63,7 +63,6 @@ fn round_up(holder: &mut Fields, maps: &[&str]) {
     }
 }
 
-/// The spec of an object, if it has one.
 fn spec(object: &mut Fields) -> Option<&mut Fields> {
     object.child("spec")
 }
@@ -165,6 +164,16 @@ mod tests {
         );
     }
 
+    /// Returns whether a value has all members of another one, unchanged.
+    fn contains(value: &Value, part: &Value) -> bool {
+        match (value, part) {
+            (Value::Object(value), Value::Object(part)) => {
+                part.iter().all(|(name, part)| value.get(name).is_some_and(|value| contains(value, part)))
+            }
+            _ => value == part,
+        }
+    }
+
     #[test]
     fn odd_objects_are_left_alone() {
         for kind in builtin().iter() {
@@ -174,7 +183,9 @@ mod tests {
                 json!({"spec": 3}),
                 json!({"spec": {"template": [], "ports": {}, "containers": "x"}}),
             ] {
+                let original = object.clone();
                 apply(kind, &mut object, None);
+                assert!(contains(&object, &original), "{}: {original} became {object}", kind.gvk);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Pods and pod templates.
+//! Defaults of pods and pod templates.
 
 use machinery::json::{Map, Value, json};
 use machinery::quantity::Quantity;
@@ -6,7 +6,7 @@ use machinery::quantity::Quantity;
 use super::volume;
 use crate::walk::{Fields, Fill as _, Walk as _};
 
-/// A pod itself: more is filled than in a template, so that templates stay as their owner wrote them.
+/// Sets defaults of a pod that a template does not get, so that templates stay as their author wrote them.
 pub(super) fn status(object: &mut Fields) {
     if let Some(status) = object.child("status") {
         addresses(status);
@@ -37,7 +37,7 @@ pub(super) fn pod(object: &mut Fields) {
     }
 }
 
-/// One address has two spellings; where they differ, the older one counts.
+/// Keeps the two fields for one address equal; if they differ, the older field counts.
 fn addresses(status: &mut Fields) {
     let first = status.get("podIPs").and_then(|list| list.get(0)).map_or("", |entry| entry.text("ip")).to_owned();
     let address = status.word("podIP").to_owned();
@@ -48,7 +48,7 @@ fn addresses(status: &mut Fields) {
     }
 }
 
-/// `{metadata, spec}` inside a workload.
+/// Sets defaults of a pod template, `{metadata, spec}` inside a workload.
 pub(super) fn template(template: &mut Fields) {
     if let Some(spec) = template.child("spec") {
         pod_spec(spec);
@@ -64,7 +64,7 @@ pub(super) fn pod_spec(spec: &mut Fields) {
     for item in spec.items("volumes") {
         volume::pod_volume(item);
     }
-    // The old name of a field is kept in step with the new one.
+    // The deprecated field is kept equal to the new one.
     match (spec.word("serviceAccountName"), spec.word("serviceAccount")) {
         ("", "") => {}
         ("", old) => {
@@ -145,7 +145,8 @@ fn http_get(get: &mut Fields) {
     get.fill_empty("scheme", "HTTP");
 }
 
-/// Whether an image has the tag `latest`, which it also has when it names neither tag nor digest. An image that is none has no tag.
+/// Returns whether an image has the tag `latest`, which it also has if it names neither tag nor digest. A malformed image has
+/// no tag.
 pub(super) fn always_pulled(image: &str) -> bool {
     let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let (host, path) = match name.split_once('/') {
@@ -176,7 +177,7 @@ fn requests_from_limits(container: &mut Fields) {
     }
 }
 
-/// Requests of the pod as a whole are what its containers ask for, else its limits.
+/// Sets the requests of the pod as a whole: those of its containers, else its limits.
 fn pod_level_resources(spec: &mut Fields) {
     let Some(limits) = spec.get("resources").and_then(|resources| resources.map("limits")) else { return };
     if limits.is_empty() {
@@ -185,7 +186,7 @@ fn pod_level_resources(spec: &mut Fields) {
     let limits: Map = limits.clone();
     let mut wanted = Map::new();
     for name in ["cpu", "memory"] {
-        if let Some(amount) = asked_by_containers(spec, name) {
+        if let Some(amount) = requested_by_containers(spec, name) {
             wanted.insert(name.to_owned(), amount.to_string().into());
         }
     }
@@ -199,8 +200,8 @@ fn pod_level_resources(spec: &mut Fields) {
     }
 }
 
-/// What containers need at the same time: all that stay, or one that runs before them if it needs more.
-fn asked_by_containers(spec: &Fields, name: &str) -> Option<Quantity> {
+/// Returns what containers need at the same time: the sum of those that stay, or an init container if it needs more.
+fn requested_by_containers(spec: &Fields, name: &str) -> Option<Quantity> {
     let list = |field: &str| spec.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let asked = |container: &Value| {
         let amount = container.map("resources.requests")?.get(name)?;

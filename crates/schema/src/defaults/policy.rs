@@ -1,4 +1,4 @@
-//! Networking, storage, access control, admission, flow control, devices and the rest.
+//! Defaults of networking, storage, access control, admission, flow control, devices and the rest.
 
 use machinery::json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The sources of volumes, in pods and in persistent volumes.
+//! Defaults of volume sources, in pods and in persistent volumes.
 
 use machinery::json::json;
 
@@ -46,7 +46,7 @@ pub(super) fn pod_volume(volume: &mut Fields) {
     }
 }
 
-/// Sources that pods and persistent volumes share.
+/// Sets defaults of the sources that pods and persistent volumes share.
 pub(super) fn source(volume: &mut Fields) {
     if let Some(path) = volume.child("hostPath") {
         path.fill("type", "");

@@ -1,4 +1,4 @@
-//! What runs pods: deployments, sets, jobs, autoscalers.
+//! Defaults of workloads: deployments, sets, jobs, autoscalers.
 
 use machinery::json::{Value, json};
 
@@ -119,7 +119,7 @@ fn job(object: &mut Fields) {
     job_spec(spec);
 }
 
-/// What is also filled in the template of a cron job.
+/// Sets defaults of a job's spec, also in the template of a cron job.
 fn job_spec(spec: &mut Fields) {
     template(spec);
     if let Some(policy) = spec.child("podFailurePolicy") {

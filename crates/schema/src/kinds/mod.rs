@@ -1,8 +1,8 @@
-//! All served kinds: found by path, by kind, by group; in discovery order.
+//! All served kinds: lookup by path, by kind and by group, in discovery order.
 //!
-//! - this file: [`Kinds`], the registry, and [`builtin`], what ships with the binary
-//! - `table.rs`: reads `builtin.tsv`, the built-in kinds as data
-//! - `version.rs`: which of two versions comes first
+//! - this file: [`Kinds`], the set of kinds, and [`builtin`], those that ship with the binary
+//! - `table.rs`: parses `builtin.tsv`, the built-in kinds as data
+//! - `version.rs`: the order of versions
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,10 +15,10 @@ mod version;
 
 pub use version::compare_versions;
 
-/// A set of kinds. Cloning shares it; adding or removing makes a new set that shares the untouched groups.
+/// A set of kinds. Clones share it; adding or removing a kind creates a new set that shares the unchanged groups.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
-    /// The core group first, the other built-in groups by priority, then the groups of custom resources by name.
+    /// The core group first, then the other built-in groups by priority, then the groups of custom resources by name.
     groups: Arc<[Arc<Group>]>,
 }
 
@@ -29,7 +29,7 @@ pub struct Group {
     pub name: String,
     /// The preferred one first.
     pub versions: Vec<Version>,
-    /// Came with the binary, so that its place and the order of its versions are given.
+    /// Ships with the binary, which fixes its position and the order of its versions.
     builtin: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub struct Version {
     pub name: String,
-    /// By plural name.
+    /// Sorted by plural name.
     pub kinds: Vec<Arc<Kind>>,
 }
 
@@ -47,13 +47,13 @@ impl Group {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Whether it came with the binary; custom resources may have joined it.
+    /// Returns whether it ships with the binary; custom resources may have been added to it.
     #[must_use]
     pub fn is_builtin(&self) -> bool {
         self.builtin
     }
 
-    /// The version a client gets that names none.
+    /// Returns the version for clients that name none.
     #[must_use]
     pub fn preferred(&self) -> Option<&Version> {
         self.versions.first()
@@ -67,7 +67,7 @@ impl Version {
     }
 }
 
-/// The kinds that ship with the binary.
+/// Returns the kinds that ship with the binary.
 pub fn builtin() -> &'static Kinds {
     static BUILTIN: LazyLock<Kinds> = LazyLock::new(|| {
         let mut kinds = Kinds::default();
@@ -80,7 +80,7 @@ pub fn builtin() -> &'static Kinds {
 }
 
 impl Kinds {
-    /// The kind served below `/apis/{group}/{version}/…{plural}`; the core group is the empty string.
+    /// Returns the kind served below `/apis/{group}/{version}/…{plural}`; the core group is the empty string.
     #[must_use]
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
         self.group(group)?.version(version)?.get(plural)
@@ -101,34 +101,34 @@ impl Kinds {
         self.groups.iter().find(|group| group.name == name).map(|group| &**group)
     }
 
-    /// In discovery order, the core group first.
+    /// Iterates over the groups in discovery order, the core group first.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter().map(|group| &**group)
     }
 
-    /// Every kind in every version, in discovery order.
+    /// Iterates over every kind in every version, in discovery order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.groups().flat_map(|group| &group.versions).flat_map(|version| &version.kinds)
     }
 
-    /// The kinds whose objects live in one collection of the store: versions of one resource, and both kinds of events.
+    /// Iterates over the kinds whose objects share one collection of the store: versions of one resource, and both kinds of events.
     pub fn in_collection<'a>(&'a self, collection: &'a str) -> impl Iterator<Item = &'a Arc<Kind>> {
         self.iter().filter(move |kind| kind.stored() && kind.collection == collection)
     }
 
-    /// This set and one more kind; a kind of the same group, version and plural is replaced.
+    /// Returns this set with one more kind; a kind of the same group, version and plural is replaced.
     #[must_use]
     pub fn with(&self, kind: Kind) -> Kinds {
         self.insert(Arc::new(kind), false)
     }
 
-    /// As [`Kinds::with`], of a kind that others hold too.
+    /// As [`Kinds::with`], for a shared kind.
     #[must_use]
     pub fn with_shared(&self, kind: Arc<Kind>) -> Kinds {
         self.insert(kind, false)
     }
 
-    /// This set without the kinds that `leave` picks; versions and groups that become empty go too.
+    /// Returns this set without the kinds for which `leave` returns true, and without versions and groups that become empty.
     #[must_use]
     pub fn without(&self, mut leave: impl FnMut(&Kind) -> bool) -> Kinds {
         let groups = self.groups.iter().filter_map(|group| {

@@ -1,4 +1,4 @@
-//! Reads the table of built-in kinds. The head of `builtin.tsv` says what stands in its columns.
+//! Parses the table of built-in kinds. The head of `builtin.tsv` describes its columns.
 
 use machinery::{GroupVersion, GroupVersionKind};
 
@@ -9,7 +9,7 @@ pub(super) const BUILTIN: &str = include_str!("builtin.tsv");
 const ALL_VERBS: &str = "create,delete,deletecollection,get,list,patch,update,watch";
 const WRITE_VERBS: &str = "get,patch,update";
 
-/// The kinds of a table that ships with the binary. A line that cannot be read is left out; a test holds that there is none.
+/// Parses the kinds of a table that ships with the binary. A malformed line is skipped; a test checks that there is none.
 pub(super) fn read(table: &str) -> impl Iterator<Item = Kind> {
     table.lines().filter(|line| !line.starts_with('#')).filter_map(kind)
 }
@@ -86,7 +86,7 @@ fn apply_rule(kind: &mut Kind, rule: &str) -> Option<()> {
     Some(())
 }
 
-/// `status`, `scale=autoscaling/v1 Scale`, `binding=v1 Binding:create`
+/// Parses `status`, `scale=autoscaling/v1 Scale`, `binding=v1 Binding:create`.
 fn subresource(text: &str, parent: &GroupVersionKind) -> Option<Subresource> {
     let (text, verbs) = text.split_once(':').unwrap_or((text, WRITE_VERBS));
     let (name, gvk) = match text.split_once('=') {
@@ -100,7 +100,7 @@ fn subresource(text: &str, parent: &GroupVersionKind) -> Option<Subresource> {
     (!name.is_empty()).then(|| Subresource { name: name.to_owned(), gvk, verbs: words(verbs, ',') })
 }
 
-/// `spec.nodeName`, `source=source.component|reportingComponent`, `spec.hostNetwork?false`
+/// Parses `spec.nodeName`, `source=source.component|reportingComponent`, `spec.hostNetwork?false`.
 fn field(text: &str) -> SelectableField {
     let (text, absent) = text.split_once('?').unwrap_or((text, ""));
     let (label, paths) = text.split_once('=').unwrap_or((text, text));

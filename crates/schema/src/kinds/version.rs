@@ -1,8 +1,9 @@
-//! Which of two API versions stands first: `v2, v1, v1beta1, v1alpha1, other words`.
+//! The order of API versions: `v2, v1, v1beta1, v1alpha1, other words`.
 
 use std::cmp::Ordering;
 
-/// Less is listed first. Stable versions before beta before alpha, higher numbers first; names of any other form last, by letter.
+/// Compares two versions; the lesser is listed first. Stable precedes beta and alpha, higher numbers are first; other names are last, in
+/// alphabetical order.
 #[must_use]
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
@@ -13,7 +14,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Stability (2 stable, 1 beta, 0 alpha), major, minor.
+/// Returns stability (2 stable, 1 beta, 0 alpha), major and minor number.
 fn rank(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let (major, rest) = number(rest)?;

@@ -1,5 +1,5 @@
-//! Server-side apply: a manager states the fields it wants; what it stated before and no longer states goes, what others own
-//! and have set otherwise is a conflict.
+//! Server-side apply: a manager states the fields it wants. Fields that it stated before and no longer states are removed; fields
+//! that others own with another value are conflicts.
 
 use machinery::go_json::json_kind;
 use machinery::json::Value;
@@ -17,23 +17,23 @@ use super::update::{Changes, Subject, Writer, annotate, empty, list, strip, take
 use crate::decode::coerce::{Words, coerce};
 use crate::decode::{self, FieldValidation, forget_empty};
 
-/// Who owns what was there before anybody applied.
+/// Manager of the fields that existed before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// A field that another manager owns and has set to another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// As messages name it: `"kubectl" using apps/v1`.
+    /// As in messages: `"kubectl" using apps/v1`.
     pub manager: String,
     pub path: Vec<Element>,
 }
 
-/// Why a configuration was not applied.
+/// The reason why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyError {
-    /// It is no configuration of this kind (400).
+    /// It is not a configuration of this kind (400).
     Malformed(String),
-    /// Errors that the reference answers with 500 and the bare text.
+    /// The reference responds with 500 and the bare text.
     Unmapped(String),
     Conflicts(Vec<Conflict>),
 }
@@ -62,9 +62,9 @@ pub struct Configuration {
     duplicates: Vec<String>,
 }
 
-/// Reads the body of an apply: YAML, or JSON, which is YAML too.
+/// Parses the body of an apply: YAML, or JSON, which is YAML too.
 pub fn read(body: &[u8]) -> Result<Configuration, ApplyError> {
-    // JSON is much faster read as JSON, and means the same unless a key stands twice.
+    // JSON is parsed much faster as JSON, with the same result unless a key is duplicate.
     let as_json = decode::json::parse(body).ok().filter(|document| !document.has_duplicates);
     let (value, duplicates) = match as_json {
         Some(document) => (document.value, Vec::new()),
@@ -85,7 +85,7 @@ pub fn read(body: &[u8]) -> Result<Configuration, ApplyError> {
 }
 
 impl Configuration {
-    /// What strict reading says about keys that stand twice. Asked once the apply itself has succeeded.
+    /// Returns the warnings, or the error, about duplicate keys. Called after the apply itself has succeeded.
     pub fn warnings(self, validation: FieldValidation) -> Result<Vec<String>, ApplyError> {
         match validation {
             FieldValidation::Strict if !self.duplicates.is_empty() => Err(ApplyError::Malformed(format!(
@@ -100,8 +100,8 @@ impl Configuration {
 
 /// Applies a configuration to the stored object, or to nothing.
 ///
-/// The result is in its normal form and has its managedFields; defaults are for the caller to fill in, and then
-/// [`super::keep_times_if_unchanged`] to call, because an apply that only repeats what is there is no write.
+/// The result is in its normal form and has its managedFields. The caller sets defaults and then calls
+/// [`super::keep_times_if_unchanged`], because an apply that changes nothing is not a write.
 pub fn apply(
     subject: &Subject<'_>,
     live: Option<&Value>,
@@ -153,14 +153,14 @@ pub fn apply(
     Ok(object)
 }
 
-/// The kind a configuration claims; what it leaves out is empty.
+/// Returns the kind that a configuration states; omitted parts are empty.
 fn kind_of(config: &Value) -> GroupVersionKind {
     let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
     let version = GroupVersion::parse(text("apiVersion")).unwrap_or_default();
     GroupVersionKind::new(version.group, version.version, text("kind"))
 }
 
-/// As Go prints it: the core group keeps its slash.
+/// Formats a kind as Go does: the core group keeps its slash.
 fn show_kind(gvk: &GroupVersionKind) -> String {
     format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind)
 }
@@ -182,7 +182,7 @@ fn attempt(
     check(shapes, root, config)
         .map_err(|error| ApplyError::Unmapped(format!("failed to create typed patch object ({named}): {error}")))?;
 
-    let filter = Filter::of(subject.gvk, writer.subresource, subject.custom, subject.has_status);
+    let filter = Filter::new(subject.gvk, writer.subresource, subject.custom, subject.has_status);
     let mut merged = merge(shapes, root, live, config);
     let set = filter.apply(field_set(shapes, root, config));
     let mut entry = writer.entry(subject, Operation::Apply, Set::default());
@@ -225,7 +225,7 @@ fn attempt(
     Ok((merged, owners))
 }
 
-/// Fields of other managers that would get another value.
+/// Returns the fields of other managers that would get another value.
 fn conflicts(changes: &Changes<'_>, owners: &mut [Entry]) -> Vec<Conflict> {
     owners.sort_by_key(|owner| owner.identity());
     let mut conflicts = Vec::new();
@@ -253,24 +253,24 @@ fn describe(owner: &Entry) -> String {
     text
 }
 
-/// Takes out what the manager applied before and does not apply now, unless somebody else owns it.
+/// Removes the fields that the manager applied before and does not apply now, unless another manager owns them.
 fn prune(subject: &Subject<'_>, merged: Value, last: &Set, now: &Set, others: &mut [Entry]) -> Value {
     let (shapes, root) = (subject.ty.shapes(), subject.ty.root());
     let named = |set: &Set| set.with_named_fields(shapes, Some(root));
     let merged_set = named(&field_set(shapes, root, &merged));
     let pruned = remove(shapes, root, &merged, &named(last));
-    // What others own, and what is applied now, comes back.
+    // Fields that others own, and those applied now, are restored.
     let owned = others.iter_mut().fold(now.clone(), |all, owner| all.union(owner.fields.read().clone()));
     let pruned_set = named(&field_set(shapes, root, &pruned));
     let gone = merged_set.clone().difference(&pruned_set.union(named(&owned)));
     let pruned = remove(shapes, root, &merged, &gone);
-    // Only what this manager had itself may go.
+    // Only fields that this manager owned may be removed.
     let pruned_set = named(&field_set(shapes, root, &pruned));
     let gone = merged_set.difference(&pruned_set).intersection(&named(last));
     remove(shapes, root, &merged, &gone)
 }
 
-/// What an object stated in an older configuration and still has: the paths on which a conflict may be overruled.
+/// Returns the paths that an older configuration stated and that are unchanged: on these a conflict may be overruled.
 pub(super) fn still_as_stated(subject: &Subject<'_>, live: &Value, stated: &Value) -> Option<Set> {
     let (shapes, root) = (subject.ty.shapes(), subject.ty.root());
     check(shapes, root, stated).ok()?;

@@ -1,5 +1,5 @@
-//! Whether an applied configuration fits the type: every field declared, every value of its sort, every list item known by
-//! one key. The reference says so in the words of its library, printing Go values.
+//! Validation of an applied configuration: every field is declared, every value has its type, every list item has a unique key.
+//! Messages are those of the reference's library, which prints Go values.
 
 use machinery::go_text;
 use machinery::json::Value;
@@ -8,10 +8,10 @@ use super::compare::item_element;
 use super::element::Element;
 use crate::facts::{Form, List, Listing, NodeId, Scalar, Shapes};
 
-/// Beyond this many the rest is not looked for.
+/// Most errors reported; the check ends there.
 const ERRORS_MAX: usize = 100;
 
-/// The error is one line, or a list of lines below `errors:`.
+/// Checks a configuration. The error is one line, or a list of lines below `errors:`.
 pub(super) fn check(shapes: &Shapes, root: NodeId, config: &Value) -> Result<(), String> {
     let mut check = Check { shapes, path: Vec::new(), errors: Vec::new() };
     check.value(root, config);
@@ -119,7 +119,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// As Go prints it with `%#v`.
+/// Formats a value as Go's `%#v`.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -139,7 +139,7 @@ fn go_syntax(value: &Value) -> String {
     }
 }
 
-/// As Go prints it with `%v`.
+/// Formats a value as Go's `%v`.
 fn go_value(value: &Value) -> String {
     crate::patch::strategic::go_value::go_value(value)
 }

@@ -1,7 +1,7 @@
-//! What changed between two objects, and what an object consists of, as sets of paths.
+//! The differences of two objects, and the fields of one object, as sets of paths.
 //!
-//! How deep a path goes is decided by the shape: an atomic list or object is one path, the items of a set or of a list with
-//! keys are paths of their own.
+//! The shape determines the depth of paths: an atomic list or object is one path, the items of a set or of a list with keys
+//! are paths of their own.
 
 use machinery::json::{Map, Value};
 
@@ -19,7 +19,7 @@ pub(super) struct Comparison {
     pub(super) added: Set,
 }
 
-/// Whether the place itself, not something below it, was removed, modified or added.
+/// Whether the field itself, not one below it, was removed, modified or added.
 #[derive(Clone, Copy, Default)]
 struct Here {
     removed: bool,
@@ -27,26 +27,26 @@ struct Here {
     added: bool,
 }
 
-/// Compares two objects of one type. What the server owns in `metadata` is left out: nobody manages it.
+/// Compares two objects of one type. Server fields of `metadata` are skipped: they have no manager.
 pub(super) fn compare(shapes: &Shapes, root: NodeId, old: &Value, new: &Value) -> Comparison {
     let mut found = Comparison::default();
     Comparer { shapes }.value(root, Some(old), Some(new), 0, &mut found);
     found
 }
 
-/// The paths an object consists of.
+/// Returns the paths of an object's fields.
 pub(super) fn field_set(shapes: &Shapes, root: NodeId, object: &Value) -> Set {
     let mut set = Set::default();
     FieldSet { shapes }.value(root, object, &mut set);
     set
 }
 
-/// How a value merges in its place: what the shape says, or what the value looks like where the shape says anything goes.
+/// The merge behaviour of a value: that of the shape, or that of the value's type where the shape allows any.
 pub(super) enum View<'a> {
     Leaf,
     List(&'a List),
     Object(&'a Object),
-    /// An object of anything: each value is again anything.
+    /// An object of any values.
     Free,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn view<'a>(shapes: &'a Shapes, id: NodeId, value: &Value) -> View<'a
     }
 }
 
-/// What stands in place of absent values below a free object.
+/// Returns the node of a member; below a free object that of any value.
 pub(super) fn child_of(view: &View<'_>, id: NodeId, key: &str) -> Option<NodeId> {
     match view {
         View::Object(object) => object.child(key),
@@ -72,7 +72,7 @@ pub(super) fn child_of(view: &View<'_>, id: NodeId, key: &str) -> Option<NodeId>
     }
 }
 
-/// Fields of `metadata` that nobody manages.
+/// Fields of `metadata` without a manager.
 pub(super) const UNMANAGED: [&str; 9] = [
     "name",
     "namespace",
@@ -132,7 +132,7 @@ impl Comparer<'_> {
         Here { added: old.is_none(), removed: new.is_none(), modified: is_mixed }
     }
 
-    /// Collects what is below a value that was not there before: everything, and nothing is compared.
+    /// Collects everything below a value that was absent before, without a comparison.
     fn added(&self, id: NodeId, new: &Value, depth: usize, found: &mut Set) {
         let view = view(self.shapes, id, new);
         match (&view, new) {
@@ -165,7 +165,8 @@ impl Comparer<'_> {
         found.sort();
     }
 
-    /// The root is at depth 0, so metadata's own entries are at depth 1 with the type ObjectMeta.
+    /// Returns whether a node is the object's metadata. The root is at depth 0, so its entries are at depth 1 with the type
+    /// ObjectMeta.
     fn is_metadata(&self, id: NodeId, depth: usize) -> bool {
         depth == 1 && &*self.shapes.node(id).name == "v1.ObjectMeta"
     }
@@ -188,7 +189,7 @@ impl Comparer<'_> {
             }
         };
         let in_metadata = self.is_metadata(id, depth);
-        // Two objects in their normal form mostly have the same keys in the same order: then nothing is looked up.
+        // Two objects in their normal form mostly have the same keys in the same order: then there are no lookups.
         if let (Some(old), Some(new)) = (old, new)
             && old.len() == new.len()
             && old.keys().eq(new.keys())
@@ -251,7 +252,7 @@ impl Comparer<'_> {
             found.modified.push(element.clone(), modified, Set::default());
             found.added.push(element.clone(), added, Set::default());
         };
-        // An item that stands twice is not compared inside: it is one value, owned or not.
+        // Duplicate items are not compared inside: they are one value, owned or not.
         let mut pairs = Vec::with_capacity(new.len());
         for (element, now) in &new {
             let (before, now) = (items_of(&old, element), now.as_slice());
@@ -292,7 +293,7 @@ impl Comparer<'_> {
     }
 }
 
-/// Absent, null or empty.
+/// Returns whether a value is absent, null or empty.
 pub(super) fn is_bare(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,
@@ -302,7 +303,7 @@ pub(super) fn is_bare(value: Option<&Value>) -> bool {
     }
 }
 
-/// The items of a list by element, sorted by that. Items that have no element (malformed) are left out.
+/// Groups the items of a list by element, sorted. Items without an element (malformed) are skipped.
 pub(super) fn group<'v>(shapes: &Shapes, list: &List, items: &'v [Value]) -> Vec<(Element, Members<'v>)> {
     let mut groups: Vec<(Element, Members<'v>)> = Vec::with_capacity(items.len());
     for item in items {
@@ -318,7 +319,7 @@ pub(super) fn group<'v>(shapes: &Shapes, list: &List, items: &'v [Value]) -> Vec
     groups
 }
 
-/// The items of one element: nearly always one.
+/// The items of one element, nearly always one.
 pub(super) enum Members<'v> {
     One(&'v Value),
     Several(Vec<&'v Value>),
@@ -332,7 +333,7 @@ impl<'v> Members<'v> {
         }
     }
 
-    /// Takes the items of another of the same element. Says yes.
+    /// Adds the items of another group of the same element. Always returns true.
     fn join(&mut self, other: &Members<'v>) -> bool {
         let mut all = self.as_slice().to_vec();
         all.extend_from_slice(other.as_slice());
@@ -341,12 +342,12 @@ impl<'v> Members<'v> {
     }
 }
 
-/// The items of an element among sorted groups.
+/// Returns the items of an element among sorted groups.
 fn items_of<'g, 'v>(groups: &'g [(Element, Members<'v>)], element: &Element) -> &'g [&'v Value] {
     groups.binary_search_by(|(other, _)| other.cmp(element)).map_or(&[], |at| groups[at].1.as_slice())
 }
 
-/// What an item of a set, or of a list with keys, is known by. The error says why there is nothing.
+/// Returns the element that identifies an item of a set or of a list with keys; the error is the reason why there is none.
 pub(super) fn item_element(shapes: &Shapes, list: &List, item: &Value) -> Result<Element, String> {
     let Listing::Map(keys) = &list.listing else {
         return match item {
@@ -385,7 +386,7 @@ struct FieldSet<'a> {
 }
 
 impl FieldSet<'_> {
-    /// Collects what is below a place; says whether the place is a path itself.
+    /// Collects the paths below a field; returns whether the field is a path itself.
     fn value(&self, id: NodeId, value: &Value, set: &mut Set) -> bool {
         let view = view(self.shapes, id, value);
         match (&view, value) {

@@ -1,7 +1,7 @@
-//! What whoever makes an object owns of it, written as `fieldsV1` straight from the object.
+//! The fields that the creator of an object owns, written as `fieldsV1` directly from the object.
 //!
-//! It is what a comparison with an object that has nothing in it finds ([`super::compare`]), without the sets of paths that
-//! other writes need to take from one manager and give to another: on a create there is one manager and one text.
+//! The result equals a comparison with an empty object ([`super::compare`]), without the sets of paths that other writes need
+//! to move fields from one manager to another: on a create there is one manager and one text.
 
 use machinery::json::{Map, Text, Value};
 use smallvec::SmallVec;
@@ -10,18 +10,18 @@ use super::compare::{UNMANAGED, View, child_of, group, is_bare, view};
 use super::element::{equal, write_field};
 use crate::facts::{List, NodeId, Shapes};
 
-/// What the maker of an object owns of one of its members, as it was written down for another object that shares it.
+/// The fields that a creator owns in one member, as recorded for another object that shares the member.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     pub member: &'a str,
     /// An object that has the member.
     pub of: &'a Value,
-    /// What stands behind the member's name in `fieldsV1`.
+    /// The value of the member in `fieldsV1`.
     pub fields: &'a str,
 }
 
-/// The `fieldsV1` of a new object; `{}` when nothing of it is owned. `zero` is an object of its type with nothing in it, and
-/// of the members called `reset` nothing is owned. None if that cannot be said without a comparison.
+/// Returns the `fieldsV1` of a new object; `{}` if nothing is owned. `zero` is an empty object of its type; members in `reset`
+/// are not owned. `None` if it takes a comparison.
 pub(super) fn fields_of_new(
     shapes: &Shapes,
     root: NodeId,
@@ -42,15 +42,15 @@ pub(super) fn fields_of_new(
 
 struct Writing<'a> {
     shapes: &'a Shapes,
-    /// A member of the object, and what is owned of it.
+    /// A member of the object, and its `fieldsV1`.
     known: Option<(&'a Value, &'a str)>,
     out: String,
-    /// Nothing stood in the way so far.
+    /// No comparison was needed so far.
     is_clear: bool,
 }
 
 impl Writing<'_> {
-    /// Writes what is below a place and says whether the place is owned or has something below it that is.
+    /// Writes the fields below a value; returns whether it is owned or has owned fields.
     fn value(&mut self, id: NodeId, old: Option<&Value>, new: &Value, depth: usize) -> bool {
         if depth == 1
             && let Some((member, fields)) = self.known
@@ -84,7 +84,7 @@ impl Writing<'_> {
         is_kept
     }
 
-    /// Writes all that is below a value that was not there before, and owned with it. Nobody owns the metadata as such.
+    /// Writes everything below a value that was absent before, and so is owned. The metadata itself is never owned.
     fn added(&mut self, id: NodeId, view: &View<'_>, new: &Value, depth: usize) -> bool {
         self.out.push('{');
         let is_owned = depth != 1 || !self.is_metadata(id);
@@ -109,9 +109,9 @@ impl Writing<'_> {
         move |name| !(in_metadata && UNMANAGED.contains(&name))
     }
 
-    /// Writes the members of an object in the order of their names. `is_owned` says so of the object itself, which is only
-    /// written when there are members.
-    #[expect(clippy::too_many_arguments, reason = "one place in two trees, and what is left out there")]
+    /// Writes the members of an object, sorted by name. `is_owned` is that of the object itself, which is only written if there
+    /// are members.
+    #[expect(clippy::too_many_arguments, reason = "one position in two trees, and the members that are skipped")]
     fn members(
         &mut self,
         id: NodeId,
@@ -151,7 +151,7 @@ impl Writing<'_> {
             self.out.push(':');
             match items.as_slice() {
                 [item] => drop(self.value(list.item, None, item, depth + 1)),
-                // An item that stands twice is one value, owned or not.
+                // Duplicate items are one value, owned or not.
                 _ => self.out.push_str("{}"),
             }
         }

@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 #[derive(Clone, Debug)]
 pub enum Element {
-    /// `f:spec`. Most names are short enough to stand here without memory of their own.
+    /// `f:spec`. Most names are short enough to be stored inline.
     Field(SmolStr),
     /// `k:{"name":"c"}`: sorted by name.
     Key(Vec<(SmolStr, Value)>),
@@ -25,7 +25,7 @@ impl Element {
         Element::Field(SmolStr::new(name))
     }
 
-    /// The key it has in `fieldsV1`.
+    /// Returns the key in `fieldsV1`.
     #[must_use]
     pub fn encode(&self) -> String {
         match self {
@@ -79,7 +79,7 @@ impl Element {
         }
     }
 
-    /// Reads a key of `fieldsV1`. `Ok(None)` is a sort of element that a later version may know.
+    /// Parses a key of `fieldsV1`. `Ok(None)` is a kind of element that a later version may know.
     pub fn decode(text: &str) -> Result<Option<Element>, MalformedPath> {
         let Some((sort, rest)) = text.split_at_checked(2) else { return Err(MalformedPath) };
         if !sort.ends_with(':') {
@@ -126,7 +126,7 @@ fn write_escaped(key: &str, out: &mut String) {
     out.push_str(&String::from_utf8_lossy(&text));
 }
 
-/// Stands for itself in JSON, also inside of JSON in a string, and in Go's JSON too.
+/// Returns whether a byte needs no escape in JSON, in JSON inside a string, and in Go's JSON.
 fn is_plain(byte: u8) -> bool {
     const PLAIN: [bool; 256] = {
         let mut plain = [false; 256];
@@ -140,7 +140,7 @@ fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
-/// Text as JSON. Names and keys mostly have nothing to escape, and this runs for every list item of every write.
+/// Appends a string as JSON. Names and keys rarely need escapes, and this runs for every list item of every write.
 fn push_text(text: &str, out: &mut String) {
     if text.bytes().all(is_plain) {
         out.push('"');
@@ -151,7 +151,7 @@ fn push_text(text: &str, out: &mut String) {
     }
 }
 
-/// A key of `fieldsV1` that is no path element.
+/// The error for a key of `fieldsV1` that is not a path element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedPath;
 
@@ -189,7 +189,7 @@ impl PartialEq for Element {
 
 impl Eq for Element {}
 
-/// As conflicts name it: `.spec`, `[name="c"]`, `[="x"]`, `[3]`.
+/// As in messages of conflicts: `.spec`, `[name="c"]`, `[="x"]`, `[3]`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -224,7 +224,7 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// Numbers by amount, then text, then truth values, lists, maps, null: one order for all values.
+/// Compares in one order of all values: numbers by amount, then strings, booleans, lists, maps, null.
 pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
     fn rank(value: &Value) -> u8 {
         match value {
@@ -257,7 +257,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// Whether two values are the same, numbers by amount.
+/// Returns whether two values are equal, numbers by amount.
 pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare_numbers(a, b) == Ordering::Equal,

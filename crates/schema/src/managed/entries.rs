@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields, read and written.
+//! Parsing and writing of `metadata.managedFields`.
 
 use machinery::json::{Map, Value};
 
@@ -11,7 +11,7 @@ pub enum Operation {
     Update,
 }
 
-/// One manager's share of an object.
+/// The fields of an object that one manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub manager: String,
@@ -24,7 +24,7 @@ pub struct Entry {
     pub fields: Fields,
 }
 
-/// What a manager owns. Most entries of an object pass through a write untouched, and are not read for it.
+/// A manager's fields. Most entries of an object are unchanged by a write, and are not parsed for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fields {
     /// `fieldsV1` as this server wrote it.
@@ -33,10 +33,10 @@ pub enum Fields {
 }
 
 impl Fields {
-    /// Reads what was stored, if it was not read yet.
+    /// Returns the set, parsed on first use.
     pub fn read(&mut self) -> &mut Set {
         if let Fields::Stored(fields) = self {
-            // What is stored was read or made by this server before.
+            // Stored entries were parsed or written by this server before.
             *self = Fields::Read(Set::decode(fields).unwrap_or_default());
         }
         match self {
@@ -45,13 +45,13 @@ impl Fields {
         }
     }
 
-    /// The set, taken out.
+    /// Returns the set and leaves an empty one.
     #[must_use]
     pub fn into_set(mut self) -> Set {
         std::mem::take(self.read())
     }
 
-    /// Takes paths away. An entry that has none of them stays as it is stored.
+    /// Removes paths. An entry that has none of them stays as it is stored.
     pub(super) fn subtract(&mut self, gone: &Set) {
         if gone.is_empty() || matches!(self, Fields::Stored(fields) if !gone.touches(fields)) {
             return;
@@ -92,7 +92,7 @@ impl Fields {
 }
 
 impl Entry {
-    /// Whether two entries are one manager's. An applier is the same in all versions.
+    /// Returns whether two entries are of one manager. An applier is the same in all versions.
     #[must_use]
     pub fn is_same_manager(&self, other: &Entry) -> bool {
         self.manager == other.manager
@@ -105,7 +105,7 @@ impl Entry {
         (self.operation, self.time.as_deref(), &self.manager, &self.api_version, &self.subresource)
     }
 
-    /// The order in which messages name managers.
+    /// Returns the key by which messages sort managers.
     pub(super) fn identity(&self) -> String {
         let version = if self.operation == Operation::Apply { "" } else { &self.api_version };
         format!("{}\u{0}{:?}\u{0}{version}\u{0}{}", self.manager, self.operation, self.subresource)
@@ -129,12 +129,12 @@ impl Entry {
     }
 }
 
-/// The list of a stored object, whose entries this server has made: they are read when somebody asks.
+/// Parses the list of a stored object. This server wrote its entries, so their fields are parsed on first use.
 pub(super) fn stored(list: Option<&Value>) -> Result<Vec<Entry>, String> {
     read(list, |fields| Ok(Fields::Stored(fields.clone())))
 }
 
-/// A list that a client sent; a malformed one is an error as a whole.
+/// Parses a list that a client sent; one malformed entry fails the whole.
 pub(super) fn sent(list: Option<&Value>) -> Result<Vec<Entry>, String> {
     read(list, |fields| Set::decode(fields).map(Fields::Read))
 }
@@ -173,7 +173,7 @@ fn read(list: Option<&Value>, fields: impl Fn(&Value) -> Result<Fields, Malforme
     Ok(entries)
 }
 
-/// Appliers first, then the oldest first.
+/// Encodes the list, appliers first, then by age, the oldest first.
 pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
     if entries.is_empty() {
         return None;
@@ -182,7 +182,7 @@ pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
     Some(Value::Array(entries.into_iter().map(Entry::encode).collect()))
 }
 
-/// Whether a client asks to forget all ownership: an empty list, or one empty entry.
+/// Returns whether a client requests to drop all ownership: an empty list, or one empty entry.
 pub(super) fn is_reset(list: Option<&Value>) -> bool {
     match list.and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => true,
@@ -191,14 +191,14 @@ pub(super) fn is_reset(list: Option<&Value>) -> bool {
     }
 }
 
-/// Takes the list out of an object.
+/// Removes the list from an object.
 pub(super) fn take(object: &mut Value) {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.shift_remove("managedFields");
     }
 }
 
-/// Puts a list into an object, last in its metadata.
+/// Adds a list to an object, last in its metadata.
 pub(super) fn put(object: &mut Value, entries: Vec<Entry>) {
     take(object);
     let Some(list) = encode(entries) else { return };

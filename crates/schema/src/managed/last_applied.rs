@@ -1,4 +1,4 @@
-//! The way from `kubectl apply` on the client to apply on the server: an annotation holds what was applied last.
+//! Migration from client-side `kubectl apply` to server-side apply: an annotation holds the last applied configuration.
 
 use machinery::go_text;
 use machinery::json::{Map, Value};
@@ -7,12 +7,12 @@ use super::apply::still_as_stated;
 use super::set::Set;
 use super::update::Subject;
 
-/// The manager for which the annotation counts.
+/// The manager for which the annotation is used.
 pub(super) const MANAGER: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// All annotations of an object together.
+/// Most bytes of all annotations of an object together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 fn annotation(object: &Value) -> Option<&str> {
@@ -20,7 +20,7 @@ fn annotation(object: &Value) -> Option<&str> {
     annotations.get(ANNOTATION).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// The fields that the client applied itself and that are still so: taking them over is no conflict.
+/// Returns the fields that the client applied itself and that are unchanged since: taking them over is not a conflict.
 pub(super) fn allowed(subject: &Subject<'_>, live: &Value) -> Option<Set> {
     let stated: Value = serde_json::from_str(annotation(live)?).ok()?;
     let version = subject.gvk.group_version().to_string();
@@ -30,7 +30,7 @@ pub(super) fn allowed(subject: &Subject<'_>, live: &Value) -> Option<Set> {
     still_as_stated(subject, live, &stated)
 }
 
-/// Keeps the annotation in step, where there is one.
+/// Updates the annotation, if there is one.
 pub(super) fn rewrite(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;

@@ -1,4 +1,4 @@
-//! Lays an applied configuration over an object, and takes paths out of an object: the two halves of apply.
+//! The two halves of apply: merging a configuration into an object, and removing paths from an object.
 
 use machinery::json::{Map, Text, Value};
 
@@ -7,7 +7,7 @@ use super::element::Element;
 use super::set::Set;
 use crate::facts::{List, NodeId, Shapes};
 
-/// The object with the configuration laid over it. The configuration must have passed [`super::check::check`].
+/// Returns the object with the configuration merged into it. The configuration must have passed [`super::check::check`].
 pub(super) fn merge(shapes: &Shapes, root: NodeId, live: &Value, config: &Value) -> Value {
     Merge { shapes }.value(root, Some(live), Some(config)).unwrap_or(Value::Null)
 }
@@ -66,13 +66,13 @@ impl Merge<'_> {
         merged
     }
 
-    /// Items of both lists: those of the configuration in its order, those of others kept near where they were.
+    /// Returns the items of both lists: those of the configuration in its order, the others near their previous positions.
     fn items(&self, list: &List, live: &[Value], config: &[Value]) -> Vec<Value> {
         let index = |items: &[Value]| -> Vec<Option<Element>> {
             items.iter().map(|item| item_element(self.shapes, list, item).ok()).collect()
         };
         let (live_elements, config_elements) = (index(live), index(config));
-        // An item that stands twice in the live object is not merged inside, but replaced.
+        // A duplicate item of the live object is not merged but replaced.
         let in_live = |element: &Element| -> Option<Option<&Value>> {
             let mut found = (0..live.len()).filter(|at| live_elements[*at].as_ref() == Some(element));
             let first = found.next()?;
@@ -97,7 +97,7 @@ impl Merge<'_> {
                     shared.next();
                     continue;
                 }
-                // Shared, but not the next in the order of the configuration: its turn comes.
+                // In both lists, but not the next in the order of the configuration: it follows later.
                 if in_config(l).is_some() && shared.peek().is_some_and(|next| *next != l) {
                     left += 1;
                     continue;
@@ -135,7 +135,7 @@ impl Merge<'_> {
     }
 }
 
-/// The object without the paths of a set. What becomes empty becomes null.
+/// Returns the object without the paths of a set. Empty results become null.
 pub(super) fn remove(shapes: &Shapes, id: NodeId, value: &Value, gone: &Set) -> Value {
     let view = view(shapes, id, value);
     match (&view, value) {

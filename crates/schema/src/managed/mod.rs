@@ -1,15 +1,15 @@
-//! Who owns which field of an object: `metadata.managedFields`, kept by every write, and server-side apply upon it.
+//! Field ownership: `metadata.managedFields`, updated by every write, and server-side apply.
 //!
-//! - [`set`], [`element`]: sets of paths and their form on the wire, `fieldsV1`
-//! - `compare`: what changed between two objects, as sets
-//! - `created`: what the maker of an object owns, without comparing
+//! - [`set`], [`element`]: sets of paths and their wire form, `fieldsV1`
+//! - `compare`: the differences of two objects, as sets
+//! - `created`: the fields that the creator of an object owns, without a comparison
 //! - [`entries`]: the list in the metadata
 //! - `resets`: fields that a request cannot write
 //! - [`track_update`]: ownership after a create, an update or a patch
-//! - [`scale`]: the same through the scale subresource
-//! - [`apply()`]: server-side apply, out of `check`, `merge` and `last_applied`
+//! - [`scale`]: ownership through the scale subresource
+//! - [`apply()`]: server-side apply, based on `check`, `merge` and `last_applied`
 //!
-//! Ownership is decided on the object that a client sent, defaults filled in, before admission changes it.
+//! Ownership is determined on the object that a client sent, with defaults, before admission changes it.
 
 pub mod apply;
 mod check;

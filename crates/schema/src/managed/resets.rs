@@ -1,11 +1,11 @@
-//! Which fields a request may write at all: what the server resets is never owned by the one who sent it.
+//! Fields that a request cannot write: the server resets them, so the sender does not own them.
 
 use machinery::GroupVersionKind;
 use machinery::json::json;
 
 use super::set::Set;
 
-/// What is left of a set of changed paths.
+/// Selects the paths of a change that count.
 #[derive(Clone, Debug)]
 pub(super) enum Filter {
     All,
@@ -22,7 +22,7 @@ impl Filter {
         }
     }
 
-    /// The members of the object that it leaves nothing of, if that is all it does.
+    /// Returns the members of the object that it drops entirely, if that is all it does.
     pub(super) fn whole_members(&self) -> Option<Vec<&str>> {
         match self {
             Filter::All => Some(Vec::new()),
@@ -31,10 +31,10 @@ impl Filter {
         }
     }
 
-    /// For a request to a kind or to a subresource of it (empty: the object itself).
+    /// Returns the filter of requests to a kind or to a subresource of it (empty: the object itself).
     ///
-    /// `has_status` is asked for custom kinds only.
-    pub(super) fn of(gvk: &GroupVersionKind, subresource: &str, custom: bool, has_status: bool) -> Filter {
+    /// `has_status` is used for custom kinds only.
+    pub(super) fn new(gvk: &GroupVersionKind, subresource: &str, custom: bool, has_status: bool) -> Filter {
         let without = |fields: machinery::json::Value| match Set::decode(&fields) {
             Ok(set) => Filter::Without(set),
             Err(_) => Filter::All,
@@ -48,7 +48,7 @@ impl Filter {
         }
         match (&*gvk.kind, subresource) {
             ("Pod", "ephemeralcontainers") => Filter::Only(&[&["spec", "ephemeralContainers"]]),
-            // The reference means resources and resizePolicy alone, but what it records is everything in a container.
+            // The reference intends resources and resizePolicy only, but records everything in a container.
             ("Pod", "resize") => Filter::Only(&[&["spec", "containers", "*"], &["spec", "initContainers", "*"]]),
             ("Namespace", "finalize") => without(json!({"f:status": {}})),
             ("CertificateSigningRequest", "") => without(json!({"f:spec": {}, "f:status": {}})),
@@ -77,7 +77,7 @@ impl Filter {
     }
 }
 
-/// Kinds whose status is written through their status subresource alone.
+/// Returns whether the status of a kind is written through its status subresource only.
 fn resets_status(kind: &str) -> bool {
     matches!(
         kind,

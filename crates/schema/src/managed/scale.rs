@@ -1,7 +1,7 @@
-//! Ownership through the scale subresource: the one field of a Scale is a field of its parent, under another path.
+//! Ownership through the scale subresource: the one field of a Scale is a field of its parent, at another path.
 //!
-//! A write to a Scale runs like any other, on a Scale whose managedFields come from [`of_parent`]; if it changed the number of
-//! replicas, the parent's managedFields are then those of [`to_parent`].
+//! A write to a Scale is handled like any other, on a Scale with the managedFields of [`of_parent`]; if it changed the number of
+//! replicas, the parent then gets the managedFields of [`to_parent`].
 
 use machinery::json::Value;
 
@@ -19,7 +19,7 @@ fn single(path: &[&str]) -> (Vec<Element>, Set) {
     (path, set)
 }
 
-/// The managedFields of a Scale: the managers of the parent that own its replicas, which stand at `path` (`spec`,
+/// Returns the managedFields of a Scale: the managers of the parent that own its replicas, which are at `path` (`spec`,
 /// `replicas`) in `version`.
 #[must_use]
 pub fn of_parent(parent: &Value, version: &str, path: &[&str]) -> Option<Value> {
@@ -35,8 +35,8 @@ pub fn of_parent(parent: &Value, version: &str, path: &[&str]) -> Option<Value> 
     entries::encode(owners.collect())
 }
 
-/// The managedFields of the parent after its replicas were written through `scale`. A manager that is new there has no time:
-/// so it is in the reference.
+/// Returns the managedFields of the parent after its replicas were written through `scale`. A new manager has no time, as in
+/// the reference.
 #[must_use]
 pub fn to_parent(parent: &Value, scale: &Value, version: &str, path: &[&str]) -> Option<Value> {
     let (path, set) = single(path);
@@ -63,7 +63,7 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, path: &[&str]) ->
     for scaler in scalers {
         kept.push(Entry { api_version: version.to_owned(), time: None, fields: Fields::Read(set.clone()), ..scaler });
     }
-    // Updates of one manager in two versions have become one.
+    // Entries of one manager in two versions are merged.
     let mut merged: Vec<Entry> = Vec::with_capacity(kept.len());
     for entry in kept {
         match merged.iter_mut().find(|other| other.is_same_manager(&entry)) {

@@ -1,6 +1,6 @@
-//! A set of paths, as a tree: what a manager owns.
+//! Sets of paths, as trees: the fields that a manager owns.
 //!
-//! `fieldsV1` is this tree in JSON: a leaf is `{}`; a node that is owned itself and has owned children says so with `.`.
+//! `fieldsV1` is this tree in JSON: a leaf is `{}`; a node that is owned itself and has owned children has the member `.`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::facts::{Form, NodeId, Shapes};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set {
-    /// Sorted by element; none is neither owned nor has children.
+    /// Sorted by element; each is owned or has children.
     nodes: Vec<Node>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     element: Element,
-    /// The path up to here belongs to the set.
+    /// The path up to this node is in the set.
     owned: bool,
     children: Set,
 }
@@ -32,7 +32,7 @@ impl Set {
         self.nodes.is_empty()
     }
 
-    /// The set of one path.
+    /// Adds a path.
     pub fn insert(&mut self, path: &[Element]) {
         let Some((first, rest)) = path.split_first() else { return };
         let node = self.node_mut(first);
@@ -59,14 +59,14 @@ impl Set {
         self.nodes.reserve(nodes);
     }
 
-    /// Adds a child that is known not to be there; [`Set::sort`] must follow.
+    /// Adds a child that is known to be absent; [`Set::sort`] must follow.
     pub(super) fn push(&mut self, element: Element, owned: bool, children: Set) {
         if owned || !children.is_empty() {
             self.nodes.push(Node { element, owned, children });
         }
     }
 
-    /// Puts pushed nodes in order.
+    /// Sorts pushed nodes.
     pub(super) fn sort(&mut self) {
         if !self.nodes.is_sorted_by(|a, b| a.element <= b.element) {
             self.nodes.sort_unstable_by(|a, b| a.element.cmp(&b.element));
@@ -86,7 +86,7 @@ impl Set {
         }
     }
 
-    /// The names of its paths, if all are fields of the object itself.
+    /// Returns the names of its paths, if all are fields of the object itself.
     pub(super) fn whole_fields(&self) -> Option<Vec<&str>> {
         let names = self.nodes.iter().map(|node| match &node.element {
             Element::Field(name) if node.children.is_empty() => Some(name.as_str()),
@@ -106,7 +106,7 @@ impl Set {
         self.find(first).is_some_and(|node| if rest.is_empty() { node.owned } else { node.children.has(rest) })
     }
 
-    /// Whether the path of one step is in the set, and what is below it.
+    /// Returns whether the path of one element is in the set, and the set below it.
     pub(super) fn child(&self, element: &Element) -> (bool, Option<&Set>) {
         match self.find(element) {
             Some(node) => (node.owned, (!node.children.is_empty()).then_some(&node.children)),
@@ -114,7 +114,7 @@ impl Set {
         }
     }
 
-    /// This set and `other`.
+    /// Returns the union with `other`.
     #[must_use]
     pub fn union(mut self, other: Set) -> Set {
         if self.is_empty() {
@@ -133,7 +133,7 @@ impl Set {
         self
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     #[must_use]
     pub fn intersection(&self, other: &Set) -> Set {
         let mut nodes = Vec::new();
@@ -148,7 +148,7 @@ impl Set {
         Set { nodes }
     }
 
-    /// Whether anything is in both.
+    /// Returns whether the intersection is not empty.
     #[must_use]
     pub fn intersects(&self, other: &Set) -> bool {
         self.nodes.iter().any(|node| {
@@ -157,7 +157,7 @@ impl Set {
         })
     }
 
-    /// Whether everything in this set is in `other`.
+    /// Returns whether this set is a subset of `other`.
     #[must_use]
     pub fn is_within(&self, other: &Set) -> bool {
         self.nodes.iter().all(|node| {
@@ -166,7 +166,7 @@ impl Set {
         })
     }
 
-    /// Without exactly the paths of `other`; what is below them stays.
+    /// Returns the set without exactly the paths of `other`; paths below them stay.
     #[must_use]
     pub fn difference(mut self, other: &Set) -> Set {
         self.subtract(other);
@@ -187,7 +187,7 @@ impl Set {
         }
     }
 
-    /// Without the paths of `other` and everything below them.
+    /// Returns the set without the paths of `other` and everything below them.
     #[must_use]
     pub fn without(mut self, other: &Set) -> Set {
         self.nodes.retain_mut(|node| {
@@ -203,7 +203,7 @@ impl Set {
         self
     }
 
-    /// Only what lies at or below one of the patterns; a pattern's `*` stands for any element.
+    /// Returns the paths at or below one of the patterns, in which `*` is any element.
     #[must_use]
     pub fn only(&self, patterns: &[&[&str]]) -> Set {
         let mut nodes = Vec::new();
@@ -218,7 +218,7 @@ impl Set {
                 nodes.push(node.clone());
             } else if !rest.is_empty() {
                 let children = node.children.only(&rest);
-                // The way to what may be kept is kept too.
+                // Ancestors of kept paths are kept too.
                 if node.owned || !children.is_empty() {
                     nodes.push(Node { element: node.element.clone(), owned: node.owned, children });
                 }
@@ -227,7 +227,7 @@ impl Set {
         Set { nodes }
     }
 
-    /// With every declared field on the way to an owned one owned too, so that removing a set can remove whole fields.
+    /// Returns the set with every declared field above an owned one added, so that removing a set can remove whole fields.
     #[must_use]
     pub(super) fn with_named_fields(&self, shapes: &Shapes, id: Option<NodeId>) -> Set {
         let form = id.map(|id| &shapes.node(id).form);
@@ -250,7 +250,7 @@ impl Set {
         Set { nodes }
     }
 
-    /// Every path of the set, in order.
+    /// Returns every path of the set, in order.
     pub fn paths(&self) -> Vec<Vec<Element>> {
         fn walk(set: &Set, prefix: &mut Vec<Element>, out: &mut Vec<Vec<Element>>) {
             for node in &set.nodes {
@@ -271,7 +271,7 @@ impl Set {
         out
     }
 
-    /// As `fieldsV1`: text, since nobody reads it before the next write that changes it.
+    /// Encodes as `fieldsV1`: raw text, since it is not used before the next write that changes it.
     #[must_use]
     pub fn encode(&self) -> Value {
         let mut out = String::with_capacity(2048);
@@ -296,7 +296,7 @@ impl Set {
         out.push('}');
     }
 
-    /// Reads `fieldsV1`; null owns nothing.
+    /// Parses `fieldsV1`; null is the empty set.
     pub fn decode(fields: &Value) -> Result<Set, MalformedPath> {
         match fields {
             Value::Null => Ok(Set::default()),
@@ -306,7 +306,7 @@ impl Set {
         }
     }
 
-    /// Whether some path of this set is in `fields`, a `fieldsV1` that need not be read for it.
+    /// Returns whether some path of this set is in `fields`, a `fieldsV1` that is not parsed for it.
     pub(super) fn touches(&self, fields: &Value) -> bool {
         match fields {
             Value::Raw(text) => self.touches_text(text),
@@ -321,7 +321,7 @@ impl Set {
         })
     }
 
-    /// Whether every path of this set is in `fields`, a `fieldsV1` that need not be read for it.
+    /// Returns whether every path of this set is in `fields`, a `fieldsV1` that is not parsed for it.
     pub(super) fn is_within_stored(&self, fields: &Value) -> bool {
         match fields {
             Value::Raw(text) => self.is_within_text(text),
@@ -336,8 +336,8 @@ impl Set {
         })
     }
 
-    /// A stored `fieldsV1` with this set added to it, if that can be done in its text: only what is on the way to the new
-    /// paths is read.
+    /// Returns a stored `fieldsV1` with this set added, if that can be done in its text: only the ancestors of the new paths
+    /// are parsed.
     pub(super) fn added_to_text(&self, fields: &str) -> Option<String> {
         let mut out = String::with_capacity(fields.len() + 64);
         self.add_to_text(fields, false, &mut out)?;
@@ -357,10 +357,10 @@ impl Set {
             }
         };
         for (name, below) in scan::members(fields).filter(|(name, _)| *name != ".") {
-            let told: Cow<'_, str> =
+            let decoded: Cow<'_, str> =
                 if name.contains('\\') { serde_json::from_str(&format!("\"{name}\"")).ok()? } else { name.into() };
-            // What a later version wrote has no place in our order.
-            let element = Element::decode(&told).ok()??;
+            // Elements that a later version wrote have no position in this order.
+            let element = Element::decode(&decoded).ok()??;
             while let Some(node) = more.next_if(|node| node.element < element) {
                 separate(out);
                 node.element.write(out);
@@ -408,7 +408,7 @@ impl Set {
     }
 }
 
-/// What a text of our own writing has below an element.
+/// Returns the text below an element in a text that this server wrote.
 fn stored_below<'t>(fields: &'t str, element: &Element) -> Option<&'t str> {
     let mut name = String::with_capacity(48);
     element.write(&mut name);
@@ -416,12 +416,12 @@ fn stored_below<'t>(fields: &'t str, element: &Element) -> Option<&'t str> {
     scan::members(fields).find(|(known, _)| *known == name).map(|(_, below)| below)
 }
 
-/// Whether the element itself is owned, by what is below it.
+/// Returns whether the element itself is owned, by the text below it.
 fn is_stored_owned(below: &str) -> bool {
     below == "{}" || below.starts_with("{\".\":")
 }
 
-/// What is below an element, and whether it is owned itself.
+/// The set below an element, and whether it is owned itself.
 struct Below {
     set: Set,
     owned: bool,

@@ -1,4 +1,4 @@
-//! Ownership of fields through writes, told as small stories.
+//! Tests of field ownership through sequences of writes.
 
 use machinery::GroupVersionKind;
 use machinery::json::{Value, json};
@@ -7,7 +7,7 @@ use super::*;
 use crate::decode::normalise;
 use crate::facts::Types;
 
-/// Writes `new` over `live` as a manager, and gives the stored object.
+/// Writes `new` over `live` as a manager, and returns the stored object.
 fn write(
     kind: (&str, &str, &str),
     live: Option<&Value>,
@@ -53,8 +53,8 @@ fn a_create_owns_what_it_sets() {
     assert!(bare["metadata"].get("managedFields").is_none());
 }
 
-/// Written straight from the object and compared with nothing at all: [`track_update`] holds both against each other in
-/// builds that check, so that these need only be different enough.
+/// `fieldsV1` written directly from the object equals that of a comparison with an empty one: [`track_update`] asserts it in
+/// debug builds, so these objects need only be diverse.
 #[test]
 fn the_maker_of_an_object_owns_the_same_however_it_is_found_out() {
     let ports = json!([{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "TCP"},

@@ -1,4 +1,4 @@
-//! Ownership after a create, an update or a patch: who changes a field owns it, and all others lose it.
+//! Ownership after a create, an update or a patch: the manager that changes a field owns it, and all others lose it.
 
 use machinery::GroupVersionKind;
 use machinery::json::Value;
@@ -13,37 +13,37 @@ use crate::decode::{forget_empty, normalise};
 use crate::facts::Type;
 use crate::kind::Kind;
 
-/// More entries of updates than this are folded into one.
+/// Most entries of updates; the oldest beyond it are merged.
 const UPDATE_ENTRIES_MAX: usize = 10;
 
-/// What is folded away is owned by nobody in particular.
+/// Manager of the merged entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// An object, and its type, in another version of the API.
+/// Converts an object to another version of the API and returns it with its type.
 pub type Convert = dyn Fn(&Value, &str) -> Option<(Type, Value)> + Sync;
 
-/// What is written to: an object of a kind.
+/// The object of a write: its kind and type.
 pub struct Subject<'a> {
     pub gvk: &'a GroupVersionKind,
     pub ty: &'a Type,
     pub custom: bool,
-    /// A custom kind with a status subresource; built-in kinds are known.
+    /// A custom kind with a status subresource; ignored for built-in kinds.
     pub has_status: bool,
-    /// Gives an object and its type in another version of the API, for managers that wrote in that; a version it does not
-    /// know is gone, and its managers with it. Without a converter a field has the same path in all versions, which is true of
-    /// custom kinds that are not converted and nearly so of the few built-in kinds with two versions.
+    /// Converts to another version of the API, for managers that wrote in that; the managers of an unknown version are dropped.
+    /// Without a converter a field has the same path in all versions, which is true of custom kinds that are not converted and
+    /// nearly so of the few built-in kinds with two versions.
     pub convert: Option<&'a Convert>,
 }
 
 impl<'a> Subject<'a> {
-    /// A subject that no manager has written to in another version.
+    /// Creates a subject without a converter.
     #[must_use]
     pub fn new(kind: &'a Kind, ty: &'a Type) -> Self {
         Subject { gvk: &kind.gvk, ty, custom: kind.custom, has_status: kind.rules.status, convert: None }
     }
 }
 
-/// Who writes, and when.
+/// The manager and the time of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     /// Empty means `unknown`.
@@ -70,13 +70,13 @@ impl Writer<'_> {
 
 /// Writes `metadata.managedFields` of `new`, an object in its normal form with defaults.
 ///
-/// `live` is the stored object, none for a create. What `new` says of managedFields itself is honoured as the reference
-/// does: entries replace the stored ones, an empty list or one empty entry forgets all, malformed ones are ignored.
+/// `live` is the stored object, `None` for a create. The managedFields of `new` are treated as in the reference: entries replace
+/// the stored ones, an empty list or one empty entry drops all, malformed ones are ignored.
 pub fn track_update(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, writer: &Writer<'_>) {
     track(kind, live, new, writer, None);
 }
 
-/// As [`track_update`], of a new object that may share a member with another one.
+/// As [`track_update`], for a new object that may share a member with another one.
 pub fn track_create(kind: &Subject<'_>, new: &mut Value, writer: &Writer<'_>, known: Option<Known<'_>>) {
     track(kind, None, new, writer, known);
 }
@@ -92,22 +92,23 @@ fn track(kind: &Subject<'_>, live: Option<&Value>, new: &mut Value, writer: &Wri
     };
     let owners = stated_owners(before, new, writer);
     entries::take(new);
-    // Of an object that does not fit its schema nobody can say who owns which field.
+    // The fields of an object that does not match its schema cannot be determined.
     let fits = |object: &Value| check(kind.ty.shapes(), kind.ty.root(), object).is_ok();
     if kind.custom && !(fits(new) && live.is_none_or(fits)) {
         return;
     }
     annotate(kind, new);
-    // Ownership that was lost or thrown away begins again only with an apply.
+    // Ownership that was lost or dropped begins again with an apply only.
     if !owners.is_empty() || live.is_none_or(|live| uid(live).is_empty()) {
-        let made = if live.is_none() && owners.is_empty() { made(kind, before, new, writer, known) } else { None };
-        let owners = made.unwrap_or_else(|| cap(update(kind, before, new, owners, writer)));
+        let made =
+            if live.is_none() && owners.is_empty() { creator_entry(kind, before, new, writer, known) } else { None };
+        let owners = made.unwrap_or_else(|| merge_oldest(update(kind, before, new, owners, writer)));
         entries::put(new, owners);
     }
     forget_empty(kind.ty, new, live.or(known.map(|known| known.of)));
 }
 
-/// A field that only an old version of the API has travels as an annotation, and so is owned as one.
+/// Stores a field that only an old version of the API has as an annotation, so that it is owned as one.
 pub(super) fn annotate(kind: &Subject<'_>, object: &mut Value) {
     const GENERATION: &str = "deprecated.daemonset.template.generation";
     if kind.custom || kind.gvk.kind != "DaemonSet" {
@@ -115,7 +116,7 @@ pub(super) fn annotate(kind: &Subject<'_>, object: &mut Value) {
     }
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return };
     if !metadata.contains_key("annotations") {
-        // Their place on the wire is before these.
+        // Annotations precede these on the wire.
         let later = ["ownerReferences", "finalizers", "managedFields"];
         let at = metadata.keys().position(|key| later.contains(&key.as_str())).unwrap_or(metadata.len());
         metadata.shift_insert(at, "annotations", Value::Object(machinery::json::Map::new()));
@@ -129,7 +130,7 @@ pub(super) fn annotate(kind: &Subject<'_>, object: &mut Value) {
     }
 }
 
-/// The name of a manager: what the request says, else the beginning of its user agent.
+/// Returns the name of a manager: that of the request, else the beginning of its user agent.
 #[must_use]
 pub fn manager(field_manager: &str, user_agent: &str) -> String {
     const BYTES_MAX: usize = 128;
@@ -147,11 +148,11 @@ pub fn manager(field_manager: &str, user_agent: &str) -> String {
     name
 }
 
-/// An object of the kind with nothing in it: what a new object is compared to.
+/// Returns an empty object of the kind, with which a new object is compared.
 pub(super) fn empty(kind: &Subject<'_>) -> Value {
     let mut zero = Value::Object(machinery::json::Map::new());
     if !kind.custom {
-        // An empty object has no value of a wrong type.
+        // Cannot fail: an empty object has no value of a wrong type.
         let _ = normalise(kind.ty, &mut zero, None);
     }
     zero
@@ -174,7 +175,7 @@ fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
     if entries::is_reset(sent) {
         return Vec::new();
     }
-    // Mostly a client sends back what it was given, or a patch leaves it alone.
+    // Mostly a client sends the list back unchanged, or a patch does not touch it.
     if let (Some(sent), Some(known)) = (sent, list(live))
         && sent.is_identical(known)
     {
@@ -186,15 +187,15 @@ fn stated_owners(live: &Value, new: &Value, writer: &Writer<'_>) -> Vec<Entry> {
     }
 }
 
-/// The one owner of an object that is being made and that nobody is said to own yet. None if it takes a comparison to know.
-fn made(
+/// Returns the entry of the creator, the only owner of a new object. `None` if it takes a comparison.
+fn creator_entry(
     kind: &Subject<'_>,
     zero: &Value,
     new: &Value,
     writer: &Writer<'_>,
     known: Option<Known<'_>>,
 ) -> Option<Vec<Entry>> {
-    let filter = Filter::of(kind.gvk, writer.subresource, kind.custom, kind.has_status);
+    let filter = Filter::new(kind.gvk, writer.subresource, kind.custom, kind.has_status);
     let fields = fields_of_new(kind.ty.shapes(), kind.ty.root(), zero, new, &filter.whole_members()?, known)?;
     let mut entry = writer.entry(kind, Operation::Update, Set::default());
     entry.fields = Fields::Stored(Value::Raw(fields.into()));
@@ -207,7 +208,7 @@ fn made(
     Some(made)
 }
 
-/// The owners once `new` has taken the place of `live`.
+/// Returns the owners after `new` has replaced `live`.
 pub(super) fn update(
     kind: &Subject<'_>,
     live: &Value,
@@ -215,10 +216,10 @@ pub(super) fn update(
     mut owners: Vec<Entry>,
     writer: &Writer<'_>,
 ) -> Vec<Entry> {
-    let filter = Filter::of(kind.gvk, writer.subresource, kind.custom, kind.has_status);
+    let filter = Filter::new(kind.gvk, writer.subresource, kind.custom, kind.has_status);
     let changes = Changes::new(kind, live, new, &filter);
     let mut entry = writer.entry(kind, Operation::Update, Set::default());
-    // What the writer has already it keeps: it is only taken from the others.
+    // The writer keeps its fields; changed fields are removed from the others only.
     let own = owners.iter().position(|owner| owner.is_same_manager(&entry)).map(|at| owners.swap_remove(at));
     take_over(&changes, &mut owners);
     let Comparison { removed, modified, added } = changes.own;
@@ -243,7 +244,7 @@ pub(super) fn update(
     owners
 }
 
-/// What changed, in the version of the request and in those other managers wrote in.
+/// The changes, in the version of the request and in those of the other managers.
 pub(super) struct Changes<'a> {
     kind: &'a Subject<'a>,
     live: &'a Value,
@@ -262,7 +263,7 @@ impl<'a> Changes<'a> {
         Changes { kind, live, new, own }
     }
 
-    /// The changes in a version; none if the objects cannot be had in it.
+    /// Returns the changes in a version; `None` if the objects cannot be converted to it.
     pub(super) fn in_version(&self, version: &str) -> Option<std::borrow::Cow<'_, Comparison>> {
         let Some(convert) = self.kind.convert.filter(|_| version != self.kind.gvk.group_version().to_string()) else {
             return Some(std::borrow::Cow::Borrowed(&self.own));
@@ -273,7 +274,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Takes what changed from its owners. Owners of nothing go.
+/// Removes changed fields from their owners, and owners without fields.
 pub(super) fn take_over(changes: &Changes<'_>, owners: &mut Vec<Entry>) {
     owners.retain_mut(|owner| {
         let Some(found) = changes.in_version(&owner.api_version) else { return false };
@@ -284,7 +285,7 @@ pub(super) fn take_over(changes: &Changes<'_>, owners: &mut Vec<Entry>) {
     });
 }
 
-/// Without what nobody manages.
+/// Removes fields without a manager.
 pub(super) fn strip(set: Set) -> Set {
     static STRIPPED: std::sync::OnceLock<Set> = std::sync::OnceLock::new();
     let stripped = STRIPPED.get_or_init(|| {
@@ -301,8 +302,8 @@ pub(super) fn strip(set: Set) -> Set {
     set.difference(stripped)
 }
 
-/// Folds the oldest updates into one entry for each version, once there are too many.
-fn cap(mut owners: Vec<Entry>) -> Vec<Entry> {
+/// Merges the oldest updates into one entry for each version, once there are too many.
+fn merge_oldest(mut owners: Vec<Entry>) -> Vec<Entry> {
     let mut updates: Vec<usize> = (0..owners.len()).filter(|at| owners[*at].operation == Operation::Update).collect();
     if updates.len() <= UPDATE_ENTRIES_MAX {
         return owners;
@@ -313,7 +314,7 @@ fn cap(mut owners: Vec<Entry>) -> Vec<Entry> {
     });
     let mut surplus = updates.len() - UPDATE_ENTRIES_MAX;
     let mut folded = vec![false; owners.len()];
-    // For each version the entry that the next one is folded into.
+    // For each version the entry that the next one is merged into.
     let mut buckets: Vec<(String, usize)> = Vec::new();
     for at in updates {
         if surplus == 0 {
@@ -345,7 +346,7 @@ fn cap(mut owners: Vec<Entry>) -> Vec<Entry> {
     owners
 }
 
-/// Puts the old times back if they are all that changed, so that the write is none.
+/// Restores the old times if only they changed, so that there is no write.
 pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
     let (Some(Value::Array(before)), Some(Value::Array(after))) = (list(old), list(new)) else { return };
     let same = |a: &Value, b: &Value| match (a, b) {

@@ -1,19 +1,19 @@
-//! Why a patch was refused.
+//! Errors of patches.
 
 use machinery::field_error::FieldError;
 use machinery::{GroupResource, Status};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchError {
-    /// It is no patch at all.
+    /// The body is not a patch.
     Malformed(String),
-    /// It has too many operations.
+    /// The patch has too many operations.
     TooLarge(String),
-    /// It does not fit the object.
+    /// The patch does not apply to the object.
     Unprocessable,
-    /// What it makes of the object is none of the kind.
+    /// The result is not an object of the kind.
     Invalid { value: String, detail: String },
-    /// Errors that the reference answers with 500 and the bare text.
+    /// The reference responds with 500 and the bare text.
     Unmapped(String),
 }
 

@@ -1,8 +1,8 @@
-//! RFC 6902: a list of operations, each on a path.
+//! JSON patch (RFC 6902): a list of operations, each on a path.
 //!
-//! The reference's library is more lenient than the standard, and clients see it: `replace` of a missing key adds it, indices
-//! count from the end when negative, a missing value is null, `copy` of a missing key copies null. No library of ours does
-//! that, hence this file.
+//! Written by hand because the reference's library accepts more than the standard and the crate `json-patch`, and clients rely
+//! on it: `replace` of a missing key adds it, negative indices count from the end, a missing value is null, `copy` of a missing
+//! key copies null.
 
 use machinery::go_json::json_kind;
 use machinery::json::{List, Map, Value};
@@ -10,10 +10,10 @@ use machinery::json::{List, Map, Value};
 use super::{PatchError, Patched, Target};
 use crate::decode;
 
-/// More operations than this are refused.
+/// Most operations of a patch; more are refused.
 const OPERATIONS_MAX: usize = 10_000;
 
-/// What `copy` may add up to.
+/// Most bytes that `copy` may add.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Applies the operations in order; the first that fails fails the patch.
@@ -42,7 +42,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
     target.decode(value, current, complaints, || run_all(current, &operations, true).unwrap_or_default())
 }
 
-/// `sorted`: what is touched comes out sorted, as it does from the reference.
+/// Runs the operations. With `sorted`, changed objects are sorted, as in the reference.
 fn run_all(current: &Value, operations: &[Value], sorted: bool) -> Option<Value> {
     let mut root = current.clone();
     if let Value::Object(map) = &mut root
@@ -64,7 +64,7 @@ struct Run {
     sorted: bool,
 }
 
-/// What strict decoding of the operations says.
+/// Returns the complaints of strict decoding of the operations.
 fn check(operations: &[Value], patch: &[u8], has_duplicates: bool) -> Result<Vec<String>, String> {
     let mut complaints = Vec::new();
     if has_duplicates {
@@ -100,7 +100,7 @@ fn check(operations: &[Value], patch: &[u8], has_duplicates: bool) -> Result<Vec
 }
 
 impl Run {
-    /// Does one operation. None: it does not apply; what exactly is wrong no client is told.
+    /// Runs one operation. `None` if it does not apply; clients are not given the reason.
     fn operation(&mut self, root: &mut Value, operation: &Map) -> Option<()> {
         let text = |key: &str| operation.get(key).and_then(Value::as_str);
         let value = || operation.get("value").cloned().unwrap_or(Value::Null);
@@ -163,10 +163,10 @@ impl Run {
         }
     }
 
-    /// The container a path ends in, and the last key. Objects on the way are sorted, as the reference shows them.
+    /// Returns the container of a path's last key, and the key. Objects along the path are sorted, as in the reference.
     fn find<'v>(&self, root: &'v mut Value, path: &str) -> Option<(&'v mut Value, String)> {
         let mut parts = path.split('/');
-        // What stands before the first slash is ignored.
+        // Text before the first slash is ignored.
         parts.next()?;
         let mut parts: Vec<String> = parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect();
         let last = parts.pop()?;
@@ -211,9 +211,9 @@ impl Run {
     }
 }
 
-/// An index of a list; negative ones count from the end.
+/// Parses an index of a list; negative ones count from the end.
 fn index(text: &str, length: usize) -> Option<usize> {
-    // Go reads a sign and leading zeros too.
+    // Go accepts a sign and leading zeros.
     let at: i64 = text.strip_prefix('+').unwrap_or(text).parse().ok()?;
     let length = i64::try_from(length).ok()?;
     let at = if at < 0 { at + length } else { at };

@@ -1,4 +1,4 @@
-//! RFC 7386: an object laid over another; null deletes.
+//! JSON merge patch (RFC 7386): merges an object into another; null deletes.
 
 use machinery::go_json::json_kind;
 use machinery::json::{Map, Value};
@@ -6,7 +6,7 @@ use machinery::json::{Map, Value};
 use super::{PatchError, Patched, Target, duplicates};
 use crate::decode;
 
-/// Lays `patch` over `current`.
+/// Merges `patch` into `current`.
 pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patched, PatchError> {
     const BAD: &str = "Invalid JSON Patch";
     let refuse = |error: String| {
@@ -28,37 +28,37 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
         }
     };
     let complaints = duplicates(patch, document.has_duplicates && target.is_strict());
-    let Value::Object(below) = current else {
+    let Value::Object(base) = current else {
         return Err(PatchError::Malformed("Invalid JSON Document".to_owned()));
     };
     let shown = || {
-        let mut shown = below.clone();
-        lay(&mut shown, overlay.clone(), true);
+        let mut shown = base.clone();
+        merge_into(&mut shown, overlay.clone(), true);
         Value::Object(shown)
     };
-    let mut value = below.clone();
-    lay(&mut value, overlay.clone(), false);
+    let mut value = base.clone();
+    merge_into(&mut value, overlay.clone(), false);
     target.decode(Value::Object(value), current, complaints, shown)
 }
 
-/// `sorted`: what is touched comes out sorted, as it does from the reference.
-fn lay(below: &mut Map, above: Map, sorted: bool) {
-    for (key, value) in above {
-        match (below.get_mut(&key), value) {
+/// Merges `patch` into `base`. With `sorted`, changed objects are sorted, as in the reference.
+fn merge_into(base: &mut Map, patch: Map, sorted: bool) {
+    for (key, value) in patch {
+        match (base.get_mut(&key), value) {
             (_, Value::Null) => {
-                below.shift_remove(&key);
+                base.shift_remove(&key);
             }
-            (Some(Value::Object(below)), Value::Object(above)) => lay(below, above, sorted),
-            // Something there is replaced as it is sent; where there was nothing, nulls mean nothing.
+            (Some(Value::Object(base)), Value::Object(patch)) => merge_into(base, patch, sorted),
+            // An existing value is replaced by the list as it is sent; in a new value, nulls are dropped.
             (Some(old), value @ Value::Array(_)) if !old.is_null() && old.is_object() => *old = value,
             (_, mut value) => {
                 prune(&mut value);
-                below.insert(key, value);
+                base.insert(key, value);
             }
         }
     }
     if sorted {
-        below.sort_keys();
+        base.sort_keys();
     }
 }
 

@@ -1,10 +1,10 @@
-//! Patches other than apply: RFC 6902, RFC 7386, and strategic merge, with the outcomes of the reference.
+//! Patches other than apply: RFC 6902, RFC 7386 and strategic merge, with the results of the reference.
 //!
 //! - [`json`]: a list of operations
-//! - [`merge`]: an object laid over another
-//! - [`strategic`]: the same, with lists merged by keys and directives
+//! - [`merge`]: an object merged into another
+//! - [`strategic`]: the same, with lists merged by keys, and directives
 //!
-//! Each gives the patched object in its normal form. Defaults, ownership and validation follow elsewhere.
+//! Each returns the patched object in its normal form. Defaults, ownership and validation are up to the caller.
 
 mod error;
 pub mod json;
@@ -20,12 +20,12 @@ use crate::custom;
 use crate::decode::{self, FieldValidation};
 use crate::facts::{Type, Types};
 
-/// What is patched, and how strictly.
+/// The type of the patched object, and the strictness.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     pub ty: &'a Type,
     pub gvk: &'a GroupVersionKind,
-    /// A custom kind's objects are not brought into the form of a struct.
+    /// Objects of a custom kind are not converted to the form of a struct.
     pub custom: bool,
     /// The schema of a custom kind.
     pub version: Option<&'a custom::Version>,
@@ -47,7 +47,7 @@ impl Target<'_> {
 
     /// Decodes the result of a JSON patch or a merge patch; `complaints` are about the keys of the patch itself.
     ///
-    /// `shown` makes the result again as the reference writes it, with what was touched sorted: refusals show it.
+    /// `shown` returns the result as the reference prints it in messages, with changed objects sorted.
     fn decode(
         &self,
         mut value: Value,
@@ -59,7 +59,7 @@ impl Target<'_> {
         let invalid = |detail: String| PatchError::Invalid { value: shown(), detail };
         if self.custom {
             if let Some(version) = self.version {
-                let unknown = custom::decode::take_in(version, &mut value).map_err(invalid)?;
+                let unknown = custom::decode::from_request(version, &mut value).map_err(invalid)?;
                 if self.is_strict() {
                     complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
                 }
@@ -68,7 +68,7 @@ impl Target<'_> {
         }
         let found = decode::kind_of(&value, self.gvk).map_err(|error| invalid(error.message()))?;
         if found != *self.gvk {
-            // The reference decodes what the object claims to be before it finds that it is something else.
+            // The reference decodes the kind that the object states before it finds that it is another one.
             let refused = Types::get().kind(&found).and_then(|ty| decode::normalise(&ty, &mut value, None).err());
             return Err(invalid(refused.unwrap_or_else(|| decode::not_that_kind(&found, self.gvk))));
         }
@@ -80,7 +80,7 @@ impl Target<'_> {
         self.finish(value, complaints, shown)
     }
 
-    /// Warns of complaints, or refuses for them.
+    /// Returns complaints as warnings or as an error.
     fn finish(
         &self,
         value: Value,
@@ -95,7 +95,7 @@ impl Target<'_> {
     }
 }
 
-/// Duplicate keys of a patch, as complaints.
+/// Returns duplicate keys of a patch as complaints.
 fn duplicates(patch: &[u8], has_some: bool) -> Vec<String> {
     if !has_some {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Strategic merge: a merge patch that knows the type. Lists merge by the key their field declares, and directives in
-//! the patch say what else to do: `$patch`, `$retainKeys`, `$setElementOrder/<field>`, `$deleteFromPrimitiveList/<field>`.
+//! Strategic merge patch: a merge patch that uses the type. Lists merge by the key that their field declares, and directives in
+//! the patch control the rest: `$patch`, `$retainKeys`, `$setElementOrder/<field>`, `$deleteFromPrimitiveList/<field>`.
 
 pub(crate) mod go_value;
 mod order;
@@ -62,7 +62,7 @@ pub(super) fn no_merge_key(item: &Value, key: &str) -> PatchError {
     unmapped(format!("map: {} does not contain declared merge key: {key}", go_value(item)))
 }
 
-/// What Go calls the type of a value that it was handed where it wanted another.
+/// Returns Go's name for the type of an unexpected value.
 fn go_type(value: &Value) -> &'static str {
     if value.is_null() { "%!s(<nil>)" } else { type_name(value) }
 }
@@ -75,8 +75,8 @@ fn as_list(value: &Value) -> Result<&Vec<Value>, PatchError> {
     value.as_array().ok_or_else(|| wrong_type("[]interface {}", value))
 }
 
-/// What a value is among the sorts that merge differently.
-fn sort_of(value: &Value) -> u8 {
+/// Returns the class of a value; values of different classes do not merge.
+fn value_class(value: &Value) -> u8 {
     match value {
         Value::Null => 0,
         Value::Bool(_) => 1,
@@ -88,7 +88,7 @@ fn sort_of(value: &Value) -> u8 {
     }
 }
 
-/// How a field merges.
+/// The merge behaviour that a field declares.
 struct Declared<'a> {
     node: NodeId,
     merges: bool,
@@ -101,7 +101,7 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    /// What the type declares about a field. `node` is none below free-form values.
+    /// Returns the declaration of a field. `node` is `None` below free-form values.
     fn field(&self, node: Option<NodeId>, name: &str) -> Result<Declared<'a>, PatchError> {
         let Some(id) = node else {
             return Err(unmapped("merging an object in json but data type is not struct, instead is: interface"));
@@ -138,7 +138,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Merges a patch into an object. Directives are taken out of the patch on the way.
+    /// Merges a patch into an object, and removes the directives from the patch.
     fn maps(&self, mut base: Object, patch: &mut Object, node: Option<NodeId>) -> Result<Object, PatchError> {
         if let Some(directive) = patch.get(DIRECTIVE) {
             return match directive.as_str() {
@@ -163,7 +163,7 @@ impl<'a> Merge<'a> {
                 base.shift_remove(name);
                 continue;
             }
-            let is_alike = base.get(name).is_some_and(|old| sort_of(old) == sort_of(value));
+            let is_alike = base.get(name).is_some_and(|old| value_class(old) == value_class(value));
             if !is_alike {
                 if !is_deletion {
                     discard_nulls(value);
@@ -194,7 +194,7 @@ impl<'a> Merge<'a> {
         Ok(base)
     }
 
-    /// `$setElementOrder/<field>`: merges the field's list and sorts it.
+    /// Applies `$setElementOrder/<field>`: merges the field's list and sorts it.
     fn set_orders(&self, base: &mut Object, patch: &mut Object, node: Option<NodeId>) -> Result<(), PatchError> {
         let keys: Vec<Text> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
         for key in keys {
@@ -283,7 +283,7 @@ fn bad_directive(directive: &Value, map: &Object) -> PatchError {
     unmapped(format!("unknown patch type: {shown} in map: {}", go_value(&Value::Object(map.clone()))))
 }
 
-/// `$retainKeys`: what is not listed goes; what is sent must be listed.
+/// Applies `$retainKeys`: fields that are not listed are removed; fields that are sent must be listed.
 fn retain_keys(base: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
     let Some(retained) = patch.shift_remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(retained) = retained else { return Err(malformed("retainKeys")) };
@@ -297,7 +297,7 @@ fn retain_keys(base: &mut Object, patch: &mut Object) -> Result<(), PatchError> 
     Ok(())
 }
 
-/// Does what items with a directive say; gives the list to merge into, and the patch without those items.
+/// Applies the items with a directive; returns the list to merge into, and the patch without those items.
 fn special_items(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let mut rest = Vec::with_capacity(patch.len());
     let mut replaces = false;
@@ -323,14 +323,14 @@ fn special_items(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec
     Ok((old, rest))
 }
 
-/// Whether lists hold objects; their items must all be of one sort.
+/// Returns whether lists hold objects; all items must be of one class.
 fn is_list_of_maps(lists: &[&[Value]]) -> Result<bool, PatchError> {
     let mut first = None;
     for item in lists.iter().copied().flatten() {
         match first {
             None if item.is_array() => return Err(PatchError::Unprocessable),
             None => first = Some(item),
-            Some(other) if sort_of(other) != sort_of(item) => {
+            Some(other) if value_class(other) != value_class(item) => {
                 let shown: Vec<String> =
                     lists.iter().map(|list| go_value(&Value::Array(list.to_vec().into()))).collect();
                 return Err(unmapped(format!("list element types are not identical: [{}]", shown.join(" "))));
@@ -363,7 +363,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// Without objects that carry a directive; none if the value is one.
+/// Removes objects with a directive; `None` if the value is one.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => None,
@@ -375,7 +375,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// Keeps the first of equal scalars; the last item takes the place of one that goes, as in the reference.
+/// Keeps the first of equal scalars; the last item moves to the position of a removed one, as in the reference.
 fn without_duplicates(mut items: Vec<Value>) -> Vec<Value> {
     let mut at = 0;
     while at < items.len() {

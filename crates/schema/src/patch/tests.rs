@@ -1,5 +1,5 @@
-//! Cases as data: an object, a patch, and what must come out. The expected results follow from the rules; those that a
-//! recording of a genuine server shows agree with it.
+//! Tests as data: an object, a patch, and the expected result. The results follow from the rules; where a recording of a
+//! genuine server has the case, they agree with it.
 
 use machinery::json::{Value, json};
 use machinery::{GroupVersion, GroupVersionKind};
@@ -8,7 +8,7 @@ use super::*;
 
 mod kinds;
 
-/// What a case comes to: the patched field, or the code and words of the refusal.
+/// The expected result: the patched field, or code and message of the refusal.
 enum Wanted {
     Is(Value),
     Refused(u16, &'static str),
@@ -62,7 +62,7 @@ fn patch_containers(list: Value) -> Value {
 
 const CONTAINERS: &str = "/spec/template/spec/containers";
 
-/// Containers as the normal form has them.
+/// Containers in their normal form.
 fn named(list: &[(&str, &str)]) -> Wanted {
     Is(list.iter().map(|(name, image)| json!({"name": name, "image": image, "resources": {}})).collect())
 }

@@ -1,5 +1,5 @@
-//! Built-in admission that needs nothing but the object. What looks at other objects (classes, limits, quotas, accounts)
-//! is the registry's.
+//! Built-in admission that needs the object only. Admission that needs other objects (classes, limits, quotas, accounts) is in
+//! the registry.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ pub fn admit_create(kind: &Kind, object: &mut Value) {
                 priority(spec);
             }
         }
-        ("", "Node") => not_ready(fields),
+        ("", "Node") => taint_not_ready(fields),
         ("", "PersistentVolumeClaim") => protect(fields, "kubernetes.io/pvc-protection"),
         ("", "PersistentVolume") => protect(fields, "kubernetes.io/pv-protection"),
         _ => {}
@@ -31,7 +31,7 @@ pub fn admit_update(kind: &Kind, new: &mut Value, old: &Value) {
     if kind.gvk.group.is_empty()
         && kind.gvk.kind == "Pod"
         && let Some(spec) = fields.child("spec")
-        // What nobody touched was admitted before.
+        // An unchanged spec was admitted before.
         && !old.map("spec").is_some_and(|old| spec.is_same(old))
     {
         tolerate_lost_nodes(spec);
@@ -45,7 +45,7 @@ pub fn admit_update(kind: &Kind, new: &mut Value, old: &Value) {
 
 const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// A pod stays five minutes on a node that is not ready or not reachable, unless it says otherwise.
+/// Adds tolerations with which a pod stays on a node that is not ready or unreachable for five minutes, unless it has its own.
 fn tolerate_lost_nodes(spec: &mut Fields) {
     static TOLERATIONS: OnceLock<[Value; 2]> = OnceLock::new();
     let tolerations = TOLERATIONS.get_or_init(|| {
@@ -66,7 +66,7 @@ fn tolerate_lost_nodes(spec: &mut Fields) {
     }
 }
 
-/// The priorities that need no lookup: none named, or one of the two that every server has.
+/// Sets the priorities that need no lookup: those without a class, or with one of the two that every server has.
 fn priority(spec: &mut Fields) {
     let value = match spec.word("priorityClassName") {
         "" => 0,
@@ -78,8 +78,8 @@ fn priority(spec: &mut Fields) {
     spec.fill("preemptionPolicy", "PreemptLowerPriority");
 }
 
-/// A new node takes no pods until it says that it is ready.
-fn not_ready(node: &mut Fields) {
+/// Adds the taint that keeps pods from a new node until it is ready.
+fn taint_not_ready(node: &mut Fields) {
     const KEY: &str = "node.kubernetes.io/not-ready";
     let Some(spec) = node.child_or_new("spec") else { return };
     spec.fill("taints", json!([]));
@@ -90,7 +90,7 @@ fn not_ready(node: &mut Fields) {
     }
 }
 
-/// Volumes and claims in use are not removed.
+/// Adds the finalizer that keeps volumes and claims in use from being removed.
 fn protect(object: &mut Fields, finalizer: &str) {
     let Some(metadata) = object.child_or_new("metadata") else { return };
     metadata.fill("finalizers", json!([]));

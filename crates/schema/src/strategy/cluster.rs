@@ -1,8 +1,8 @@
-//! Namespaces, volumes, certificates, leases, definitions.
+//! Preparation of namespaces, volumes, certificates, leases and definitions.
 
 use machinery::json::{Value, json};
 
-use super::keep;
+use super::copy_field;
 use crate::walk::{Fields, Fill as _, Walk as _};
 
 pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
@@ -38,7 +38,7 @@ pub(super) fn update(group: &str, kind: &str, new: &mut Fields, old: &Value) {
     match (group, kind) {
         ("", "Namespace") => {
             if let Some(spec) = new.child_or_new("spec") {
-                keep(spec, old.at("spec"), "finalizers");
+                copy_field(spec, old.at("spec"), "finalizers");
             }
         }
         ("", "PersistentVolumeClaim") => data_sources(new),
@@ -48,14 +48,14 @@ pub(super) fn update(group: &str, kind: &str, new: &mut Fields, old: &Value) {
             }
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_version(new),
-        ("certificates.k8s.io", "CertificateSigningRequest") => keep(new, old, "spec"),
+        ("certificates.k8s.io", "CertificateSigningRequest") => copy_field(new, old, "spec"),
         ("storage.k8s.io", "CSIDriver") => count_driver_changes(new, old),
         ("coordination.k8s.io", "Lease") => gated_lease_fields(new, old),
         _ => {}
     }
 }
 
-/// The version that is stored from now on joins those that may be found in the store.
+/// Adds the storage version to those that objects in the store may have.
 fn store_version(definition: &mut Fields) {
     let versions = definition.get("spec").map(|spec| spec.list("versions")).unwrap_or_default();
     let Some(name) = versions.iter().find(|version| version.flag("storage") == Some(true)) else { return };
@@ -69,7 +69,7 @@ fn store_version(definition: &mut Fields) {
     }
 }
 
-/// `dataSource` and `dataSourceRef` mirror each other where both can say it.
+/// Keeps `dataSource` and `dataSourceRef` equal where both can express the source.
 fn data_sources(claim: &mut Fields) {
     let Some(spec) = claim.child("spec") else { return };
     let source = spec.get("dataSource").filter(|source| source.is_object()).cloned();
@@ -81,7 +81,7 @@ fn data_sources(claim: &mut Fields) {
         )
     };
     match (source, reference) {
-        // The old field never held anything else: such a source is dropped without a word.
+        // The old field allows no other source: it is dropped silently.
         (Some(source), None) if !known(&source) => {
             spec.shift_remove("dataSource");
         }
@@ -95,14 +95,14 @@ fn data_sources(claim: &mut Fields) {
     }
 }
 
-/// A driver has no generation until its spec changes for the first time.
+/// Counts the changes of a driver, which has no generation until its spec changes for the first time.
 fn count_driver_changes(new: &mut Fields, old: &Value) {
     if new.get("spec").unwrap_or(&Value::Null) != old.at("spec") {
         super::set_generation(new, old.int("metadata.generation").unwrap_or(0) + 1);
     }
 }
 
-/// Fields of a feature that is off stay only where they already were.
+/// Drops fields of a disabled feature, unless the stored object has them.
 fn gated_lease_fields(lease: &mut Fields, old: &Value) {
     if let Some(spec) = lease.child("spec") {
         for name in ["strategy", "preferredHolder"] {
@@ -113,7 +113,7 @@ fn gated_lease_fields(lease: &mut Fields, old: &Value) {
     }
 }
 
-/// Remembers when the phase of a volume changed.
+/// Records the time of a change of a volume's phase.
 pub(super) fn volume_phase(volume: &mut Fields, old: &Value, now: &str) {
     let stored = old.at("status.lastPhaseTransitionTime");
     let Some(status) = volume.child("status") else { return };
@@ -126,7 +126,7 @@ pub(super) fn volume_phase(volume: &mut Fields, old: &Value, now: &str) {
     }
 }
 
-/// Approval and denial are decided elsewhere: a status write can neither add nor drop them.
+/// Keeps approval and denial, which have a subresource of their own: a status write can neither add nor drop them.
 pub(super) fn certificate_status(request: &mut Fields, old: &Value, now: &str) {
     let decided = |condition: &Value| matches!(condition.text("type"), "Approved" | "Denied");
     let stored: Vec<Value> = old.list("status.conditions").iter().filter(|c| decided(c)).cloned().collect();
@@ -148,11 +148,11 @@ pub(super) fn certificate_status(request: &mut Fields, old: &Value, now: &str) {
     condition_times(status, old, now);
 }
 
-/// Only the conditions of the sent status count.
+/// Keeps the stored request except for the conditions of its status.
 pub(super) fn approve_certificate(request: &mut Fields, old: &Value, now: &str) {
     let conditions = request.get("status").map(|status| status.at("conditions").clone());
-    keep(request, old, "spec");
-    keep(request, old, "status");
+    copy_field(request, old, "spec");
+    copy_field(request, old, "status");
     let Some(status) = request.child_or_new("status") else { return };
     match conditions {
         Some(conditions @ Value::Array(_)) => status.insert("conditions", conditions),

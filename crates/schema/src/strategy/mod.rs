@@ -1,9 +1,9 @@
-//! What each kind does with an object on its way in, after defaults and before validation: the server's own fields are
-//! set or kept, status and spec are kept apart, the generation is counted.
+//! Preparation of objects before a write, after defaults and before validation: fields of the server are set or kept, status and
+//! spec are separated, the generation is counted.
 //!
-//! - this file: the entry points and what all kinds share
-//! - `admission.rs`: admission that needs nothing but the object
-//! - `pod.rs`, `service.rs`, `workload.rs`, `cluster.rs`: what kinds do of their own
+//! - this file: the entry points, and the steps that all kinds share
+//! - `admission.rs`: admission that needs the object only
+//! - `pod.rs`, `service.rs`, `workload.rs`, `cluster.rs`: steps of single kinds
 //!
 //! The caller has already set `metadata.uid` and `metadata.creationTimestamp` on a new object, and has kept those, the
 //! deletion fields and the resourceVersion of the stored one on an update.
@@ -22,7 +22,7 @@ mod workload;
 pub use admission::{admit_create, admit_update};
 pub use pod::qos_class;
 
-/// A new object: its status is the server's to begin, its generation is one.
+/// Prepares a new object: the server sets its status, its generation is one.
 pub fn prepare_for_create(kind: &Kind, object: &mut Value) {
     let Some(fields) = object.as_object_mut() else { return };
     if kind.rules.generation {
@@ -46,8 +46,10 @@ pub fn prepare_for_create(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// A job without labels has those of its pods, twice: as a default, which its creator owns, and again once creation has added
-/// to them, which nobody does. For the first, they are lent before owners are written down: true if they must go again.
+/// Copies the labels of its pods to a job without labels, for field ownership only: returns true if they must be removed again.
+///
+/// The reference sets these labels twice: as a default, which the creator owns, and again after creation has added to them, which
+/// no manager owns. This is the first, before ownership is recorded.
 pub fn lend_labels(kind: &Kind, object: &mut Value) -> bool {
     if kind.custom || (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) != ("batch", "Job") {
         return false;
@@ -61,12 +63,12 @@ pub fn lend_labels(kind: &Kind, object: &mut Value) -> bool {
     labelled(fields)
 }
 
-/// A write to the object itself: the stored status stays, and the generation rises when what is wanted changed.
+/// Prepares a write to the object itself: the stored status is kept, and the generation rises if the desired state changed.
 pub fn prepare_for_update(kind: &Kind, new: &mut Value, old: &Value) {
     let Some(fields) = new.as_object_mut() else { return };
     keep_generation(fields, old);
     if kind.rules.status {
-        keep(fields, old, "status");
+        copy_field(fields, old, "status");
     }
     if !kind.custom {
         match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
@@ -77,17 +79,17 @@ pub fn prepare_for_update(kind: &Kind, new: &mut Value, old: &Value) {
             (group, kind) => cluster::update(group, kind, fields, old),
         }
     }
-    if kind.rules.generation && wants_something_else(kind, fields, old) {
+    if kind.rules.generation && changes_generation(kind, fields, old) {
         set_generation(fields, old.int("metadata.generation").unwrap_or(0) + 1);
     }
 }
 
-/// A write to `/status`: only the status changes, and what else of the metadata the kind lets through. `now` is RFC 3339.
+/// Prepares a write to `/status`: only the status changes, and the metadata that the kind allows. `now` is RFC 3339.
 pub fn prepare_for_status_update(kind: &Kind, new: &mut Value, old: &Value, now: &str) {
     let Some(fields) = new.as_object_mut() else { return };
     keep_generation(fields, old);
     if kind.custom {
-        // Everything outside the status is the stored object's.
+        // Everything outside the status is kept from the stored object.
         let managed = fields.get("metadata").map(|metadata| metadata.at("managedFields").clone());
         let status = fields.shift_remove("status");
         if let Some(old) = old.as_object() {
@@ -100,7 +102,7 @@ pub fn prepare_for_status_update(kind: &Kind, new: &mut Value, old: &Value, now:
         set_managed_fields(fields, managed);
         return;
     }
-    keep(fields, old, "spec");
+    copy_field(fields, old, "spec");
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("", "Pod") => pod::update_status(fields, old),
         ("", "PersistentVolume") => cluster::volume_phase(fields, old, now),
@@ -108,7 +110,7 @@ pub fn prepare_for_status_update(kind: &Kind, new: &mut Value, old: &Value, now:
         ("certificates.k8s.io", "CertificateSigningRequest") => cluster::certificate_status(fields, old, now),
         ("flowcontrol.apiserver.k8s.io", _) => {
             let managed = fields.get("metadata").map(|metadata| metadata.at("managedFields").clone());
-            keep(fields, old, "metadata");
+            copy_field(fields, old, "metadata");
             set_managed_fields(fields, managed);
         }
         ("admissionregistration.k8s.io" | "resource.k8s.io" | "storage.k8s.io" | "apiregistration.k8s.io", _)
@@ -119,7 +121,7 @@ pub fn prepare_for_status_update(kind: &Kind, new: &mut Value, old: &Value, now:
     }
 }
 
-/// A write to another subresource that speaks the kind itself.
+/// Prepares a write to another subresource whose body is the kind itself.
 pub fn prepare_for_subresource_update(kind: &Kind, subresource: &str, new: &mut Value, old: &Value, now: &str) {
     if subresource == "status" {
         return prepare_for_status_update(kind, new, old, now);
@@ -130,15 +132,15 @@ pub fn prepare_for_subresource_update(kind: &Kind, subresource: &str, new: &mut 
         "ephemeralcontainers" => pod::update_ephemeral_containers(fields, old),
         "resize" => pod::update_resources(fields, old),
         "approval" => cluster::approve_certificate(fields, old, now),
-        "finalize" => keep(fields, old, "status"),
+        "finalize" => copy_field(fields, old, "status"),
         _ => {}
     }
-    if kind.rules.generation && wants_something_else(kind, fields, old) {
+    if kind.rules.generation && changes_generation(kind, fields, old) {
         set_generation(fields, old.int("metadata.generation").unwrap_or(0) + 1);
     }
 }
 
-/// The status a new object starts with; none where a client's own is kept.
+/// Returns the status of a new object; `None` if that of the client is kept.
 fn first_status(kind: &Kind) -> Option<Value> {
     Some(match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("", "Node") => return None,
@@ -161,11 +163,11 @@ fn first_status(kind: &Kind) -> Option<Value> {
     })
 }
 
-/// Whether an update changes what the generation counts.
-fn wants_something_else(kind: &Kind, new: &Fields, old: &Value) -> bool {
+/// Returns whether an update changes what the generation counts.
+fn changes_generation(kind: &Kind, new: &Fields, old: &Value) -> bool {
     let differs = |name: &str| new.get(name).unwrap_or(&Value::Null) != old.at(name);
     if kind.custom {
-        // Everything counts but metadata, and status where it has a subresource of its own.
+        // Everything counts but metadata, and status if it is a subresource.
         let ignored =
             |name: &str| matches!(name, "metadata" | "apiVersion" | "kind") || (name == "status" && kind.rules.status);
         let names = new.keys().chain(old.as_object().into_iter().flat_map(|old| old.keys()));
@@ -198,8 +200,8 @@ fn keep_generation(fields: &mut Fields, old: &Value) {
     keep_metadata(fields, old, &["generation"]);
 }
 
-/// Puts the stored value of a field in place of the sent one.
-fn keep(fields: &mut Fields, old: &Value, name: &str) {
+/// Replaces a field by that of another object, which may lack it.
+fn copy_field(fields: &mut Fields, old: &Value, name: &str) {
     match old.as_object().and_then(|old| old.get(name)) {
         Some(stored) => fields.insert(name.to_owned(), stored.clone()),
         None => fields.shift_remove(name),
@@ -209,7 +211,7 @@ fn keep(fields: &mut Fields, old: &Value, name: &str) {
 fn keep_metadata(fields: &mut Fields, old: &Value, names: &[&str]) {
     if let Some(metadata) = metadata(fields) {
         for name in names {
-            keep(metadata, old.at("metadata"), name);
+            copy_field(metadata, old.at("metadata"), name);
         }
     }
 }
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_objects_are_survived() {
+    fn odd_objects_do_not_panic() {
         let odd = [
             json!(null),
             json!([]),

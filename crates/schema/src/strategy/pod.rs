@@ -1,8 +1,8 @@
-//! Pods: their first status, and what their subresources may touch.
+//! Preparation of pods: their initial status, and the fields that their subresources may change.
 
 use machinery::json::{Value, json};
 
-use super::{keep, keep_metadata};
+use super::{copy_field, keep_metadata};
 use crate::walk::{Fields, Fill as _, Walk as _};
 
 pub(super) fn create(pod: &mut Fields) {
@@ -19,7 +19,7 @@ pub(super) fn create(pod: &mut Fields) {
 }
 
 pub(super) fn update(pod: &mut Fields, old: &Value) {
-    // A period below zero once meant "at once".
+    // A negative period used to mean "immediately".
     if let Some(spec) = pod.child("spec")
         && !old.map("spec").is_some_and(|old| spec.is_same(old))
         && spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0)
@@ -36,7 +36,7 @@ pub(super) fn update_status(pod: &mut Fields, old: &Value) {
     }
 }
 
-/// Only `spec.ephemeralContainers` of the sent pod counts.
+/// Keeps the stored pod except for `spec.ephemeralContainers`.
 pub(super) fn update_ephemeral_containers(pod: &mut Fields, old: &Value) {
     let sent = pod.get_mut("spec").and_then(|spec| spec.as_object_mut()?.shift_remove("ephemeralContainers"));
     restore(pod, old);
@@ -48,7 +48,7 @@ pub(super) fn update_ephemeral_containers(pod: &mut Fields, old: &Value) {
     }
 }
 
-/// Only the resources and resize policies of containers that both pods have count.
+/// Keeps the stored pod except for the resources and resize policies of containers that both pods have.
 pub(super) fn update_resources(pod: &mut Fields, old: &Value) {
     let sent = pod.shift_remove("spec").unwrap_or(Value::Null);
     restore(pod, old);
@@ -58,7 +58,7 @@ pub(super) fn update_resources(pod: &mut Fields, old: &Value) {
     }
     for list in ["containers", "initContainers"] {
         let sent = sent.list(list);
-        // Containers that came or went show up in validation only if the lists differ in length.
+        // Validation notices added or removed containers only if the lists differ in length.
         if sent.len() != old.at("spec").list(list).len() {
             spec.insert(list.to_owned(), sent.to_vec().into());
             continue;
@@ -68,13 +68,13 @@ pub(super) fn update_resources(pod: &mut Fields, old: &Value) {
                 continue;
             }
             for name in ["resources", "resizePolicy"] {
-                keep(container, sent, name);
+                copy_field(container, sent, name);
             }
         }
     }
 }
 
-/// The stored pod with the metadata that the sent one may change.
+/// Restores the stored pod, with the metadata that the sent one may change.
 fn restore(pod: &mut Fields, old: &Value) {
     let metadata = pod.shift_remove("metadata");
     let Some(old) = old.as_object() else { return };
@@ -85,7 +85,7 @@ fn restore(pod: &mut Fields, old: &Value) {
         pod.insert("kind", kind);
     }
     if let Some(metadata @ Value::Object(_)) = metadata {
-        // The resourceVersion is a precondition, managedFields record this very write.
+        // The resourceVersion is a precondition; managedFields record this write.
         for name in ["resourceVersion", "managedFields"] {
             if let (Some(stored), Some(value)) = (pod.child("metadata"), metadata.as_object().and_then(|m| m.get(name)))
             {
@@ -95,8 +95,8 @@ fn restore(pod: &mut Fields, old: &Value) {
     }
 }
 
-/// `Guaranteed` when every container has limits for cpu and memory and asks for all of them, `BestEffort` when none asks for
-/// anything, else `Burstable`.
+/// Returns `Guaranteed` if every container has limits for cpu and memory and equal requests, `BestEffort` if none has any
+/// requests or limits, else `Burstable`.
 #[must_use]
 pub fn qos_class(spec: &Value) -> &'static str {
     let amount = |resources: &Value, which: &str, name: &str| -> Option<String> {

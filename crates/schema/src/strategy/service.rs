@@ -1,11 +1,11 @@
-//! Services: what the server allocated is kept when a client leaves it out, and fields that only some types have leave
-//! with the type, if their author did not touch them.
+//! Preparation of services: allocated values are kept if a client omits them, and fields that only some types have are removed
+//! with a change of the type, unless the client changed them too.
 
 use machinery::json::{Value, json};
 
 use crate::walk::{Fields, Fill as _, Walk as _, is_empty};
 
-/// The two spellings of one address.
+/// Keeps the two fields for one address equal.
 pub(super) fn create(service: &mut Fields) {
     let Some(spec) = service.child("spec") else { return };
     let address = spec.word("clusterIP").to_owned();
@@ -51,7 +51,7 @@ fn keep_allocated(service: &mut Fields, stored: &Value) {
     {
         spec.fill_empty("healthCheckNodePort", port.clone());
     }
-    // A client that knows only one of the two spellings changes both.
+    // A client that knows only one of the two fields changes both.
     let (address, addresses) = (spec.word("clusterIP").to_owned(), spec.get("clusterIPs").cloned().unwrap_or_default());
     let (old_address, old_addresses) = (stored.text("clusterIP"), stored.at("clusterIPs"));
     if address != old_address && &addresses == old_addresses && has_address(&new) {
@@ -70,7 +70,7 @@ fn leave_with_type(service: &mut Fields, old: &Value) {
     let stored = old.at("spec");
     let Some(spec) = service.child("spec") else { return };
     let same = |name: &str| new.at(name) == stored.at(name);
-    // Fields the client left out are not "the same": only what it sent back unchanged is dropped, and what it left out is gone.
+    // Fields that the client omitted are not "the same": only those it sent back unchanged are dropped, and omitted ones are absent.
     if has_address(stored) && !has_address(&new) {
         if same("clusterIP") && same("clusterIPs") {
             spec.shift_remove("clusterIP");
@@ -138,7 +138,7 @@ fn has_health_check(spec: &Value) -> bool {
     is_balanced(spec) && spec.text("externalTrafficPolicy") == "Local"
 }
 
-/// No node port of the new service is one that its author asked for.
+/// Returns whether all node ports of the new service are those of the old one.
 fn same_node_ports(new: &Value, old: &Value) -> bool {
     let ports = |spec: &Value| -> std::collections::BTreeSet<i64> {
         spec.list("ports").iter().filter_map(|port| port.int("nodePort")).filter(|port| *port != 0).collect()

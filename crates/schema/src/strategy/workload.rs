@@ -1,4 +1,4 @@
-//! Jobs find their pods by a label of their own; daemon sets count the changes of their template.
+//! Preparation of jobs, which select their pods by a generated label, and of daemon sets, which count the changes of their template.
 
 use machinery::json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) fn update_daemon_set(set: &mut Fields, old: &Value) {
     }
 }
 
-/// Names its pods by the job's uid, unless the author brings a selector.
+/// Labels its pods with the job's uid and selects them by it, unless the author set a selector.
 pub(super) fn create_job(job: &mut Fields) {
     let (name, uid) = match job.get("metadata") {
         Some(metadata) => (metadata.text("name").to_owned(), metadata.text("uid").to_owned()),
@@ -57,7 +57,7 @@ pub(super) fn create_job(job: &mut Fields) {
     default_job_labels(job);
 }
 
-/// A job without labels has those of its pods. This is a default, but it must see the labels that creation adds.
+/// Copies the labels of its pods to a job without labels. A default, but it must include the labels that creation adds.
 pub(super) fn default_job_labels(job: &mut Fields) {
     let labels = job.get("spec").map_or(json!(null), |spec| spec.at("template.metadata.labels").clone());
     if labels.as_object().is_some_and(|labels| !labels.is_empty())

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Shards of a histogram that all threads add to at the same time.
 const SHARDS: usize = 8;
-/// Cells of a shard are padded to whole cache lines (two of 64 bytes, which processors fetch together).
+/// Cells of a shard are padded to a multiple of 128 bytes, so that shards share no cache line.
 const LINE: usize = 128 / size_of::<AtomicU64>();
 
 /// Counts of values in buckets. Values are whole units (nanoseconds, bytes); `scale` converts them to the exported unit.

@@ -113,7 +113,7 @@ fn handshake(headers: &HeaderMap) -> Result<Agreed, Refused> {
     if protocols.next().is_some() {
         return Err(bad());
     }
-    // A page in a browser can neither omit nor forge its origin; other clients use HTTP.
+    // A page in a browser can neither omit nor forge its origin, and WebSocket watches are for browsers.
     let origin: Option<Uri> = text(header::ORIGIN).parse().ok();
     if origin.is_none_or(|origin| origin.scheme().is_none()) {
         return Err(Refused(StatusCode::FORBIDDEN));

@@ -93,7 +93,7 @@ async fn connections_beyond_the_limit_wait_for_a_slot() {
         let tls = world.tls(None, &[]);
         async move { tls.connect("localhost".try_into().unwrap(), connecting).await.unwrap() }
     });
-    // A request on the open connection takes longer than an accept.
+    // A round trip on the open connection, during which a wrong accept would happen.
     first.get("/who").await;
     first.until("kubernetes-admin").await;
     assert!(!waiting.is_finished(), "the slot is taken");

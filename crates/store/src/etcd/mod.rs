@@ -57,7 +57,13 @@ pub struct EtcdStore {
 
 impl EtcdStore {
     /// Logs in and verifies that the cluster answers with a majority.
-    pub async fn connect(options: EtcdOptions) -> Result<Self, OpenError> {
+    ///
+    /// Boxed, so that the gRPC client is compiled in this crate and not where the future is polled.
+    pub fn connect(options: EtcdOptions) -> StoreFuture<'static, Result<Self, OpenError>> {
+        Box::pin(Self::open(options))
+    }
+
+    async fn open(options: EtcdOptions) -> Result<Self, OpenError> {
         let cluster = Cluster::new(&options)?;
         let store = EtcdStore {
             cluster: cluster.clone(),

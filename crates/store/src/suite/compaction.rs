@@ -1,4 +1,4 @@
-//! Compaction: history goes, what is current stays, and whoever asks for what is gone is told so.
+//! Compaction: history is removed, current entries stay, and reads below the floor fail as compacted.
 
 use super::{Fixture, pod, state_of, take, text};
 use crate::contract::ListQuery;
@@ -94,7 +94,7 @@ pub async fn the_future_cannot_be_compacted(fixture: Fixture) {
     let current = fixture.create("a/1", "1").await;
     let asked = machinery::Revision(current.0 + 1_000);
     let refused = fixture.store.compact(asked).await;
-    let Err(ReadError::Future { asked: told, current: now }) = refused else { panic!("{refused:?}") };
-    assert_eq!((told, now), (asked, current));
+    let Err(ReadError::Future { asked: reported, current: now }) = refused else { panic!("{refused:?}") };
+    assert_eq!((reported, now), (asked, current));
     fixture.watch("core/pods/", current).await;
 }

@@ -1,4 +1,4 @@
-//! What an engine takes, and what it refuses with a sentence.
+//! Accepted and refused keys and values.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ pub async fn a_key_of_the_longest_length_works(fixture: Fixture) {
     let revision = fixture.store.create(longest.clone(), text("1")).await.expect("the key is allowed");
     let entry = fixture.store.get(&longest).await.expect("readable").expect("present");
     assert_eq!((&entry.key, entry.revision), (&longest, revision));
-    // Longer and empty ones cannot even be made, so no engine meets them.
+    // Longer and empty keys are refused by `Key::new`, so no engine gets them.
     assert!(matches!(Key::new(format!("{longest}x")), Err(KeyError::TooLong { .. })));
     assert!(matches!(Key::new(""), Err(KeyError::Empty)));
 }
@@ -33,7 +33,7 @@ pub async fn keys_are_any_text(fixture: Fixture) {
 }
 
 pub async fn an_empty_value_is_a_value(fixture: Fixture) {
-    let start = fixture.beginning().await;
+    let start = fixture.initial_revision().await;
     let revision = fixture.store.create(pod("a/1"), Bytes::new()).await.expect("allowed");
     let entry = fixture.store.get(&pod("a/1")).await.expect("readable").expect("an empty value is not a delete");
     assert_eq!((entry.revision, entry.value), (revision, Bytes::new()));
@@ -52,20 +52,20 @@ pub async fn the_largest_value_works_and_a_larger_one_is_refused(fixture: Fixtur
     let largest = Bytes::from(vec![b'x'; max]);
     let revision = fixture.store.create(pod("a/1"), largest.clone()).await.expect("the largest value is allowed");
     let entry = fixture.store.get(&pod("a/1")).await.expect("readable").expect("present");
-    assert!(entry.value == largest, "the largest value comes back whole");
+    assert!(entry.value == largest, "the largest value is returned whole");
     let larger = Bytes::from(vec![b'y'; max + 1]);
     for refused in [
         fixture.store.create(pod("a/2"), larger.clone()).await,
         fixture.store.update(pod("a/1"), larger.clone(), revision).await,
     ] {
-        let Err(WriteError::TooLarge { bytes, max: told }) = refused else { panic!("{refused:?}") };
-        assert_eq!((bytes, told), (max + 1, max));
+        let Err(WriteError::TooLarge { bytes, max: reported }) = refused else { panic!("{refused:?}") };
+        assert_eq!((bytes, reported), (max + 1, max));
     }
     assert_eq!(fixture.store.current_revision().await.expect("readable"), revision);
 }
 
 pub async fn an_empty_store_answers(fixture: Fixture) {
-    let current = fixture.beginning().await;
+    let current = fixture.initial_revision().await;
     assert_eq!(fixture.store.get(&pod("a/1")).await.expect("readable"), None);
     let listed = fixture.list(ListQuery::default()).await;
     assert_eq!((listed.revision, listed.entries.len(), listed.remaining), (current, 0, 0));

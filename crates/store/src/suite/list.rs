@@ -82,7 +82,7 @@ pub async fn a_page_may_start_after_any_text(fixture: Fixture) {
 
 pub async fn every_retained_revision_can_be_listed_exactly(fixture: Fixture) {
     let history = fixture.history().await;
-    // The first of the history is before the first write: not every engine can be asked for it.
+    // Skips the state before the first write, which not every engine can list.
     for (revision, state) in &history[1..] {
         let query = ListQuery { at: Some(*revision), ..ListQuery::prefix(Prefix::new("core/pods/")) };
         let snapshot = fixture.list(query).await;
@@ -113,6 +113,6 @@ pub async fn a_list_of_the_future_is_refused(fixture: Fixture) {
     let current = fixture.create("a/1", "1").await;
     let asked = Revision(current.0 + 1_000);
     let refused = fixture.store.list(ListQuery { at: Some(asked), ..ListQuery::default() }).await;
-    let Err(ReadError::Future { asked: told, current: now }) = refused else { panic!("{refused:?}") };
-    assert_eq!((told, now), (asked, current));
+    let Err(ReadError::Future { asked: reported, current: now }) = refused else { panic!("{refused:?}") };
+    assert_eq!((reported, now), (asked, current));
 }

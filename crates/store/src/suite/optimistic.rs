@@ -1,4 +1,4 @@
-//! Optimistic writes: they happen only if nothing happened in between, and a refusal says what is there now.
+//! Optimistic writes: they succeed only if the key is unchanged, and a refusal has the current entry.
 
 use machinery::Revision;
 
@@ -19,8 +19,10 @@ pub async fn an_update_needs_the_current_revision_and_returns_the_current_entry(
     let current = Some(Entry { key: pod("a/1"), revision: updated, value: text("2") });
     for expected in [created, updated.next(), Revision::ZERO] {
         let refused = fixture.store.update(pod("a/1"), text("3"), expected).await;
-        let Err(WriteError::Conflict { key, expected: told, current: found }) = refused else { panic!("{refused:?}") };
-        assert_eq!((key, told, &found), (pod("a/1"), expected, &current));
+        let Err(WriteError::Conflict { key, expected: reported, current: found }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((key, reported, &found), (pod("a/1"), expected, &current));
     }
     fixture.update("a/1", "3", updated).await;
 }

@@ -1,4 +1,4 @@
-//! One order: a single counter, one revision for each write, and reads that are never behind an answer.
+//! One order: a single counter, one revision for each write, and reads that include every acknowledged write.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ pub async fn reads_see_every_acknowledged_write(fixture: Fixture) {
 }
 
 pub async fn a_refused_write_changes_nothing(fixture: Fixture) {
-    let start = fixture.beginning().await;
+    let start = fixture.initial_revision().await;
     let created = fixture.create("a/1", "1").await;
     let before = fixture.store.get(&pod("a/1")).await.expect("readable");
     let again = fixture.store.create(pod("a/1"), text("2")).await;

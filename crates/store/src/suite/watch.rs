@@ -1,4 +1,4 @@
-//! Resumable watches: every later change once, in order, with no gap, and a sign of life while nothing happens.
+//! Resumable watches: every later change once, in order, with no gap, and progress while there are no changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use machinery::Revision;
 use tokio::time::timeout;
 
-use super::{Fixture, PATIENCE, brief, key, lossy, pod, state_of, take, take_until, text};
+use super::{Fixture, TIME_LIMIT, brief, key, lossy, pod, state_of, take, take_until, text};
 use crate::contract::ListQuery;
 use crate::error::WatchError;
 use crate::key::Prefix;
 
 pub async fn every_change_comes_once_in_order_with_what_was_before(fixture: Fixture) {
-    let start = fixture.beginning().await;
+    let start = fixture.initial_revision().await;
     let mut live = fixture.watch("core/pods/", start).await;
     let created = fixture.create("a/1", "1").await;
     let updated = fixture.update("a/1", "2", created).await;
@@ -29,7 +29,7 @@ pub async fn every_change_comes_once_in_order_with_what_was_before(fixture: Fixt
         [("live", take(&mut live, 4).await), ("later", take(&mut fixture.watch("", start).await, 4).await)]
     {
         assert_eq!(changes.iter().map(brief).collect::<Vec<_>>(), expected, "{how}");
-        let previous = changes[2].previous.as_ref().expect("a delete has what was before");
+        let previous = changes[2].previous.as_ref().expect("a delete has the previous entry");
         assert_eq!((&previous.key, &previous.value[..]), (&pod("a/1"), b"2".as_slice()), "{how}");
         assert!(changes[2].is_delete() && !changes[3].is_delete());
     }
@@ -52,7 +52,7 @@ pub async fn a_watch_resumes_after_any_revision(fixture: Fixture) {
 pub async fn a_watch_misses_nothing_of_concurrent_writers(fixture: Fixture) {
     const WRITERS: usize = 8;
     const WRITES: usize = 60;
-    let start = fixture.beginning().await;
+    let start = fixture.initial_revision().await;
     let mut watches = tokio::task::JoinSet::new();
     for _ in 0..3 {
         let mut changes = fixture.watch("core/pods/", start).await;
@@ -71,7 +71,7 @@ pub async fn a_watch_misses_nothing_of_concurrent_writers(fixture: Fixture) {
                     None => store.create(name.clone(), value).await,
                     Some(expected) => store.update(name.clone(), value, expected).await,
                 };
-                let done = done.expect("nobody else writes this key");
+                let done = done.expect("the only writer of this key");
                 acknowledged.push((done, format!("{writer}.{write}")));
                 revision = Some(done);
             }
@@ -90,7 +90,7 @@ pub async fn a_watch_misses_nothing_of_concurrent_writers(fixture: Fixture) {
 }
 
 pub async fn a_watch_sees_its_prefix_and_nothing_else(fixture: Fixture) {
-    let start = fixture.beginning().await;
+    let start = fixture.initial_revision().await;
     let prefixes = ["", "core/", "core/pods/", "core/pods/a/", "core/pods/ab/", "core/podtemplates/", "apps/"];
     let mut live = Vec::new();
     for prefix in prefixes {
@@ -120,9 +120,9 @@ pub async fn a_watch_sees_its_prefix_and_nothing_else(fixture: Fixture) {
     }
 }
 
-pub async fn a_slow_watch_misses_nothing_and_hinders_nobody(fixture: Fixture) {
+pub async fn a_slow_watch_misses_nothing_and_delays_no_other(fixture: Fixture) {
     const WRITES: usize = 3_000;
-    let start = fixture.beginning().await;
+    let start = fixture.initial_revision().await;
     let mut slow = fixture.watch("core/pods/", start).await;
     let mut brisk = fixture.watch("core/pods/", start).await;
     let mut revisions = Vec::new();
@@ -151,7 +151,7 @@ pub async fn a_batch_says_how_far_it_reaches(fixture: Fixture) {
     let mut changes = fixture.watch("core/pods/", history[0].0).await;
     let mut reached = history[0].0;
     while reached < end {
-        let batch = timeout(PATIENCE, changes.next()).await.expect("in time").expect("open").expect("sound");
+        let batch = timeout(TIME_LIMIT, changes.next()).await.expect("in time").expect("open").expect("sound");
         assert!(batch.revision >= reached, "never back: {} after {reached}", batch.revision);
         for change in &batch.changes {
             assert!(reached < change.revision && change.revision <= batch.revision, "{change:?} in {}", batch.revision);
@@ -177,7 +177,8 @@ pub async fn progress_comes_while_the_log_moves_elsewhere(fixture: Fixture) {
     for _ in 0..2 {
         let moved = fixture.store.current_revision().await.expect("readable");
         while reached < moved || reached == start {
-            let batch = timeout(PATIENCE, quiet.next()).await.expect("a sign of life").expect("open").expect("sound");
+            let batch =
+                timeout(TIME_LIMIT, quiet.next()).await.expect("progress in time").expect("open").expect("sound");
             assert_eq!(batch.changes, vec![], "nothing happened below the prefix");
             assert!(batch.revision >= reached);
             reached = batch.revision;
@@ -192,7 +193,7 @@ pub async fn progress_comes_while_nothing_happens(fixture: Fixture) {
     let created = fixture.create("a/1", "1").await;
     let mut idle = fixture.watch("core/pods/", created).await;
     for _ in 0..2 {
-        let batch = timeout(PATIENCE, idle.next()).await.expect("a sign of life").expect("open").expect("sound");
+        let batch = timeout(TIME_LIMIT, idle.next()).await.expect("progress in time").expect("open").expect("sound");
         assert_eq!(batch.changes, vec![]);
         assert!(batch.revision >= created);
     }
@@ -257,7 +258,7 @@ pub async fn a_watch_of_the_future_is_refused(fixture: Fixture) {
 }
 
 pub async fn a_watch_ends_when_the_store_closes(fixture: Fixture) {
-    let start = fixture.beginning().await;
+    let start = fixture.initial_revision().await;
     let mut watches = BTreeMap::new();
     for prefix in ["", "core/pods/", "core/nodes/"] {
         watches.insert(prefix, fixture.watch(prefix, start).await);
@@ -266,6 +267,6 @@ pub async fn a_watch_ends_when_the_store_closes(fixture: Fixture) {
     fixture.store.close().await;
     for (prefix, mut changes) in watches {
         let ended = async { while let Some(Ok(_)) = changes.next().await {} };
-        timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("the watch below {prefix:?} goes on"));
+        timeout(TIME_LIMIT, ended).await.unwrap_or_else(|_| panic!("the watch below {prefix:?} goes on"));
     }
 }

@@ -1,4 +1,4 @@
-//! How the writing process tells of each acknowledgement: a line of its output.
+//! Reports of the writing process: one line of output for each acknowledgement.
 
 use std::fmt;
 use std::str::FromStr;

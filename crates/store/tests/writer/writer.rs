@@ -1,10 +1,10 @@
-//! A process that writes to an embedded store and reports each acknowledgement, for tests that kill it or starve it.
+//! A process that writes to an embedded store and reports each acknowledgement, for tests that kill it or fill its disk.
 //!
 //! - `load DIR SEED full|relaxed`: eight callers until killed; `open REVISION`, then a line for each acknowledgement
 //! - `puts DIR COUNT`: one caller; `ack N` after each acknowledgement, then `end`
-//! - `until-error DIR COUNT`: as `puts`, but goes on after the first error: `error N KIND`; then says if reads still work
-//! - `fill DIR`: fills a small filesystem, makes room, goes on; see [`fill`]
-//! - `hold DIR`: opens, says `open`, waits for its input to end
+//! - `until-error DIR COUNT`: as `puts`, but continues after an error: `error N KIND`; then reports if reads still work
+//! - `fill DIR`: fills a small filesystem, frees space, continues; see [`fill`]
+//! - `hold DIR`: opens, prints `open`, waits for the end of its input
 
 mod load;
 mod report;
@@ -45,9 +45,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
-    // One write for a line: a process killed here has said all of it or a part that the reader sees is not whole.
+    // One write for each line: a process killed here has printed all of it, or a part without the line end.
     let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
 }
 
@@ -66,7 +66,7 @@ async fn load(dir: &Path, seed: &str, durability: &str) -> Result<(), String> {
     let seed: u64 = seed.parse().map_err(|_| "the seed is a number")?;
     let store = Arc::new(open(options)?);
     let start = store.current_revision().await.map_err(|error| error.to_string())?;
-    say(&format!("open {start}"));
+    print_line(&format!("open {start}"));
     let mut callers = tokio::task::JoinSet::new();
     for caller in 0..8 {
         let store = store.clone();
@@ -78,7 +78,7 @@ async fn load(dir: &Path, seed: &str, durability: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes to keys of its own, so that every outcome is known, and now and then has history removed.
+/// Writes to keys of its own, so that every outcome is known, and sometimes compacts history.
 async fn call(store: &EmbeddedStore, caller: u64, seed: u64, start: Revision) -> Result<(), String> {
     let mut rng = SmallRng::seed_from_u64(seed);
     for round in 0_u64.. {
@@ -91,8 +91,8 @@ async fn call(store: &EmbeddedStore, caller: u64, seed: u64, start: Revision) ->
             Some(expected) => (Some(tag), store.update(key.clone(), load::value(tag), expected).await),
         };
         let revision = written.map_err(|error| error.to_string())?.0;
-        say(&Acknowledged { revision, key: key.as_str().to_owned(), tag }.to_string());
-        // Only what was there before this process: the test reads everything after.
+        print_line(&Acknowledged { revision, key: key.as_str().to_owned(), tag }.to_string());
+        // Only history from before this process: the test reads everything after.
         if rng.random_ratio(1, 100) {
             store.compact(start).await.map_err(|error| error.to_string())?;
         }
@@ -107,14 +107,14 @@ async fn puts(dir: &Path, count: &str, beyond_errors: bool) -> Result<(), String
         let written =
             store.create(key(&format!("core/pods/a/{number}"))?, load::value(u64::from(number) * 2 + 1)).await;
         match written {
-            Ok(_) => say(&format!("ack {number}")),
-            Err(error) if beyond_errors => say(&format!("error {number} {}", kind(&error))),
+            Ok(_) => print_line(&format!("ack {number}")),
+            Err(error) if beyond_errors => print_line(&format!("error {number} {}", kind(&error))),
             Err(error) => return Err(error.to_string()),
         }
     }
     let listed = store.list(ListQuery::default()).await.map_err(|error| error.to_string())?;
-    say(&format!("readable {}", listed.entries.len()));
-    say("end");
+    print_line(&format!("readable {}", listed.entries.len()));
+    print_line("end");
     Ok(())
 }
 
@@ -128,8 +128,8 @@ fn kind(error: &WriteError) -> &'static str {
     }
 }
 
-/// On a filesystem that is nearly full because of a file named `ballast` beside the store: writes until there is no room,
-/// shows that reads and watches go on, removes the ballast, and shows that writes go on with nothing lost.
+/// On a filesystem that is nearly full because of a file named `ballast` in the store's directory: writes until it is full,
+/// verifies that reads and watches work, removes the ballast, and verifies that writes work and nothing is lost.
 async fn fill(dir: &Path) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let data = dir.join("data");
@@ -155,7 +155,7 @@ async fn fill(dir: &Path) -> Result<(), String> {
     if acknowledged.is_empty() {
         return Err("the disk was full before the first write".to_owned());
     }
-    // More than once: a store that is full stays usable and says the same again.
+    // More than once: a full store stays usable and returns the same error.
     for _ in 0..10 {
         match write(&store).await {
             Err(error) if error.starts_with("full: ") => {}
@@ -179,7 +179,7 @@ async fn fill(dir: &Path) -> Result<(), String> {
     drop((live, store));
     let store = open(EmbeddedOptions::new(&data))?;
     check(&store, &acknowledged).await.map_err(|error| format!("after reopening: {error}"))?;
-    say(&format!("end {}", acknowledged.len()));
+    print_line(&format!("end {}", acknowledged.len()));
     Ok(())
 }
 
@@ -199,6 +199,6 @@ async fn check(store: &EmbeddedStore, acknowledged: &[(Revision, u64)]) -> Resul
 
 fn hold(dir: &Path) -> Result<(), String> {
     let _store = open(EmbeddedOptions::new(dir))?;
-    say("open");
+    print_line("open");
     std::io::stdin().read_to_end(&mut Vec::new()).map(drop).map_err(|error| error.to_string())
 }

@@ -31,14 +31,14 @@ fn check_table(second: &str, cases: Vec<Case>) {
     let mut wrong = Vec::new();
     for case in cases {
         let name = case.name;
-        let mut story = Story::of(case.kind.0, case.kind.1);
-        if let Err(error) = story.try_apply("a", &case.first, false) {
+        let mut scenario = Scenario::new(case.kind.0, case.kind.1);
+        if let Err(error) = scenario.try_apply("a", &case.first, false) {
             wrong.push(format!("{name}: first: {}", error.to_status().message));
             continue;
         }
-        match (story.try_apply(second, &case.second, false), case.wanted) {
+        match (scenario.try_apply(second, &case.second, false), case.wanted) {
             (Ok(()), Is(at, value, first, other)) => {
-                let found = (story.at(at), story.owns("a"), story.owns(second));
+                let found = (scenario.at(at), scenario.owns("a"), scenario.owns(second));
                 if found != (value, first, other) {
                     wrong.push(format!("{name}: {} owned as {} and {}", found.0, found.1, found.2));
                 }

@@ -1,4 +1,4 @@
-//! A value as Go prints it with `%v`: `map[a:1 b:[x y]]`. Refusals of strategic merge show patches so.
+//! Values as Go's `%v` prints them: `map[a:1 b:[x y]]`, as in messages of strategic merge.
 
 use machinery::go_text;
 use machinery::json::Value;

@@ -1,4 +1,4 @@
-//! The order of a merged list: what the patch sent in the order of the patch, the rest where it was.
+//! The order of a merged list: items of the patch in the order of the patch, the others at their previous positions.
 
 use machinery::json::Value;
 
@@ -6,7 +6,7 @@ use super::super::PatchError;
 use super::go_value::go_value;
 use super::{DIRECTIVE, SET_ORDER, no_merge_key, unmapped, wrong_type};
 
-/// What identifies an item: its merge key, or itself.
+/// Returns the identity of an item: its merge key, or itself.
 fn identity<'v>(item: &'v Value, key: Option<&str>) -> &'v Value {
     const NONE: &Value = &Value::Null;
     match key {
@@ -20,7 +20,7 @@ fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
     list.iter().position(|other| identity(other, key) == wanted)
 }
 
-/// Splits a list into what is in `by` and what is not.
+/// Splits a list into the items that are in `by` and the others.
 pub(super) fn partition(
     list: Vec<Value>,
     by: &[Value],
@@ -41,7 +41,7 @@ pub(super) fn partition(
     Ok((inside, outside))
 }
 
-/// Sorts `patched` as `patch_order` and `others` as `server_order` say, and merges the two.
+/// Sorts `patched` by `patch_order` and `others` by `server_order`, and merges the two.
 pub(super) fn in_order(
     mut patched: Vec<Value>,
     mut others: Vec<Value>,
@@ -75,7 +75,7 @@ pub(super) fn in_order(
     }
 }
 
-/// The items of a patch must stand in the order that the patch itself asks for.
+/// Checks that the items of a patch are in the order that the patch itself requests.
 pub(super) fn check(patch: &[Value], wanted: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     if patch.is_empty() || wanted.is_empty() {
         return Ok(());

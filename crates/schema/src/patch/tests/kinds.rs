@@ -1,10 +1,10 @@
-//! Strategic merge over the kinds, as a table: an object, a patch, the field that results, and what `managedFields` then says
-//! of the one who patched.
+//! Strategic merge over the kinds, as a table: an object, a patch, the resulting field, and the `managedFields` of the
+//! patcher.
 //!
-//! The expectations come from the rules and from the declarations of the published kinds, not from a genuine server beside
-//! ours: a list merges where its kind declares a merge key and is replaced where it does not; a patch owns the leaves that it
-//! added or changed, a new item or a new map with the `.` of its own, an atomic part as one field, and nothing for what it
-//! took away. Defaults are not filled in here.
+//! The expectations follow from the rules and from the declarations of the published kinds, not from a recording of a genuine
+//! server: a list merges where its kind declares a merge key and is replaced where it does not; a patch owns the leaves that it
+//! added or changed, a new item or a new map with its own `.`, an atomic part as one field, and nothing for removed parts.
+//! Defaults are not set here.
 
 use super::*;
 use crate::managed::{Subject, Writer, track_update};
@@ -16,11 +16,11 @@ struct Case {
     patch: Value,
     at: &'static str,
     result: Value,
-    /// `fieldsV1` of the patcher; null where it owns nothing.
+    /// `fieldsV1` of the patcher; null if it owns nothing.
     owned: Value,
 }
 
-/// What the manager `patcher` owns once `object`, which another created, has become `patched`.
+/// Returns the fields that the manager `patcher` owns after it changed `object`, which another created, to `patched`.
 fn owned_by_patcher(kind: (&str, &str), object: &Value, patched: &Value, subresource: &str) -> Value {
     let version = GroupVersion::parse(kind.0).unwrap();
     let gvk = GroupVersionKind::new(version.group, version.version, kind.1);
@@ -39,7 +39,7 @@ fn owned_by_patcher(kind: (&str, &str), object: &Value, patched: &Value, subreso
     entries.iter().find(|entry| entry["manager"] == "patcher").map_or(Value::Null, |entry| entry["fieldsV1"].clone())
 }
 
-/// Runs the whole table before it fails, so that one change shows all that it breaks.
+/// Runs the whole table before it fails, so that all broken cases are shown at once.
 #[track_caller]
 fn check_table(cases: Vec<Case>) {
     let mut wrong = Vec::new();
@@ -49,7 +49,7 @@ fn check_table(cases: Vec<Case>) {
         let ty = Types::get().kind(&gvk).unwrap();
         let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Strict };
         object["metadata"]["name"] = json!("x");
-        // An object that nobody owns a field of is not tracked: the creator always owns this one.
+        // An object without any owner is not tracked: the creator always owns this field.
         object["metadata"]["generateName"] = json!("x-");
         let mut current = object.clone();
         decode::normalise(&ty, &mut current, None).unwrap();
@@ -70,7 +70,7 @@ fn check_table(cases: Vec<Case>) {
 
 const WEBHOOKS: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
 
-/// A webhook that has what its kind must have.
+/// A webhook with its required fields.
 fn webhook(name: &str, url: &str) -> Value {
     json!({"name": name, "clientConfig": {"url": url}, "sideEffects": "None", "admissionReviewVersions": ["v1"]})
 }
@@ -251,7 +251,7 @@ fn lists_of_the_status() {
             owned: json!({"f:status": {"f:images": {}}}),
         },
         Case {
-            // The merge key is of the patch, the list type of the ownership: they need not agree.
+            // Patches use the merge key, ownership uses the list type: they need not agree.
             name: "conditions of a job merge by type and are owned as one",
             kind: ("batch/v1", "Job"),
             object: json!({"status": {"conditions": [{"type": "A", "status": "False"}, {"type": "B", "status": "False"}]}}),
@@ -288,7 +288,7 @@ fn lists_of_the_status() {
             owned: json!({"f:status": {"f:conditions": {"k:{\"type\":\"DisruptionAllowed\"}": {"f:status": {}}}}}),
         },
         Case {
-            // No merge key: the patch replaces, though the ownership goes by type.
+            // No merge key: the patch replaces the list, though ownership is by type.
             name: "conditions of a definition are replaced",
             kind: ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             object: json!({"status": {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}}),
