@@ -1,4 +1,4 @@
-//! What a CustomResourceDefinition costs: processor time until it is established, live heap before and after its first
+//! The cost of a CustomResourceDefinition: processor time until it is established, live heap before and after its first
 //! object, and a write of one of its objects.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! cargo run --profile counts -p dogwatch-registry --example definitions FILE…            those of manifests
 //! ```
 //!
-//! Times are of the process and not of the clock, so that a busy machine does not change them. What is kept of recent changes
+//! Times are of the process and not of the clock, so that a busy machine does not change them. The history of recent changes
 //! is left out of the heap: it is bounded for all definitions together and not a cost of one.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ mod definition;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// Objects written to find out what one write costs.
+/// Objects written to measure the cost of one write.
 const WRITES: usize = 2000;
 
 /// The definition that `dogwatch bench crds` measures with.
@@ -56,7 +56,7 @@ fn shipped(files: &[String]) -> Vec<Value> {
     found
 }
 
-/// Where the objects of a definition are created, once it is served.
+/// The target of new objects of a definition, once it is served.
 fn place(registry: &Registry, definition: &Value) -> Option<Target> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -136,7 +136,7 @@ async fn main() {
             continue;
         }
         while place(&registry, definition).is_none() {
-            // Looking without a pause would be counted.
+            // Polling without a pause would be counted.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         time.push(milliseconds(cpu().saturating_sub(before.0)));
@@ -153,7 +153,7 @@ async fn main() {
     for definition in &wanted {
         let Some(things) = place(&registry, definition) else { continue };
         let before = (cpu(), heap());
-        // Of a shipped one it may be refused for what it lacks, which takes the same look at the schema.
+        // An object of a shipped definition may be refused as incomplete, which compiles the schema too.
         let kind = &things.kind;
         let object = match kind.gvk.kind.as_str() {
             "Thing" => definition::object(&kind.gvk.group, "x"),
@@ -172,7 +172,7 @@ async fn main() {
     }
 }
 
-/// What a create and a patch of a custom resource cost beside those of a ConfigMap.
+/// The cost of a create and a patch of a custom resource, compared with those of a ConfigMap.
 async fn writes(registry: &Registry, definition: &Value) {
     let maps = target(registry, "", "v1", "configmaps").expect("they are built in");
     let things = place(registry, definition).expect("it is served");

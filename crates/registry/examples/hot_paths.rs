@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// Takes everything that waits for a watcher.
+/// Takes every event that waits for a watcher.
 fn drain(watcher: &mut WatchView) {
     let mut cx = TaskContext::from_waker(Waker::noop());
     while let std::task::Poll::Ready(Some(frames)) = watcher.poll_frames(&mut cx, 1 << 16) {
@@ -102,7 +102,7 @@ fn pod(number: usize, node: usize) -> Bytes {
     ))
 }
 
-/// What is counted: callgrind looks only below this function.
+/// The measured part: callgrind counts only below this function.
 #[inline(never)]
 fn measured(runtime: &tokio::runtime::Runtime, work: impl Future<Output = ()>) {
     runtime.block_on(work);
@@ -165,11 +165,11 @@ fn run(runtime: &tokio::runtime::Runtime, path: &str, times: usize) {
                 for _ in 0..100 {
                     watchers.push(world.watch().await);
                 }
-                // The set that each begins with.
+                // The initial events of each.
                 watchers.iter_mut().for_each(drain);
                 watchers
             });
-            // The write is on record by itself; here only what the watchers cost is counted.
+            // The write has a record of its own; only the cost of the watchers is counted here.
             for turn in 0..times {
                 runtime.block_on(world.patch(turn % 100, PatchType::Merge, turn));
                 measured(runtime, async { watchers.iter_mut().for_each(drain) });

@@ -135,15 +135,15 @@ pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(),
 
 /// Checks that the name of an object is that of its path.
 pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), Status> {
-    let (said, path) = (meta::name(object), target.name());
-    if said.is_empty() {
+    let (stated, path) = (meta::name(object), target.name());
+    if stated.is_empty() {
         return Err(Status::bad_request(format!(
             "the name of the object ({path} based on URL) was undeterminable: name must be provided"
         )));
     }
-    if said != path {
+    if stated != path {
         return Err(Status::bad_request(format!(
-            "the name of the object ({said}) does not match the name on the URL ({path})"
+            "the name of the object ({stated}) does not match the name on the URL ({path})"
         )));
     }
     Ok(())

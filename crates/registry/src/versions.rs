@@ -1,7 +1,7 @@
 //! Kinds that are served in a version (or group) they are not stored in: events, autoscalers and custom resources.
 //!
-//! The shape is the same for all: a function each way between two values. Custom resources are also read again by their schema
-//! where that changed since they were written.
+//! All have a function each way between two values. Custom resources are also pruned and defaulted again if their schema
+//! changed since they were written.
 
 use machinery::json::{Map, Value, json};
 use machinery::{Revision, Status};
@@ -10,7 +10,7 @@ use schema::kind::Kind;
 
 use crate::conversion_webhook;
 
-/// Which converted form of an item is meant. One number a served version that is not the stored one.
+/// The number of a converted form of an item: one for each served version that is not the stored one.
 pub(crate) fn form_id(kind: &Kind) -> u32 {
     if let Some(definition) = &kind.definition {
         return definition.form;
@@ -22,17 +22,17 @@ pub(crate) fn form_id(kind: &Kind) -> u32 {
     }
 }
 
-/// Whether an object written at `revision` is stored as `kind` shows it.
+/// Whether an object written at `revision` is stored as it is served in `kind`.
 pub(crate) fn is_shown_as_stored(kind: &Kind, revision: Revision) -> bool {
     is_storage_version(kind) && kind.definition.as_ref().is_none_or(|definition| revision > definition.since)
 }
 
-/// Asked for every object of a list and every event to a watcher: nothing is allocated for the answer.
+/// Called for every object of a list and every event to a watcher: allocates nothing.
 fn is_storage_version(kind: &Kind) -> bool {
     kind.storage.version == kind.gvk.version && kind.storage.group == kind.gvk.group
 }
 
-/// From the stored version to the one `kind` is served in. Nothing happens where they are the same.
+/// Converts from the stored version to that of `kind`, if they differ.
 pub(crate) fn show(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     if let Some(definition) = &kind.definition {
         return show_custom(kind, definition, object);
@@ -40,18 +40,18 @@ pub(crate) fn show(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     if is_storage_version(kind) { Ok(()) } else { from_storage(kind, object) }
 }
 
-/// An object of a custom kind: read by the schema it is stored in, then brought to the version it is asked for.
+/// Reads a custom resource by the schema of its stored version, then converts it to that of `kind`.
 fn show_custom(kind: &Kind, definition: &Definition, object: &mut Value) -> Result<(), Status> {
     let wanted = kind.group_version().to_string();
     let is_there = object["apiVersion"] == wanted.as_str();
     let written = object["metadata"]["resourceVersion"].as_str().and_then(|revision| revision.parse::<u64>().ok());
-    let asks = conversion_webhook::webhook(kind).is_some();
-    // What a webhook converted is what it is to be.
-    if is_there && (asks || written.is_some_and(|revision| revision > definition.since.0)) {
+    let by_webhook = conversion_webhook::webhook(kind).is_some();
+    // An object that a webhook converted needs nothing else.
+    if is_there && (by_webhook || written.is_some_and(|revision| revision > definition.since.0)) {
         return Ok(());
     }
-    if asks {
-        return Err(Status::internal("a webhook has not been asked for this version"));
+    if by_webhook {
+        return Err(Status::internal("the object was not converted by its webhook"));
     }
     let version = object["apiVersion"].as_str().and_then(|version| version.rsplit('/').next()).map(str::to_owned);
     if let Some(version) = version.and_then(|version| definition.version_named(&version)) {
@@ -64,6 +64,7 @@ fn show_custom(kind: &Kind, definition: &Definition, object: &mut Value) -> Resu
     Ok(())
 }
 
+/// Converts from the stored version to that of `kind`.
 pub(crate) fn from_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     if let Some(definition) = &kind.definition {
         return show_custom(kind, definition, object);
@@ -77,13 +78,12 @@ pub(crate) fn from_storage(kind: &Kind, object: &mut Value) -> Result<(), Status
     normalise(kind, object)
 }
 
-/// From the version `kind` is served in to the stored one.
+/// Converts from the version of `kind` to the stored one, unless a webhook does that.
 pub(crate) fn to_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     if kind.storage == kind.group_version() {
         return Ok(());
     }
     if conversion_webhook::webhook(kind).is_some() {
-        // Nobody here can say what is stored: `converter` asks.
         return Ok(());
     }
     if let Some(definition) = &kind.definition {
@@ -104,7 +104,7 @@ pub(crate) fn to_storage(kind: &Kind, object: &mut Value) -> Result<(), Status> 
     normalise(&stored, object)
 }
 
-/// Member order and always-present members of the version it now is.
+/// Brings an object into the form of its new version.
 fn normalise(kind: &Kind, object: &mut Value) -> Result<(), Status> {
     let Some(ty) = schema::facts::Types::get().kind(&kind.gvk) else { return Ok(()) };
     schema::decode::normalise(&ty, object, None).map(|_| ()).map_err(Status::internal)
@@ -144,7 +144,7 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 
-/// v1 has one field for the CPU target; everything else of v2 travels in annotations.
+/// v1 has one field for the CPU target; everything else of v2 is in annotations.
 fn autoscaler_to_v1(object: &mut Value) {
     let mut annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
     let metrics = take(object, "spec", "metrics");

@@ -1,4 +1,4 @@
-//! Limits, quotas and policies over a memory store: what a write gets from other objects, and what it may not do.
+//! Admission over a memory store: limits, quotas, classes, accounts and pod security.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ async fn a_quota_is_taken_and_given_back() {
     let refused = world.create("pods/default", pod("b", asking("100m"))).await.unwrap_err();
     assert_eq!(refused.code, 403);
     assert!(refused.message.contains("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"));
-    // A name that is taken takes nothing else.
+    // A create that is refused for its name takes no quota.
     world.merge("resourcequotas/default/q/status", json!({"status": {"hard": {"pods": "5"}}})).await.unwrap();
     assert_eq!(world.create("pods/default", pod("a", asking("100m"))).await.unwrap_err().code, 409);
     assert_eq!(world.used().await, json!({"pods": "1", "requests.cpu": "500m"}));
@@ -311,8 +311,8 @@ async fn pr_2_who_wants_no_token_gets_none() {
     let account = json!({"metadata": {"name": "default"}, "automountServiceAccountToken": false});
     world.create("serviceaccounts/default", account).await.unwrap();
     let spec = |automount: Value| json!({"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": automount});
-    for (name, said, expected) in [("a", Value::Null, 0), ("b", json!(true), 1), ("c", json!(false), 0)] {
-        let pod = json!({"metadata": {"name": name}, "spec": spec(said)});
+    for (name, automount, expected) in [("a", Value::Null, 0), ("b", json!(true), 1), ("c", json!(false), 0)] {
+        let pod = json!({"metadata": {"name": name}, "spec": spec(automount)});
         let pod = world.create("pods/default", pod).await.unwrap();
         assert_eq!(pod["spec"]["volumes"].as_array().map_or(0, Vec::len), expected, "{name}");
     }
@@ -353,16 +353,16 @@ async fn pr_3_pr_4_pr_5_pr_6_what_new_pods_and_nodes_get() {
         (&json!("PodScheduled"), &json!("False"), &json!("SchedulingGated"))
     );
     assert_eq!(gated["status"]["phase"], "Pending");
-    // What a pod says itself stays.
+    // What a pod states itself stays.
     let own = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
         "tolerationSeconds": 5}]);
     let patient = json!({"metadata": {"name": "own"}, "spec":
         {"containers": [{"name": "c", "image": "i"}], "tolerations": own, "preemptionPolicy": "PreemptLowerPriority"}});
     let patient = world.create("pods/default", patient).await.unwrap();
     let tolerations = patient["spec"]["tolerations"].as_array().unwrap();
-    let said: Vec<(&Value, &Value)> = tolerations.iter().map(|t| (&t["key"], &t["tolerationSeconds"])).collect();
+    let tolerated: Vec<(&Value, &Value)> = tolerations.iter().map(|t| (&t["key"], &t["tolerationSeconds"])).collect();
     let (not_ready, unreachable) = (json!("node.kubernetes.io/not-ready"), json!("node.kubernetes.io/unreachable"));
-    assert_eq!(said, [(&not_ready, &json!(5)), (&unreachable, &json!(300))], "PR-3: only what is absent");
+    assert_eq!(tolerated, [(&not_ready, &json!(5)), (&unreachable, &json!(300))], "PR-3: only what is absent");
     let node = world.create("nodes", json!({"metadata": {"name": "n"}})).await.unwrap();
     let taint = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
     assert_eq!(node["spec"]["taints"], taint, "PR-6");

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions over a memory store: what they serve, keep, convert and take along.
+//! CustomResourceDefinitions over a memory store: served kinds, validation, conversion, removal.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -288,7 +288,7 @@ async fn names_that_are_taken_are_not_accepted_until_they_are_free() {
 }
 
 #[tokio::test]
-async fn a_definition_goes_with_its_instances() {
+async fn a_definition_is_removed_with_its_instances() {
     let world = World::new().await;
     world.define(simple()).await;
     let mut held = thing("held", json!({}));
@@ -312,7 +312,7 @@ async fn a_definition_goes_with_its_instances() {
 }
 
 #[tokio::test]
-async fn watches_end_when_the_spec_changes_or_the_definition_goes() {
+async fn watches_end_when_the_spec_changes_or_the_definition_is_removed() {
     let world = World::new().await;
     world.define(simple()).await;
     let mut first = world.watch(THINGS, "watch=1").await;
@@ -390,7 +390,7 @@ async fn subresources_write_their_part_and_no_other() {
     let after = world.get(&format!("{THINGS}/x")).await.unwrap();
     assert_eq!((&after["spec"]["replicas"], &after["metadata"]["generation"]), (&json!(5), &json!(2)));
 
-    // The reference cannot convert what an apply makes of such a Scale, unless it makes nothing new.
+    // The reference cannot convert the Scale that an apply creates, unless the number stays the same.
     let apply = async |replicas: i64| {
         let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x"},
             "spec": {"replicas": replicas}});
@@ -413,7 +413,7 @@ async fn subresources_write_their_part_and_no_other() {
     assert_eq!(world.get(&format!("{THINGS}/x")).await.unwrap()["spec"]["replicas"], 5);
 }
 
-/// A rule that comes later does not hold of what is stored; whoever writes something else is told, through every door.
+/// A rule that is added later does not apply to stored objects; other writes are warned about, through every subresource.
 #[tokio::test]
 async fn rules_that_do_not_hold_of_what_did_not_change_are_warnings() {
     let world = World::new().await;
@@ -424,10 +424,10 @@ async fn rules_that_do_not_hold_of_what_did_not_change_are_warnings() {
     only["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["a"] =
         json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == 'new'", "message": "is old"}]});
     world.merge(&format!("{CRDS}/things.example.com"), json!({"spec": {"versions": [only]}})).await.unwrap();
-    let write = async |door: &str, patch: Value| {
+    let write = async |subresource: &str, patch: Value| {
         let ctx = Context::default();
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        let target = world.target(&format!("{THINGS}/x{door}"));
+        let target = world.target(&format!("{THINGS}/x{subresource}"));
         let code = world
             .registry
             .patch(WriteRequest { target: &target, options: &PatchOptions::default(), ctx: &ctx }, &body)
@@ -435,11 +435,11 @@ async fn rules_that_do_not_hold_of_what_did_not_change_are_warnings() {
             .map_err(|status| status.code);
         (code.err(), ctx.warnings.take())
     };
-    let told = vec![r#"spec.a: Invalid value: "old": is old"#.to_owned()];
-    assert_eq!(write("", json!({"spec": {"b": "1"}})).await, (None, told.clone()));
-    assert_eq!(write("/status", json!({"status": {"phase": "p"}})).await, (None, told.clone()));
-    assert_eq!(write("", json!({"metadata": {"labels": {"a": "/"}}})).await, (Some(422), told));
-    // Rules are not asked about an object that is not even of its type, so there is nothing to tell.
+    let warned = vec![r#"spec.a: Invalid value: "old": is old"#.to_owned()];
+    assert_eq!(write("", json!({"spec": {"b": "1"}})).await, (None, warned.clone()));
+    assert_eq!(write("/status", json!({"status": {"phase": "p"}})).await, (None, warned.clone()));
+    assert_eq!(write("", json!({"metadata": {"labels": {"a": "/"}}})).await, (Some(422), warned));
+    // Rules are not evaluated for an object of the wrong type, so there is no warning.
     assert_eq!(write("", json!({"spec": {"b": 1}})).await, (Some(422), vec![]));
     assert_eq!(write("", json!({"spec": {"a": "other"}})).await, (Some(422), vec![]));
 }
@@ -572,7 +572,7 @@ async fn a_webhook_converts_what_is_read_written_and_watched() {
             return;
         }
     }
-    panic!("the watch said why it ended");
+    panic!("the watch ended without an error event");
 }
 
 #[tokio::test]
@@ -586,14 +586,14 @@ async fn no_bookmark_passes_an_object_that_is_being_converted() {
     converter.stuck.store(true, Ordering::Relaxed);
     let made = world.create(THINGS, thing("x", json!({"host": "a", "port": 1}))).await.unwrap();
     let revision = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
-    while let Some(told) = event(&mut watch).await {
-        assert_eq!(told["type"], "BOOKMARK");
-        assert!(revision(&told["object"]) < revision(&made), "{told} says that {made} was sent");
+    while let Some(event) = event(&mut watch).await {
+        assert_eq!(event["type"], "BOOKMARK");
+        assert!(revision(&event["object"]) < revision(&made), "{event} promises that {made} was sent");
     }
 }
 
 #[tokio::test]
-async fn schemas_that_nobody_should_accept_are_refused_quickly() {
+async fn hostile_schemas_are_refused_quickly() {
     let world = World::new().await;
     let begin = std::time::Instant::now();
     let refused = async |spec: Value| {

@@ -1,4 +1,4 @@
-//! The verbs over a memory store: what a write does, and what a reader sees of it.
+//! The verbs over a memory store: writes, and what readers see of them.
 
 use std::sync::Arc;
 
@@ -179,7 +179,7 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
 }
 
 #[tokio::test]
-async fn a_pod_on_a_node_goes_gracefully_and_one_without_at_once() {
+async fn a_pod_on_a_node_is_deleted_gracefully_and_one_without_at_once() {
     let world = World::new().await;
     world.create("pods/default", pod("placed", Some("n1"))).await.unwrap();
     world.create("pods/default", pod("free", None)).await.unwrap();
@@ -237,7 +237,7 @@ async fn every_page_says_how_many_follow() {
             world.create("configmaps/default", later).await.unwrap();
         }
         assert_eq!(seen, total, "{path}");
-        // A token of another server does not say how many are left.
+        // A token of another server does not have the number of objects left.
         let name = if path.contains('/') { "m1" } else { "default/m1" };
         let token = ContinueToken::after(name, Revision(revision)).encode();
         let page = world.list(path, &format!("limit=2&continue={token}")).await.unwrap();
@@ -247,7 +247,7 @@ async fn every_page_says_how_many_follow() {
 }
 
 #[tokio::test]
-async fn generated_names_begin_as_asked() {
+async fn generated_names_have_their_prefix() {
     let world = World::new().await;
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "g".repeat(70)}});
     let made = world.create("configmaps/default", object).await.unwrap();
@@ -307,7 +307,7 @@ async fn services_get_addresses_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_scaler_owns_replicas_that_somebody_owned() {
+async fn a_scaler_owns_replicas_that_had_an_owner() {
     let world = World::new().await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});

@@ -1,4 +1,4 @@
-//! The admission chain: every plugin in order, and the phases that a write goes through.
+//! The admission chain: every plugin in order, and the phases of a write.
 //!
 //! ```text
 //!   create, update   mutate ──► strategy and validation of the kind ──► validate ──► reserve quota ──► store
@@ -69,7 +69,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Second phase: refuses a write that is valid as far as its kind goes.
+    /// Second phase: refuses a write that is valid by the rules of its kind.
     pub(crate) async fn validate(&self, attributes: &Attributes<'_>, states: States<'_>) -> Result<(), Status> {
         for plugin in self.concerned(attributes) {
             plugin.validate(attributes, states).get().await.inspect_err(|status| log(plugin, status))?;

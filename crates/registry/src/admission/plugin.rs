@@ -120,7 +120,7 @@ pub trait Plugin: Send + Sync {
     /// The name under which the reference lists it.
     fn name(&self) -> &'static str;
 
-    /// Whether this request is any of its business. Cheap: it is called for every write.
+    /// Whether the plugin looks at this request. Cheap: it is called for every write.
     fn concerns(&self, attributes: &Attributes<'_>) -> bool;
 
     /// Changes the object, or refuses it. A delete has no object to change.
@@ -133,7 +133,7 @@ pub trait Plugin: Send + Sync {
         Decision::ADMIT
     }
 
-    /// Refuses a write that is valid as far as its kind goes.
+    /// Refuses a write that is valid by the rules of its kind.
     fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _states: States<'a>) -> Decision<'a> {
         Decision::ADMIT
     }

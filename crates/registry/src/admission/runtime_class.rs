@@ -67,11 +67,11 @@ fn apply(class: &Value, pod: &mut Value) -> Result<(), String> {
     let scheduling = &class["scheduling"];
     if let Some(wanted) = scheduling["nodeSelector"].as_object() {
         for (key, value) in wanted {
-            let said = &pod["spec"]["nodeSelector"][key];
-            if said.is_string() && said != value {
-                let (said, value) = (said.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
+            let stated = &pod["spec"]["nodeSelector"][key];
+            if stated.is_string() && stated != value {
+                let (stated, value) = (stated.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
                 return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {said}"
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {stated}"
                 ));
             }
             if !pod["spec"]["nodeSelector"].is_object() {

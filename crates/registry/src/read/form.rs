@@ -1,4 +1,4 @@
-//! In which form an answer is shown: JSON, YAML or protobuf; the object itself, its metadata only, or a table.
+//! The form of an answer: JSON, YAML or protobuf; the object itself, its metadata only, or a table.
 
 use machinery::Status;
 pub use machinery::accept::MetaVersion;
@@ -16,7 +16,7 @@ pub enum Encoding {
         pretty: bool,
     },
     Yaml,
-    /// Never of a table, and of custom resources only their metadata.
+    /// Not for tables, and for custom resources only for their metadata.
     Protobuf,
 }
 
@@ -37,7 +37,7 @@ impl Encoding {
     }
 }
 
-/// What is shown of an object.
+/// The part of an object in an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     #[default]
@@ -50,7 +50,7 @@ pub enum Shape {
     },
 }
 
-/// What a table row carries of its object.
+/// The part of its object in a table row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     None,

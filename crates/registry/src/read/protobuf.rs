@@ -1,7 +1,7 @@
-//! How objects, lists and events look in protobuf.
+//! Objects, lists and events in protobuf.
 //!
-//! The message of a stored object is made the first time somebody asks for it and kept with the item: GET, LIST and
-//! every watch share those bytes, and only the few around them are made for the answer.
+//! The message of a stored object is encoded on first use and kept with the item: GET, LIST and every watch share those
+//! bytes, and only the few around them are encoded for each answer.
 
 use std::borrow::Cow;
 
@@ -22,15 +22,15 @@ use crate::versions;
 const WHOLE_FORM: u32 = 1 << 30;
 const METADATA_FORM: u32 = 1 << 31;
 
-/// A message and what it is a message of.
+/// A message with its kind.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct TypedMessage {
     api_version: Cow<'static, str>,
     kind: Cow<'static, str>,
     message: Bytes,
 }
 
-impl Named {
+impl TypedMessage {
     fn segments(self) -> Segments {
         let head = envelope::head(&self.api_version, &self.kind, self.message.len());
         Segments(vec![head.into(), self.message, Bytes::from_static(envelope::TAIL)])
@@ -43,26 +43,26 @@ impl Named {
     }
 }
 
-/// An answer of one object.
+/// Renders one object.
 pub(crate) fn object(view: &View, shape: Shape) -> Result<Segments, Status> {
     Ok(match view {
         View::Stored { kind, item } => stored(kind, item, shape)?,
         View::Made { value, .. } => made(value, shape)?,
-        // Never transformed.
+        // A Status is never transformed.
         View::Status(status) => made(&status.to_value(), Shape::Plain)?,
     }
     .segments())
 }
 
 /// A stored object, or its metadata.
-pub(crate) fn stored(kind: &Kind, item: &Item, shape: Shape) -> Result<Named, Status> {
+pub(crate) fn stored(kind: &Kind, item: &Item, shape: Shape) -> Result<TypedMessage, Status> {
     Ok(match shape {
-        Shape::Plain => Named {
+        Shape::Plain => TypedMessage {
             api_version: Cow::Owned(kind.group_version().to_string()),
             kind: Cow::Owned(kind.gvk.kind.clone()),
             message: message(kind, item)?,
         },
-        Shape::Partial(version) => Named {
+        Shape::Partial(version) => TypedMessage {
             api_version: Cow::Borrowed(version.api_version()),
             kind: Cow::Borrowed("PartialObjectMetadata"),
             message: metadata(kind, item)?,
@@ -71,20 +71,20 @@ pub(crate) fn stored(kind: &Kind, item: &Item, shape: Shape) -> Result<Named, St
     })
 }
 
-/// An object that says its kind itself.
-pub(crate) fn made(value: &Value, shape: Shape) -> Result<Named, Status> {
+/// An object whose kind is in it.
+pub(crate) fn made(value: &Value, shape: Shape) -> Result<TypedMessage, Status> {
     let text = |name: &str| value[name].as_str().unwrap_or_default();
     match shape {
         Shape::Plain => {
             let version = GroupVersion::parse(text("apiVersion")).unwrap_or_default();
             let gvk = GroupVersionKind::new(version.group, version.version, text("kind"));
-            Ok(Named {
+            Ok(TypedMessage {
                 api_version: Cow::Owned(text("apiVersion").to_owned()),
                 kind: Cow::Owned(text("kind").to_owned()),
                 message: of_kind(&known(gvk), value)?.into(),
             })
         }
-        Shape::Partial(version) => Ok(Named {
+        Shape::Partial(version) => Ok(TypedMessage {
             api_version: Cow::Borrowed(version.api_version()),
             kind: Cow::Borrowed("PartialObjectMetadata"),
             message: of_kind(&meta_kind("PartialObjectMetadata"), value)?.into(),
@@ -93,7 +93,7 @@ pub(crate) fn made(value: &Value, shape: Shape) -> Result<Named, Status> {
     }
 }
 
-/// A list: its metadata and the items' messages.
+/// Renders a list: its metadata and the items' messages.
 pub(crate) fn list(list: &ListView, shape: Shape) -> Result<Segments, Status> {
     let kind = &list.kind;
     let (gvk, api_version, items_number) = match shape {
@@ -102,7 +102,7 @@ pub(crate) fn list(list: &ListView, shape: Shape) -> Result<Segments, Status> {
             (gvk, Cow::Owned(kind.group_version().to_string()), 2)
         }
         Shape::Partial(version) => {
-            // In the older version items come first.
+            // In the older version items are first.
             let number = if version == MetaVersion::V1 { 2 } else { 1 };
             (meta_kind("PartialObjectMetadataList"), Cow::Borrowed(version.api_version()), number)
         }
@@ -145,7 +145,7 @@ fn message(kind: &Kind, item: &Item) -> Result<Bytes, Status> {
 
 fn metadata(kind: &Kind, item: &Item) -> Result<Bytes, Status> {
     item.form(METADATA_FORM | versions::form_id(kind), || {
-        let metadata = view::shown(kind, item)?.metadata().map_err(Status::internal)?;
+        let metadata = view::encoded(kind, item)?.metadata().map_err(Status::internal)?;
         let metadata: Value = serde_json::from_slice(&metadata).map_err(Status::internal)?;
         Ok(of_kind(&meta_kind("PartialObjectMetadata"), &json!({"metadata": metadata}))?.into())
     })
@@ -160,12 +160,12 @@ fn meta_kind(kind: &str) -> GroupVersionKind {
     GroupVersionKind::new("meta.k8s.io", "v1", kind)
 }
 
-/// The older version of what is the same in both.
+/// The kind of the same message in `v1`, where an older version has the same.
 fn known(gvk: GroupVersionKind) -> GroupVersionKind {
     if gvk.group == "meta.k8s.io" { meta_kind(&gvk.kind) } else { gvk }
 }
 
-/// Negotiation offers none; a table has no message.
+/// A table has no message; negotiation does not offer it.
 fn no_table() -> Status {
     Status::not_acceptable(&machinery::media::PLAIN)
 }

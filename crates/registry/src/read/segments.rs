@@ -1,4 +1,4 @@
-//! An answer as slices of shared buffers, so that showing an object never copies it.
+//! The bytes of an answer as slices of shared buffers, so that rendering an object never copies it.
 
 use bytes::Bytes;
 use machinery::json::Value;
@@ -14,7 +14,7 @@ impl Segments {
         Segments(vec![bytes.into()])
     }
 
-    /// A value as the last line of an answer: JSON and a newline.
+    /// A value as JSON and a newline.
     pub fn json(value: &impl Serialize) -> Self {
         let mut text = serde_json::to_vec(value).expect("a JSON value serialises into memory");
         text.push(b'\n');

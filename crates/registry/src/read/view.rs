@@ -1,7 +1,7 @@
-//! What a verb answers with, and how it is shown in each form.
+//! Answers of verbs, and how they are rendered in each form.
 //!
-//! In the plain form a stored object and a list of them are slices of the bytes made when they were written. The other
-//! forms (pretty, YAML, tables) are for people and are made for the answer.
+//! In the plain form a stored object and a list of them are slices of the bytes encoded when they were written. The other
+//! forms (pretty, YAML, tables) are for people and are rendered for each answer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 use crate::read::segments::Segments;
 use crate::versions;
 
-/// One object to be shown, or a `Status` in its place.
+/// One object, or a `Status` in its place.
 #[derive(Clone, Debug)]
 pub enum View {
-    /// As it stands in the cache.
+    /// As the cache has it.
     Stored {
         kind: Arc<Kind>,
         item: Arc<Item>,
     },
-    /// Made for this answer: a dry run, a scale, a review.
+    /// Computed for this answer: a dry run, a scale, a review.
     Made {
         kind: Option<Arc<Kind>>,
         value: Value,
@@ -36,7 +36,7 @@ pub enum View {
     Status(Status),
 }
 
-/// What a write answers with.
+/// The answer of a write.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub code: u16,
@@ -50,7 +50,7 @@ impl Outcome {
     }
 }
 
-/// Objects to be shown as a list.
+/// A list of objects.
 #[derive(Clone, Debug)]
 pub struct ListView {
     pub kind: Arc<Kind>,
@@ -61,7 +61,7 @@ pub struct ListView {
 }
 
 impl View {
-    /// The object as a value, in the version its kind is asked for.
+    /// The object as a value, in the version of its kind.
     pub fn value(&self) -> Result<Value, Status> {
         match self {
             View::Stored { kind, item } => value(kind, item),
@@ -79,7 +79,7 @@ impl View {
             (View::Status(status), _) => status.to_value(),
             (View::Stored { kind, item }, Shape::Plain) => {
                 if form.encoding == (Encoding::Json { pretty: false }) {
-                    return Ok(Segments(vec![shown(kind, item)?.whole().clone(), Bytes::from_static(b"\n")]));
+                    return Ok(Segments(vec![encoded(kind, item)?.whole().clone(), Bytes::from_static(b"\n")]));
                 }
                 value(kind, item)?
             }
@@ -93,7 +93,7 @@ impl View {
             }
             (View::Made { kind: None, value }, Shape::Table { version, include }) if value["kind"] == "Scale" => {
                 let metadata = json!({"resourceVersion": value["metadata"]["resourceVersion"]});
-                let row = shown_row(schema::columns::scale_row(value, now.as_second()), value, version, include);
+                let row = table_row(schema::columns::scale_row(value, now.as_second()), value, version, include);
                 table(version, Some(schema::columns::scale_definitions()), metadata, vec![row])
             }
             (View::Made { kind: None, value }, Shape::Table { .. }) => value.clone(),
@@ -101,7 +101,7 @@ impl View {
         Ok(encode(&value, form.encoding))
     }
 
-    /// Whether there is an object with metadata to make a table of.
+    /// Whether there is an object with metadata, of which a table can be made.
     #[must_use]
     pub fn has_metadata(&self) -> bool {
         match self {
@@ -115,7 +115,7 @@ impl ListView {
     pub fn render(&self, form: &Form, now: Timestamp) -> Result<Segments, Status> {
         let plain_json = form.encoding == (Encoding::Json { pretty: false });
         if plain_json && form.shape == Shape::Plain {
-            return self.shared();
+            return self.render_shared();
         }
         if form.encoding == Encoding::Protobuf {
             return protobuf::list(self, form.shape);
@@ -135,7 +135,7 @@ impl ListView {
                     })
                     .collect::<Result<Vec<_>, Status>>()?;
                 let mut metadata = metadata;
-                if let Some(token) = self.shown_token() {
+                if let Some(token) = self.rendered_token() {
                     metadata["continue"] = json!(token);
                 }
                 let api_version = self.kind.group_version().to_string();
@@ -143,7 +143,7 @@ impl ListView {
             }
             Shape::Partial(version) => {
                 let items = values().map(|value| Ok(partial(&value?, version))).collect::<Result<Vec<_>, Status>>()?;
-                // The reference shows an empty list of these as null, and clients read both.
+                // The reference writes an empty list of these as null, and clients read both.
                 let items = if items.is_empty() { Value::Null } else { json!(items) };
                 json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
             }
@@ -162,8 +162,8 @@ impl ListView {
         Ok(encode(&list, form.encoding))
     }
 
-    /// Lists of custom resources say also that nothing follows.
-    fn shown_token(&self) -> Option<&str> {
+    /// Lists of custom resources have an empty token where nothing follows.
+    fn rendered_token(&self) -> Option<&str> {
         self.continue_token.as_deref().or(self.kind.custom.then_some(""))
     }
 
@@ -178,14 +178,14 @@ impl ListView {
         metadata
     }
 
-    /// A head, shared slices, a tail.
-    fn shared(&self) -> Result<Segments, Status> {
+    /// The plain form: a head, shared slices, a tail.
+    fn render_shared(&self) -> Result<Segments, Status> {
         let api_version = self.kind.group_version().to_string();
-        let head = list_head(&self.kind.list_kind, &api_version, self.revision, self.shown_token(), self.remaining);
+        let head = list_head(&self.kind.list_kind, &api_version, self.revision, self.rendered_token(), self.remaining);
         let mut segments = Segments(Vec::with_capacity(self.items.len() * 2 + 2));
         segments.push(head.into());
         for (at, item) in self.items.iter().enumerate() {
-            let encoded = shown(&self.kind, item)?;
+            let encoded = encoded(&self.kind, item)?;
             let (first, next, slice): (&'static [u8], &'static [u8], Bytes) =
                 if self.kind.custom { (b"", b",", encoded.whole().clone()) } else { (b"{", b",{", encoded.tail()) };
             let opening = if at == 0 { first } else { next };
@@ -199,9 +199,9 @@ impl ListView {
     }
 }
 
-/// The object's bytes in the version its kind is asked for: as stored, or converted once and kept. Lent where that is enough,
-/// since a thousand watchers of one object would otherwise pass its count of owners around.
-pub(crate) fn shown<'a>(kind: &Kind, item: &'a Item) -> Result<Cow<'a, Encoded>, Status> {
+/// The object's bytes in the version of its kind: as stored, or converted once and kept. Borrowed where possible, since the
+/// reference count of an object with a thousand watchers would otherwise be contended.
+pub(crate) fn encoded<'a>(kind: &Kind, item: &'a Item) -> Result<Cow<'a, Encoded>, Status> {
     if versions::is_shown_as_stored(kind, item.revision()) {
         return Ok(Cow::Borrowed(item.encoded()));
     }
@@ -215,9 +215,10 @@ pub(crate) fn shown<'a>(kind: &Kind, item: &'a Item) -> Result<Cow<'a, Encoded>,
     Encoded::from_whole(converted).map(Cow::Owned).map_err(Status::internal)
 }
 
+/// The object as a value, in the version of its kind.
 pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
     if conversion_webhook::webhook(kind).is_some() {
-        return machinery::json::from_slice(shown(kind, item)?.whole()).map_err(Status::internal);
+        return machinery::json::from_slice(encoded(kind, item)?.whole()).map_err(Status::internal);
     }
     let mut value = parse(item)?;
     if !versions::is_shown_as_stored(kind, item.revision()) {
@@ -226,12 +227,12 @@ pub(crate) fn value(kind: &Kind, item: &Item) -> Result<Value, Status> {
     Ok(value)
 }
 
-/// The stored object as a value, its revision inside.
+/// Parses the stored object, with its revision.
 pub(crate) fn parse(item: &Item) -> Result<Value, Status> {
     machinery::json::from_slice(item.encoded().whole()).map_err(|error| unreadable(item, &error))
 }
 
-/// As [`parse`], for a write: who owns which field stays text.
+/// As [`parse`], for a write: managed fields stay text.
 pub(crate) fn parse_for_write(item: &Item) -> Result<Value, Status> {
     machinery::json::from_stored(item.encoded().whole()).map_err(|error| unreadable(item, &error))
 }
@@ -245,21 +246,21 @@ pub(crate) fn partial(value: &Value, version: MetaVersion) -> Value {
 }
 
 pub(crate) fn row(kind: &Kind, value: &Value, version: MetaVersion, include: IncludeObject, now: Timestamp) -> Value {
-    shown_row(schema::columns::row(kind, value, now.as_second()), value, version, include)
+    table_row(schema::columns::row(kind, value, now.as_second()), value, version, include)
 }
 
-fn shown_row(row: schema::columns::Row, value: &Value, version: MetaVersion, include: IncludeObject) -> Value {
+fn table_row(row: schema::columns::Row, value: &Value, version: MetaVersion, include: IncludeObject) -> Value {
     let object = match include {
         IncludeObject::None => Value::Null,
         IncludeObject::Metadata => partial(value, version),
         IncludeObject::Object => value.clone(),
     };
-    let mut shown = json!({"cells": row.cells});
+    let mut rendered = json!({"cells": row.cells});
     if !row.conditions.is_empty() {
-        shown["conditions"] = json!(row.conditions);
+        rendered["conditions"] = json!(row.conditions);
     }
-    shown["object"] = object;
-    shown
+    rendered["object"] = object;
+    rendered
 }
 
 /// A table; the column definitions are left out (`null`) where they were sent before.
@@ -275,7 +276,7 @@ pub(crate) fn table(version: MetaVersion, columns: Option<Value>, metadata: Valu
 
 fn encode(value: &Value, encoding: Encoding) -> Segments {
     match encoding {
-        // Protobuf has been shown before it comes to this.
+        // Protobuf is rendered before this.
         Encoding::Json { pretty: false } | Encoding::Protobuf => Segments::json(value),
         Encoding::Json { pretty: true } => Segments::pretty(value),
         Encoding::Yaml => Segments::one(machinery::yaml::to_yaml(value)),

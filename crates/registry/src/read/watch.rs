@@ -1,4 +1,4 @@
-//! WATCH: opens a watch at the revision that a client asks for.
+//! WATCH: opens a watch at the revision that a client requests.
 
 use std::sync::Arc;
 use std::time::Duration;

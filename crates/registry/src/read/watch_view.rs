@@ -1,4 +1,4 @@
-//! One open watch as a client sees it: events as lines of JSON or frames of protobuf, bookmarks, and an end.
+//! An open watch: events as lines of JSON or frames of protobuf, bookmarks, and an end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,19 +19,19 @@ use crate::conversion_webhook::Converter;
 use crate::read::form::{Encoding, Form, IncludeObject, Shape};
 use crate::read::view;
 
-/// How often a watch that allows bookmarks gets one.
+/// Interval of bookmarks, for watches that allow them.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long before its deadline a watch gets its last bookmark.
+/// Time before its deadline at which a watch gets its last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
-/// What a client asked of a watch beside what it selects.
+/// The terms of a watch that a client requests, apart from its filter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatchTerms {
     pub(crate) bookmarks: bool,
-    /// Whether the end of the initial events is to be marked (if bookmarks are allowed at all).
+    /// Whether a bookmark marks the end of the initial events (if bookmarks are allowed at all).
     pub(crate) mark_initial_end: bool,
     pub(crate) timeout: Duration,
-    /// The revision asked for; a bookmark that says no more is not sent.
+    /// The revision the watch starts from; a bookmark that is no newer is not sent.
     pub(crate) from: Revision,
 }
 
@@ -42,18 +42,18 @@ pub struct WatchView {
     source: Source,
     form: Form,
     terms: WatchTerms,
-    /// When the watch ends.
+    /// End of the watch.
     deadline: Instant,
-    /// When the next bookmark is due; none once the deadline is too near.
+    /// Time of the next bookmark; none once the deadline is too near.
     bookmark_due: Option<Instant>,
-    alarm: Alarm,
-    /// Tables show their columns once.
+    wake_up: Deadline,
+    /// Tables have their columns in the first event only.
     columns_sent: bool,
-    /// Whether events in protobuf say their length; a WebSocket does that itself.
+    /// Whether events in protobuf are preceded by their length; a WebSocket frames them itself.
     lengths: bool,
     /// For a kind whose versions a webhook converts.
     converter: Option<Arc<Converter>>,
-    /// What is being converted, to be shown afterwards.
+    /// Events that are being converted, to be rendered afterwards.
     converting: Option<(Converting, Output)>,
     clock: Clock,
 }
@@ -62,12 +62,12 @@ type Converting = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 enum Source {
     Watching(Watcher),
-    /// Says this and ends.
+    /// Sends this as its only event.
     Refused(Box<Status>),
     Over,
 }
 
-/// Events that go out together.
+/// Events that are sent together.
 #[derive(Debug, Default)]
 pub struct Frames {
     pub segments: Vec<Bytes>,
@@ -75,9 +75,9 @@ pub struct Frames {
     pub ends: Vec<usize>,
     /// The stream ends after this.
     pub last: bool,
-    /// The task is woken when there is more: it need not ask again before that.
+    /// The task is woken when there is more: it need not poll before that.
     pub settled: bool,
-    /// Bytes in all.
+    /// Total bytes.
     pub bytes: usize,
 }
 
@@ -101,7 +101,7 @@ impl WatchView {
         Self::with(kind, cache, Source::Watching(watcher), terms, clock)
     }
 
-    /// A watch that was accepted and then says only why it cannot be.
+    /// A watch that was accepted and has a refusal as its only event.
     pub(crate) fn refused(kind: Arc<Kind>, cache: Arc<Cache>, status: Status, terms: WatchTerms, clock: Clock) -> Self {
         Self::with(kind, cache, Source::Refused(Box::new(status)), terms, clock)
     }
@@ -118,7 +118,7 @@ impl WatchView {
             terms,
             deadline: now + terms.timeout,
             bookmark_due,
-            alarm: Alarm::default(),
+            wake_up: Deadline::default(),
             columns_sent: false,
             lengths: true,
             converter: None,
@@ -127,13 +127,13 @@ impl WatchView {
         }
     }
 
-    /// For a kind whose versions a webhook converts: events wait until it has answered.
+    /// Delays events until a webhook has converted their objects.
     pub(crate) fn convert_with(&mut self, converter: Arc<Converter>) {
         self.converter = Some(converter);
     }
 
-    /// Begins to convert what came, if a webhook has to be asked.
-    fn take_in(&mut self, output: Output, frames: &mut Frames) {
+    /// Renders events, or starts to convert them if a webhook does that.
+    fn accept(&mut self, output: Output, frames: &mut Frames) {
         let Some(converter) = self.converter.clone() else {
             return self.show(output, frames);
         };
@@ -147,7 +147,7 @@ impl WatchView {
         self.converting = Some((Box::pin(converting), output));
     }
 
-    /// Shows what has been converted; false while that goes on.
+    /// Renders events that have been converted; false while they are not.
     fn poll_converting(&mut self, cx: &mut Context<'_>, frames: &mut Frames) -> bool {
         let Some((converting, _)) = &mut self.converting else { return true };
         match converting.as_mut().poll(cx) {
@@ -163,17 +163,17 @@ impl WatchView {
         }
     }
 
-    /// In which form events are shown: JSON or protobuf; set before the first poll.
+    /// Sets the form of events, JSON or protobuf; before the first poll.
     pub fn set_form(&mut self, form: Form) {
         self.form = form;
     }
 
-    /// For a transport that keeps events apart by itself.
+    /// Leaves out the lengths of protobuf events, for a transport that frames them itself.
     pub fn leave_out_lengths(&mut self) {
         self.lengths = false;
     }
 
-    /// The resource this watch is of, for metrics.
+    /// The kind of the watched objects, for metrics.
     #[must_use]
     pub fn kind(&self) -> &Arc<Kind> {
         &self.kind
@@ -181,7 +181,7 @@ impl WatchView {
 
     /// All events that are ready, up to about `bytes_max`; `None` when the watch is over.
     pub fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
-        // First, so that a watch that is never idle ends in time too; what it has not been told it resumes with.
+        // First, so that a watch that is never idle ends in time too; its client resumes from the last event it got.
         let refused = matches!(self.source, Source::Refused(_));
         let now = Instant::now();
         if !refused && now >= self.deadline {
@@ -201,12 +201,14 @@ impl WatchView {
                 Source::Watching(watcher) => match watcher.poll_next(cx) {
                     Poll::Pending => break,
                     Poll::Ready(Ok(output)) => {
-                        let (caught_up, listens) = (watcher.is_live(), watcher.has_registered_waker());
-                        self.take_in(output, &mut frames);
+                        let (caught_up, wakes) = (watcher.is_live(), watcher.has_registered_waker());
+                        self.accept(output, &mut frames);
                         let due = self.next_due();
-                        frames.settled =
-                            listens && self.converting.is_none() && now + RINGING < due && self.alarm.is_set(due, cx);
-                        // That was all; whoever asked comes back when it is sent, and is waited for then.
+                        frames.settled = wakes
+                            && self.converting.is_none()
+                            && now + TIMER_SLACK < due
+                            && self.wake_up.is_set(due, cx);
+                        // Nothing else is ready: the caller sends this and polls again.
                         if caught_up && !frames.is_empty() {
                             break;
                         }
@@ -225,14 +227,14 @@ impl WatchView {
             frames.push([bookmark]);
             return Poll::Ready(Some(frames));
         }
-        if self.alarm.poll(self.next_due(), now, cx).is_ready() {
-            // It is later than when this began: look again.
+        if self.wake_up.poll(self.next_due(), now, cx).is_ready() {
+            // Time has passed since `now`: poll again.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
 
-    /// When there is something to do though nothing happens.
+    /// The next time at which there is something to do without an event.
     fn next_due(&self) -> Instant {
         self.bookmark_due.map_or(self.deadline, |due| due.min(self.deadline))
     }
@@ -273,8 +275,8 @@ impl WatchView {
         }
         let opening = opening(kind);
         let shown = match self.form.shape {
-            Shape::Plain => view::shown(&self.kind, item).map(|encoded| encoded.whole().clone()),
-            Shape::Partial(version) => view::shown(&self.kind, item).and_then(|encoded| {
+            Shape::Plain => view::encoded(&self.kind, item).map(|encoded| encoded.whole().clone()),
+            Shape::Partial(version) => view::encoded(&self.kind, item).and_then(|encoded| {
                 let metadata = encoded.metadata().map_err(Status::internal)?;
                 let head =
                     format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"{}","metadata":"#, version.api_version());
@@ -294,7 +296,7 @@ impl WatchView {
         }
     }
 
-    /// The last event of all.
+    /// Sends an error as the last event.
     fn fail(&mut self, status: &Status, frames: &mut Frames) {
         let event = self.event("ERROR", &status.to_value());
         frames.push([event]);
@@ -307,7 +309,7 @@ impl WatchView {
         if self.form.encoding != Encoding::Protobuf {
             return format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into();
         }
-        // What cannot be shown is at least an event of its kind.
+        // An object that cannot be encoded is at least an event of its type.
         let shown = protobuf::made(object, Shape::Plain).unwrap_or_default();
         shown.event(kind, self.lengths).concat().into()
     }
@@ -326,11 +328,11 @@ impl WatchView {
         self.bookmark_due.filter(|due| now >= *due)?;
         let last = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
         self.bookmark_due = (now < last).then(|| (now + BOOKMARK_INTERVAL).min(last));
-        // What is being converted has been handed out and not been sent: a bookmark would promise too much.
+        // Events that are being converted have been taken and not sent: a bookmark would promise too much.
         if self.converting.is_some() {
             return None;
         }
-        // Read first: what has been reached by now and is not waiting for this watch has been handed out.
+        // Read first: every event up to here that does not wait for this watch has been taken.
         let reached = self.cache.revision();
         let Source::Watching(watcher) = &self.source else { return None };
         let revision = watcher.bookmark(reached)?;
@@ -344,18 +346,18 @@ impl WatchView {
         }
         let object = match self.form.shape {
             Shape::Plain => {
-                let mut object = zero(&self.kind);
+                let mut object = empty_object(&self.kind);
                 object["metadata"] = metadata;
                 object
             }
             Shape::Partial(version) => view::partial(&json!({"metadata": metadata}), version),
             Shape::Table { version, include } => {
-                let mut zero = zero(&self.kind);
-                zero["metadata"] = metadata;
+                let mut object = empty_object(&self.kind);
+                object["metadata"] = metadata;
                 let table_metadata = json!({"resourceVersion": revision.to_string()});
-                // Even a client that wants no objects must be able to read the mark.
+                // A client that wants no objects must be able to read the mark too.
                 let include = if initial_end { IncludeObject::Metadata } else { include };
-                let rows = vec![view::row(&self.kind, &zero, version, include, self.clock.now())];
+                let rows = vec![view::row(&self.kind, &object, version, include, self.clock.now())];
                 view::table(version, columns_once(&mut self.columns_sent, &self.kind), table_metadata, rows)
             }
         };
@@ -363,27 +365,27 @@ impl WatchView {
     }
 }
 
-/// Wakes a watch when it is time for something. Once set it is not looked at again before that: its memory is out of the
-/// processor's caches each time an event comes, and every event to every watcher passes here.
+/// Wakes a watch at a time. Once set, its timer is not polled before that: it is out of the processor's caches at each event,
+/// and every event to every watcher passes here.
 #[derive(Default)]
-struct Alarm {
+struct Deadline {
     sleep: Option<Pin<Box<Sleep>>>,
-    /// For when it is set, and whom it wakes.
+    /// The time it is set to, and the task that it wakes.
     set: Option<(Instant, Waker)>,
 }
 
-/// A timer rings on the millisecond: that near to it, it is asked.
-const RINGING: Duration = Duration::from_millis(5);
+/// Timers have 1 ms resolution; closer than this, poll the timer.
+const TIMER_SLACK: Duration = Duration::from_millis(5);
 
-impl Alarm {
-    /// Whether the task is woken then; it may have been already.
+impl Deadline {
+    /// Whether the task is woken at that time; it may have been already.
     fn is_set(&self, at: Instant, cx: &Context<'_>) -> bool {
         self.set.as_ref().is_some_and(|(set, waker)| *set == at && waker.will_wake(cx.waker()))
     }
 
-    /// Ready when the time has come; else the task is woken then.
+    /// Ready at that time; before, the task is woken then.
     fn poll(&mut self, at: Instant, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        if now + RINGING < at && self.is_set(at, cx) {
+        if now + TIMER_SLACK < at && self.is_set(at, cx) {
             return Poll::Pending;
         }
         let sleep = match &mut self.sleep {
@@ -395,13 +397,13 @@ impl Alarm {
             }
             None => self.sleep.insert(Box::pin(tokio::time::sleep_until(at))),
         };
-        let rung = sleep.as_mut().poll(cx);
-        self.set = rung.is_pending().then(|| (at, cx.waker().clone()));
-        rung
+        let elapsed = sleep.as_mut().poll(cx);
+        self.set = elapsed.is_pending().then(|| (at, cx.waker().clone()));
+        elapsed
     }
 }
 
-/// The column definitions the first time, nothing afterwards.
+/// The column definitions the first time, none afterwards.
 fn columns_once(sent: &mut bool, kind: &Kind) -> Option<Value> {
     (!std::mem::replace(sent, true)).then(|| schema::columns::definitions(kind))
 }
@@ -422,11 +424,11 @@ fn name(kind: EventKind) -> &'static str {
     }
 }
 
-/// An object of which nothing is known but its kind, with the members its kind always shows.
-fn zero(kind: &Kind) -> Value {
+/// An empty object of a kind, with the members that the kind always has.
+fn empty_object(kind: &Kind) -> Value {
     let mut object = json!({"kind": kind.gvk.kind, "apiVersion": kind.group_version().to_string(), "metadata": {}});
     if !kind.custom {
-        // An unknown kind or an object that cannot be brought in order is shown as it is.
+        // An object that cannot be normalised is left as it is.
         let _ = crate::body::normalise(kind, &mut object, None);
     }
     object

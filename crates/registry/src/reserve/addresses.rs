@@ -48,7 +48,7 @@ struct State {
     acknowledged: Vec<(Revision, Held)>,
 }
 
-/// Why a service does not get what it asks for.
+/// Why an address or port cannot be given out.
 pub(crate) enum AllocationError {
     Invalid(FieldError),
     Full(&'static str),

@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn a_pod_takes_the_most_of_its_start_and_its_run() {
-        let asks = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
-        let mut sidecar = asks("100m");
+        let container = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
+        let mut sidecar = container("100m");
         sidecar["restartPolicy"] = json!("Always");
-        let pod = json!({"spec": {"containers": [asks("1"), asks("500m")], "initContainers": [sidecar, asks("3")]}});
+        let pod = json!({"spec": {"containers": [container("1"), container("500m")], "initContainers": [sidecar, container("3")]}});
         assert_eq!(of_pod(&pod, Half::Requests).to_string(), "cpu=3100m");
-        let pod = json!({"spec": {"containers": [asks("1")], "resources": {"requests": {"cpu": "4"}}}});
+        let pod = json!({"spec": {"containers": [container("1")], "resources": {"requests": {"cpu": "4"}}}});
         assert_eq!(of_pod(&pod, Half::Requests).to_string(), "cpu=4");
         assert!(of_pod(&pod, Half::Limits).is_empty());
         assert!(of_pod(&json!({"spec": [1]}), Half::Limits).is_empty());

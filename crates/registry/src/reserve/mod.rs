@@ -157,7 +157,7 @@ impl Reservation<'_> {
         if held.is_empty() && share.is_empty() {
             return;
         }
-        // The task ends with the registry; then there is nobody left to hold anything for.
+        // Fails only when the registry is dropped, and the reservations with it.
         let _ = self.owner.dropped.send(Dropped { held, share, in_flight, released });
     }
 }

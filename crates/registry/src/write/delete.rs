@@ -223,7 +223,7 @@ fn mark_as_deleting(object: &mut Value, now: Timestamp) {
     stamp(object, until, 0);
 }
 
-/// The finalizers after the propagation that the client (or else the kind) asks for.
+/// The finalizers after the propagation that the client (or else the kind) requests.
 fn finalizers_for(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<String> {
     let before = meta::finalizers(object);
     if kind.rules.propagation == kind::Propagation::Unsupported {

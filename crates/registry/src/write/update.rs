@@ -1,4 +1,4 @@
-//! PUT: an object replaced by another state of itself; and the revision that every client's change goes through.
+//! PUT: an object replaced by another state of itself; and `revise`, the rules for every change by a client.
 
 use std::sync::Arc;
 

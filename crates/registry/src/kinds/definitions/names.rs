@@ -26,7 +26,7 @@ pub(super) async fn accept(registry: &Registry, ctx: &Context) {
                     wrote = true;
                     break;
                 }
-                // Deleted, or changed in between: the next change wakes us.
+                // Deleted, or changed in between: the next change wakes this task.
                 Err(refused) if refused.is_not_found() || refused.is_conflict() => {}
                 Err(refused) => {
                     tracing::warn!(name = definition.name, %refused, "the names of a definition were not accepted");
@@ -97,7 +97,7 @@ pub(super) fn set_condition(definition: &mut Value, condition: &Condition, now: 
     }
 }
 
-/// What a definition should have, if it has something else.
+/// The names and conditions that a definition should have, if they differ from what it has.
 fn wanted(definition: &Installed, all: &[impl Borrow<Installed>]) -> Option<Wanted> {
     let (asked, accepted) = (&definition.asked, &definition.accepted);
     let settled = definition.condition("NamesAccepted").is_some() && definition.holds("Established");

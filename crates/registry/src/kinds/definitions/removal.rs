@@ -20,8 +20,8 @@ pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const TERMINATING: &str = "Terminating";
 
 /// First and longest pause between looks at instances that something holds.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-const LOOK_AGAIN_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The definition after a first DELETE: marked, and held by its finalizer.
 pub(super) fn mark(definition: &Value, now: &str) -> Value {
@@ -97,7 +97,7 @@ async fn write_progress(
 
 /// Deletes the instances of a definition, waits until they are gone, and removes the finalizer.
 async fn remove(registry: &Weak<Registry>, name: &str, uid: &str, ctx: &Context) -> Result<(), Status> {
-    let mut pause = LOOK_AGAIN;
+    let mut pause = PAUSE_MIN;
     let mut reported = false;
     loop {
         let Some(registry) = registry.upgrade() else { return Ok(()) };
@@ -138,6 +138,6 @@ async fn remove(registry: &Weak<Registry>, name: &str, uid: &str, ctx: &Context)
         }
         drop(registry);
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LOOK_AGAIN_MAX);
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
