@@ -1,12 +1,15 @@
-//! Takes the texts of kinds and fields out of the `k8s-openapi` crate, and says what OpenAPI documents are made from.
+//! Extracts the descriptions of kinds and fields from the `k8s-openapi` crate, and hashes the sources of OpenAPI
+//! documents.
 //!
-//! - `texts.deflate`: one line a text. A definition is `name<TAB>text`, each of its fields `<TAB>field<TAB>text`; a text is
-//!   the inside of a string literal. Sorted by definition. 1.1 MB, a fifth of it compressed.
-//! - `OPENAPI_SOURCES`: a hash over these texts, the tables and the code of `src/openapi`. Documents that are made from the
-//!   same sources and kinds are equal, so their names for caches need not wait until they are made.
+//! - `texts.deflate`: one line per description. A definition is `name<TAB>text`, each of its fields
+//!   `<TAB>field<TAB>text`; a text is the inside of a string literal. Sorted by definition. 1.1 MB, a fifth of it
+//!   compressed.
+//! - `OPENAPI_SOURCES`: a hash over these texts, the tables and the code of `src/openapi`. Documents that are made from
+//!   the same sources and kinds are equal, so their ETags are known before they are built.
 //!
-//! The texts stand in the crate's source (its schemas for the `schemars` feature), which Cargo says where to find. Reading
-//! them there costs a second of compilation; enabling the feature would cost every program that links the crate megabytes.
+//! The descriptions are in the source of the crate (its schemas for the `schemars` feature), which Cargo locates.
+//! Reading them costs a second of compilation; enabling the feature would cost every program that links the crate
+//! megabytes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,9 +21,9 @@ use std::{env, fs, io};
 use sha2::{Digest as _, Sha256};
 
 const CRATE: &str = "k8s-openapi";
-/// Of which version; a newer one is chosen here too, since Cargo does not run this again because of it.
+/// The version of the crate. Update it together with the dependency, since Cargo does not rerun this script for that.
 const VERSION: &str = "0.29.";
-/// The version of the API that the tables of this crate describe.
+/// The API version of the tables of this crate.
 const FOLDER: &str = "src/v1_36";
 
 fn main() -> io::Result<()> {
@@ -63,9 +66,9 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The folder of a package that the workspace depends on.
+/// Returns the folder of a dependency of the workspace.
 fn source_of(package: &str, version: &str) -> Option<PathBuf> {
-    // What a build needs is there already; only a build of this crate alone may have to fetch the package.
+    // A build has its packages already; only a build of this crate alone may have to fetch one.
     [&["--offline"][..], &[]].into_iter().find_map(|network| {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -95,8 +98,8 @@ fn read_folder(folder: &Path, texts: &mut Texts) -> io::Result<()> {
     Ok(())
 }
 
-/// The texts of one type. Its schema is written one key a line, and the depth of a line says whether it belongs to the
-/// type (12 spaces) or to one of its fields (16 spaces, and what is below).
+/// Extracts the descriptions of a type. Its schema has one key per line; the indentation shows whether a line belongs
+/// to the type (12 spaces) or to a field (16 spaces or more).
 fn read_file(source: &str, texts: &mut Texts) {
     let Some((_, schema)) = source.split_once("fn schema_name()") else { return };
     let mut lines = schema.lines().skip(1);

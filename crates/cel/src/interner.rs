@@ -1,7 +1,7 @@
 //! Interning of compiled schema parts: equal parts share one allocation.
 //!
-//! Definitions are repetitive: hundreds of fields have a handful of distinct schemas, and whole blocks (a pod template, a
-//! selector, a reference) occur in many places.
+//! Definitions are repetitive: hundreds of fields have a handful of distinct schemas, and whole blocks (a pod template,
+//! a selector, a reference) occur in many places.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};

@@ -11,8 +11,8 @@
 //! 4. `plan` resolves constants, variables and functions once; `evaluate` runs the plan and counts its actual cost
 //!
 //! `program` combines these steps. `rules` and `validator` apply programs to a schema and its objects; [`policy`]
-//! checks expressions without evaluating them. [`pattern`] (Go's regular expressions) and [`interner`] are public because
-//! `schema` compiles structural schemas with them too.
+//! checks expressions without evaluating them. [`pattern`] (Go's regular expressions) and [`interner`] are public
+//! because `schema` compiles structural schemas with them too.
 //!
 //! # Bounds
 //!
@@ -21,11 +21,11 @@
 //!
 //! # Why not a published crate
 //!
-//! `cel` 0.13 and `kube-cel` 0.8 have only a coarse cost model. A definition is accepted or refused by its estimated cost,
-//! and a write by its actual cost, so clients see both. Here 726 recorded expressions agree with Kubernetes v1.36 in
-//! result, error text, estimated cost and actual cost, and 64 recorded schemas and objects agree in errors, warnings and
-//! cost. The tables are `tests/recorded/expressions.tsv` and `tests/recorded/objects.jsonl`; the declared functions are
-//! `src/functions.tsv`.
+//! `cel` 0.13 and `kube-cel` 0.8 have only a coarse cost model. A definition is accepted or refused by its estimated
+//! cost, and a write by its actual cost, so clients see both. Here 726 recorded expressions agree with Kubernetes v1.36
+//! in result, error text, estimated cost and actual cost, and 64 recorded schemas and objects agree in errors, warnings
+//! and cost. The tables are `tests/recorded/expressions.tsv` and `tests/recorded/objects.jsonl`; the declared functions
+//! are `src/functions.tsv`.
 
 mod ast;
 mod checker;

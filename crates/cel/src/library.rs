@@ -1,5 +1,5 @@
-//! Function implementations: operators, conversions, times, and the types that Kubernetes adds. Functions on strings and
-//! lists are in their own files.
+//! Function implementations: operators, conversions, times, and the types that Kubernetes adds. Functions on strings
+//! and lists are in their own files.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Errors in constants, found without evaluating: invalid times and patterns, lists of mixed types, format strings that do
-//! not match their arguments.
+//! Errors in constants, found without evaluating: invalid times and patterns, lists of mixed types, format strings that
+//! do not match their arguments.
 
 use crate::ast::{Entry, Expr, Id, Literal, each_child};
 use crate::checker::{Checked, Reference};

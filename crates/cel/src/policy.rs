@@ -1,5 +1,5 @@
-//! Type checks of expressions outside schemas: conditions of webhooks and admission policies, device selectors. They are
-//! checked when such an object is written and are not evaluated.
+//! Type checks of expressions outside schemas: conditions of webhooks and admission policies, device selectors. They
+//! are checked when such an object is written and are not evaluated.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,7 +1,7 @@
 //! Semantic versions: `1.2.3-rc.1+build`.
 //!
-//! Written by hand rather than with the `semver` crate, since error texts, the normalisation of `v1.2` and `01.2.3`, and
-//! the limits on numbers are visible in results and must equal those of the Go library that Kubernetes uses.
+//! Written by hand rather than with the `semver` crate: error texts and the normalisation of `v1.2` and `01.2.3` are
+//! visible to clients and must equal those of the Go library that Kubernetes uses.
 
 use std::cmp::Ordering;
 

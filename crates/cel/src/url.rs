@@ -1,6 +1,7 @@
 //! URLs, parsed like Go's `net/url`.
 //!
-//! The `url` crate follows another standard (WHATWG): it accepts, rejects and escapes other texts, and its errors differ.
+//! The `url` crate follows another standard (WHATWG): it accepts, rejects and escapes other texts, and its errors
+//! differ.
 
 use std::collections::BTreeMap;
 

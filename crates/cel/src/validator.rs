@@ -64,8 +64,8 @@ impl Validator {
         if has_rules(schema, 0) { rules::schema_errors(schema, path) } else { Vec::new() }
     }
 
-    /// Prepares the rules of a schema that was checked when its definition was written. Costs are not estimated again; a
-    /// rule that does not compile is an error of each write that it applies to.
+    /// Prepares the rules of a schema that was checked when its definition was written. Costs are not estimated again;
+    /// a rule that does not compile is an error of each write that it applies to.
     #[must_use]
     pub fn lazy(schema: &Value) -> Validator {
         if !has_rules(schema, 0) {
@@ -172,7 +172,7 @@ impl Path<'_> {
         }
     }
 
-    fn to_text(&self) -> String {
+    fn render(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);
         if text.is_empty() { "<nil>".to_owned() } else { text }
@@ -324,7 +324,7 @@ impl Validation {
     }
 
     fn fail(&mut self, path: &Path<'_>, node: &Node, detail: String) {
-        self.outcome.errors.push(FieldError::invalid(path.to_text(), node.shape.type_name(), detail));
+        self.outcome.errors.push(FieldError::invalid(path.render(), node.shape.type_name(), detail));
     }
 
     fn rules(
@@ -404,8 +404,8 @@ impl Validation {
         ratchet: Ratchet<'_>,
     ) -> Result<(), BudgetExhausted> {
         let field = match rule.field_path(compiled) {
-            Some(below) => Path::Child(path, below).to_text(),
-            None => path.to_text(),
+            Some(below) => Path::Child(path, below).render(),
+            None => path.render(),
         };
         let mut report = |error: FieldError| {
             if !compiled.uses_old && ratchet.is_unchanged() {

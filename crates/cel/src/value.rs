@@ -1,5 +1,5 @@
-//! Values during evaluation. Values from the object are borrowed: a list of a thousand elements is one reference until an
-//! element is read.
+//! Values during evaluation. Values from the object are borrowed: a list of a thousand elements is one reference until
+//! an element is read.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -106,7 +106,7 @@ pub(crate) fn type_of(gvk: &GroupVersionKind) -> Result<Type, Status> {
 /// `known` is in that form already: parts that `object` has in common with it are left alone.
 pub(crate) fn normalise(kind: &Kind, object: &mut Value, known: Option<&Value>) -> Result<(), Status> {
     if kind.custom {
-        return schema::custom::decode::in_order(object).map_err(Status::internal);
+        return schema::custom::decode::normalise_metadata(object).map_err(Status::internal);
     }
     let ty = type_of(&kind.gvk)?;
     schema::decode::normalise(&ty, object, known).map(|_| ()).map_err(Status::internal)

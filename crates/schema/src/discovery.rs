@@ -1,4 +1,4 @@
-//! How a server tells clients which kinds it serves: the bodies below `/api` and `/apis`, old and aggregated form.
+//! Discovery documents: the bodies below `/api` and `/apis`, in the old and the aggregated form.
 
 use base64::Engine as _;
 use machinery::json::{Map, Value, json};
@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256, Sha512};
 use crate::kind::Kind;
 use crate::kinds::{Group, Kinds, Version};
 
-/// The Content-Type of [`aggregated_core`] and [`aggregated_groups`]; clients ask for it in Accept and tell the forms apart by it.
+/// The Content-Type of [`aggregated_core`] and [`aggregated_groups`], which clients request in Accept.
 pub const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// `/api`. The address is `host:port` as clients reach it.
+/// Returns `/api`. The address is the `host:port` that clients use.
 #[must_use]
 pub fn core_versions(address: &str) -> Value {
     json!({
@@ -84,7 +84,7 @@ pub fn aggregated_groups(kinds: &Kinds) -> Value {
     aggregated(kinds.groups().filter(|group| !group.name.is_empty()))
 }
 
-/// The ETag of a body, quotes included.
+/// Returns the ETag of a body, including quotes.
 #[must_use]
 pub fn etag(body: &[u8]) -> String {
     let mut tag = String::with_capacity(130);
@@ -96,7 +96,8 @@ pub fn etag(body: &[u8]) -> String {
     tag
 }
 
-/// Names the version objects of a kind are stored in, so that clients can tell when it changed. None for kinds that are not stored.
+/// Returns a hash of the version that objects are stored in, by which clients detect a change. `None` for kinds that
+/// are not stored.
 #[must_use]
 pub fn storage_version_hash(kind: &Kind) -> Option<String> {
     if !kind.stored() {
@@ -138,7 +139,8 @@ fn resource(kind: &Kind) -> Value {
     body
 }
 
-/// While its definition is being deleted, objects of a custom kind can only be read and deleted.
+/// Returns the verbs of a kind: objects of a custom kind can only be read and deleted while its definition is being
+/// deleted.
 fn verbs(kind: &Kind) -> Vec<&str> {
     let terminating = kind.definition.as_ref().is_some_and(|definition| definition.terminating);
     let shown = |verb: &&str| !(terminating && matches!(*verb, "create" | "patch" | "update"));
@@ -193,7 +195,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
     body
 }
 
-/// Built-in kinds leave out the group and version they are listed under; custom resources spell them out.
+/// Built-in kinds omit the group and version that they are listed under; custom resources have them.
 fn response_kind(listed: &Kind, gvk: &GroupVersionKind) -> Value {
     if !listed.custom && gvk.group_version() == listed.group_version() {
         json!({"group": "", "version": "", "kind": gvk.kind})

@@ -1,4 +1,4 @@
-//! One served kind, as data. Built-in kinds ship with the binary; a CustomResourceDefinition adds one at run time.
+//! A served kind as data. Built-in kinds are part of the binary; a CustomResourceDefinition adds kinds at run time.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use machinery::{GroupResource, GroupVersion, GroupVersionKind};
 
 use crate::custom::Definition;
 
-/// A resource in one version: everything the generic code needs to serve it.
+/// A resource in one version.
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub gvk: GroupVersionKind,
@@ -19,46 +19,46 @@ pub struct Kind {
     pub short_names: Vec<String>,
     pub categories: Vec<String>,
     pub namespaced: bool,
-    /// As discovery lists them, sorted.
+    /// Sorted, in the order of discovery.
     pub verbs: Vec<String>,
     pub subresources: Vec<Subresource>,
-    /// Where its objects live in the store: `apps/deployments`. Versions of one resource share it.
+    /// The collection in the store: `apps/deployments`. All versions of a resource share it.
     pub collection: String,
-    /// The version its objects are stored in. Equal to `gvk.version` (and group) for all but a few.
+    /// The version that objects are stored in. Equal to `gvk.version` (and group) for most kinds.
     pub storage: GroupVersion,
-    /// The version that discovery's `storageVersionHash` speaks of, where it is not `storage`.
+    /// The version of `storageVersionHash` in discovery, if it is not `storage`.
     pub storage_hash: Option<GroupVersion>,
-    /// Custom resources show kind and apiVersion in list items, are never strategic-merged, and speak no protobuf.
+    /// Custom resources have kind and apiVersion in list items, no strategic merge, and no protobuf.
     pub custom: bool,
     pub fields: Vec<SelectableField>,
     pub unknown_field: UnknownField,
     pub rules: Rules,
-    /// What a custom kind has from its CustomResourceDefinition.
+    /// The CustomResourceDefinition of a custom kind.
     pub definition: Option<Arc<Definition>>,
 }
 
-/// A subresource as discovery shows it.
+/// A subresource in discovery.
 #[derive(Clone, Debug)]
 pub struct Subresource {
     /// `status`, `scale`, `binding`, …
     pub name: String,
-    /// The kind it speaks: the parent's own, or another one such as `autoscaling/v1` Scale.
+    /// The kind of its objects: that of the parent, or another one such as `autoscaling/v1` Scale.
     pub gvk: GroupVersionKind,
     pub verbs: Vec<String>,
 }
 
-/// A field that `fieldSelector` may name.
+/// A field that `fieldSelector` supports.
 #[derive(Clone, Debug)]
 pub struct SelectableField {
     /// `status.phase`
     pub label: String,
-    /// Where its value stands in the stored object; several are tried in order until one is there and not empty.
+    /// Paths of the value in the stored object; the first that is present and not empty counts.
     pub paths: Vec<Vec<String>>,
-    /// What it is when no path gives a value: `""`, `"false"`, …
+    /// The value if no path has one: `""`, `"false"`, …
     pub absent: String,
 }
 
-/// How the refusal of an unknown field selector reads.
+/// The error text for an unknown field selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::enum_variant_names, reason = "each is named after the words of its message")]
 pub enum UnknownField {
@@ -72,7 +72,7 @@ pub enum UnknownField {
     NotSupportedForGvk,
 }
 
-/// What generic code must know beyond the shape.
+/// Behaviour of the verbs for a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub name: NameRule,
@@ -82,21 +82,21 @@ pub struct Rules {
     pub create_on_update: bool,
     /// metadata.generation starts at 1 and rises with the spec.
     pub generation: bool,
-    /// Has a status that only the status subresource may write.
+    /// The kind has a status that only the status subresource may write.
     pub status: bool,
-    /// DELETE answers with the object instead of a Status.
+    /// DELETE returns the object instead of a Status.
     pub delete_returns_object: bool,
-    /// Deleted with a grace period (pods).
+    /// Objects are deleted with a grace period (pods).
     pub graceful: bool,
     pub propagation: Propagation,
 }
 
-/// What a name must look like.
+/// The rule for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     Dns1123Subdomain,
     Dns1123Label,
-    /// Only what a path segment needs.
+    /// Any valid path segment.
     PathSegment,
     /// A subdomain of at most 52 characters at creation (CronJob).
     CronJob,
@@ -104,7 +104,7 @@ pub enum NameRule {
     Own,
 }
 
-/// What happens to dependents when a delete does not say.
+/// The default propagation policy of deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     Background,
@@ -114,7 +114,7 @@ pub enum Propagation {
 }
 
 impl Rules {
-    /// What holds for a kind of which nothing special is known.
+    /// Returns the rules of a kind without special behaviour.
     pub const PLAIN: Rules = Rules {
         name: NameRule::Dns1123Subdomain,
         unconditional_update: true,
@@ -128,14 +128,14 @@ impl Rules {
 }
 
 impl SelectableField {
-    /// A field whose label is also its path.
+    /// Returns a field whose label is also its path.
     #[must_use]
     pub fn plain(label: &str) -> Self {
         let path = label.split('.').map(str::to_owned).collect();
         SelectableField { label: label.to_owned(), paths: vec![path], absent: String::new() }
     }
 
-    /// What selectors compare with, read from a stored object. Numbers and booleans read as JSON writes them.
+    /// Returns the value of a stored object that selectors compare. Numbers and booleans are in JSON notation.
     #[must_use]
     pub fn value<'a>(&'a self, object: &'a Value) -> Cow<'a, str> {
         for path in &self.paths {
@@ -161,13 +161,13 @@ impl Kind {
         self.gvk.group_version()
     }
 
-    /// `pods`, `deployments.apps`: how messages name it.
+    /// Returns the name in messages: `pods`, `deployments.apps`.
     #[must_use]
     pub fn group_resource(&self) -> GroupResource {
         GroupResource::new(&*self.gvk.group, &*self.plural)
     }
 
-    /// `Pod`, `Deployment.apps`: how Invalid messages name it.
+    /// Returns the name in Invalid messages: `Pod`, `Deployment.apps`.
     #[must_use]
     pub fn group_kind(&self) -> GroupResource {
         GroupResource::new(&*self.gvk.group, &*self.gvk.kind)
@@ -178,13 +178,13 @@ impl Kind {
         self.verbs.iter().any(|v| v == verb)
     }
 
-    /// Whether objects of it are kept: reviews and bindings are only ever created.
+    /// Reports whether objects are stored: reviews and bindings can only be created.
     #[must_use]
     pub fn stored(&self) -> bool {
         self.custom || self.allows("create") && self.allows("get")
     }
 
-    /// The refusal of a field selector that names a field it may not.
+    /// Returns the error text for an unsupported field in a field selector.
     #[must_use]
     pub fn unknown_field_message(&self, label: &str) -> String {
         match self.unknown_field {

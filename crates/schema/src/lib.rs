@@ -1,20 +1,21 @@
-//! What the kinds look like, as data: names, scope, verbs, fields, defaults, columns; and what follows from it.
+//! The kinds as data: names, scope, verbs, fields, defaults, validation, columns; and the functions that follow from
+//! it.
 //!
-//! - [`decode`]: a request's body to an object
-//! - [`facts`]: the fields of the kinds: order, types, how they merge
-//! - [`kind`]: one served kind
-//! - [`columns`]: how a table shows them
-//! - [`custom`]: kinds that a CustomResourceDefinition adds, and what their schema says of their objects
-//! - [`defaults`]: what is filled in
-//! - [`discovery`]: how a server tells clients which kinds it serves
-//! - [`kinds`]: all of them: the table of the built-in ones, and the registry that custom resources join
-//! - [`managed`]: who owns which field
-//! - [`openapi`]: documents that describe them to programs
+//! - [`decode`]: decodes request bodies
+//! - [`facts`]: the fields of the kinds: order, types, merging
+//! - [`kind`]: a served kind
+//! - [`columns`]: table columns
+//! - [`custom`]: kinds that a CustomResourceDefinition adds, and the processing of their objects
+//! - [`defaults`]: default values
+//! - [`discovery`]: discovery documents
+//! - [`kinds`]: the set of served kinds: the table of the built-in ones, and those of custom resources
+//! - [`managed`]: field ownership and server-side apply
+//! - [`openapi`]: OpenAPI documents
 //! - [`patch`]: JSON patch, merge patch, strategic merge
-//! - [`protobuf`]: objects in the binary form that Go programs prefer
-//! - [`strategy`]: what a kind does with an object on its way in
-//! - [`validation`]: what is wrong with one
-//! - [`warnings`]: what is doubtful about one
+//! - [`protobuf`]: objects as protobuf messages
+//! - [`strategy`]: preparation of objects before they are stored
+//! - [`validation`]: validation of objects
+//! - [`warnings`]: warnings about objects
 
 pub mod columns;
 pub mod custom;

@@ -1,16 +1,16 @@
-//! Reading and filling JSON objects by field name. Nothing here fails on odd JSON: what is not there, or is of another
-//! type, reads as absent.
+//! Reading and changing fields of JSON objects. Nothing fails on unexpected JSON: a value of another type counts as
+//! absent.
 
 use machinery::json::{Map, Value};
 
 static NULL: Value = Value::Null;
 
-/// Reads; a path is field names joined by dots.
+/// Read access; a path is field names joined by dots.
 pub(crate) trait Walk {
-    /// What stands at a path; null when it is not there.
+    /// Returns the value at a path; null if it is absent.
     fn at(&self, path: &str) -> &Value;
 
-    /// A string; empty when it is not there.
+    /// Returns a string; empty if it is absent.
     fn text(&self, path: &str) -> &str {
         self.at(path).as_str().unwrap_or_default()
     }
@@ -31,7 +31,7 @@ pub(crate) trait Walk {
         self.at(path).as_object()
     }
 
-    /// Something other than null stands there.
+    /// Reports whether the value is present and not null.
     fn has(&self, path: &str) -> bool {
         !self.at(path).is_null()
     }
@@ -40,7 +40,7 @@ pub(crate) trait Walk {
 impl Walk for Value {
     fn at(&self, path: &str) -> &Value {
         let (mut at, mut path) = (self, path);
-        // Paths are short: a search made for long texts costs more than it finds.
+        // Paths are short: a byte loop is faster than a search for long texts.
         loop {
             let Some(map) = at.as_object().filter(|map| map.may_hold(path)) else { return &NULL };
             let dot = path.as_bytes().iter().position(|byte| *byte == b'.');
@@ -57,30 +57,30 @@ impl Walk for Value {
     }
 }
 
-/// The fields of one object.
+/// The fields of an object.
 pub(crate) type Fields = Map;
 
-/// Fills what a client left out.
+/// Sets fields that a client left out.
 pub(crate) trait Fill {
-    /// Sets a field that is absent or null.
+    /// Sets a field if it is absent or null.
     fn fill(&mut self, name: &str, value: impl Into<Value>);
 
-    /// Sets a field that is absent, null, an empty string, zero, or an empty list or object.
+    /// Sets a field if it is absent, null, an empty string, zero, or an empty list or object.
     fn fill_empty(&mut self, name: &str, value: impl Into<Value>);
 
-    /// The object in a field.
+    /// Returns the object in a field.
     fn child(&mut self, name: &str) -> Option<&mut Fields>;
 
-    /// The object in a field, made if it is absent. None when something else stands there.
+    /// Returns the object in a field, created if it is absent; `None` if the field has another type.
     fn child_or_new(&mut self, name: &str) -> Option<&mut Fields>;
 
-    /// The objects of a list in a field.
+    /// Returns the objects of a list in a field.
     fn items(&mut self, name: &str) -> impl Iterator<Item = &mut Fields>;
 
-    /// A string; empty when it is not there.
+    /// Returns a string; empty if it is absent.
     fn word(&self, name: &str) -> &str;
 
-    /// The field is there and not null.
+    /// Reports whether the field is present and not null.
     fn given(&self, name: &str) -> bool;
 }
 
@@ -121,7 +121,7 @@ impl Fill for Fields {
     }
 }
 
-/// Absent, null, or the zero of its type.
+/// Reports whether a value is absent, null, or the zero of its type.
 pub(crate) fn is_empty(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,

@@ -1,4 +1,4 @@
-//! What must hold for every object and every patch, on objects drawn at random from the types themselves.
+//! Properties of all objects and patches, checked on random objects of the built-in types.
 
 use machinery::GroupVersionKind;
 use machinery::json::{Map, Value, json};
@@ -8,7 +8,7 @@ use schema::facts::{Form, Listing, Scalar, Type, Types};
 use schema::managed::{self, ApplyError, Subject, Writer};
 use schema::patch::{self, Target};
 
-/// A small generator of numbers, so that one seed gives one object.
+/// A small random generator: one seed gives one object.
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// A value of a type, of which a few fields are set.
+/// Returns a value of a type with a few fields set.
 fn draw(ty: &Type, dice: &mut Dice, depth: u32) -> Value {
     match &ty.node().form {
         Form::Scalar(scalar) => match scalar {
@@ -99,7 +99,7 @@ fn kind(at: usize) -> (GroupVersionKind, Type) {
     (gvk, ty)
 }
 
-/// A configuration of a kind: what a client would apply.
+/// Returns a configuration that a client could apply.
 fn configuration(gvk: &GroupVersionKind, ty: &Type, seed: u64) -> Value {
     let mut config = draw(ty, &mut Dice(seed | 1), 0);
     config["apiVersion"] = json!(gvk.group_version().to_string());
@@ -144,7 +144,7 @@ fn fields_of(object: &Value, manager: &str) -> Value {
     entry.map_or(Value::Null, |entry| entry["fieldsV1"].clone())
 }
 
-/// The object without what only says who wrote it.
+/// Returns the object without managed fields.
 fn content(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
@@ -153,7 +153,7 @@ fn content(object: &Value) -> Value {
     object
 }
 
-/// A merge patch that turns one object into another.
+/// Returns a merge patch that turns one object into another.
 fn merge_diff(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
     let mut patch = Map::new();
@@ -212,10 +212,10 @@ proptest! {
         let (first, second) = (configuration(&gvk, &ty, one), configuration(&gvk, &ty, two));
         let live = apply(&gvk, &ty, None, &first, "a", false).unwrap();
         let forced = apply(&gvk, &ty, Some(&live), &second, "b", true).unwrap();
-        // Nothing of what the winner stated is in dispute any more.
+        // No field of the winner has a conflict any more.
         let again = apply(&gvk, &ty, Some(&forced), &second, "b", false).unwrap();
         prop_assert_eq!(&again, &forced);
-        // And it is the same as if it had never been otherwise: the loser cannot take it back unforced, unless they agree.
+        // The loser cannot take the fields back without force, unless the values agree.
         if let Err(ApplyError::Conflicts(conflicts)) = apply(&gvk, &ty, Some(&forced), &first, "a", false) {
             prop_assert!(conflicts.iter().all(|conflict| conflict.manager == "\"b\""));
         }
@@ -262,7 +262,7 @@ proptest! {
         if content(&new) == content(&live) {
             prop_assert_eq!(fields_of(&new, "b"), Value::Null);
         }
-        // The same update again takes nothing more.
+        // The same update again changes nothing.
         let stored = new.clone();
         let mut again = new.clone();
         managed::track_update(&subject, Some(&stored), &mut again, &writer("c"));
@@ -287,17 +287,17 @@ proptest! {
         let body = object.to_string();
         let merged = patch::merge::apply(&target, &object, body.as_bytes()).unwrap();
         prop_assert_eq!(&merged.value, &object);
-        // Strategic merge knows some list items by less than what tells them apart (ports by number alone), and makes
-        // such items one. Once it has, nothing changes any more.
+        // Strategic merge identifies some list items by fewer fields than their keys (ports by number alone) and merges
+        // them. After that, nothing changes any more.
         if let Ok(merged) = patch::strategic::apply(&target, &object, body.as_bytes()) {
             let again = patch::strategic::apply(&target, &merged.value, body.as_bytes()).unwrap();
             prop_assert_eq!(&again.value, &merged.value);
         }
     }
 
-    /// Whatever is sent, an answer comes back and nothing breaks.
+    /// Any input gives a result or an error.
     #[test]
-    fn odd_bodies_are_answered(at in 0usize..6, seed: u64, body in "[\\[\\]{}:,\"\\\\a-c0-9 \n$/-]{0,80}", keys in prop::collection::vec("[a-z$/]{1,12}", 1..6)) {
+    fn odd_bodies_do_not_panic(at in 0usize..6, seed: u64, body in "[\\[\\]{}:,\"\\\\a-c0-9 \n$/-]{0,80}", keys in prop::collection::vec("[a-z$/]{1,12}", 1..6)) {
         let (gvk, ty) = kind(at);
         let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Warn };
         let live = object(&gvk, &ty, seed);

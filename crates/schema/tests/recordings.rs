@@ -1,5 +1,5 @@
-//! Compares with recordings of a genuine server, where a checkout has them beside it (or `DOGWATCH_RECORDINGS` names the folder).
-//! Without recordings these tests say so and pass: the tests beside the code stand on their own.
+//! Compares with recordings of kube-apiserver, if they are next to the checkout (or in the folder
+//! `DOGWATCH_RECORDINGS`). Without recordings these tests print a note and pass; the unit tests do not depend on them.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ mod kinds;
 #[path = "recordings/writes.rs"]
 mod writes;
 
-/// The scenarios of one file, or nothing.
+/// Returns the scenarios of a file; none if it is absent.
 fn scenarios(file: &str) -> Vec<Value> {
     let folder = std::env::var_os("DOGWATCH_RECORDINGS")
         .map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! A single etcd for a test: real, on loopback, with data that goes away with it.
+//! A single etcd process for a test, on loopback, with temporary data.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -23,7 +23,7 @@ impl Etcd {
         command.arg("--data-dir").arg(folder.path()).arg("--unsafe-no-fsync");
         command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url, "--listen-peer-urls", &peers]);
         let mut process = Process::start(command);
-        process.complaint_where("etcd's readiness", |line| line.contains("ready to serve client requests"));
+        process.stderr_line_where("etcd's readiness", |line| line.contains("ready to serve client requests"));
         Self { _process: process, _folder: folder, url }
     }
 
@@ -32,7 +32,7 @@ impl Etcd {
     }
 }
 
-/// etcd cannot pick a port itself. One that was free a moment ago will be free now, unless somebody is very quick.
+/// A URL with a port that was free a moment ago: etcd cannot choose a port itself.
 fn free_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     format!("http://{}", listener.local_addr().expect("a listener has an address"))

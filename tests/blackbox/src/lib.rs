@@ -1,13 +1,13 @@
-//! What the black-box tests stand on: a server process, client processes read line by line, and a hand that writes.
+//! Support for the black-box tests: server processes, client processes read line by line, and a writer.
 //!
 //! - [`server`]: the built binary, started on a free port with a data directory of its own
-//! - [`etcd`]: a store that servers can share
+//! - [`etcd`]: an etcd process that servers can share
 //! - [`process`]: a child process whose lines can be waited for
-//! - [`tools`]: where kubectl and the client programs are
-//! - [`wire`]: requests and answers with nothing hidden
+//! - [`tools`]: paths of kubectl and the client programs
+//! - [`wire`]: a raw HTTP client
 //! - [`writer`]: changes pods while a client under test watches
 //!
-//! Nothing here knows a crate of the project: only its command line and what it says on the wire.
+//! Nothing here uses a crate of the project: only its command line and its wire protocol.
 
 pub mod etcd;
 pub mod process;

@@ -1,5 +1,5 @@
-//! A child process whose lines can be waited for, and one that is run to its end. Both have a deadline: a hanging
-//! client fails its test and says what it printed, instead of stopping the whole run.
+//! Child processes: one whose output lines can be waited for, and one that is run to its end. Both have a time limit, so
+//! that a hanging client fails its test with its output instead of stopping the whole run.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt as _;
@@ -8,10 +8,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far above what any step takes, so that only something that hangs reaches it.
+/// Time limit of any step: far longer than it takes, so that only a hang reaches it.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How many unread lines a process may have before its pipe blocks it.
+/// Unread lines of a process at most, before its pipe blocks it.
 const LINES_MAX: usize = 10_000;
 
 /// A running child. Killed when dropped.
@@ -20,15 +20,15 @@ pub struct Process {
     child: Child,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
-    /// What was read so far, for the message of a failure.
+    /// Lines read so far, for the message of a failure.
     seen: Vec<String>,
-    complaints: Vec<String>,
-    /// Whether what it started goes with it.
+    stderr_seen: Vec<String>,
+    /// Processes that it has started are killed with it.
     group: bool,
 }
 
 impl Process {
-    /// With all that it starts: a shell and its pipeline are one.
+    /// Starts it in a process group, so that a shell is killed with its pipeline.
     pub fn start_group(mut command: Command) -> Self {
         command.process_group(0);
         let mut process = Self::start(command);
@@ -42,7 +42,7 @@ impl Process {
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{name} did not start: {e}"));
         let stdout = lines(child.stdout.take().expect("stdout is piped"));
         let stderr = lines(child.stderr.take().expect("stderr is piped"));
-        Self { name, child, stdout, stderr, seen: Vec::new(), complaints: Vec::new(), group: false }
+        Self { name, child, stdout, stderr, seen: Vec::new(), stderr_seen: Vec::new(), group: false }
     }
 
     /// The next line of stdout.
@@ -52,7 +52,7 @@ impl Process {
                 self.seen.push(line.clone());
                 line
             }
-            Err(error) => panic!("no next line: {error}; {}", self.story()),
+            Err(error) => panic!("no next line: {error}; {}", self.transcript()),
         }
     }
 
@@ -61,9 +61,9 @@ impl Process {
         self.line_within(DEADLINE, what, wanted)
     }
 
-    /// The same, of something that is known to take its time.
-    pub fn line_within(&mut self, patience: Duration, what: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + patience;
+    /// As [`Process::line_where`], with another time limit.
+    pub fn line_within(&mut self, time_limit: Duration, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + time_limit;
         loop {
             match self.stdout.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
@@ -72,45 +72,45 @@ impl Process {
                         return line;
                     }
                 }
-                Err(error) => panic!("{what} did not come: {error}; {}", self.story()),
+                Err(error) => panic!("{what} did not appear: {error}; {}", self.transcript()),
             }
         }
     }
 
-    /// The next lines must be exactly these.
+    /// Asserts that the next lines are exactly these.
     pub fn expect(&mut self, lines: &[&str]) {
         for wanted in lines {
             let line = self.line();
-            assert_eq!(line, *wanted, "{}", self.story());
+            assert_eq!(line, *wanted, "{}", self.transcript());
         }
     }
 
     /// Waits until stderr has a line that satisfies `wanted`.
-    pub fn complaint_where(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
-        if let Some(line) = self.complaints.iter().find(|line| wanted(line)) {
+    pub fn stderr_line_where(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        if let Some(line) = self.stderr_seen.iter().find(|line| wanted(line)) {
             return line.clone();
         }
         let end = Instant::now() + DEADLINE;
         loop {
             match self.stderr.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
-                    self.complaints.push(line.clone());
+                    self.stderr_seen.push(line.clone());
                     if wanted(&line) {
                         return line;
                     }
                 }
-                Err(error) => panic!("{what} did not come: {error}; {}", self.story()),
+                Err(error) => panic!("{what} did not appear: {error}; {}", self.transcript()),
             }
         }
     }
 
-    /// Everything on stderr until now.
-    pub fn complaints(&mut self) -> &[String] {
-        self.complaints.extend(self.stderr.try_iter());
-        &self.complaints
+    /// The lines on stderr so far.
+    pub fn stderr_lines(&mut self) -> &[String] {
+        self.stderr_seen.extend(self.stderr.try_iter());
+        &self.stderr_seen
     }
 
-    /// Waits for the process to end by itself; gives its status and the lines not read yet.
+    /// Waits for the process to end by itself. Returns its status and the unread lines.
     pub fn end(mut self) -> (ExitStatus, Vec<String>) {
         let end = Instant::now() + DEADLINE;
         let mut rest = Vec::new();
@@ -121,33 +121,33 @@ impl Process {
                     rest.push(line);
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                Err(error) => panic!("it did not end: {error}; {}", self.story()),
+                Err(error) => panic!("it did not end: {error}; {}", self.transcript()),
             }
         }
-        let status = self.child.wait().expect("our own child can be waited for");
+        let status = self.child.wait().expect("a child can be waited for");
         (status, rest)
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends SIGTERM and waits for its end.
     pub fn terminate(self) -> (ExitStatus, Vec<String>) {
         // Every shell has kill built in; as a program it may be missing.
         let kill = format!("kill -TERM {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status().expect("every system has a shell");
-        assert!(sent.success(), "{} had ended before it was told to", self.name);
+        assert!(sent.success(), "{} had ended before the signal", self.name);
         self.end()
     }
 
-    /// Asks it to stop and waits until it has, without letting go of it.
+    /// As [`Process::terminate`], without consuming it; asserts a clean exit.
     pub fn interrupt(&mut self) {
         // Every shell has kill built in; as a program it may be missing.
         let kill = format!("kill -TERM {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status().expect("every system has a shell");
-        assert!(sent.success(), "{} had ended before it was told to", self.name);
-        let status = self.child.wait().expect("our own child can be waited for");
-        assert!(status.success(), "a clean stop ends with 0, not {status}; {}", self.story());
+        assert!(sent.success(), "{} had ended before the signal", self.name);
+        let status = self.child.wait().expect("a child can be waited for");
+        assert!(status.success(), "a clean stop ends with 0, not {status}; {}", self.transcript());
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits for its end.
     pub fn kill(&mut self) {
         if self.group {
             let kill = format!("kill -KILL -- -{}", self.child.id());
@@ -158,10 +158,10 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    fn story(&mut self) -> String {
+    fn transcript(&mut self) -> String {
         let name = self.name.clone();
         let seen = self.seen.join("\n  ");
-        format!("{name} printed:\n  {seen}\nand on stderr:\n  {}", self.complaints().join("\n  "))
+        format!("{name} printed:\n  {seen}\nand on stderr:\n  {}", self.stderr_lines().join("\n  "))
     }
 }
 
@@ -171,7 +171,7 @@ impl Drop for Process {
     }
 }
 
-/// Reads a pipe line by line as it comes, in a thread of its own.
+/// Reads a pipe line by line, in a thread of its own.
 fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = mpsc::sync_channel(LINES_MAX);
     thread::spawn(move || {
@@ -184,7 +184,7 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// What a command that ran to its end had to say.
+/// The output of a finished command.
 #[derive(Debug)]
 pub struct Output {
     pub success: bool,
@@ -200,7 +200,7 @@ impl Output {
         self.stdout
     }
 
-    /// The complaint of a command that must fail.
+    /// The stderr of a command that must fail.
     pub fn refused(self) -> String {
         assert!(!self.success, "{} succeeded:\n{}{}", self.command, self.stdout, self.stderr);
         self.stderr
@@ -228,9 +228,9 @@ pub fn run(mut command: Command, input: &str) -> Output {
         let _ = child.kill();
         panic!("{shown} did not end in {DEADLINE:?}")
     });
-    let status = child.wait().expect("our own child can be waited for");
-    let complaints = stderr.recv_timeout(DEADLINE).unwrap_or_default();
-    Output { success: status.success(), stdout: text, stderr: complaints, command: shown }
+    let status = child.wait().expect("a child can be waited for");
+    let stderr = stderr.recv_timeout(DEADLINE).unwrap_or_default();
+    Output { success: status.success(), stdout: text, stderr, command: shown }
 }
 
 fn whole(mut pipe: impl Read + Send + 'static) -> Receiver<String> {

@@ -1,4 +1,4 @@
-//! The built binary as a server: started on a free port, in a data directory that goes away with it.
+//! A server process of the built binary, on a free port, with a temporary data directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// With the flags every test wants: no controllers, so that nothing changes but by the test.
+    /// Starts it without controllers, so that only the test makes changes.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
@@ -27,24 +27,24 @@ impl Server {
         Self::start_in(TempDir::new().expect("the temporary folder can be written"), flags)
     }
 
-    /// On the data that is in a folder, below `data`.
+    /// Starts it on the data directory `data` of a folder.
     pub fn start_in(folder: TempDir, flags: &[&str]) -> Self {
         let flags: Vec<&str> = ["--no-controllers"].iter().chain(flags).copied().collect();
-        Self::start_so(folder, &flags)
+        Self::start_with_folder(folder, &flags)
     }
 
-    /// As people start it: controllers, a scheduler and nodes run beside it.
+    /// Starts it with its defaults: controllers, a scheduler and simulated nodes.
     pub fn with_controllers(flags: &[&str]) -> Self {
-        Self::start_so(TempDir::new().expect("the temporary folder can be written"), flags)
+        Self::start_with_folder(TempDir::new().expect("the temporary folder can be written"), flags)
     }
 
-    fn start_so(folder: TempDir, flags: &[&str]) -> Self {
+    fn start_with_folder(folder: TempDir, flags: &[&str]) -> Self {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let (process, url, kubeconfig) = up(folder.path(), "127.0.0.1:0", &flags);
         Self { process, url, kubeconfig, folder, flags }
     }
 
-    /// Kills it without a warning, and starts it again on the same port and data.
+    /// Kills it, and starts it again on the same port and data.
     pub fn kill_and_restart(&mut self) {
         let address = self.address().to_owned();
         self.process.kill();
@@ -58,7 +58,7 @@ impl Server {
         self.stop_change_and_restart(|_| ());
     }
 
-    /// As [`Server::stop_and_restart`], with the data directory in the hands of `change` in between.
+    /// As [`Server::stop_and_restart`], and calls `change` with the data directory in between.
     pub fn stop_change_and_restart(&mut self, change: impl FnOnce(&Path)) {
         let address = self.address().to_owned();
         self.process.interrupt();
@@ -67,7 +67,7 @@ impl Server {
         (self.process, self.url, self.kubeconfig) = (process, url, kubeconfig);
     }
 
-    /// A clean stop; the folder with its data stays as long as what is returned.
+    /// Stops it cleanly and returns the folder with its data.
     pub fn stop_keeping_data(self) -> TempDir {
         let Server { process, folder, .. } = self;
         let (status, _) = process.terminate();
@@ -81,7 +81,7 @@ impl Server {
     }
 
     fn address(&self) -> &str {
-        self.url.strip_prefix("https://").expect("it serves TLS unless told otherwise")
+        self.url.strip_prefix("https://").expect("it serves TLS by default")
     }
 
     pub fn kubeconfig(&self) -> &Path {
@@ -93,14 +93,14 @@ impl Server {
         self.folder.path()
     }
 
-    /// A client command that finds this server, and keeps its caches away from other tests.
+    /// A client command for this server, with caches separate from other tests.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command.env("KUBECONFIG", &self.kubeconfig).env("HOME", self.folder.path()).current_dir(self.folder.path());
         command
     }
 
-    /// A kubectl command; its arguments are the words of `line`, quoted with ' where a space or a word is meant whole.
+    /// A kubectl command with the words of `line` as arguments; single quotes keep words together.
     pub fn kubectl_command(&self, line: &str) -> Command {
         let mut command = self.command(tools::installed("bin/kubectl"));
         command.args(words(line));
@@ -115,26 +115,26 @@ impl Server {
         run(self.kubectl_command(line), input)
     }
 
-    /// The small client inside the binary itself.
+    /// A command of the client in the binary itself.
     pub fn dogwatch_command(&self, line: &str) -> Command {
         let mut command = self.command(tools::dogwatch());
         command.args(words(line));
         command
     }
 
-    /// Everything it has said on stderr.
-    pub fn complaints(&mut self) -> &[String] {
-        self.process.complaints()
+    /// The lines on stderr so far.
+    pub fn stderr_lines(&mut self) -> &[String] {
+        self.process.stderr_lines()
     }
 
-    /// SIGTERM; the exit status of a clean stop is asserted.
+    /// Sends SIGTERM and asserts a clean exit.
     pub fn stop(self) {
         let (status, _) = self.process.terminate();
         assert!(status.success(), "a clean stop ends with 0, not {status}");
     }
 }
 
-/// Starts `dogwatch up` and reads what it says of itself until it is ready.
+/// Starts `dogwatch up` and reads its output until it is ready. Returns the process, its URL and its kubeconfig.
 fn up(folder: &Path, listen: &str, flags: &[String]) -> (Process, String, PathBuf) {
     let mut command = Command::new(tools::dogwatch());
     command.args(["up", "--listen", listen, "--data-dir"]).arg(folder.join("data")).args(flags);

@@ -1,7 +1,6 @@
-//! A client that hides nothing: status, headers, and the bytes of a body as they come, over HTTP/1.1 and TLS.
+//! A raw HTTP/1.1 client over TLS: status, headers, and the bytes of a body as they arrive.
 //!
-//! What other clients do for their users (retries, decoding, reconnecting) is not done here, so that a test can hold
-//! each byte against the specification.
+//! It does not retry, decode or reconnect as other clients do, so that a test can compare each byte with the specification.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,66 +27,73 @@ use crate::server::Server;
 
 pub type Socket = TlsStream<TcpStream>;
 
-/// Where a server is, and the administrator's certificate for it.
+/// The address of a server, with the administrator's certificate and without one.
 #[derive(Clone)]
 pub struct Wire {
     address: String,
     administrator: Arc<ClientConfig>,
-    stranger: Arc<ClientConfig>,
+    anonymous: Arc<ClientConfig>,
 }
 
 impl Wire {
     pub fn to(server: &Server) -> Self {
-        let (administrator, stranger) = tls_of(server.kubeconfig());
+        let (administrator, anonymous) = tls_of(server.kubeconfig());
         let address = server.url().strip_prefix("https://").expect("it serves TLS").to_owned();
-        Self { address, administrator: Arc::new(administrator), stranger: Arc::new(stranger) }
+        Self { address, administrator: Arc::new(administrator), anonymous: Arc::new(anonymous) }
     }
 
-    /// A fresh connection, with nothing said on it yet.
+    /// Opens a new connection.
     pub async fn socket(&self) -> Socket {
         self.socket_as(&self.administrator).await
     }
 
-    async fn socket_as(&self, who: &Arc<ClientConfig>) -> Socket {
+    async fn socket_as(&self, config: &Arc<ClientConfig>) -> Socket {
         let host = self.address.rsplit_once(':').expect("an address has a port").0.to_owned();
         let stream = TcpStream::connect(&self.address).await.expect("the server accepts connections");
         let name = ServerName::try_from(host).expect("the address is an IP address");
-        TlsConnector::from(Arc::clone(who)).connect(name, stream).await.expect("the server's certificate is good")
+        TlsConnector::from(Arc::clone(config)).connect(name, stream).await.expect("the server's certificate is good")
     }
 
-    /// A connection for many requests, one after the other.
+    /// Opens a connection for many requests, one after the other.
     pub async fn connection(&self) -> Connection {
         Connection { sender: handshake(self.socket().await).await }
     }
 
-    pub fn ask(&self, method: &'static str, path: impl Into<String>) -> Ask<'_> {
-        Ask { wire: self, stranger: false, method, path: path.into(), headers: Vec::new(), body: Bytes::new() }
+    pub fn request(&self, method: &'static str, path: impl Into<String>) -> RequestBuilder<'_> {
+        RequestBuilder {
+            wire: self,
+            anonymous: false,
+            method,
+            path: path.into(),
+            headers: Vec::new(),
+            body: Bytes::new(),
+        }
     }
 
-    pub fn get(&self, path: impl Into<String>) -> Ask<'_> {
-        self.ask("GET", path)
+    pub fn get(&self, path: impl Into<String>) -> RequestBuilder<'_> {
+        self.request("GET", path)
     }
 
-    pub fn delete(&self, path: impl Into<String>) -> Ask<'_> {
-        self.ask("DELETE", path)
+    pub fn delete(&self, path: impl Into<String>) -> RequestBuilder<'_> {
+        self.request("DELETE", path)
     }
 
-    pub fn post(&self, path: impl Into<String>, body: &Value) -> Ask<'_> {
-        self.ask("POST", path).json(body)
+    pub fn post(&self, path: impl Into<String>, body: &Value) -> RequestBuilder<'_> {
+        self.request("POST", path).json(body)
     }
 
-    pub fn put(&self, path: impl Into<String>, body: &Value) -> Ask<'_> {
-        self.ask("PUT", path).json(body)
+    pub fn put(&self, path: impl Into<String>, body: &Value) -> RequestBuilder<'_> {
+        self.request("PUT", path).json(body)
     }
 
     /// `kind` is the word before `-patch` in the media type: `merge`, `json`, `strategic-merge`, `apply`.
-    pub fn patch(&self, kind: &str, path: impl Into<String>, body: &Value) -> Ask<'_> {
+    pub fn patch(&self, kind: &str, path: impl Into<String>, body: &Value) -> RequestBuilder<'_> {
         let form = if kind == "apply" { "yaml" } else { "json" };
         let media = format!("application/{kind}-patch+{form}");
-        self.ask("PATCH", path).header("Content-Type", &media).body(body.to_string())
+        self.request("PATCH", path).header("Content-Type", &media).body(body.to_string())
     }
 
-    /// A watch that must open.
+    /// Opens a watch, which must succeed.
     pub async fn watch(&self, path: impl Into<String>) -> Stream {
         let mut stream = self.get(path).open().await;
         if stream.code != 200 {
@@ -98,7 +104,7 @@ impl Wire {
     }
 }
 
-/// TLS as a kubeconfig says, with its client certificate and without one.
+/// The TLS configuration of a kubeconfig, with its client certificate and without one.
 pub fn tls_of(kubeconfig: &Path) -> (ClientConfig, ClientConfig) {
     let kubeconfig = std::fs::read_to_string(kubeconfig).expect("the kubeconfig can be read");
     let ca = embedded(&kubeconfig, "certificate-authority-data:");
@@ -120,7 +126,7 @@ pub fn tls_of(kubeconfig: &Path) -> (ClientConfig, ClientConfig) {
     (administrator, builder().with_no_client_auth())
 }
 
-/// What the kubeconfig holds under `key`, decoded.
+/// The decoded data of the kubeconfig under `key`.
 fn embedded(kubeconfig: &str, key: &str) -> Vec<u8> {
     STANDARD.decode(value_of(kubeconfig, key)).expect("embedded data is base64")
 }
@@ -134,23 +140,23 @@ pub fn value_of<'a>(kubeconfig: &'a str, key: &str) -> &'a str {
 
 async fn handshake(socket: Socket) -> SendRequest<Full<Bytes>> {
     let (sender, connection) = http1::handshake(TokioIo::new(socket)).await.expect("HTTP needs no handshake");
-    // Ends when the sender or the answer's body is dropped; an error shows where the answer is read.
+    // Ends when the sender or the response body is dropped. The reader of the response gets its errors.
     tokio::spawn(connection);
     sender
 }
 
-/// A request in the making.
-#[must_use = "nothing is sent before `answer` or `open`"]
-pub struct Ask<'a> {
+/// A request that is not sent yet.
+#[must_use = "nothing is sent before `send` or `open`"]
+pub struct RequestBuilder<'a> {
     wire: &'a Wire,
-    stranger: bool,
+    anonymous: bool,
     method: &'static str,
     path: String,
     headers: Vec<(String, String)>,
     body: Bytes,
 }
 
-impl Ask<'_> {
+impl RequestBuilder<'_> {
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -165,13 +171,13 @@ impl Ask<'_> {
         self.header("Content-Type", "application/json").body(body.to_string())
     }
 
-    /// As somebody who shows no certificate.
+    /// Sends it without a client certificate.
     pub fn without_certificate(mut self) -> Self {
-        self.stranger = true;
+        self.anonymous = true;
         self
     }
 
-    fn request(self) -> Request<Full<Bytes>> {
+    fn build(self) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(self.method).uri(&self.path).header("Host", &self.wire.address);
         for (name, value) in &self.headers {
             request = request.header(name, value);
@@ -179,44 +185,44 @@ impl Ask<'_> {
         request.body(Full::new(self.body)).unwrap_or_else(|e| panic!("{}: {e}", self.path))
     }
 
-    /// Sends it on a connection of its own; gives the head of the answer and a body still to be read.
+    /// Sends it on a connection of its own. Returns the head of the response with a body to be read.
     pub async fn open(self) -> Stream {
         let wire = self.wire;
-        let who = if self.stranger { &wire.stranger } else { &wire.administrator };
-        let mut sender = handshake(wire.socket_as(who).await).await;
-        let asked = Instant::now();
-        let sent = tokio::time::timeout(DEADLINE, sender.send_request(self.request())).await;
-        let (head, body) = sent.expect("the head of an answer").expect("an answer").into_parts();
+        let config = if self.anonymous { &wire.anonymous } else { &wire.administrator };
+        let mut sender = handshake(wire.socket_as(config).await).await;
+        let sent_at = Instant::now();
+        let sent = tokio::time::timeout(DEADLINE, sender.send_request(self.build())).await;
+        let (head, body) = sent.expect("the head of a response in time").expect("a response").into_parts();
         let (code, headers) = (head.status.as_u16(), head.headers);
-        Stream { code, headers, asked, body, pending: BytesMut::new() }
+        Stream { code, headers, sent_at, body, pending: BytesMut::new() }
     }
 
-    /// Sends it on a connection of its own and reads the answer to its end.
-    pub async fn answer(self) -> Answer {
+    /// Sends it on a connection of its own and reads the whole response.
+    pub async fn send(self) -> Response {
         self.open().await.whole().await
     }
 }
 
-/// One connection, kept.
+/// One open connection.
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
 impl Connection {
-    pub async fn answer(&mut self, ask: Ask<'_>) -> Answer {
-        let asked = Instant::now();
+    pub async fn send(&mut self, request: RequestBuilder<'_>) -> Response {
+        let sent_at = Instant::now();
         self.sender.ready().await.expect("the connection is open");
-        let (head, body) = self.sender.send_request(ask.request()).await.expect("an answer").into_parts();
+        let (head, body) = self.sender.send_request(request.build()).await.expect("a response").into_parts();
         let (code, headers) = (head.status.as_u16(), head.headers);
-        Stream { code, headers, asked, body, pending: BytesMut::new() }.whole().await
+        Stream { code, headers, sent_at, body, pending: BytesMut::new() }.whole().await
     }
 }
 
-/// An answer whose body is read as it comes.
+/// A response whose body is read as it arrives.
 pub struct Stream {
     pub code: u16,
     pub headers: HeaderMap,
-    asked: Instant,
+    sent_at: Instant,
     body: Incoming,
     pending: BytesMut,
 }
@@ -226,19 +232,19 @@ impl Stream {
         text_of(&self.headers, name)
     }
 
-    /// How long ago the request was sent.
+    /// Time since the request was sent.
     pub fn age(&self) -> Duration {
-        self.asked.elapsed()
+        self.sent_at.elapsed()
     }
 
-    /// Waits for more bytes. `None` is the clean end of the body, an error one that was cut.
+    /// Waits for more bytes. `None` is the clean end of the body, an error is a body that was cut off.
     async fn more(&mut self) -> Option<Result<(), hyper::Error>> {
         let frame = tokio::time::timeout(DEADLINE, self.body.frame()).await;
-        let frame = frame.unwrap_or_else(|_| panic!("nothing came in {DEADLINE:?}; unread: {:?}", self.pending));
+        let frame = frame.unwrap_or_else(|_| panic!("no bytes within {DEADLINE:?}; unread: {:?}", self.pending));
         Some(frame?.map(|frame| self.pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()))))
     }
 
-    /// The next line; `None` at the clean end of the body, an error where it was cut.
+    /// The next line; `None` at the clean end of the body, an error if it was cut off.
     pub async fn try_line(&mut self) -> Result<Option<String>, hyper::Error> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
@@ -257,54 +263,54 @@ impl Stream {
 
     /// The next event of a watch, or `None` at its clean end.
     pub async fn event(&mut self) -> Option<Value> {
-        let line = self.try_line().await.expect("the body is not cut")?;
-        Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("not one event a line: {e}\n{line}")))
+        let line = self.try_line().await.expect("the body is not cut off")?;
+        Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("not one event per line: {e}\n{line}")))
     }
 
-    /// The next event, in short: `ADDED name`.
-    pub async fn told(&mut self) -> Option<String> {
-        self.event().await.map(|event| told(&event))
+    /// Type and object of the next event: `ADDED name`.
+    pub async fn summary(&mut self) -> Option<String> {
+        self.event().await.map(|event| summary(&event))
     }
 
-    /// Exactly so many bytes.
+    /// The next `count` bytes.
     pub async fn bytes(&mut self, count: usize) -> Bytes {
         while self.pending.len() < count {
-            self.more().await.expect("the body goes on").expect("the body is not cut");
+            self.more().await.expect("the body has not ended").expect("the body is not cut off");
         }
         self.pending.split_to(count).freeze()
     }
 
-    /// What is left until the clean end.
+    /// The rest of the body up to its clean end.
     pub async fn rest(&mut self) -> Bytes {
         while let Some(more) = self.more().await {
-            more.expect("the body is not cut");
+            more.expect("the body is not cut off");
         }
         self.pending.split().freeze()
     }
 
-    async fn whole(mut self) -> Answer {
+    async fn whole(mut self) -> Response {
         let body = self.rest().await;
-        let took = self.asked.elapsed();
-        Answer { code: self.code, headers: self.headers, body, took }
+        let took = self.sent_at.elapsed();
+        Response { code: self.code, headers: self.headers, body, took }
     }
 }
 
-/// An event in short: its type and the name of its object.
-pub fn told(event: &Value) -> String {
+/// Type of an event and name of its object.
+pub fn summary(event: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     format!("{} {}", text(&event["type"]), text(&event["object"]["metadata"]["name"]))
 }
 
-/// An answer, read to its end.
+/// A response with its whole body.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub code: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub took: Duration,
 }
 
-impl Answer {
+impl Response {
     pub fn header(&self, name: &str) -> &str {
         text_of(&self.headers, name)
     }
@@ -317,7 +323,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{} and no JSON: {e}\n{self:?}", self.code))
     }
 
-    /// The body of an answer that must have this code.
+    /// The body of a response that must have this code.
     pub fn expect(&self, code: u16) -> Value {
         assert_eq!(self.code, code, "{}", String::from_utf8_lossy(&self.body));
         self.json()
@@ -334,5 +340,5 @@ impl Answer {
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers.get(name).map_or("", |value| value.to_str().expect("a header of text"))
+    headers.get(name).map_or("", |value| value.to_str().expect("the header is text"))
 }

@@ -1,5 +1,5 @@
-//! The hand that changes pods while a client under test watches. It writes with kube-rs, a client apart from the one
-//! under test, so that a suite fails for its own client only.
+//! Changes pods while a client under test watches. It writes with kube-rs, separately from the client under test, so that a
+//! suite fails for its own client only.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -15,13 +15,13 @@ pub struct Writer {
     pods: Api<Pod>,
 }
 
-/// A pod with the fields a pod must have, and no more.
+/// A pod with only the required fields.
 pub fn pod(name: &str) -> Pod {
     let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "app", "image": "app"}]}});
     serde_json::from_value(pod).expect("these are fields of a pod")
 }
 
-/// A kube-rs client as its users make it, from the kubeconfig.
+/// A kube-rs client, created from the kubeconfig as its users do.
 pub async fn client(server: &Server) -> Client {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).expect("the kubeconfig can be read");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;

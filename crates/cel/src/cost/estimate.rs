@@ -338,8 +338,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the bounds of an expression over a string of at most 10 characters (40 bytes), a list of at most 5 strings
-    /// of at most 3 characters, and a list without a limit.
+    /// Returns the bounds of an expression over a string of at most 10 characters (40 bytes), a list of at most 5
+    /// strings of at most 3 characters, and a list without a limit.
     fn bounds(text: &str) -> (u64, u64) {
         let schema = json!({"type": "object", "properties": {
             "n": {"type": "integer"},

@@ -1,12 +1,12 @@
 //! Costs of expressions: estimated when a definition is accepted, counted when a rule runs.
 //!
-//! Clients see both numbers, so they are those of Kubernetes. One table, [`CallCost::for_call`], assigns a cost rule to each
-//! function; the same rule gives the estimate from the sizes that a schema allows and the actual cost from values.
+//! Clients see both numbers, so they are those of Kubernetes. One table, [`CallCost::for_call`], assigns a cost rule to
+//! each function; the same rule gives the estimate from the sizes that a schema allows and the actual cost from values.
 //!
 //! - this file: the table
 //! - `actual`: the cost of a call with values
-//! - `estimate`: the bounds of a whole expression, with the parts `call` (one call), `origin` (positions in the schema) and
-//!   `range` (numbers from a minimum to a maximum)
+//! - `estimate`: the bounds of a whole expression, with the parts `call` (one call), `origin` (positions in the schema)
+//!   and `range` (numbers from a minimum to a maximum)
 //! - `meter`: the running total of an evaluation, and limits on work that has no cost
 
 mod actual;
@@ -69,8 +69,8 @@ pub(crate) enum CallCost {
     ListRange,
     Reverse,
     Flatten,
-    /// Compares each element of the operand with this index to each other one; `text` if the overload is one for strings
-    /// or bytes.
+    /// Compares each element of the operand with this index to each other one; `text` if the overload is one for
+    /// strings or bytes.
     Pairs {
         operand: usize,
         text: bool,

@@ -3,8 +3,8 @@
 //! The versions of a definition share most of their patterns, and so do the definitions of an operator. A pattern is
 //! compiled once for all uses, on first use.
 //!
-//! `regex-automata` does the matching. The translation is written by hand: no crate reads the dialect of Go, and its error
-//! texts are visible to clients.
+//! `regex-automata` does the matching. The translation is written by hand: no crate reads the dialect of Go, and its
+//! error texts are visible to clients.
 //!
 //! - this file: [`Pattern`]
 //! - `go`: Go's dialect translated, and its error texts
@@ -101,7 +101,8 @@ impl Drop for Shared {
 
 fn compile(text: &str) -> Result<Regex, String> {
     let translated = go::translate(text)?;
-    // Values are short and there are many patterns: engines that build tables during a search are not worth their memory.
+    // Values are short and there are many patterns: engines that build tables during a search are not worth their
+    // memory.
     let config =
         Regex::config().nfa_size_limit(Some(SIZE_MAX)).onepass_size_limit(Some(ONE_PASS_MAX)).hybrid(false).dfa(false);
     let syntax = syntax::Config::new().nest_limit(NEST_MAX);

@@ -1,4 +1,4 @@
-//! The value checks of one schema: bounds, patterns, enumerations and the junctors over other schemas.
+//! The value checks of a schema: bounds, patterns, enumerations and `allOf`, `anyOf`, `oneOf`, `not`.
 
 use std::hash::{Hash, Hasher};
 
@@ -9,7 +9,7 @@ use machinery::json::{Map, Value};
 use super::formats::Format;
 use super::structural::{Compiler, Constant, Schema};
 
-/// What most schemas do not have stands apart: a definition has hundreds of these.
+/// Checks that most schemas do not have. They are boxed, since a definition has hundreds of schemas.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Checks {
     pub(crate) format: Option<Format>,
@@ -21,7 +21,7 @@ pub(crate) struct Checks {
     pub(crate) junctors: Option<Box<Junctors>>,
 }
 
-/// What a number may be.
+/// Bounds of a number.
 #[derive(Debug, Default)]
 pub(crate) struct Range {
     pub(crate) maximum: Option<f64>,
@@ -32,7 +32,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// What tells one from another: numbers by their bits, so that equal ones are the same in every respect.
+    /// Key for equality and hashing. Numbers are compared by their bits.
     fn key(&self) -> [(Option<u64>, bool); 3] {
         let bits = |number: Option<f64>| number.map(f64::to_bits);
         [
@@ -57,7 +57,7 @@ impl Hash for Range {
     }
 }
 
-/// What is counted.
+/// A keyword that bounds a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Size {
     MaxLength,
@@ -79,7 +79,7 @@ impl Size {
     ];
 }
 
-/// Schemas of which all, some, one or none must fit.
+/// `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Junctors {
     pub(crate) all_of: Box<[Interned<Schema>]>,
@@ -89,7 +89,7 @@ pub(crate) struct Junctors {
 }
 
 impl Checks {
-    /// The checks of a schema, if it has any.
+    /// Compiles the checks of a schema; `None` if it has none.
     pub(super) fn compile(source: &Map, compiler: &mut Compiler) -> Option<Checks> {
         let number = |name: &str| source.get(name).and_then(Value::as_f64);
         let count = |name: &str| source.get(name).and_then(Value::as_u64);
@@ -122,7 +122,7 @@ impl Checks {
             return None;
         }
         Some(Checks {
-            format: word("format").and_then(|format| Format::of(word("type").unwrap_or_default(), format)),
+            format: word("format").and_then(|format| Format::for_type(word("type").unwrap_or_default(), format)),
             range: has(&["maximum", "minimum", "multipleOf"]).then(|| {
                 Box::new(Range {
                     maximum: number("maximum"),
@@ -148,7 +148,7 @@ impl Checks {
         })
     }
 
-    /// How much or how little there may be of something.
+    /// Returns the bound of a keyword.
     pub(crate) fn size(&self, wanted: Size) -> Option<u64> {
         self.sizes.iter().find(|(size, _)| *size == wanted).map(|(_, bound)| *bound)
     }

@@ -1,4 +1,4 @@
-//! The columns of a custom kind's table.
+//! Table columns of a custom kind.
 
 use machinery::go_text;
 use machinery::json::{Value, json};
@@ -6,7 +6,7 @@ use machinery::json::{Value, json};
 use super::jsonpath::JsonPath;
 use crate::columns::Row;
 
-/// One column after the name.
+/// A column after the name.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column as a definition has it; none where its path cannot be read.
+    /// Reads a column of a definition; `None` if its path is invalid.
     #[must_use]
     pub fn new(source: &Value) -> Option<Column> {
         let text = |name: &str| source.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -38,14 +38,14 @@ impl Column {
         })
     }
 
-    /// The age, which a kind shows that names no columns.
+    /// Returns the age column, which kinds without columns of their own have.
     #[must_use]
     pub fn age() -> Column {
         Column {
             name: "Age".to_owned(),
             kind: "date".to_owned(),
             format: String::new(),
-            // Filled in when it is shown: most kinds are never shown as a table.
+            // Set when a table is rendered, which never happens for most kinds.
             description: String::new(),
             priority: 0,
             path: JsonPath::parse(".metadata.creationTimestamp").expect("a path of this file"),
@@ -53,7 +53,7 @@ impl Column {
     }
 }
 
-/// As they stand in `columnDefinitions`.
+/// Returns the entries of `columnDefinitions`.
 #[must_use]
 pub fn definitions(columns: &[Column]) -> Value {
     let described = crate::columns::description("Name", None);
@@ -69,7 +69,7 @@ pub fn definitions(columns: &[Column]) -> Value {
     std::iter::once(name).chain(rest).collect()
 }
 
-/// The cells of an object; `now` is in seconds since 1970.
+/// Returns the cells of an object; `now` is in seconds since 1970.
 #[must_use]
 pub fn row(columns: &[Column], object: &Value, now: i64) -> Row {
     let name = object["metadata"]["name"].clone();

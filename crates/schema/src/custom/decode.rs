@@ -1,8 +1,8 @@
-//! A body, or what a store kept, to an object of a custom kind.
+//! Decodes request bodies and stored objects of custom kinds.
 //!
 //! ```text
 //!   request:  text ─► value ─► metadata read ─► pruned ─► nulls dropped ─► embedded objects read ─► (defaults)
-//!   storage:  the same by the stored version's schema, and what cannot be read is dropped instead of refused
+//!   storage:  the same with the schema of the stored version; malformed metadata is dropped instead of refused
 //! ```
 
 use machinery::json::{Number, Value};
@@ -13,7 +13,7 @@ use super::embedded::{self, Malformed};
 use super::{fill, prune};
 use crate::decode::{DecodeError, Decoded, FieldValidation, MediaType, parse};
 
-/// Decodes the body of a POST or PUT. Its kind is not compared: an object of another kind is a matter for validation.
+/// Decodes the body of a POST or PUT. The kind is not compared: validation reports an object of another kind.
 pub fn decode(
     version: &Version,
     gvk: &GroupVersionKind,
@@ -28,7 +28,7 @@ pub fn decode(
         let message = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
         DecodeError::Unrecognized { message }
     };
-    // Says what is wrong with a body that is no object at all.
+    // Reports a body that is not an object.
     crate::decode::kind_of(&value, gvk)?;
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
@@ -41,11 +41,11 @@ pub fn decode(
     }
     let found = GroupVersionKind::new(found.group, found.version, kind);
     let refuse = |message: String| DecodeError::Malformed { found: found.clone(), message };
-    let unknown = if found == *gvk { take_in(version, &mut value).map_err(refuse)? } else { Vec::new() };
+    let unknown = if found == *gvk { from_request(version, &mut value).map_err(refuse)? } else { Vec::new() };
     let mut warnings = Vec::new();
     if strict && (!parsed.duplicates.is_empty() || !unknown.is_empty()) {
         let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
-        let complaints: Vec<String> = if parsed.yaml && validation == FieldValidation::Strict {
+        let problems: Vec<String> = if parsed.yaml && validation == FieldValidation::Strict {
             let duplicates = (!parsed.duplicates.is_empty())
                 .then(|| format!("yaml: unmarshal errors:\n  {}", parsed.duplicates.join("\n  ")));
             duplicates.into_iter().chain(unknown).collect()
@@ -53,38 +53,38 @@ pub fn decode(
             parsed.duplicates.into_iter().chain(unknown).collect()
         };
         if validation == FieldValidation::Strict {
-            return Err(refuse(format!("strict decoding error: {}", complaints.join(", "))));
+            return Err(refuse(format!("strict decoding error: {}", problems.join(", "))));
         }
-        warnings = complaints;
+        warnings = problems;
     }
     Ok(Decoded { value, warnings })
 }
 
-/// Brings what a client sent into the form of its schema, without defaults; gives the paths of fields that went. The error is
-/// why it cannot be an object of the kind.
-pub fn take_in(version: &Version, value: &mut Value) -> Result<Vec<String>, String> {
+/// Prunes and normalises an object that a client sent, without applying defaults. Returns the paths of removed fields,
+/// or the reason why the value is not an object of the kind.
+pub fn from_request(version: &Version, value: &mut Value) -> Result<Vec<String>, String> {
     coerce(version, value, Malformed::Refused)
 }
 
-/// Brings a stored object into the form of the schema of the version it is stored in, with defaults.
+/// Prunes and normalises a stored object by the schema of its stored version, and applies defaults.
 pub fn from_storage(version: &Version, value: &mut Value) {
-    // What cannot be read is dropped, so nothing is refused.
+    // Malformed metadata is dropped, so there is no error.
     let _ = coerce(version, value, Malformed::Dropped);
     fill::fill(value, &version.schema);
 }
 
-/// Fills in what the schema says is there when nobody says otherwise.
+/// Applies the defaults of the schema.
 pub fn fill_defaults(version: &Version, value: &mut Value) {
     fill::fill(value, &version.schema);
 }
 
-/// Brings the metadata of an object into the order of the wire.
-pub fn in_order(value: &mut Value) -> Result<(), String> {
+/// Normalises the metadata of an object: its fields in wire order.
+pub fn normalise_metadata(value: &mut Value) -> Result<(), String> {
     let Value::Object(object) = value else { return Ok(()) };
     embedded::metadata(object, Malformed::Refused).map(|_| ())
 }
 
-/// Removes what a version's schema does not know, after an object was converted to it.
+/// Prunes an object after its conversion to a version.
 pub fn converted(version: &Version, value: &mut Value) {
     let _ = coerce(version, value, Malformed::Dropped);
 }
@@ -93,7 +93,7 @@ fn coerce(version: &Version, value: &mut Value, malformed: Malformed) -> Result<
     let Value::Object(object) = value else { return Ok(Vec::new()) };
     let mut unknown = embedded::metadata(object, malformed)?;
     if has_whole_float(value) {
-        write_plainly(value);
+        write_as_integer(value);
     }
     unknown.extend(prune::prune(value, &version.schema));
     prune::drop_nulls(value, &version.schema);
@@ -101,7 +101,7 @@ fn coerce(version: &Version, value: &mut Value, malformed: Malformed) -> Result<
     Ok(unknown)
 }
 
-/// Whether some number is whole but written as a fraction or with an exponent.
+/// Reports whether a value contains an integer written as a fraction or with an exponent.
 fn has_whole_float(value: &Value) -> bool {
     match value {
         Value::Number(number) => whole(number).is_some(),
@@ -111,16 +111,16 @@ fn has_whole_float(value: &Value) -> bool {
     }
 }
 
-/// Writes whole numbers without a point, as the reference does: `1e3` is stored and shown as `1000`.
-fn write_plainly(value: &mut Value) {
+/// Converts integers to plain notation, like Kubernetes: `1e3` is stored as `1000`.
+fn write_as_integer(value: &mut Value) {
     match value {
         Value::Number(number) => {
             if let Some(whole) = whole(number) {
                 *value = whole.into();
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(write_plainly),
-        Value::Object(map) => map.values_mut().for_each(write_plainly),
+        Value::Array(items) => items.iter_mut().for_each(write_as_integer),
+        Value::Object(map) => map.values_mut().for_each(write_as_integer),
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Metadata of an object, and of objects inside of objects, read as metadata: fields it does not have go, wrong ones are refused.
+//! Normalises the metadata of objects and of embedded objects: unknown fields are removed, malformed ones are refused.
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::{Map, Value};
@@ -7,16 +7,16 @@ use super::structural::Schema;
 use crate::decode::coerce::{Words, coerce};
 use crate::facts::Types;
 
-/// What to do about a field of the wrong type.
+/// Handling of a field with the wrong type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
-    /// A request is refused.
+    /// Refuse a request.
     Refused,
-    /// A stored object loses it.
+    /// Remove the field from a stored object.
     Dropped,
 }
 
-/// Brings `metadata` of an object into its form; gives the paths of unknown fields, relative to the object.
+/// Normalises `metadata` of an object. Returns the paths of unknown fields, relative to the object.
 pub(crate) fn metadata(object: &mut Map, malformed: Malformed) -> Result<Vec<String>, String> {
     let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
     let ty = Types::get().object_meta();
@@ -25,7 +25,7 @@ pub(crate) fn metadata(object: &mut Map, malformed: Malformed) -> Result<Vec<Str
         (Ok(findings), _) => findings,
         (Err(why), None) => return Err(why),
         (Err(_), Some(before)) => {
-            // Field by field: what cannot be read is left out.
+            // Keeps the fields that are well-formed on their own.
             let mut kept = Map::new();
             for (key, value) in before.as_object().into_iter().flatten() {
                 let mut alone = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
@@ -47,7 +47,7 @@ pub(crate) fn metadata(object: &mut Map, malformed: Malformed) -> Result<Vec<Str
     Ok(findings.unknown.into_iter().map(|path| format!("metadata.{path}")).collect())
 }
 
-/// The same for every embedded object below; the paths are relative to the whole.
+/// Normalises the metadata of every embedded object. The paths are relative to the root.
 pub(crate) fn coerce_below(
     value: &mut Value,
     schema: &Schema,
@@ -61,7 +61,7 @@ pub(crate) fn coerce_below(
     Ok(unknown)
 }
 
-/// Refuses metadata of the wrong types in a part of an object that stands at a path.
+/// Normalises the metadata of embedded objects in a value at `path`; malformed metadata is an error.
 pub(crate) fn coerce_at(value: &mut Value, schema: &Schema, path: &Path<'_>) -> Result<(), FieldError> {
     walk(value, schema, Malformed::Refused, path, &mut Vec::new())
 }

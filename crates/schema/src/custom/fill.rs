@@ -1,4 +1,4 @@
-//! Defaults of a schema, filled in where nothing is said, or null where null may not be.
+//! Applies the defaults of a schema to absent fields, and to nulls that are not allowed.
 
 use machinery::json::Value;
 

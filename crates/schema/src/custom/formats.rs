@@ -1,4 +1,4 @@
-//! Formats of strings and numbers that a schema can ask for.
+//! Formats of strings and numbers in schemas.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -7,17 +7,17 @@ use base64::Engine as _;
 use machinery::names;
 use regex::Regex;
 
-/// A format that is checked. Others mean nothing.
+/// A format that is checked. Unknown formats are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Format {
-    /// As the schema has it.
+    /// The name in the schema.
     pub(crate) name: Box<str>,
     which: Which,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Which {
-    /// By its place in [`TEXTS`].
+    /// Index in [`TEXTS`].
     Text(u8),
     Int32,
     Int64,
@@ -25,10 +25,10 @@ enum Which {
     Double,
 }
 
-/// Whether a text has a format.
+/// Reports whether a text has a format.
 type Check = fn(&str) -> bool;
 
-/// The formats of strings, without their dashes.
+/// Formats of strings, by name without dashes.
 const TEXTS: [(&str, Check); 26] = [
     ("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit())),
     ("byte", |text| base64::engine::general_purpose::STANDARD.decode(text).is_ok()),
@@ -80,8 +80,8 @@ static LABEL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^[a-zA-Z0-9\p{S}\p{L}]([a-zA-Z0-9\p{S}\p{L}-]{0,61}[a-zA-Z0-9\p{S}\p{L}])?$"));
 
 impl Format {
-    /// A format of a type that is checked; none for words that mean nothing there.
-    pub(crate) fn of(kind: &str, name: &str) -> Option<Format> {
+    /// Returns the format for a type; `None` if it is not checked.
+    pub(crate) fn for_type(kind: &str, name: &str) -> Option<Format> {
         let which = match (kind, name) {
             ("integer", "int32") => Which::Int32,
             ("integer", "int64") => Which::Int64,
@@ -96,7 +96,7 @@ impl Format {
         Some(Format { name: name.into(), which })
     }
 
-    /// Whether it says something about strings.
+    /// Reports whether the format applies to strings.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.which, Which::Text(_))
     }
@@ -139,7 +139,7 @@ fn credit_card(text: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// RFC 3339, and the same without a zone or seconds.
+/// RFC 3339; zone and seconds are optional.
 fn date_time(text: &str) -> bool {
     text.len() >= 4
         && (text.parse::<jiff::Timestamp>().is_ok()
@@ -184,7 +184,7 @@ fn duration(text: &str) -> bool {
     if rest == "0" {
         return true;
     }
-    // One number and one unit may stand apart; several only together and short.
+    // A single number may have a space before its unit; several parts need short units without spaces.
     let mut at = rest;
     let mut parts = 0;
     while !at.is_empty() {
@@ -255,7 +255,7 @@ fn isbn13(text: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// Six, eight or twenty bytes in groups of one (colons or dashes) or two (dots).
+/// MAC address: six, eight or twenty bytes in groups of one (colons or dashes) or two (dots).
 fn mac(text: &str) -> bool {
     let hex = |group: &str, length: usize| group.len() == length && group.bytes().all(|b| b.is_ascii_hexdigit());
     [(':', 2, [6, 8, 20]), ('-', 2, [6, 8, 20]), ('.', 4, [3, 4, 10])].iter().any(|(separator, length, counts)| {
@@ -264,7 +264,7 @@ fn mac(text: &str) -> bool {
     })
 }
 
-/// What a request may be sent to: an absolute URI, or an absolute path.
+/// Request target: an absolute URI or an absolute path.
 fn uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(|c| c.is_ascii_control() || c == ' ') {
         return false;
@@ -292,7 +292,7 @@ fn uuid(text: &str, version: Option<char>) -> bool {
     let mut at = 0;
     for c in text.chars() {
         match c {
-            // A dash may stand, once, behind each of the first four groups.
+            // Each of the first four groups may be followed by a dash.
             '-' if matches!(digits.len(), 8 | 12 | 16 | 20) && at != digits.len() => at = digits.len(),
             c if c.is_ascii_hexdigit() => digits.push(c),
             _ => return false,
@@ -335,11 +335,11 @@ mod tests {
             ("k8s-short-name", "ok-name", "Bad_Name"),
             ("k8s-long-name", "ok.name", "Bad..Name"),
         ] {
-            let checked = Format::of("string", format).unwrap();
+            let checked = Format::for_type("string", format).unwrap();
             assert!(checked.admits(good), "{format} {good}");
             assert!(checked.admits(bad) == (format == "password"), "{format} {bad}");
         }
-        assert!(Format::of("string", "nonsense").is_none() && Format::of("object", "date").is_none());
-        assert!(Format::of("integer", "int32").is_some_and(|format| !format.is_text()));
+        assert!(Format::for_type("string", "nonsense").is_none() && Format::for_type("object", "date").is_none());
+        assert!(Format::for_type("integer", "int32").is_some_and(|format| !format.is_text()));
     }
 }

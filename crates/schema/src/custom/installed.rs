@@ -213,7 +213,8 @@ struct SpecWebhook {
     conversion_review_versions: Vec<String>,
 }
 
-/// Reads a stored definition at a revision. Compiled schemas of `before`, the same definition, are kept if they are unchanged.
+/// Reads a stored definition at a revision. Compiled schemas of `before`, the same definition, are kept if they are
+/// unchanged.
 pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> Result<Installed, serde_json::Error> {
     let head: Head<'_> = serde_json::from_slice(json)?;
     let text = head.spec.get().as_bytes();

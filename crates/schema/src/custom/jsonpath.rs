@@ -1,11 +1,14 @@
-//! Paths into objects, as printer columns write them: `.status.conditions[?(@.type=="Ready")].status`.
+//! JSONPath as in printer columns: `.status.conditions[?(@.type=="Ready")].status`.
 //!
-//! The language of `kubectl -o jsonpath` without its templates: fields, indexes and slices, `*`, `..`, unions and filters.
-//! What is missing gives nothing.
+//! The language of `kubectl -o jsonpath` without templates: fields, indexes and slices, `*`, `..`, unions and filters.
+//! Missing fields have no results.
+//!
+//! Written by hand: `serde_json_path` implements RFC 9535, which has other syntax (no relaxed fields, other filters and
+//! escapes) and other errors, and Kubernetes refuses a definition with the error text of its own parser.
 
 use machinery::json::Value;
 
-/// Results beyond this many are not looked for: only the first is ever shown.
+/// Largest number of results; only the first is used.
 const RESULTS_MAX: usize = 1000;
 
 /// A parsed path.
@@ -31,19 +34,19 @@ enum Step {
         operator: String,
         right: JsonPath,
     },
-    /// A constant: only meaningful in filters.
+    /// A constant in a filter.
     Constant(Value),
 }
 
 impl JsonPath {
-    /// Parses a path; the error is the reference's word for what is wrong.
+    /// Parses a path. Errors have the text of Kubernetes.
     pub fn parse(text: &str) -> Result<JsonPath, String> {
         let mut parser = Parser { text, at: 0, steps: Vec::new(), depth: 0 };
         parser.run()?;
         Ok(JsonPath { steps: parser.steps })
     }
 
-    /// Everything the path points at.
+    /// Returns all values at the path.
     #[must_use]
     pub fn find<'a>(&'a self, value: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![value];
@@ -152,7 +155,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// Filters in filters beyond this are refused.
+/// Largest nesting of filters.
 const DEPTH_MAX: usize = 16;
 
 impl Parser<'_> {
@@ -222,7 +225,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Up to the next character that ends a name and is not escaped.
+    /// Reads up to the next unescaped character that ends a name.
     fn word(&mut self) -> String {
         let mut word = String::new();
         while let Some(c) = self.peek() {

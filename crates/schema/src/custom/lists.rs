@@ -1,4 +1,4 @@
-//! Lists that are sets or maps: nothing twice, and which old item is the same as a new one.
+//! Lists that are sets or maps: duplicates, and pairing of new items with old ones.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use machinery::json::{Map, Value};
 
 use super::structural::{Listing, Schema};
 
-/// Items that stand twice in sets and maps, anywhere in an object.
+/// Reports duplicate items of sets and maps anywhere in an object.
 #[must_use]
 pub(crate) fn duplicates(schema: &Schema, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -52,7 +52,7 @@ fn walk(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
     }
 }
 
-/// The second of each run of equal items.
+/// Returns the index of the second item of each group of equal items.
 fn twice(items: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (index, item) in items.enumerate() {
@@ -64,7 +64,7 @@ fn twice(items: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut Vec<F
     }
 }
 
-/// A text that equal values share, whatever the order of their fields.
+/// Returns a text that is the same for equal values, whatever the order of their fields.
 fn canonical(value: &Value) -> String {
     let mut value = value.clone();
     value.sort_all_objects();
@@ -78,14 +78,14 @@ fn key_of(keys: &[Box<str>], item: &Value) -> Map {
     key
 }
 
-/// The old items of a list, found by the keys of new ones.
+/// The old items of a list, looked up by the keys of new ones.
 pub(crate) struct Partners<'a> {
     keys: &'a [Box<str>],
     by_key: HashMap<String, &'a Value>,
 }
 
 impl<'a> Partners<'a> {
-    /// Only the items of a list that is a map can be paired.
+    /// Returns `None` unless the list is a map.
     pub(crate) fn new(schema: &'a Schema, old: Option<&'a Value>) -> Self {
         let (Listing::Map(keys), Some(Value::Array(old))) = (&schema.listing, old) else {
             return Partners { keys: &[], by_key: HashMap::new() };
@@ -105,7 +105,7 @@ impl<'a> Partners<'a> {
     }
 }
 
-/// Whether nothing changed: items of a list that is a map may have changed places.
+/// Reports whether a value is unchanged; the order of a list that is a map does not matter.
 pub(crate) fn same(schema: &Schema, old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Array(before), Value::Array(after)) => {
@@ -125,7 +125,7 @@ pub(crate) fn same(schema: &Schema, old: &Value, new: &Value) -> bool {
             before.len() == after.len()
                 && after.iter().all(|(name, value)| match (before.get(name), schema.property(name).or(schema.rest())) {
                     (Some(old), Some(known)) => same(known, old, value),
-                    // What no schema describes is never taken for the same.
+                    // Values without a schema count as changed.
                     _ => false,
                 })
         }

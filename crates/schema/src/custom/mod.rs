@@ -1,13 +1,14 @@
-//! Kinds that a CustomResourceDefinition adds at run time: what data says about them, and what follows for their objects.
+//! Kinds that a CustomResourceDefinition adds at run time, and the processing of their objects.
 //!
-//! - [`definition`]: a definition's JSON to kinds; what a kind keeps of it
+//! - [`installed`]: a definition that the server knows, and the kinds that it adds
+//! - [`definition`]: the part of a definition that a kind keeps
 //! - [`structural`]: the schema of a version, compiled
-//! - `prune`, `fill`, `embedded`: unknown fields go, defaults come, metadata inside of objects is read as metadata
-//! - [`decode`]: a request's body, or a stored text, to an object
-//! - `validate`, `checks`, `formats`, `lists`: what is wrong with an object by its schema
-//! - [`columns`], [`jsonpath`]: what a table shows
+//! - `prune`, `fill`, `embedded`: removal of unknown fields, defaults, metadata of embedded objects
+//! - [`decode`]: decodes request bodies and stored objects
+//! - `object`, `validate`, `checks`, `formats`, `lists`: validation of objects
+//! - [`columns`], [`jsonpath`]: table columns
 //!
-//! A schema is compiled when its kind is first used: a definition nobody uses costs its text and its names.
+//! A schema is compiled when its kind is first used: an unused definition costs its text and its names.
 
 mod checks;
 pub mod columns;
@@ -32,7 +33,7 @@ pub(crate) use object::{
     validate_create, validate_default, validate_embedded, validate_status_update, validate_update,
 };
 
-/// Whether a format is one that is checked for a type.
+/// Reports whether a format is checked for a type.
 pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
-    formats::Format::of(kind, format).is_some()
+    formats::Format::for_type(kind, format).is_some()
 }

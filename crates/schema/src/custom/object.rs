@@ -1,4 +1,4 @@
-//! What is wrong with an object of a custom kind: its schema, embedded objects, lists, the scale, and rules in CEL.
+//! Validates an object of a custom kind: schema, embedded objects, lists, scale, and rules in CEL.
 
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::Value;
@@ -9,24 +9,24 @@ use super::definition::{Definition, Version};
 use super::structural::Schema;
 use super::{lists, validate};
 
-/// The field of an error that speaks of the object as a whole.
+/// The field of an error about the whole object.
 const NO_FIELD: &str = "<nil>";
 const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to \
                            complete validation";
 
-/// A new object; its metadata is checked elsewhere.
+/// Validates a new object, except for its metadata.
 pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<FieldError> {
     let version = definition.version();
     let mut errors = validate::validate(&version.schema, object, None);
     scale(definition, object, &["spec", "status"], &mut errors);
     embedded(&version.schema, object, &Path::root(), &mut errors);
     errors.extend(lists::duplicates(&version.schema, object));
-    // Nothing is unchanged in what is new, so that there is nothing to warn of.
+    // A new object has no unchanged fields, hence no warnings.
     rules(version, object, None, &mut errors, &mut Vec::new());
     errors
 }
 
-/// A changed object: what did not change is not held against it.
+/// Validates a changed object; errors of unchanged values are ignored.
 pub(crate) fn validate_update(
     definition: &Definition,
     new: &Value,
@@ -39,7 +39,7 @@ pub(crate) fn validate_update(
     changed(version, new, old, errors, warnings)
 }
 
-/// A write to `/status`: only the status is held against the schema.
+/// Validates a write to `/status`: only the status is checked against the schema.
 pub(crate) fn validate_status_update(
     definition: &Definition,
     new: &Value,
@@ -55,7 +55,7 @@ pub(crate) fn validate_status_update(
     changed(version, new, old, errors, warnings)
 }
 
-/// Errors of a part, with the fields of the whole; their words speak of the part alone, as in the reference.
+/// Prefixes the fields of errors of a part. The texts still name the part alone, like those of Kubernetes.
 fn within(path: &str, errors: Vec<FieldError>) -> Vec<FieldError> {
     let placed = |mut error: FieldError| {
         error.field = match error.field.as_str() {
@@ -68,7 +68,7 @@ fn within(path: &str, errors: Vec<FieldError>) -> Vec<FieldError> {
     errors.into_iter().map(placed).collect()
 }
 
-/// What is left once the fields are looked at. A rule that does not hold of what did not change is a warning.
+/// Runs the checks that follow the schema. A failed rule on an unchanged value is a warning.
 fn changed(
     version: &Version,
     new: &Value,
@@ -103,7 +103,7 @@ fn rules(
     }
 }
 
-/// The replica counts must be counts.
+/// Checks that replica counts are non-negative integers.
 fn scale(definition: &Definition, object: &Value, parts: &[&str], errors: &mut Vec<FieldError>) {
     let Some(scale) = &definition.scale else { return };
     for path in [&scale.spec_replicas, &scale.status_replicas] {
@@ -137,7 +137,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Objects inside of objects say what they are, and their metadata is metadata.
+/// Checks kind, apiVersion and metadata of embedded objects.
 fn embedded(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if !schema.embeds {
         return;
@@ -166,7 +166,7 @@ fn embedded(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Fi
     }
 }
 
-/// One embedded object: also what a default for one must be.
+/// Checks one embedded object, or the default of one.
 pub(crate) fn embedded_object(object: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let path = path.child(name);
@@ -193,7 +193,7 @@ pub(crate) fn embedded_object(object: &Value, path: &Path<'_>, errors: &mut Vec<
     if let Some(metadata @ Value::Object(_)) = object.get("metadata") {
         let mut metadata = metadata.clone();
         if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
-            // It may go without a name, which objects of the API may not.
+            // Unlike objects of the API, it may have no name.
             metadata["name"] = "fakename".into();
         }
         let namespaced = metadata.get("namespace").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
@@ -208,7 +208,7 @@ pub(crate) fn embedded_object(object: &Value, path: &Path<'_>, errors: &mut Vec<
     }
 }
 
-/// Whether a default is what its schema accepts, pruned already.
+/// Validates a pruned default against its schema.
 pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let schema = Schema::compile(source);
     let mut pruned = default.clone();
@@ -237,7 +237,7 @@ pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>,
     }
 }
 
-/// Whether an object with metadata is one that could be embedded.
+/// Reports whether an object with metadata could be embedded.
 pub(crate) fn validate_embedded(object: &Value, errors: &mut Vec<FieldError>) {
     let mut object = object.clone();
     if let Value::Object(map) = &mut object

@@ -1,13 +1,13 @@
-//! Fields that a schema does not know go; nulls that mean nothing go too.
+//! Removes fields that a schema does not declare, and nulls without a meaning.
 
 use machinery::json::Value;
 
 use super::structural::{Rest, Schema};
 
-/// More unknown fields than this are not named.
+/// Largest number of unknown fields reported.
 const UNKNOWN_MAX: usize = 100;
 
-/// The paths of fields that went, for those who want to know.
+/// Paths of removed fields.
 #[derive(Debug, Default)]
 pub(crate) struct Unknown {
     path: String,
@@ -43,7 +43,7 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// Removes what the schema does not know from a whole object; its own apiVersion, kind and metadata stay.
+/// Prunes a whole object; its apiVersion, kind and metadata stay.
 pub(crate) fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut unknown = Unknown::default();
     walk(object, Some(schema), true, &mut unknown);
@@ -51,7 +51,7 @@ pub(crate) fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     unknown.found
 }
 
-/// The same for a part of an object; it is one itself if its schema says so.
+/// Prunes a part of an object, which may be an embedded object itself.
 pub(crate) fn prune_part(value: &mut Value, schema: &Schema) {
     walk(value, Some(schema), false, &mut Unknown::default());
 }
@@ -75,7 +75,7 @@ fn walk(value: &mut Value, schema: Option<&Schema>, root: bool, unknown: &mut Un
                     (None, Rest::Of(rest)) => {
                         unknown.within(Step::Key(key), |unknown| walk(value, Some(rest), false, unknown));
                     }
-                    // Where the rest is only allowed, an object in it has no fields that anybody knows.
+                    // With `additionalProperties: true`, an object inside has no declared fields.
                     (None, Rest::Allowed(_)) if !schema.preserve => {
                         unknown.within(Step::Key(key), |unknown| walk(value, None, false, unknown));
                     }
@@ -112,7 +112,7 @@ fn walk(value: &mut Value, schema: Option<&Schema>, root: bool, unknown: &mut Un
     }
 }
 
-/// Items of a list that keeps what it does not know keep it too.
+/// Items of a list that preserves unknown fields preserve them too.
 fn walk_kept(value: &mut Value, schema: &Schema, unknown: &mut Unknown) {
     match value {
         Value::Object(map) => {
@@ -136,7 +136,7 @@ fn walk_kept(value: &mut Value, schema: &Schema, unknown: &mut Unknown) {
     }
 }
 
-/// Removes nulls that may not be and that no default replaces.
+/// Removes nulls that are not allowed and have no default.
 pub(crate) fn drop_nulls(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(map) => map.retain(|key, value| {

@@ -1,6 +1,6 @@
-//! The schema of a custom kind, compiled from `openAPIV3Schema`: what pruning, defaulting and validation walk along.
+//! The schema of a custom kind, compiled from `openAPIV3Schema` for pruning, defaulting and validation.
 //!
-//! Descriptions, titles and examples are left out: they are read from the definition's text by whoever shows them.
+//! Descriptions, titles and examples are left out; OpenAPI documents read them from the text of the definition.
 
 use std::hash::{Hash, Hasher};
 
@@ -9,14 +9,14 @@ use machinery::json::{self, Map, Text, Value};
 
 use super::checks::Checks;
 
-/// What a schema says of one value.
+/// The schema of a value.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schema {
     pub(crate) kind: Option<Sort>,
     pub(crate) nullable: bool,
-    /// Fields that are not named stay.
+    /// Undeclared fields are preserved.
     pub(crate) preserve: bool,
-    /// The value is an object of the API itself, with apiVersion, kind and metadata.
+    /// The value is an embedded object with apiVersion, kind and metadata.
     pub(crate) embedded: bool,
     pub(crate) int_or_string: bool,
     pub(crate) default: Option<Box<Constant>>,
@@ -26,9 +26,9 @@ pub struct Schema {
     pub(crate) items: Option<Interned<Schema>>,
     pub(crate) listing: Listing,
     pub(crate) checks: Option<Interned<Checks>>,
-    /// This or something below has a default.
+    /// This schema or one below has a default.
     pub(crate) fills: bool,
-    /// This or something below is embedded.
+    /// This schema or one below is an embedded object.
     pub(crate) embeds: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Sort {
     Integer,
     Number,
     Boolean,
-    /// A word no schema knows; such a definition is refused.
+    /// An unknown word; such a definition is refused.
     Other,
 }
 
@@ -90,7 +90,8 @@ pub(crate) enum Listing {
     Map(Box<[Box<str>]>),
 }
 
-/// A value that stands in a schema. Equal ones have the same text: the order of members is the one they are filled in.
+/// A constant in a schema. Equality is that of the text, since the order of members is preserved when a default is
+/// applied.
 #[derive(Debug)]
 pub(crate) struct Constant(pub(crate) Value);
 
@@ -108,7 +109,7 @@ impl Hash for Constant {
     }
 }
 
-/// Compiles a schema and those below it, of which equal ones become one.
+/// Compiles a schema and the schemas below; equal ones are shared.
 #[derive(Default)]
 pub(super) struct Compiler {
     schemas: Interner<Schema>,
@@ -167,7 +168,7 @@ impl Compiler {
 }
 
 impl Schema {
-    /// Compiles a schema. What is not understood is left out: a definition is checked before it is stored.
+    /// Compiles a schema. Unknown keywords are ignored: a definition is checked before it is stored.
     #[must_use]
     pub fn compile(source: &Value) -> Schema {
         Compiler::default().schema(source)
@@ -178,7 +179,7 @@ impl Schema {
         Some(&self.properties[at].1)
     }
 
-    /// The schema of what `additionalProperties` describes.
+    /// Returns the schema of `additionalProperties`.
     pub(crate) fn rest(&self) -> Option<&Schema> {
         match &self.rest {
             Rest::Of(schema) => Some(schema),

@@ -1,7 +1,7 @@
-//! What is wrong with a value by its schema, in the words of the reference's validator.
+//! Validates a value against its schema, with the error texts of Kubernetes.
 //!
-//! On an update the old value goes along where the two can be paired, and what did not change is not held against the new
-//! one: a schema may become stricter without freezing what is stored.
+//! On an update, values are paired with old ones where possible, and errors of unchanged values are ignored: a schema
+//! may become stricter without blocking updates of stored objects.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use super::checks::{Checks, Junctors, Size};
 use super::lists;
 use super::structural::{Constant, Listing, Rest, Schema, Sort};
 
-/// Beyond this many the rest is not looked for.
+/// Largest number of errors.
 const ERRORS_MAX: usize = 200;
 
-/// What is wrong with an object; `old` is what it replaces.
+/// Returns the errors of an object; `old` is the object that it replaces.
 #[must_use]
 pub(crate) fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut found = check(schema, new, old, &At::Root);
@@ -24,7 +24,7 @@ pub(crate) fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec
     found.errors
 }
 
-/// Where the validator stands; a chain on the stack.
+/// The path of the current value; a chain on the stack.
 #[derive(Clone, Copy)]
 enum At<'a> {
     Root,
@@ -43,7 +43,7 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// Errors, and how much was right: of several alternatives that fail, the one that fits best is shown.
+/// Errors, and the number of checks that passed: of several failed alternatives, the best match is reported.
 #[derive(Default)]
 struct Found {
     errors: Vec<FieldError>,
@@ -65,7 +65,7 @@ impl Found {
     }
 }
 
-/// The field of an error that speaks of a whole and not of a field.
+/// The field of an error about the whole object.
 const NO_FIELD: &str = "<nil>";
 
 fn whole(detail: String) -> FieldError {
@@ -94,7 +94,7 @@ fn check(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) -> Fo
     found
 }
 
-/// The same as if nothing had been there before; only what lies below is compared to the old value.
+/// Validates a value without comparing it to its old value; values below are compared.
 fn check_anew(schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) -> Found {
     let mut found = Found::default();
     let typed =
@@ -347,7 +347,7 @@ fn number_value(number: &Number) -> Value {
     Value::Number(number.clone())
 }
 
-/// A bound as the reference prints it: that of a whole number is one too.
+/// Formats a bound like Kubernetes: that of an integer is an integer.
 fn plain(bound: f64, of_integer: bool) -> Number {
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
     if of_integer || (bound.fract() == 0.0 && bound.abs() < 1e15) {
@@ -430,7 +430,7 @@ fn check_fields(
     {
         found.push(FieldError::too_many(field(at), count, usize::try_from(max).unwrap_or(usize::MAX)));
     }
-    // The kind and version of the object itself cannot be compared: both were converted to the same.
+    // kind and apiVersion of the object are not compared: both objects were converted to the same version.
     let root = matches!(at, At::Root);
     let before = |name: &str| {
         let old = old.and_then(Value::as_object)?.get(name);
@@ -462,13 +462,13 @@ fn check_fields(
     }
 }
 
-/// Whether an error keeps rules in CEL from being asked.
+/// Reports whether an error prevents the evaluation of rules in CEL.
 pub(crate) fn blocks_rules(error: &FieldError) -> bool {
     use machinery::field_error::FieldErrorKind as Kind;
     matches!(error.kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid)
 }
 
-/// Whether a listing knows its items one by one.
+/// Reports whether the items of a list have an identity.
 pub(crate) fn pairs(listing: &Listing) -> bool {
     matches!(listing, Listing::Map(_))
 }

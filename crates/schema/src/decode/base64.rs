@@ -1,16 +1,20 @@
-//! Checks base64 where Go would decode it, and says which byte is wrong as Go does.
+//! Checks base64 like Go decodes it.
+//!
+//! The `base64` crate is not used here: the position of the wrong byte is part of the error text, but the crate does
+//! not skip line breaks like Go, and its errors about padding have no position.
 
 fn is_break(byte: &u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-/// `Ok(None)`: fine as it is. `Ok(Some(_))`: fine once line breaks are taken out. `Err`: the byte that is wrong.
+/// Returns `Ok(None)` for valid text, `Ok(Some(_))` with the line breaks removed if there are any, or the index of the
+/// wrong byte.
 pub(super) fn check(text: &str) -> Result<Option<String>, usize> {
     let bytes = text.as_bytes();
 
     let mut at = 0;
     loop {
-        // One group of four characters.
+        // A group of four characters.
         let mut count = 0;
         while count < 4 {
             while bytes.get(at).is_some_and(is_break) {

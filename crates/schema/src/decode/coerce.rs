@@ -1,8 +1,8 @@
-//! Makes a parsed document what decoding into the reference's structs and encoding them again would make of it.
+//! Normalises a parsed document, as decoding into the Go structs of Kubernetes and encoding them again does.
 //!
-//! Unknown fields go, fields stand in the order of the wire, nulls and empty values that are left out go, fields that are
-//! always shown come, quantities and times take their one form. A value of the wrong type is refused with the words of
-//! Go's decoder. Documents that are normal already are only walked, not rebuilt.
+//! Unknown fields and omitted nulls and empty values are removed, fields are put in wire order, fields that are always
+//! present are added, quantities and times get their canonical form. A value of the wrong type is an error with the
+//! text of Go's decoder. Documents in normal form are visited, not rebuilt.
 
 use std::borrow::Cow;
 
@@ -16,26 +16,26 @@ use super::{base64, time};
 use crate::facts::shape::Other;
 use crate::facts::{Either, Field, Form, NodeId, Object, Scalar, Shapes, Type};
 
-/// Unknown fields beyond this many are not reported.
+/// Largest number of unknown fields reported.
 const UNKNOWN_MAX: usize = 100;
 
-/// Whose words a refusal uses.
+/// The decoder whose error texts are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Words {
-    /// The JSON decoder's: bodies, JSON patch and merge patch.
+    /// The JSON decoder: bodies, JSON patch and merge patch.
     Json,
-    /// The converter's that strategic merge uses.
+    /// The converter of strategic merge.
     Converter,
 }
 
-/// What a walk found.
+/// The result of a coercion.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Paths of fields that no type knows, in the order of the document.
+    /// Paths of unknown fields, in the order of the document.
     pub unknown: Vec<String>,
 }
 
-/// Coerces `value` to `ty`. An error leaves `value` half done. What is the same memory as in `known`, an object of the type
+/// Coerces `value` to `ty`. After an error `value` is partly coerced. What is the same memory as in `known`, an object of the type
 /// that is coerced already, is not looked at.
 pub(crate) fn coerce(ty: &Type, value: &mut Value, known: Option<&Value>, words: Words) -> Result<Findings, String> {
     let mut walk = Walk { shapes: ty.shapes(), words, first_mismatch: None, findings: Findings::default() };
@@ -51,8 +51,8 @@ pub(crate) fn coerce(ty: &Type, value: &mut Value, known: Option<&Value>, words:
     }
 }
 
-/// Makes lists and maps that are shown though empty null, as a round through the reference's storage does. What is the same
-/// memory as in `known`, of which they were forgotten already, is not looked at.
+/// Makes lists and maps that are shown though empty null, as a round through the reference's storage does. What is the
+/// same memory as in `known`, of which they were forgotten already, is not looked at.
 pub(crate) fn forget_empty(ty: &Type, value: &mut Value, known: Option<&Value>) {
     fn is_known(key: &str, value: &Value, known: Option<&Value>) -> bool {
         known.and_then(|known| known.get(key)).is_some_and(|known| value.is_same(known))
@@ -82,7 +82,7 @@ pub(crate) fn forget_empty(ty: &Type, value: &mut Value, known: Option<&Value>) 
             _ => {}
         }
     }
-    /// Whether something that is empty is at or below a value. Most have nothing, and then no type has to be looked up.
+    /// Reports whether a value is or contains something empty. Most do not, and need no lookup of types.
     fn has_empty(value: &Value) -> bool {
         match value {
             Value::Array(items) => items.is_empty() || items.iter().any(has_empty),
@@ -90,7 +90,7 @@ pub(crate) fn forget_empty(ty: &Type, value: &mut Value, known: Option<&Value>) 
             _ => false,
         }
     }
-    /// Whether there is anything to forget: mostly there is not, and then nothing is touched.
+    /// Reports whether a value needs a change: usually not, and then it is not copied.
     fn is_due(shapes: &Shapes, id: NodeId, value: &Value, known: Option<&Value>) -> bool {
         match (&shapes.node(id).form, value) {
             (Form::Object(object), Value::Object(map)) => map.iter().any(|(key, value)| {
@@ -117,7 +117,7 @@ pub(crate) fn forget_empty(ty: &Type, value: &mut Value, known: Option<&Value>) 
     }
 }
 
-/// Where a walk stands; lives on the stack so that a good document costs no allocation.
+/// The path of the current value; a chain on the stack, so that a valid document needs no allocation.
 enum Path<'p> {
     Root,
     Field { parent: &'p Path<'p>, owner: &'p str, field: &'p Field },
@@ -145,7 +145,7 @@ impl Path<'_> {
         out.push_str(name);
     }
 
-    /// The struct a Go error names, without its package.
+    /// Returns the struct that a Go error names, without its package.
     fn owner(&self) -> Option<&str> {
         match self {
             Path::Root => None,
@@ -154,7 +154,7 @@ impl Path<'_> {
         }
     }
 
-    /// The fields a Go error names: `spec.volumes.VolumeSource.hostPath`.
+    /// Appends the fields that a Go error names: `spec.volumes.VolumeSource.hostPath`.
     fn fields(&self, out: &mut String) {
         match self {
             Path::Root => {}
@@ -177,16 +177,17 @@ impl Path<'_> {
 struct Walk<'a> {
     shapes: &'a Shapes,
     words: Words,
-    /// The JSON decoder reports the first value of a wrong type, but a malformed time or quantity after it wins.
+    /// The JSON decoder reports the first value of a wrong type, but a later malformed time or quantity takes
+    /// precedence.
     first_mismatch: Option<String>,
     findings: Findings,
 }
 
-/// What becomes of a field once its value is coerced.
+/// Whether a coerced field is encoded.
 #[derive(PartialEq, Eq)]
-enum Fate {
-    Stays,
-    Goes,
+enum Encoding {
+    Present,
+    Omitted,
 }
 
 impl<'a> Walk<'a> {
@@ -222,7 +223,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A struct. In place where nothing has to move; rebuilt otherwise.
+    /// Coerces a struct: in place if its fields are in order, otherwise rebuilt.
     fn fields(
         &mut self,
         owner: &str,
@@ -243,7 +244,7 @@ impl<'a> Walk<'a> {
             let field = &object.fields[at];
             let known = known.filter(|_| value.is_object() || value.is_array()).and_then(|known| known.get(key));
             self.value(field.node, value, known, &Path::Field { parent: path, owner, field })?;
-            in_order &= at >= next && self.settle(field, value) == Fate::Stays;
+            in_order &= at >= next && self.fill_zero(field, value) == Encoding::Present;
             next = at + 1;
             shown += usize::from(field.shown);
         }
@@ -254,34 +255,34 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Brings members that are coerced into the order of the wire, without what is left out and with what is always shown.
+    /// Puts coerced members in wire order, removes omitted ones and adds those that are always present.
     fn arrange(&self, object: &'a Object, members: &mut Vec<(Text, Value)>) {
-        let mut places: SmallVec<[usize; 32]> = SmallVec::new();
+        let mut positions: SmallVec<[usize; 32]> = SmallVec::new();
         members.retain_mut(|(key, value)| {
-            let at = object.position(key).filter(|at| self.settle(&object.fields[*at], value) == Fate::Stays);
-            places.extend(at);
+            let at = object.position(key).filter(|at| self.fill_zero(&object.fields[*at], value) == Encoding::Present);
+            positions.extend(at);
             at.is_some()
         });
         for at in object.always.iter().map(|at| usize::from(*at)) {
-            if !places.contains(&at) {
+            if !positions.contains(&at) {
                 let field = &object.fields[at];
                 let mut value = Value::Null;
-                self.settle(field, &mut value);
-                places.push(at);
+                self.fill_zero(field, &mut value);
+                positions.push(at);
                 members.push((Text::new(&field.name), value));
             }
         }
-        // Mostly a few at the end, which defaults added, have to go where they belong.
-        for end in 1..places.len() {
-            if places[end] < places[end - 1] {
-                let to = places[..end].partition_point(|place| *place < places[end]);
-                places[to..=end].rotate_right(1);
+        // Usually only a few members at the end, added by defaults, have to move.
+        for end in 1..positions.len() {
+            if positions[end] < positions[end - 1] {
+                let to = positions[..end].partition_point(|position| *position < positions[end]);
+                positions[to..=end].rotate_right(1);
                 members[to..=end].rotate_right(1);
             }
         }
     }
 
-    /// A map, or an object of a custom kind: keys are sorted, values stay.
+    /// Coerces a map, or an object of a custom kind: sorts the keys, keeps the values.
     fn map(&mut self, object: &'a Object, map: &mut Map, path: &Path<'_>) -> Result<(), String> {
         let mut sorted = true;
         let mut last: Option<&str> = None;
@@ -313,22 +314,22 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Gives a field its zero value if it has none, and says whether it is shown.
-    fn settle(&self, field: &Field, value: &mut Value) -> Fate {
+    /// Sets the zero value of an absent field if needed. Returns whether the field is encoded.
+    fn fill_zero(&self, field: &Field, value: &mut Value) -> Encoding {
         if field.pointer || field.omit_zero {
-            let goes = value.is_null() && (field.omit_empty || field.omit_zero);
-            return if goes { Fate::Goes } else { Fate::Stays };
+            let omitted = value.is_null() && (field.omit_empty || field.omit_zero);
+            return if omitted { Encoding::Omitted } else { Encoding::Present };
         }
         let is_struct = matches!(&self.shapes.node(field.node).form, Form::Object(object) if object.rest.is_none());
         if value.is_null() {
             if field.omit_empty && !field.shown {
-                return Fate::Goes;
+                return Encoding::Omitted;
             }
             *value = self.zero(field.node);
-            return Fate::Stays;
+            return Encoding::Present;
         }
         if is_struct {
-            return Fate::Stays;
+            return Encoding::Present;
         }
         let is_empty = match &self.shapes.node(field.node).form {
             Form::Scalar(Scalar::String | Scalar::Bytes) => value.as_str() == Some(""),
@@ -340,13 +341,13 @@ impl<'a> Walk<'a> {
             _ => false,
         };
         if is_empty && field.omit_empty {
-            // An empty list of managers means something: it forgets all of them. Ownership takes it out again.
-            return if field.name == "managedFields" { Fate::Stays } else { Fate::Goes };
+            // An empty list of managers has a meaning: it removes all of them. Ownership tracking removes the list.
+            return if field.name == "managedFields" { Encoding::Present } else { Encoding::Omitted };
         }
-        Fate::Stays
+        Encoding::Present
     }
 
-    /// What a field shows that nobody set.
+    /// Returns the value of an unset field that is always present.
     fn zero(&self, id: NodeId) -> Value {
         match &self.shapes.node(id).form {
             Form::Scalar(Scalar::String) => Value::String(Text::default()),
@@ -378,7 +379,7 @@ impl<'a> Walk<'a> {
         match (scalar, &*value) {
             (Scalar::String, Value::String(_)) | (Scalar::Bool, Value::Bool(_)) => Ok(()),
             (Scalar::Int32 | Scalar::Int64, Value::Number(number)) => {
-                // The converter takes a whole number however it is written.
+                // The converter accepts an integer in any notation.
                 if self.words == Words::Converter
                     && let Some(whole) = whole(number)
                 {
@@ -470,7 +471,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The wrong kind of value for a type.
+    /// Reports a value of the wrong JSON type.
     fn mismatch(&mut self, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
         let sentence = match self.words {
             Words::Json => self.sentence(json_kind(value), name, path),
@@ -481,7 +482,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A number that does not fit; Go shows it.
+    /// Reports a number that is out of range; the text contains it.
     fn number_mismatch(&mut self, name: &str, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
         let sentence = match (self.words, &*value) {
             (Words::Json, Value::Number(number)) => self.sentence(&format!("number {number}"), name, path),
@@ -503,7 +504,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Keeps the first mismatch and goes on, as the JSON decoder does; the converter stops.
+    /// Keeps the first mismatch and continues, like the JSON decoder; the converter stops.
     fn save(&mut self, sentence: String) -> Result<(), String> {
         match self.words {
             Words::Converter => Err(sentence),
@@ -515,7 +516,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What the converter says of a value that does not fit a type.
+/// Returns the error text of the converter for a value of the wrong type.
 fn converter_sentence(name: &str, value: &Value) -> String {
     let found = match value {
         Value::Null => "invalid",
@@ -536,7 +537,7 @@ fn converter_sentence(name: &str, value: &Value) -> String {
     }
 }
 
-/// The one text of an amount.
+/// Returns the canonical form of a quantity.
 fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     if is_plainly_canonical(text) {
         return Ok(Cow::Borrowed(text));
@@ -546,7 +547,8 @@ fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(if canonical == text { Cow::Borrowed(text) } else { Cow::Owned(canonical) })
 }
 
-/// Whether an amount is one of those nearly all are: a few digits and a unit that no greater one can stand for.
+/// Recognises the usual canonical quantities without parsing: a few digits, and a unit that cannot be replaced by a
+/// larger one.
 fn is_plainly_canonical(text: &str) -> bool {
     const DIGITS_MAX: usize = 6;
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -561,7 +563,7 @@ fn is_plainly_canonical(text: &str) -> bool {
     }
 }
 
-/// A float that Go would print without a point.
+/// Returns the integer for a float that Go prints without a point.
 fn whole(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]

@@ -1,5 +1,5 @@
-//! JSON text to a value: keeps the last of duplicate keys and says that there were some, refuses with the words of Go's
-//! decoder, which clients see and compare.
+//! Parses JSON: keeps the last of duplicate keys and reports duplicates. Errors have the text of Go's decoder, which
+//! clients see and compare.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 #[derive(Debug)]
 pub struct Document {
     pub value: Value,
-    /// Some object had a key twice; [`duplicates`] finds which.
+    /// An object has a duplicate key; [`duplicates`] finds it.
     pub has_duplicates: bool,
 }
 
-/// Parses a whole text. The error is what Go says about it.
+/// Parses a text. Errors have Go's text.
 pub fn parse(text: &[u8]) -> Result<Document, String> {
     match json::from_slice_noting_duplicates(text) {
         Ok((value, has_duplicates)) => Ok(Document { value, has_duplicates }),
@@ -22,8 +22,8 @@ pub fn parse(text: &[u8]) -> Result<Document, String> {
     }
 }
 
-/// What serde_json refused: with Go's reason, or after all accepted, where Go accepts more (bytes that are no UTF-8
-/// and lone surrogates become U+FFFD).
+/// Handles a text that serde_json refused: returns Go's error, or the value where Go accepts more (invalid UTF-8 and
+/// lone surrogates become U+FFFD).
 fn lenient(text: &[u8]) -> Result<Document, String> {
     Scanner::new(text).check()?;
     let repaired = repair(text);
@@ -34,7 +34,7 @@ fn lenient(text: &[u8]) -> Result<Document, String> {
     }
 }
 
-/// Replaces what is no UTF-8 and `\uD8xx` halves that stand alone.
+/// Replaces invalid UTF-8 and lone `\uD8xx` surrogates.
 fn repair(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let bytes = text.as_bytes();
@@ -65,19 +65,19 @@ fn repair(text: &[u8]) -> String {
     out
 }
 
-/// The first of each run of duplicate keys, in the order of the text, as paths: `spec.containers[0].image`.
+/// Returns the paths of duplicate keys in the order of the text: `spec.containers[0].image`.
 ///
-/// Only called for documents that have some: a second reading is cheaper than keeping a path while parsing.
+/// Only for documents that have some: a second pass is cheaper than tracking the path while parsing.
 pub fn duplicates(text: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut path = String::new();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    // The text parsed before; what went wrong now cannot be a new error.
+    // The text was parsed before, so there is no error to report.
     let _ = Paths { path: &mut path, found: &mut found, all: false }.deserialize(&mut deserializer);
     found
 }
 
-/// The path of every key of a document, in order.
+/// Returns the path of every key of a document, in order.
 pub fn key_paths(text: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut path = String::new();
@@ -86,7 +86,7 @@ pub fn key_paths(text: &[u8]) -> Vec<String> {
     found
 }
 
-/// Walks a document and notes where keys stand, all of them or those that stand twice.
+/// Collects the paths of keys, of all or only of duplicates.
 struct Paths<'a> {
     path: &'a mut String,
     found: &'a mut Vec<String>,
@@ -164,10 +164,10 @@ impl<'de> Visitor<'de> for Paths<'_> {
     }
 }
 
-/// Deeper documents are refused, as Go refuses them (there at 10 000; here where the parser stops).
+/// Deeper documents are refused, like in Go (there at 10 000; here at the limit of the parser).
 const DEPTH_MAX: usize = 127;
 
-/// Finds the first place where a text stops being JSON, and says so as Go does.
+/// Finds the first syntax error and returns Go's text for it.
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
@@ -350,7 +350,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// A byte as Go's error quotes it: each byte as the character of its number.
+/// Quotes a byte like Go's errors: as the character with its number.
 fn quote_byte(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),

@@ -1,8 +1,8 @@
-//! A request's body to an object, as the reference's decoding would have it.
+//! Decodes request bodies like kube-apiserver.
 //!
-//! - [`json`]: JSON text, with Go's refusals (YAML text is machinery's to read)
-//! - `coerce`: what decoding into the reference's structs does to a document
-//! - `time`, `base64`: scalars with a form of their own
+//! - [`json`]: JSON text, with the errors of Go (`machinery` reads YAML)
+//! - `coerce`: normalisation, like decoding into the Go structs of Kubernetes
+//! - `time`, `base64`: scalars with a canonical form
 
 mod base64;
 pub(crate) mod coerce;
@@ -20,7 +20,7 @@ use coerce::Words;
 pub use machinery::media::MediaType;
 pub use machinery::options::FieldValidation;
 
-/// An object in its normal form.
+/// A decoded object in normal form.
 #[derive(Debug)]
 pub struct Decoded {
     pub value: Value,
@@ -28,19 +28,19 @@ pub struct Decoded {
     pub warnings: Vec<String>,
 }
 
-/// Why a body is no object of the kind. All of these are the client's fault (400).
+/// The reason why a body cannot be decoded. All variants are client errors (400).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Not even its kind could be read.
+    /// The kind could not be read.
     Unrecognized { message: String },
-    /// It says what it is, but cannot be read as that.
+    /// The body is malformed for the kind that it names.
     Malformed { found: GroupVersionKind, message: String },
-    /// Fine, but for another version of the API.
+    /// The body is of another API version.
     Version { found: GroupVersion, expected: GroupVersion },
 }
 
 impl DecodeError {
-    /// What is wrong, without what was expected: DELETE answers with this alone.
+    /// Returns the error text without the expected kind, as for DELETE.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
@@ -51,7 +51,7 @@ impl DecodeError {
         }
     }
 
-    /// The answer to a POST or PUT of `body` where an object of `kind` was expected.
+    /// Returns the status for a POST or PUT of `body` where an object of `kind` was expected.
     #[must_use]
     pub fn to_status(&self, kind: &str, body: &[u8]) -> Status {
         let message = self.message();
@@ -67,7 +67,7 @@ impl DecodeError {
     }
 }
 
-/// The beginning of a body: as it is if it looks like JSON, in hexadecimal otherwise.
+/// Returns the start of a body: as text if it looks like JSON, otherwise in hexadecimal.
 fn summary(body: &[u8]) -> String {
     const LENGTH: usize = 30;
     let start = &body[..body.len().min(LENGTH)];
@@ -82,7 +82,7 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-/// A text with what strict decoding has to say about its keys.
+/// A parsed body with its duplicate keys.
 pub(crate) struct Parsed {
     pub(crate) value: Value,
     /// `duplicate field "data.k"`, or the YAML parser's words; in order.
@@ -181,7 +181,7 @@ pub fn decode(
     Ok(Decoded { value, warnings })
 }
 
-/// The kind stands outside of the message, and nothing in it can be unknown or twice.
+/// The kind is outside of the message, and a message has neither unknown nor duplicate fields.
 fn from_protobuf(ty: &Type, gvk: &GroupVersionKind, body: &[u8]) -> Result<Decoded, DecodeError> {
     let opened = protobuf::open(body).map_err(|message| DecodeError::Unrecognized { message })?;
     let found = kind_named(opened.api_version, opened.kind, gvk)?;
@@ -195,7 +195,7 @@ fn from_protobuf(ty: &Type, gvk: &GroupVersionKind, body: &[u8]) -> Result<Decod
     Ok(Decoded { value, warnings: Vec::new() })
 }
 
-/// Duplicate and unknown fields as one list, in the order of the document.
+/// Merges duplicate and unknown fields into one list, in the order of the document.
 pub(crate) fn complaints(body: &[u8], duplicates: Vec<String>, yaml: bool, unknown: &[String]) -> Vec<String> {
     let mut unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     if yaml {
@@ -209,7 +209,7 @@ pub(crate) fn complaints(body: &[u8], duplicates: Vec<String>, yaml: bool, unkno
     if duplicates.is_empty() {
         return unknown;
     }
-    // Both kinds at once are rare: a third reading of the text gives their common order.
+    // Both at once are rare: a third pass over the text gives their common order.
     let order = json::key_paths(body);
     let place = |complaint: &String| {
         let path = complaint.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"'));
@@ -223,7 +223,7 @@ pub(crate) fn complaints(body: &[u8], duplicates: Vec<String>, yaml: bool, unkno
     all
 }
 
-/// The kind a document claims to be; what it leaves out is taken from the endpoint.
+/// Returns the kind that a document names; missing parts are those of the endpoint.
 pub(crate) fn kind_of(value: &Value, gvk: &GroupVersionKind) -> Result<GroupVersionKind, DecodeError> {
     const TARGET: &str =
         r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
@@ -267,7 +267,7 @@ fn other_kind(found: GroupVersionKind, expected: &GroupVersionKind) -> DecodeErr
     DecodeError::Malformed { found, message }
 }
 
-/// Why an object that says it is one kind is not taken as another.
+/// Returns the error for an object of another kind.
 pub(crate) fn not_that_kind(found: &GroupVersionKind, expected: &GroupVersionKind) -> String {
     if Types::get().kind(found).is_some() {
         let package = match &*expected.group {
@@ -285,7 +285,7 @@ pub(crate) fn not_that_kind(found: &GroupVersionKind, expected: &GroupVersionKin
     }
 }
 
-/// Writes kind and apiVersion where they belong: first.
+/// Inserts kind and apiVersion as the first members.
 pub(crate) fn name(value: &mut Value, gvk: &GroupVersionKind) {
     let Value::Object(map) = value else { return };
     let version = gvk.group_version().to_string();

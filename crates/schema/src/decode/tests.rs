@@ -1,4 +1,4 @@
-//! What decoding makes of bodies, and what it refuses.
+//! Decoding of bodies, and errors.
 
 use machinery::GroupVersionKind;
 use machinery::json::json;

@@ -1,11 +1,11 @@
-//! Times as Go's parser reads them, with its words when it cannot.
+//! Parses times like Go, with its error texts.
 
 use std::borrow::Cow;
 
-/// A moment in UTC.
+/// An instant in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
-    /// Since 1970.
+    /// Seconds since 1970.
     seconds: i64,
     nanos: u32,
 }
@@ -13,7 +13,7 @@ struct Moment {
 const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 const RFC3339_MICRO: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Whole seconds in UTC; none is the zero time, which is written as null.
+/// Returns the canonical form in whole seconds, UTC; `None` for the zero time, which is written as null.
 pub(super) fn seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     if is_plainly_whole(text) {
         return Ok(Some(Cow::Borrowed(text)));
@@ -22,7 +22,7 @@ pub(super) fn seconds(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     Ok(moment.map(|m| date(m.seconds)).map(|d| kept(text, format!("{d}Z"))))
 }
 
-/// Whether a time is already as it would be written, as nearly all are. A day that not every month has is left to the parser.
+/// Recognises the usual canonical times without parsing. Days that not every month has are left to the parser.
 fn is_plainly_whole(text: &str) -> bool {
     let bytes = text.as_bytes();
     let two = |at: usize, range: std::ops::RangeInclusive<u8>| {
@@ -31,7 +31,7 @@ fn is_plainly_whole(text: &str) -> bool {
     };
     bytes.len() == "2006-01-02T15:04:05Z".len()
         && [bytes[4], bytes[7], bytes[10], bytes[13], bytes[16], bytes[19]] == *b"--T::Z"
-        // The year 1 may be the zero time.
+        // Year 1 may be the zero time.
         && two(0, 1..=99)
         && two(2, 0..=99)
         && two(5, 1..=12)
@@ -45,19 +45,19 @@ fn kept(text: &str, written: String) -> Cow<'_, str> {
     if written == text { Cow::Borrowed(text) } else { Cow::Owned(written) }
 }
 
-/// Six digits of a second, which must have been given.
+/// Returns the canonical form with six fractional digits, which the input must have.
 pub(super) fn micros(text: &str) -> Result<Option<Cow<'_, str>>, String> {
     let moment = parse(text, RFC3339_MICRO, true)?;
     Ok(moment.map(|m| kept(text, format!("{}.{:06}Z", date(m.seconds), m.nanos / 1000))))
 }
 
-/// Seconds since 1970 and nanoseconds of a time in either form; none if it is no time, or the zero time.
+/// Returns seconds since 1970 and nanoseconds of a time in either form; `None` for an invalid or the zero time.
 pub(crate) fn parts(text: &str) -> Option<(i64, u32)> {
     let moment = parse(text, RFC3339, false).ok()??;
     Some((moment.seconds, moment.nanos))
 }
 
-/// The other way: whole seconds, or six digits when there are nanoseconds. None outside of the years that four digits write.
+/// Formats seconds and nanoseconds: six fractional digits if there are nanoseconds. `None` outside of years 0 to 9999.
 pub(crate) fn written(seconds: i64, nanos: Option<i64>) -> Option<String> {
     const SECOND: i64 = 1_000_000_000;
     let seconds = seconds.checked_add(nanos.unwrap_or_default().div_euclid(SECOND))?;
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A fraction of a second in nanoseconds. In the plain layout it may be there, with a dot or a comma.
+    /// Parses a fraction of a second, in nanoseconds. It is optional in the plain layout, after a dot or a comma.
     fn fraction(&mut self, required: bool) -> Result<u32, String> {
         let separated = self.rest.strip_prefix(['.', ',']);
         let length = separated.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
             return Ok(0);
         }
         let rest = separated.unwrap_or_default();
-        // With six digits in the layout exactly six are read; a seventh stands where the zone should.
+        // With six digits in the layout exactly six are read; a seventh is an error in the zone.
         let taken = if required { 6 } else { length };
         let nanos = rest
             .bytes()
@@ -206,7 +206,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar.
+/// Returns days since 1970-01-01 in the proleptic Gregorian calendar.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -215,7 +215,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// `2006-01-02T15:04:05` of seconds since 1970.
+/// Formats seconds since 1970 as `2006-01-02T15:04:05`.
 fn date(seconds: i64) -> String {
     let days = seconds.div_euclid(86_400) + 719_468;
     let clock = seconds.rem_euclid(86_400);

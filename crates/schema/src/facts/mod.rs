@@ -1,8 +1,8 @@
-//! What the fields of a kind are: their order and types, what is left out when empty, how they merge.
+//! The fields of the kinds: order, types, omission when empty, merging.
 //!
 //! - [`shape`]: the types themselves, the same for built-in kinds and for kinds known only by a schema
 //! - `table`: reads the committed table of the built-in kinds, `types.tsv`, on first use
-//! - [`structural`]: makes a shape of a CustomResourceDefinition's schema
+//! - [`structural`]: builds the type of a custom kind from its schema
 
 pub mod shape;
 pub mod structural;
@@ -25,7 +25,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// The one table of this binary; read from its text the first time somebody asks (about a millisecond).
+    /// Returns the table of this binary, parsed on first use (about a millisecond).
     pub fn get() -> &'static Types {
         static TYPES: OnceLock<Types> = OnceLock::new();
         TYPES.get_or_init(|| {
@@ -34,7 +34,7 @@ impl Types {
         })
     }
 
-    /// The type of a built-in kind, its lists and options included (`PodList`, `DeleteOptions`).
+    /// Returns the type of a built-in kind, including lists and options (`PodList`, `DeleteOptions`).
     #[must_use]
     pub fn kind(&self, gvk: &GroupVersionKind) -> Option<Type> {
         let wanted = (&*gvk.group, &*gvk.version, &*gvk.kind);
@@ -42,23 +42,23 @@ impl Types {
         Some(Type::new(Arc::clone(&self.shapes), self.kinds[at].3, stored_as_json(&gvk.group)))
     }
 
-    /// Every kind of the table.
+    /// Iterates over the kinds of the table.
     pub fn kinds(&self) -> impl Iterator<Item = GroupVersionKind> + '_ {
         self.kinds.iter().map(|(g, v, k, _)| GroupVersionKind::new(*g, *v, *k))
     }
 
-    /// The graph of all built-in types.
+    /// Returns the graph of all built-in types.
     pub(crate) fn shapes(&self) -> &Shapes {
         &self.shapes
     }
 
-    /// The kinds that a node is the type of.
+    /// Returns the kinds that have this type.
     pub(crate) fn kinds_of(&self, node: NodeId) -> impl Iterator<Item = GroupVersionKind> + '_ {
-        let of = self.kinds.iter().filter(move |(.., of)| *of == node);
-        of.map(|(g, v, k, _)| GroupVersionKind::new(*g, *v, *k))
+        let found = self.kinds.iter().filter(move |(.., id)| *id == node);
+        found.map(|(g, v, k, _)| GroupVersionKind::new(*g, *v, *k))
     }
 
-    /// `metadata` of every object.
+    /// Returns the type of `metadata`.
     #[must_use]
     pub fn object_meta(&self) -> Type {
         let partial = self.kind(&GroupVersionKind::new("meta.k8s.io", "v1", "PartialObjectMetadata"));
@@ -67,8 +67,8 @@ impl Types {
     }
 }
 
-/// Whether the reference stores the group as JSON. The others pass through protobuf, which cannot tell an empty list
-/// from none: an empty list that is always shown comes back as null.
+/// Reports whether Kubernetes stores the group as JSON. Others are stored as protobuf, which cannot distinguish an
+/// empty list from an absent one: an empty list that is always present is read back as null.
 fn stored_as_json(group: &str) -> bool {
     matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io")
 }

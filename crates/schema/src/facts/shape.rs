@@ -1,7 +1,8 @@
-//! The shape of an object as a graph of nodes: objects, lists, scalars.
+//! Types as a graph of nodes: objects, lists, scalars.
 //!
-//! Nodes are numbered, because types refer to themselves (a JSON schema holds JSON schemas). One graph holds all built-in
-//! kinds; a custom kind has a small graph of its own. Decoding, ownership and patches only ever see nodes.
+//! Nodes refer to each other by number, because types are recursive (a JSON schema contains JSON schemas). One graph
+//! has all built-in kinds; a custom kind has a small graph of its own. Decoding, ownership and patches work on nodes
+//! only.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -19,31 +20,31 @@ pub struct NodeId(pub(crate) u32);
 #[derive(Debug, Default)]
 pub struct Shapes {
     pub(crate) nodes: Vec<Node>,
-    /// How the objects look in protobuf, by the number of their node; made when somebody first asks.
+    /// Protobuf layouts by node number, built on first use.
     pub(crate) layouts: OnceLock<Vec<Layout>>,
 }
 
-/// One type, as it stands in one or more places.
+/// A type.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What decoding errors call it: `v1.Container`, `[]string`.
+    /// The name in decoding errors: `v1.Container`, `[]string`.
     pub name: Cow<'static, str>,
     pub form: Form,
 }
 
-/// What a value of the type looks like.
+/// The structure of a type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     Scalar(Scalar),
     List(List),
     Object(Object),
-    /// An object of any content, kept as it came (`RawExtension`).
+    /// An object of any content, preserved (`RawExtension`).
     Raw,
-    /// Any JSON. Below an atomic one nobody owns parts.
+    /// Any JSON. An atomic one is owned as a whole.
     Any {
         atomic: bool,
     },
-    /// An object or, in short, something else: only inside JSON schemas.
+    /// An object, or a short form of another type: only inside JSON schemas.
     Either(Either),
 }
 
@@ -63,7 +64,7 @@ pub enum Scalar {
     Duration,
     Quantity,
     IntOrString,
-    /// Any number: of a schema that does not say more.
+    /// Any number, for a schema without a format.
     Number,
     /// A string, a number or a bool.
     Untyped,
@@ -73,34 +74,34 @@ pub enum Scalar {
 pub struct List {
     pub item: NodeId,
     pub listing: Listing,
-    /// In protobuf the list is a message with the items in it, not a repeated field.
+    /// In protobuf the list is a message that contains the items, not a repeated field.
     pub wrapped: bool,
 }
 
-/// How a list merges.
+/// The merge behaviour of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Listing {
     /// As one value.
     Atomic,
-    /// Item by item, where an item is its value.
+    /// Item by item; items are identified by value.
     Set,
-    /// Item by item, where an item is known by these fields.
+    /// Item by item; items are identified by these fields.
     Map(Vec<Cow<'static, str>>),
 }
 
 /// A struct (fields only), a map (`rest` only), or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Object {
-    /// In the order of the wire.
+    /// In wire order.
     pub fields: Vec<Field>,
-    /// The type of what is not among the fields; none refuses it.
+    /// The type of other keys; `None` if they are not allowed.
     pub rest: Option<NodeId>,
     /// Owned as one value.
     pub atomic: bool,
-    /// Where a field stands, by its name: one more than its index in `fields`, at a place given by [`place`] or the next
-    /// free ones after it; zero is free. Every key of every document is looked up here, so it is worth a table.
+    /// Hash table of field names: one more than the index in `fields`, at the slot given by [`slot_of`] or the next
+    /// free one; zero is free. Every key of every document is looked up here.
     pub(crate) by_name: Vec<u16>,
-    /// Indices of the fields that are shown also when nobody sent them.
+    /// Indices of the fields that are always present.
     pub(crate) always: Vec<u16>,
 }
 
@@ -108,32 +109,33 @@ pub struct Object {
 pub struct Field {
     pub name: Cow<'static, str>,
     pub node: NodeId,
-    /// Absent and zero are different.
+    /// A Go pointer: absent and zero are different.
     pub pointer: bool,
-    /// Left out when empty.
+    /// `omitempty`: omitted when empty.
     pub omit_empty: bool,
-    /// Left out when zero, structs included.
+    /// `omitzero`: omitted when zero, also structs.
     pub omit_zero: bool,
-    /// Shown also when nobody set it.
+    /// Present even if it is not set.
     pub(crate) shown: bool,
-    /// The field's number; behind the number of the message it is embedded in, if it is. Empty: not in the message.
+    /// The protobuf number, after that of the message it is embedded in, if any. Empty if the field is not in the
+    /// message.
     pub protobuf: Box<[u32]>,
-    /// None for most fields, of which custom resources bring many.
+    /// `None` for most fields; custom resources have many.
     pub(crate) special: Option<Box<Special>>,
 }
 
-/// What few fields have.
+/// Properties that few fields have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Special {
-    /// The embedded structs it stands in, which decoding errors name: `VolumeSource`.
+    /// The embedded Go structs that contain the field; decoding errors name them: `VolumeSource`.
     pub(crate) within: Cow<'static, str>,
     pub(crate) strategy: Strategy,
-    /// What the field is when an item of a list leaves this key out.
+    /// The value of this key for list items without it.
     pub(crate) preset: Option<Value>,
 }
 
 impl Special {
-    /// Kept only where it says something.
+    /// Returns `None` if all properties have their defaults.
     pub(crate) fn kept(self) -> Option<Box<Special>> {
         (self != Special::default()).then(|| Box::new(self))
     }
@@ -141,13 +143,13 @@ impl Special {
 
 impl Hash for Special {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Presets need not be told apart here: few fields have one.
+        // Presets are not hashed: few fields have one.
         (&self.within, &self.strategy).hash(state);
     }
 }
 
 impl Field {
-    /// The embedded structs it stands in, which decoding errors name: `VolumeSource`.
+    /// The embedded Go structs that contain the field; decoding errors name them: `VolumeSource`.
     #[must_use]
     pub fn within(&self) -> &str {
         self.special.as_ref().map_or("", |special| &special.within)
@@ -159,20 +161,20 @@ impl Field {
         self.special.as_ref().map_or(&NONE, |special| &special.strategy)
     }
 
-    /// What the field is when an item of a list leaves this key out.
+    /// The value of this key for list items without it.
     #[must_use]
     pub fn preset(&self) -> Option<&Value> {
         self.special.as_ref()?.preset.as_ref()
     }
 }
 
-/// What strategic merge does with a field.
+/// The strategic merge behaviour of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Strategy {
     /// Lists merge item by item.
     pub merge: bool,
     pub replace: bool,
-    /// `$retainKeys` says which keys stay.
+    /// `$retainKeys` lists the keys to keep.
     pub retain_keys: bool,
     pub merge_key: Option<Cow<'static, str>>,
 }
@@ -204,12 +206,12 @@ impl Shapes {
 }
 
 impl Object {
-    /// Sorts the lookup tables out; called once all fields are there.
+    /// Builds the lookup tables; called once all fields are added.
     pub(crate) fn index(&mut self, is_shown: impl Fn(&Field) -> bool) {
         let count = u16::try_from(self.fields.len()).expect("an object has fewer than 65535 declared fields");
         self.by_name = vec![0; (self.fields.len() * 2).next_power_of_two()];
         for at in 0..count {
-            let mut slot = place(&self.fields[at as usize].name, self.by_name.len());
+            let mut slot = slot_of(&self.fields[at as usize].name, self.by_name.len());
             while self.by_name[slot] != 0 {
                 slot = (slot + 1) % self.by_name.len();
             }
@@ -221,11 +223,11 @@ impl Object {
         self.always = (0..count).filter(|at| self.fields[*at as usize].shown).collect();
     }
 
-    /// Where a field stands, by its name.
+    /// Returns the index of a field.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
-        // At most half of the places are taken, so a free one ends every search.
-        let mut slot = place(name, self.by_name.len());
+        // At most half of the slots are used, so every search ends at a free one.
+        let mut slot = slot_of(name, self.by_name.len());
         loop {
             let at = *self.by_name.get(slot)?;
             let at = usize::from(at.checked_sub(1)?);
@@ -241,16 +243,16 @@ impl Object {
         self.position(name).map(|at| &self.fields[at])
     }
 
-    /// The node of a field or, for any other key, of the rest.
+    /// Returns the node of a field or, for another key, of `rest`.
     #[must_use]
     pub fn child(&self, name: &str) -> Option<NodeId> {
         self.field(name).map(|f| f.node).or(self.rest)
     }
 }
 
-/// A place in a table of a power of two places, from the length of a name and three of its bytes: fields of one object differ
-/// in those, mostly.
-fn place(name: &str, places: usize) -> usize {
+/// Returns the slot of a name in a table whose size is a power of two, from the length and three bytes of the name:
+/// these usually differ between the fields of an object.
+fn slot_of(name: &str, places: usize) -> usize {
     let bytes = name.as_bytes();
     let byte = |at: usize| usize::from(bytes.get(at).copied().unwrap_or_default());
     let mixed =
@@ -258,7 +260,7 @@ fn place(name: &str, places: usize) -> usize {
     mixed & places.wrapping_sub(1)
 }
 
-/// A node with its graph: what the rest of the program holds.
+/// A node with its graph.
 #[derive(Clone, Debug)]
 pub struct Type {
     shapes: Arc<Shapes>,
@@ -286,20 +288,20 @@ impl Type {
         self.shapes.node(self.root)
     }
 
-    /// Empty lists that are always shown stay empty lists; elsewhere they become null.
+    /// Empty lists that are always present stay empty lists; otherwise they become null.
     #[must_use]
     pub fn stored_as_json(&self) -> bool {
         self.stored_as_json
     }
 
-    /// The type of a field, or of any other key of a map.
+    /// Returns the type of a field or of another key of a map.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Type> {
         let Form::Object(object) = &self.node().form else { return None };
         Some(Type { root: object.child(name)?, ..self.clone() })
     }
 
-    /// The type of a list's items.
+    /// Returns the type of the items of a list.
     #[must_use]
     pub fn item(&self) -> Option<Type> {
         let Form::List(list) = &self.node().form else { return None };

@@ -1,4 +1,4 @@
-//! Makes a shape of a CustomResourceDefinition's structural schema, so that apply works on custom kinds as on built-in ones.
+//! Builds the type of a custom kind from its structural schema, so that apply works like for built-in kinds.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,11 +10,11 @@ use machinery::json::Value;
 use super::Types;
 use super::shape::{Field, Form, List, Listing, Node, NodeId, Object, Scalar, Shapes, Special, Type};
 
-/// Deeper schemas are cut off: what lies below merges as one value.
+/// Deeper values merge as a whole.
 const DEPTH_MAX: usize = 64;
 
 impl Type {
-    /// The type of a custom kind from its `openAPIV3Schema`; without one, everything is allowed and granular.
+    /// Returns the type for an `openAPIV3Schema`; without one, everything is allowed and granular.
     #[must_use]
     pub fn of_schema(schema: Option<&Value>) -> Type {
         let mut graph = Graph { shapes: Shapes::default(), meta: None, known: HashMap::new() };
@@ -27,18 +27,18 @@ impl Type {
 
 struct Graph {
     shapes: Shapes,
-    /// `metadata`, once copied in.
+    /// The copied `metadata`.
     meta: Option<NodeId>,
-    /// Nodes by the hash of their form: one of each is enough.
+    /// Nodes by the hash of their form; equal ones are shared.
     known: HashMap<u64, Vec<NodeId>>,
 }
 
-/// What is known of a place from what lies above it.
+/// Context of a schema, from the schemas above it.
 #[derive(Clone, Copy)]
 struct Above<'s> {
-    /// Unknown fields stay.
+    /// Unknown fields are preserved.
     preserve: bool,
-    /// By which of its fields the list it is an item of knows it.
+    /// The keys of the list that the value is an item of.
     keys: &'s [Value],
     depth: usize,
 }
@@ -98,7 +98,7 @@ impl Graph {
                 continue;
             }
             let node = self.node(property, above.below());
-            // Only keys are ever looked up for those who leave them out.
+            // Presets are only used for keys.
             let is_key = above.keys.iter().any(|key| *key == name.as_str());
             fields.push(field(name.to_string(), node, property.get("default").filter(|_| is_key).cloned()));
         }

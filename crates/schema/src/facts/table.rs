@@ -1,4 +1,4 @@
-//! Reads `types.tsv`: one line a type, its number being the count of type lines before it.
+//! Reads `types.tsv`: one line per type, numbered by the count of type lines before it.
 //!
 //! ```text
 //! S <name> <scalar> [values]               a scalar, or `raw` / `json`; what a string may be, separated by |
@@ -8,15 +8,14 @@
 //!   <name> <type> <flags> <number> <wire> <patch strategy> <merge key> <preset> <embedded structs> <published>
 //!                                          flags: p pointer, e omitempty, z omitzero; number: 3, 2.1 or -
 //!                                          published: r required, l list type, m map type, n no default, d=<default>
-//! C <type> a|g                             that type, merging otherwise
+//! C <type> a|g                             that type with another merge behaviour
 //! E <name> <object> bool|array|strings     an object, or its short form
 //! K <group> <version> <kind> <type>        a kind
 //! ```
 //!
-//! Values, definition, unions and published matter to OpenAPI documents only: `openapi` reads them when it makes one.
+//! Values, definition, unions and published are for OpenAPI documents only; `openapi` reads them on demand.
 //!
-//! The text is part of the binary and made by our own tool, so a malformed line is a broken build: it panics, and a
-//! test reads the whole table.
+//! The text is part of the binary and generated, so a malformed line panics; a test reads the whole table.
 
 use std::borrow::Cow;
 
@@ -82,7 +81,7 @@ pub(super) fn read(text: &'static str) -> (Shapes, Kinds) {
             _ => panic!("types.tsv: what is {line:?}"),
         }
     }
-    let shown: Vec<Shown> = nodes.iter().map(Shown::of).collect();
+    let shown: Vec<OmitEmpty> = nodes.iter().map(OmitEmpty::new).collect();
     for node in &mut nodes {
         if let Form::Object(object) = &mut node.form {
             object.index(|field| is_shown(field, &shown));
@@ -99,33 +98,33 @@ pub(super) fn read(text: &'static str) -> (Shapes, Kinds) {
     (Shapes { nodes, ..Shapes::default() }, kinds)
 }
 
-/// What omitempty means for a type.
+/// The effect of omitempty on a type.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum OmitEmpty {
     /// A struct is never empty.
-    Always,
-    UnlessEmpty,
+    Never,
+    IfEmpty,
 }
 
-impl Shown {
-    fn of(node: &Node) -> Shown {
+impl OmitEmpty {
+    fn new(node: &Node) -> OmitEmpty {
         match &node.form {
-            Form::Object(object) if object.rest.is_none() => Shown::Always,
+            Form::Object(object) if object.rest.is_none() => OmitEmpty::Never,
             Form::Scalar(Scalar::Time | Scalar::MicroTime | Scalar::Quantity | Scalar::IntOrString)
             | Form::Scalar(Scalar::Duration)
             | Form::Raw
             | Form::Any { .. }
-            | Form::Either(_) => Shown::Always,
-            _ => Shown::UnlessEmpty,
+            | Form::Either(_) => OmitEmpty::Never,
+            _ => OmitEmpty::IfEmpty,
         }
     }
 }
 
-fn is_shown(field: &Field, shown: &[Shown]) -> bool {
+fn is_shown(field: &Field, shown: &[OmitEmpty]) -> bool {
     if field.omit_zero {
         return false;
     }
-    !field.omit_empty || (!field.pointer && shown[field.node.0 as usize] == Shown::Always)
+    !field.omit_empty || (!field.pointer && shown[field.node.0 as usize] == OmitEmpty::Never)
 }
 
 fn field(next: &mut impl FnMut() -> &'static str) -> Field {

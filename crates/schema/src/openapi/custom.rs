@@ -1,11 +1,11 @@
-//! The definitions of a kind that a CustomResourceDefinition made: its own and that of its lists.
+//! OpenAPI definitions of a custom kind and its list.
 
 use serde_json::{Map, Value, json};
 
 use super::definitions::{Definitions, LIST_META, OBJECT_META, PLACE, describe};
 use crate::kind::Kind;
 
-/// Deeper schemas are shown as far as this.
+/// Schemas are cut off at this depth.
 const DEPTH_MAX: usize = 64;
 
 const CONVENTIONS: &str = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
@@ -18,12 +18,12 @@ pub(super) fn name(kind: &Kind, what: &str) -> String {
     parts.join(".")
 }
 
-/// The schema of the kind as it was declared.
+/// Returns the schema of the kind as it was declared.
 pub(super) fn schema(kind: &Kind) -> Option<Value> {
     kind.definition.as_ref()?.open_api_schema().map(Value::from)
 }
 
-/// The definition of the kind; without a schema, an object of any content.
+/// Returns the definition of the kind; without a schema, an object of any content.
 pub(super) fn object(kind: &Kind, definitions: &Definitions) -> Value {
     let mut object = match schema(kind) {
         Some(schema) => embedded(&schema, definitions, 0),
@@ -35,7 +35,7 @@ pub(super) fn object(kind: &Kind, definitions: &Definitions) -> Value {
     object
 }
 
-/// The definition of its lists.
+/// Returns the definition of the list kind.
 pub(super) fn list(kind: &Kind, definitions: &Definitions) -> Value {
     let item = name(kind, &kind.gvk.kind);
     let mut list = json!({
@@ -66,7 +66,7 @@ fn kinds(kind: &Kind, name: &str) -> Value {
     json!([{"group": kind.gvk.group, "kind": name, "version": kind.gvk.version}])
 }
 
-/// Gives an object what every object has.
+/// Adds apiVersion, kind and metadata.
 fn resource(object: &mut Value, definitions: &Definitions, required: bool) {
     if !object["properties"].is_object() {
         object["properties"] = json!({});
@@ -92,7 +92,7 @@ fn resource(object: &mut Value, definitions: &Definitions, required: bool) {
     }
 }
 
-/// A schema as it was declared, and in embedded resources what every object has.
+/// Returns a schema as it was declared; embedded objects get apiVersion, kind and metadata.
 fn embedded(schema: &Value, definitions: &Definitions, depth: usize) -> Value {
     let Some(map) = schema.as_object() else { return schema.clone() };
     if depth > DEPTH_MAX {

@@ -1,4 +1,4 @@
-//! One definition of a document: a kind, or a part of one, as a schema in the form of OpenAPI 3.
+//! Definitions of built-in kinds and their parts as schemas of OpenAPI 3.
 
 use machinery::GroupVersionKind;
 use serde_json::{Map, Value, json};
@@ -7,19 +7,19 @@ use super::published::Published;
 use super::texts::Texts;
 use crate::facts::{Field, Form, Listing, Node, NodeId, Object, Scalar, Types};
 
-/// Where a document keeps its definitions.
+/// Prefix of references to definitions.
 pub(super) const PLACE: &str = "#/components/schemas/";
 
 /// `metadata` of objects and of lists.
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 pub(super) const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
-/// What every DELETE takes, and what every watch sends.
+/// The body of a DELETE, and the events of a watch.
 pub(super) const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 pub(super) const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
-/// A kind whose texts stand for those of all kinds: what kind, apiVersion and metadata are.
+/// The kind whose descriptions of kind, apiVersion and metadata are used for all kinds.
 const SAMPLE: &str = "io.k8s.api.apps.v1.Deployment";
 
-/// Types with a form of their own, by the name of their node: their definition.
+/// Definitions of types with a special JSON form, by node name.
 const LEAVES: [(&str, &str); 12] = [
     ("v1.Time", "io.k8s.apimachinery.pkg.apis.meta.v1.Time"),
     ("v1.MicroTime", "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"),
@@ -38,7 +38,7 @@ const LEAVES: [(&str, &str); 12] = [
     ),
 ];
 
-/// The definitions of the built-in kinds. Holds a megabyte of texts: made for a document, dropped with it.
+/// Definitions of the built-in kinds. Holds a megabyte of descriptions: created for one document, then dropped.
 pub(crate) struct Definitions {
     types: &'static Types,
     published: Published,
@@ -50,13 +50,14 @@ impl Definitions {
         Definitions { types: Types::get(), published: Published::read(), texts: Texts::unpack() }
     }
 
-    /// The definition of a built-in kind.
+    /// Returns the definition name of a built-in kind.
     pub(super) fn name(&self, gvk: &GroupVersionKind) -> Option<&'static str> {
         let name = self.published.name(self.types.kind(gvk)?.root());
         (!name.is_empty()).then_some(name)
     }
 
-    /// A definition by its name. `within` are the group versions of the document, which options and watch events list.
+    /// Returns a definition by name. `within` are the group versions of the document, which options and watch events
+    /// list.
     pub(super) fn get(&self, name: &str, within: &[(String, String)]) -> Option<Value> {
         if let Some(node) = self.published.node(name)
             && let Form::Object(object) = &self.node(node).form
@@ -119,7 +120,7 @@ impl Definitions {
         schema.into()
     }
 
-    /// The kinds that a definition is the schema of.
+    /// Returns the kinds that a definition describes.
     fn kinds(&self, name: &str, id: NodeId, within: &[(String, String)]) -> Vec<Value> {
         let one = |group: &str, version: &str, kind: &str| json!({"group": group, "kind": kind, "version": version});
         match name {
@@ -155,7 +156,7 @@ impl Definitions {
             }
             schema["x-kubernetes-list-type"] = kind.into();
         } else if said.list_type() {
-            // Bytes are a list to the reference.
+            // To Kubernetes, bytes are a list.
             schema["x-kubernetes-list-type"] = "atomic".into();
         }
         if said.map_type()
@@ -195,12 +196,12 @@ impl Definitions {
         })
     }
 
-    /// The text that kind, apiVersion or metadata of every object has.
+    /// Returns the common description of kind, apiVersion or metadata.
     pub(super) fn common_text(&self, field: &str) -> Option<String> {
         self.texts.of_field(SAMPLE, field)
     }
 
-    /// A type as it stands in one place, with the default it has there.
+    /// Returns the schema of a type in a field, with the default of the field.
     fn place(&self, id: NodeId, default: Option<Value>) -> Value {
         let node = self.node(id);
         let mut schema = match self.definition_of(id) {
@@ -241,7 +242,7 @@ impl Definitions {
         }
     }
 
-    /// The definition that other schemas refer to, where a type has one.
+    /// Returns the name of the definition of a type, if it has one.
     fn definition_of(&self, id: NodeId) -> Option<&'static str> {
         let own = self.published.name(id);
         if !own.is_empty() {
@@ -251,7 +252,7 @@ impl Definitions {
         LEAVES.iter().find(|(leaf, _)| *leaf == name).map(|(_, definition)| *definition)
     }
 
-    /// The default that a type has by itself, where it must be there.
+    /// Returns the default of a type in a required field.
     fn zero(&self, id: NodeId) -> Option<Value> {
         match &self.node(id).form {
             Form::Object(object) if object.rest.is_none() => Some(json!({})),
@@ -263,7 +264,7 @@ impl Definitions {
     }
 }
 
-/// Adds a text. A bare reference may have nothing beside it, so it becomes the only part of a whole.
+/// Adds a description. A bare reference cannot have other keys, so it becomes the only element of `allOf`.
 pub(super) fn describe(schema: &mut Value, text: Option<String>) {
     if let Some(map) = schema.as_object_mut()
         && map.contains_key("$ref")
@@ -277,7 +278,7 @@ pub(super) fn describe(schema: &mut Value, text: Option<String>) {
     }
 }
 
-/// The keys of an object in the order of their names.
+/// Sorts the keys of an object.
 fn sorted(mut schema: Value) -> Value {
     if let Some(map) = schema.as_object_mut() {
         map.sort_keys();
@@ -285,7 +286,7 @@ fn sorted(mut schema: Value) -> Value {
     schema
 }
 
-/// The crate that the texts come from has one type for all lists.
+/// `k8s-openapi` has one type for all lists.
 fn list_text(name: &str) -> Option<String> {
     let list = name.rsplit('.').next()?;
     let of = list.strip_suffix("List").filter(|of| !of.is_empty())?;

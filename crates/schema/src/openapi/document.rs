@@ -1,7 +1,7 @@
-//! Whole documents: which there are, what each is made of, and their bytes in both forms.
+//! OpenAPI documents: their names, their parts, and their bytes in both forms.
 //!
-//! A document is written part by part, a path or a definition at a time, so that making the largest (the core group: one and
-//! a half megabytes) needs little more memory than its bytes.
+//! A document is written part by part, a path or a definition at a time, so that the largest (the core group: one and a
+//! half megabytes) needs little more memory than its bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::protobuf::wire::put_message;
 
 const BUILTIN_MEDIA: [&str; 3] = ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
 
-/// The form of a document.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
     Json,
@@ -27,14 +27,14 @@ pub enum Encoding {
     Message,
 }
 
-/// What documents are made from.
+/// The input of documents.
 pub struct Source<'a> {
     pub kinds: &'a Kinds,
-    /// The version that the server says it has.
+    /// The version of the server.
     pub version: &'a str,
 }
 
-/// One document of version 3.
+/// A document of version 3.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     /// `api`, `apis`, `version`
@@ -44,7 +44,7 @@ enum Part<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The names of the documents of version 3: `api`, `apis/apps/v1`, …
+    /// Returns the names of the documents of version 3: `api`, `apis/apps/v1`, …
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = ["api", "apis", "version"].map(str::to_owned).to_vec();
@@ -80,7 +80,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The kinds that a document of version 3 speaks of; none when there is no such document.
+    /// Returns the kinds of a document of version 3; `None` if there is no such document.
     #[must_use]
     pub fn kinds_of(&self, path: &str) -> Option<Vec<Arc<Kind>>> {
         Some(match self.part(path)? {
@@ -89,7 +89,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// A name for the content of a document of version 3, without making it: equal names mean equal content.
+    /// Returns a hash of the input of a document of version 3, without building it: equal hashes mean equal documents.
     #[must_use]
     pub fn hash(&self, path: &str) -> Option<String> {
         let mut hash = self.hasher(path);
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
         Some(upper(&hash.finalize()))
     }
 
-    /// The same for the document of version 2.
+    /// Returns a hash of the input of the document of version 2.
     #[must_use]
     pub fn hash_v2(&self) -> String {
         let mut hash = self.hasher("v2");
@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
         hash
     }
 
-    /// What operations and definitions are made from. The state of a definition is not among it, nor what was compiled.
+    /// Hashes the input of operations and definitions, without the status of a definition and compiled schemas.
     fn hash_kind(&self, hash: &mut Sha512, kind: &Kind) {
         let schema = custom::schema(kind).map(|schema| schema.to_string()).unwrap_or_default();
         let subresources: Vec<_> = kind.subresources.iter().map(|sub| (&sub.name, &sub.gvk, &sub.verbs)).collect();
@@ -132,7 +132,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The bytes of a document of version 3.
+    /// Returns the bytes of a document of version 3.
     #[must_use]
     pub fn v3(&self, path: &str, encoding: Encoding) -> Option<Vec<u8>> {
         let part = self.part(path)?;
@@ -180,7 +180,7 @@ impl<'a> Source<'a> {
         Some(out)
     }
 
-    /// The bytes of the document of version 2, which has everything.
+    /// Returns the bytes of the document of version 2, which has all kinds.
     #[must_use]
     pub fn v2(&self, encoding: Encoding) -> Vec<u8> {
         let definitions = Definitions::open();
@@ -247,7 +247,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The definitions that are referred to, and those that they refer to.
+    /// Adds the definitions that are referred to, directly or indirectly.
     fn define(&self, definitions: &Definitions, made: &mut Made, within: &[(String, String)], own: &[&Kind]) {
         let customs: BTreeMap<String, (&Kind, bool)> = own
             .iter()
@@ -271,14 +271,14 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The parts of a document, in the form they will be sent in, by name.
+/// Encoded parts of a document, by name.
 struct Made {
     encoding: Encoding,
-    /// In version 2 operations share them.
+    /// Parameters that operations share in version 2.
     parameters: Option<Parameters>,
     paths: BTreeMap<String, Vec<u8>>,
     definitions: BTreeMap<String, Vec<u8>>,
-    /// Referred to, and not there yet.
+    /// Definitions that are referred to and not yet added.
     wanted: BTreeSet<String>,
 }
 

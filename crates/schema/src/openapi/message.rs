@@ -1,7 +1,7 @@
-//! Parts of documents as protobuf messages: those of the `openapi.v2` and `openapi.v3` packages of gnostic.
+//! Encodes parts of documents as protobuf messages of gnostic (`openapi.v2` and `openapi.v3`).
 //!
-//! A message is described by its keys, their numbers and forms; what begins with `x-` goes into its extensions. A value of
-//! any form travels as YAML text, of which JSON is a part. What a message has no field for is left out.
+//! A message is described by keys, numbers and types. Keys that start with `x-` are extensions. Untyped values are sent
+//! as YAML text, of which JSON is a subset. Keys without a field are omitted.
 
 use serde_json::Value;
 
@@ -9,14 +9,14 @@ use crate::protobuf::wire::{Wire, put_bytes, put_message, put_tag, put_varint};
 
 type Encode = fn(&Value, &mut Vec<u8>);
 
-/// How a key is written.
+/// The encoding of a key.
 enum Part {
     Text,
     Flag,
     Whole,
     Number,
     Texts,
-    /// A text in a message of its own.
+    /// A string in a nested message.
     Wrapped,
     Any,
     Anys,
@@ -36,7 +36,7 @@ fn nested(out: &mut Vec<u8>, number: u32, content: impl FnOnce(&mut Vec<u8>)) {
     let Ok(()) = written;
 }
 
-/// A name and the message it stands for, as maps are written.
+/// Writes a map entry: a name and a message.
 pub(super) fn named(out: &mut Vec<u8>, number: u32, name: &str, content: impl FnOnce(&mut Vec<u8>)) {
     nested(out, number, |out| {
         put_bytes(out, 1, name.as_bytes());
@@ -91,7 +91,7 @@ fn fields(value: &Value, out: &mut Vec<u8>, parts: &[(&str, u32, Part)], extensi
     }
 }
 
-/// A list of texts for a name: what a security requirement is made of.
+/// Writes a named list of strings, for a security requirement.
 fn string_array(value: &Value, out: &mut Vec<u8>) {
     for text in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
         put_bytes(out, 1, text.as_bytes());
@@ -108,7 +108,7 @@ fn security_requirement(value: &Value, out: &mut Vec<u8>) {
 pub(super) mod v2 {
     use super::*;
 
-    /// Everything of a document but its paths and definitions.
+    /// Writes a document without paths and definitions.
     pub(in super::super) fn document(value: &Value, out: &mut Vec<u8>) {
         let parts = [
             ("swagger", 1, Text),
@@ -229,7 +229,7 @@ pub(super) mod v2 {
                 ];
                 nested(out, 1, |out| fields(value, out, &parts, 6));
             }
-            // A parameter of the path has one field fewer, which moves what comes after.
+            // A path parameter has one field fewer, which shifts the numbers after it.
             Some("path") => {
                 let parts = [
                     ("required", 1, Flag),
@@ -260,7 +260,7 @@ pub(super) mod v2 {
 pub(super) mod v3 {
     use super::*;
 
-    /// Everything of a document but its paths and components.
+    /// Writes a document without paths and components.
     pub(in super::super) fn document(value: &Value, out: &mut Vec<u8>) {
         fields(value, out, &[("openapi", 1, Text), ("info", 2, One(info))], 9);
     }
@@ -269,7 +269,7 @@ pub(super) mod v3 {
         fields(value, out, &[("title", 1, Text), ("version", 6, Text)], 7);
     }
 
-    /// The other components.
+    /// Writes the other components.
     pub(in super::super) fn components(value: &Value, out: &mut Vec<u8>) {
         fields(value, out, &[("securitySchemes", 7, Named(security_scheme))], 10);
     }
@@ -326,7 +326,7 @@ pub(super) mod v3 {
         fields(value, out, &[("description", 1, Text), ("url", 2, Text)], 3);
     }
 
-    /// Only numbers, truths and texts; the message has no place for others, and is there all the same.
+    /// Writes a number, a bool or a string; for other values the message is empty.
     fn default(value: &Value, out: &mut Vec<u8>) {
         match value {
             Value::Number(number) => double(out, 1, number.as_f64().unwrap_or_default()),

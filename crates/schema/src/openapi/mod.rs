@@ -1,14 +1,15 @@
-//! What the served kinds look like to programs: OpenAPI documents, of built-in and custom kinds alike.
+//! OpenAPI documents of built-in and custom kinds.
 //!
-//! - `document`: which documents there are, and their bytes
-//! - `operations`, `parameters`: the paths of a kind and what can be done there
-//! - `definitions`: the schema of a built-in kind, from the table of types; `published` are the columns only documents need
+//! - `document`: the documents and their bytes
+//! - `operations`, `parameters`: paths and operations of a kind
+//! - `definitions`: the schema of a built-in kind, from the table of types; `published`: columns that only documents
+//!   need
 //! - `custom`: the schema of a custom kind, from its CustomResourceDefinition
-//! - `texts`: what kinds and fields are for, in words
-//! - `version2`: the same in the form of OpenAPI 2
-//! - `message`: the same as protobuf messages
+//! - `texts`: descriptions of kinds and fields
+//! - `version2`: conversion to OpenAPI 2
+//! - `message`: encoding as protobuf messages
 //!
-//! Nothing here is kept: who serves documents decides for how long. Their hashes are known without making them.
+//! Documents are not cached here; the server does that. Their hashes are known without building them.
 
 mod custom;
 mod definitions;

@@ -1,4 +1,4 @@
-//! The paths of a kind and what can be done at each: the operations of a document in the form of OpenAPI 3.
+//! Paths and operations of a kind, in the form of OpenAPI 3.
 
 use machinery::GroupVersionKind;
 use serde_json::{Map, Value, json};
@@ -15,12 +15,12 @@ pub(super) fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// The paths of one kind with their operations.
+/// Returns the paths of a kind with their operations.
 pub(super) fn paths(kind: &Kind, definitions: &Definitions) -> Vec<(String, Value)> {
     Author { kind, definitions, names: Names::of(&kind.gvk.group, &kind.gvk.version) }.paths()
 }
 
-/// A path at which a server tells about itself: what it answers is a definition, or without one no JSON of ours.
+/// Returns a path with information about the server; the response is described by a definition, or not at all.
 pub(super) fn plain(id: String, text: &str, tag: &str, media: &[&str], answer: &str) -> Value {
     json!({"get": {
         "description": text,
@@ -30,7 +30,7 @@ pub(super) fn plain(id: String, text: &str, tag: &str, media: &[&str], answer: &
     }})
 }
 
-/// What operations of a group version are called.
+/// Names of a group version in operations.
 pub(super) struct Names {
     /// `AppsV1`
     pub(super) prefix: String,
@@ -85,7 +85,7 @@ impl<'a> Author<'a> {
             let all = self.list(format!("{}ForAllNamespaces", kind.gvk.kind));
             paths.push((format!("/{root}/{}", kind.plural), all.into_iter().collect()));
         }
-        // Custom resources have no paths of their own for watches.
+        // Custom resources have no separate watch paths.
         if kind.allows("watch") && !kind.custom {
             let own = &kind.gvk.kind;
             let watched = format!("/{root}/watch{place}/{}", kind.plural);
@@ -111,7 +111,7 @@ impl<'a> Author<'a> {
         made
     }
 
-    /// A path with its operations. What all of them take stands once, beside them.
+    /// Returns a path with its operations and the parameters that they share.
     fn path(&self, path: String, operations: Vec<Operation<'_>>, named: &str) -> Option<(String, Value)> {
         let first = operations.first()?;
         let mut common: Vec<Value> = first.parameters.clone();
@@ -179,7 +179,7 @@ impl<'a> Author<'a> {
         let mut operations: Vec<Operation<'a>> =
             allowed.map(|verb| self.access(verb, format!("{scope}{own}"), "", &self.kind.gvk)).collect();
         if self.kind.allows("delete") {
-            // A namespace is answered too, while it ends; its document speaks of the status at the end.
+            // DELETE of a namespace returns the namespace while it terminates; the document describes the final status.
             let ends = self.kind.rules.delete_returns_object && own != "Namespace";
             let gone = match ends {
                 true => self.reference(&self.kind.gvk),
@@ -266,7 +266,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// Read, replace or patch an object or a part of it.
+    /// Reading, replacing or patching an object or a subresource.
     fn access(&self, verb: &str, of: String, part: &str, gvk: &'a GroupVersionKind) -> Operation<'a> {
         let (method, done, text) = match verb {
             "update" => ("put", "replace", "replace"),
@@ -296,9 +296,9 @@ impl<'a> Author<'a> {
             }
             _ => None,
         };
-        // Reading a custom object at a revision is part of its paths; that of others is not listed.
+        // The revision of a read is documented for custom resources only.
         let listed = if verb == "get" && self.kind.custom { "read" } else { verb };
-        // Operations on parts of custom objects are those of the object's own kind.
+        // Operations on subresources of custom objects have the kind of the object.
         let gvk = if self.kind.custom { &self.kind.gvk } else { gvk };
         let part = if part.is_empty() { String::new() } else { format!("{part} of ") };
         Operation {
@@ -338,7 +338,7 @@ impl<'a> Author<'a> {
         operations
     }
 
-    /// Methods that are passed on to a node.
+    /// Methods that are proxied to a node.
     fn connect(&self, sub: &'a Subresource, of: &str) -> Vec<Operation<'a>> {
         let methods: &[&'static str] = match sub.name.as_str() {
             "proxy" => &["delete", "get", "head", "options", "patch", "post", "put"],
@@ -358,7 +358,7 @@ impl<'a> Author<'a> {
         methods.iter().map(connect).collect()
     }
 
-    /// How a kind is referred to: a custom one by the name of its document, a built-in one by that of its type.
+    /// Returns the reference to a kind: by its own definition for a custom kind, by its type for a built-in one.
     fn reference(&self, gvk: &GroupVersionKind) -> Value {
         match self.kind.custom && *gvk == self.kind.gvk {
             true => reference(&custom::name(self.kind, &gvk.kind)),
@@ -366,7 +366,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// The forms in which objects of the kind are sent.
+    /// Returns the media types of responses.
     fn media(&self) -> Vec<&'static str> {
         match self.kind.custom {
             true => vec!["application/json", "application/yaml"],
@@ -385,7 +385,7 @@ impl<'a> Author<'a> {
         content(&self.media(), schema)
     }
 
-    /// What is sent: in any form to built-in kinds, which find out which it is.
+    /// Returns the request body; built-in kinds accept any media type.
     fn body(&self, schema: &Value, required: bool) -> Value {
         match self.kind.custom {
             true => body(&self.media().into_iter().map(|media| (media, schema)).collect::<Vec<_>>(), required),
@@ -413,7 +413,7 @@ fn body(media: &[(&str, &Value)], required: bool) -> Value {
     }
 }
 
-/// Every operation may also be refused for want of a user.
+/// Adds the 401 response that every operation has.
 fn responses(answers: &[(&str, &str, Option<Value>)]) -> Value {
     let mut map = Map::new();
     for (code, text, content) in answers.iter().chain(&[("401", "Unauthorized", None)]) {
@@ -427,7 +427,7 @@ fn responses(answers: &[(&str, &str, Option<Value>)]) -> Value {
     map.into()
 }
 
-/// The article of a kind with the space after it; names in the plural have none.
+/// Returns the article of a kind with a space; plural names have none.
 fn article(kind: &str) -> &'static str {
     let plural = kind.ends_with('s') && !kind.ends_with("ss");
     match kind.chars().next() {

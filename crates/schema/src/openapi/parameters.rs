@@ -1,4 +1,4 @@
-//! The parameters of operations: which a verb takes, of what type, and what for.
+//! Parameters of operations: names, types and descriptions.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ const DELETE: [&str; 5] = [
 ];
 const WRITE: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
 
-/// What a verb takes in its query, `pretty` aside.
+/// Query parameters of a verb, except `pretty`.
 fn names(verb: &str) -> Vec<&'static str> {
     match verb {
         "list" | "watch" => LIST.to_vec(),
@@ -57,7 +57,7 @@ fn names(verb: &str) -> Vec<&'static str> {
     }
 }
 
-/// The query parameters of a verb (or of the options of a connection), by name.
+/// Returns the query parameters of a verb (or of connect options), by name.
 pub(super) fn of_verb(verb: &str, definitions: &Definitions) -> Vec<Value> {
     let mut names = names(verb);
     if !verb.ends_with("Options") {
@@ -142,7 +142,7 @@ fn text(name: &str, verb: &str) -> &'static str {
     }
 }
 
-/// A part of the path.
+/// Returns a path parameter.
 pub(super) fn in_path(name: &str, kind: &str) -> Value {
     let text = match name {
         "namespace" => "object name and auth scope, such as for teams and projects".to_owned(),

@@ -1,13 +1,12 @@
-//! What the table of types says only for documents: names of definitions, enums, what is required, defaults.
+//! Columns of the table of types that only OpenAPI documents need: definition names, enums, required fields, defaults.
 //!
-//! These columns stand in the same lines that `facts` reads at start-up, which skips them; here the table is read a second
-//! time, when a document is made.
+//! `facts` skips these columns at start-up; here the table is read again when a document is built.
 
 use std::collections::HashMap;
 
 use crate::facts::{NodeId, TYPES_TABLE};
 
-/// The columns of all types, by the number of their node.
+/// The columns of all types, by node number.
 pub(super) struct Published {
     types: Vec<Columns>,
     by_name: HashMap<&'static str, NodeId>,
@@ -18,13 +17,13 @@ struct Columns {
     name: &'static str,
     /// JSON, or empty.
     unions: &'static str,
-    /// Of a string: what it may be.
+    /// Allowed values of a string.
     values: &'static str,
-    /// In the order of the fields.
+    /// In field order.
     fields: Vec<&'static str>,
 }
 
-/// What the definition of a field adds to its type.
+/// Properties of a field in a definition.
 #[derive(Clone, Copy)]
 pub(super) struct Said(&'static str);
 
@@ -68,12 +67,12 @@ impl Published {
         Published { types, by_name }
     }
 
-    /// The object that a definition describes.
+    /// Returns the object that a definition describes.
     pub(super) fn node(&self, definition: &str) -> Option<NodeId> {
         self.by_name.get(definition).copied()
     }
 
-    /// The definition of an object; empty for maps and everything that is no object.
+    /// Returns the definition name of an object; empty for maps and types that are not objects.
     pub(super) fn name(&self, node: NodeId) -> &'static str {
         self.types[node.0 as usize].name
     }
@@ -82,12 +81,12 @@ impl Published {
         self.types[node.0 as usize].unions
     }
 
-    /// What a string may be; empty when it may be anything.
+    /// Returns the allowed values of a string; empty if any value is allowed.
     pub(super) fn values(&self, node: NodeId) -> impl Iterator<Item = &'static str> + Clone {
         self.types[node.0 as usize].values.split('|').filter(|value| !value.is_empty())
     }
 
-    /// What is said of the field at this place.
+    /// Returns the properties of a field by index.
     pub(super) fn said(&self, node: NodeId, field: usize) -> Said {
         Said(self.types[node.0 as usize].fields.get(field).copied().unwrap_or_default())
     }
@@ -116,7 +115,7 @@ impl Said {
 
     /// JSON.
     pub(super) fn default(self) -> Option<&'static str> {
-        // The last word, and the only one that may hold spaces.
+        // The last column entry, and the only one that may contain spaces.
         self.0.split_once("d=").map(|(_, text)| text)
     }
 }

@@ -1,4 +1,4 @@
-//! What documents say about kinds, in both versions.
+//! Content of documents in both versions.
 
 use std::sync::LazyLock;
 
@@ -134,7 +134,7 @@ fn operations_have_the_names_that_generated_clients_use() {
     assert_eq!(role["tags"], json!(["rbacAuthorization_v1"]));
 }
 
-/// Everything that is referred to is there, and no operation has the name of another.
+/// Checks that all references resolve and operation names are unique.
 fn is_whole(document: &Value, prefix: &str, definitions: &Value) {
     fn references<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
         match value {
@@ -176,7 +176,7 @@ fn every_document_is_whole() {
     assert!(source(kinds).v3("apis//v1", Encoding::Json).is_none());
 }
 
-/// Only lists, for which the crate has one type, and what its authors gave no words.
+/// Only lists, for which `k8s-openapi` has one type, and types without a description there.
 #[test]
 fn kinds_and_fields_are_described() {
     let mut bare = Vec::new();
@@ -213,7 +213,7 @@ fn schema() -> Value {
     })
 }
 
-/// A definition with this schema, as it is stored once its names are accepted.
+/// Returns a stored definition with this schema and accepted names.
 fn installed(schema: &Value) -> Kinds {
     let stored = json!({
         "metadata": {"name": "things.stable.example.com", "uid": "u"},

@@ -1,18 +1,18 @@
-//! What kinds and fields are for, in words: the texts that the build script takes from the `k8s-openapi` crate.
+//! Descriptions of kinds and fields, which the build script takes from the `k8s-openapi` crate.
 
 use std::io::Read as _;
 
 const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/texts.deflate"));
 
-/// The texts, unpacked: a megabyte, so nobody keeps them.
+/// The unpacked descriptions: a megabyte, so they are not kept.
 pub(crate) struct Texts {
     lines: String,
-    /// Where the lines of a definition begin, in the order of their names.
+    /// Offsets of the definitions, sorted by name.
     starts: Vec<usize>,
 }
 
 impl Texts {
-    /// Takes a few milliseconds.
+    /// Unpacks the descriptions; takes a few milliseconds.
     pub(crate) fn unpack() -> Self {
         let mut lines = String::new();
         // The bytes are part of the binary; a test reads them.
@@ -28,13 +28,13 @@ impl Texts {
         Texts { lines, starts }
     }
 
-    /// What a definition is for.
+    /// Returns the description of a definition.
     pub(crate) fn of(&self, definition: &str) -> Option<String> {
         let head = self.block(definition)?.lines().next()?;
         head.split_once('\t').map(|(_, text)| plain(text))
     }
 
-    /// What a field of a definition is for.
+    /// Returns the description of a field.
     pub(crate) fn of_field(&self, definition: &str, field: &str) -> Option<String> {
         let fields = self.block(definition)?.lines().skip(1);
         let mut texts = fields.filter_map(|line| line.strip_prefix('\t')?.split_once('\t'));
@@ -49,7 +49,7 @@ impl Texts {
     }
 }
 
-/// The inside of a string literal as what it stands for. Rust and JSON agree on the escapes that occur.
+/// Unescapes the inside of a string literal. Rust and JSON agree on the escapes that occur.
 fn plain(literal: &str) -> String {
     serde_json::from_str(&format!("\"{literal}\"")).unwrap_or_else(|_| literal.to_owned())
 }

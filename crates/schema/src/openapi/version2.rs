@@ -1,4 +1,4 @@
-//! The same definitions and operations in the form of OpenAPI 2, which knows less: one type a schema, and no alternatives.
+//! Converts definitions and operations to OpenAPI 2, which has one type per schema and no alternatives.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,18 +6,18 @@ use serde_json::{Map, Value, json};
 
 use super::definitions::PLACE;
 
-/// Where a document of this version keeps its definitions, and its parameters.
+/// Prefixes of references to definitions and parameters.
 const DEFINITIONS: &str = "#/definitions/";
 const PARAMETERS: &str = "#/parameters/";
 
-/// A schema of version 3 in version 2. Defaults are left out of all but custom kinds, as in the reference.
+/// Converts a schema. Only custom kinds keep defaults, like in Kubernetes.
 pub(super) fn schema(v3: &Value, defaults: bool) -> Value {
     let Some(map) = v3.as_object() else { return v3.clone() };
     let is_set = |key: &str| map.get(key).and_then(Value::as_bool) == Some(true);
-    // What may be null has no type here, and clients of this version take declared parts for the only ones.
+    // A nullable value has no type here; clients of this version take declared properties for the only ones.
     let unknown = is_set("x-kubernetes-preserve-unknown-fields");
     let open = is_set("nullable") || unknown;
-    // A whole kind stays an object, and that it takes more goes unsaid.
+    // A whole kind stays an object, without a note that it accepts other fields.
     let is_kind = map.contains_key("x-kubernetes-group-version-kind");
     let mut shown = Map::with_capacity(map.len());
     for (key, value) in map {
@@ -30,7 +30,7 @@ pub(super) fn schema(v3: &Value, defaults: bool) -> Value {
                 }
                 _ => continue,
             },
-            // A quantity, or a number and a name: text can say both.
+            // A quantity, or a number or name: both can be strings.
             "oneOf" if !map.contains_key("type") && !is_set("x-kubernetes-int-or-string") => {
                 shown.insert("type".to_owned(), "string".into());
                 continue;
@@ -61,7 +61,7 @@ fn reference(v3: &Value) -> Value {
     format!("{DEFINITIONS}{name}").into()
 }
 
-/// The parameters of a whole document. The same few stand at thousands of operations, which refer to them.
+/// The parameters of a document: a few, referred to by thousands of operations.
 #[derive(Default)]
 pub(super) struct Parameters {
     pub(super) shown: BTreeMap<String, Value>,
@@ -69,7 +69,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// A reference to a parameter, which is kept the first time it is met.
+    /// Returns a reference to a parameter, which is added on first use.
     fn share(&mut self, parameter: Value) -> Value {
         let text = parameter.to_string();
         let name = self.names.entry(text).or_insert_with(|| {
@@ -86,7 +86,7 @@ impl Parameters {
         json!({"$ref": format!("{PARAMETERS}{name}")})
     }
 
-    /// The operations at a path.
+    /// Converts the operations of a path.
     pub(super) fn path(&mut self, v3: &Value) -> Value {
         let mut item = Map::new();
         for (key, value) in v3.as_object().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What goes around messages: the envelope that names an object's kind, the parts of a list, the frame of a watch event.
+//! Framing of messages: the envelope with the kind of an object, lists, and watch events.
 //!
 //! ```text
 //! k8s\0 { 1: { 1: "v1", 2: "ConfigMap" }, 2: <message>, 3: "", 4: "" }     an object with its kind
@@ -6,26 +6,26 @@
 //! <length, 4 bytes> { 1: "ADDED", 2: { 1: <an object with its kind> } }    an event of a watch
 //! ```
 //!
-//! All of these are a head, bytes that are shared with other answers, and (of an envelope) a tail.
+//! Each consists of a head, bytes that are shared with other responses and, for an envelope, a tail.
 
 use machinery::{GroupVersion, GroupVersionKind};
 
 use super::wire::{Reader, Wire, put_bytes, put_message, put_tag, put_varint, varint_len};
 
-/// What every object with its kind begins with.
+/// The first bytes of every envelope.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
-/// What every object with its kind ends with: no content encoding, no content type.
+/// The last bytes of every envelope: no content encoding, no content type.
 pub const TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
 
-/// An envelope, opened.
+/// A decoded envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened<'a> {
+pub struct Envelope<'a> {
     pub api_version: &'a str,
     pub kind: &'a str,
     pub raw: &'a [u8],
 }
 
-impl Opened<'_> {
+impl Envelope<'_> {
     #[must_use]
     pub fn gvk(&self) -> Option<GroupVersionKind> {
         let version = GroupVersion::parse(self.api_version)?;
@@ -33,8 +33,8 @@ impl Opened<'_> {
     }
 }
 
-/// Opens an envelope; the error is in Go's words.
-pub fn open(body: &[u8]) -> Result<Opened<'_>, String> {
+/// Decodes an envelope; errors have Go's text.
+pub fn open(body: &[u8]) -> Result<Envelope<'_>, String> {
     if body.is_empty() {
         return Err("empty data".to_owned());
     }
@@ -44,7 +44,7 @@ pub fn open(body: &[u8]) -> Result<Opened<'_>, String> {
     if content.is_empty() {
         return Err("empty body".to_owned());
     }
-    let mut opened = Opened { api_version: "", kind: "", raw: b"" };
+    let mut opened = Envelope { api_version: "", kind: "", raw: b"" };
     let mut reader = Reader::new(content);
     while !reader.is_empty() {
         match reader.tag("Unknown")? {
@@ -69,7 +69,7 @@ fn name(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|_| "the kind is no UTF-8".to_owned())
 }
 
-/// What stands before a message of so many bytes that is an object with its kind. [`TAIL`] stands behind it.
+/// Returns the envelope bytes before a message of `message` bytes. [`TAIL`] follows the message.
 #[must_use]
 pub fn head(api_version: &str, kind: &str, message: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(32 + api_version.len() + kind.len());
@@ -93,7 +93,7 @@ fn put_field_head(out: &mut Vec<u8>, number: u32, length: usize) {
     put_varint(out, length as u64);
 }
 
-/// An object with its kind, whole.
+/// Returns a complete envelope.
 #[must_use]
 pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut out = head(api_version, kind, message.len());
@@ -102,13 +102,13 @@ pub fn seal(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Writes what stands before an item of so many bytes in the message of a list; `number` is that of its `items`.
+/// Writes the bytes before an item of `message` bytes in a list; `number` is that of the field `items`.
 pub fn put_item_head(out: &mut Vec<u8>, number: u32, message: usize) {
     put_field_head(out, number, message);
 }
 
-/// What stands before the message of an object in a watch event. [`TAIL`] stands behind it. The length of the frame is
-/// left out where the transport has frames of its own.
+/// Returns the bytes before the message of an object in a watch event. [`TAIL`] follows the message. The length of the
+/// frame is omitted if the transport has frames of its own.
 #[must_use]
 pub fn event_head(event: &str, api_version: &str, kind: &str, message: usize, with_length: bool) -> Vec<u8> {
     let mut object = Vec::with_capacity(48 + kind.len());

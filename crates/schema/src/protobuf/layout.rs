@@ -1,8 +1,8 @@
-//! Which field of an object has which number in its message, in the order in which they are written.
+//! Field numbers of messages, in the order in which fields are written.
 
 use crate::facts::{Form, NodeId, Object, Shapes};
 
-/// The slots of a message, by their numbers. Empty for what is no object.
+/// The slots of a message by number. Empty for types that are not objects.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub(super) slots: Vec<Slot>,
@@ -18,15 +18,15 @@ pub(super) struct Slot {
 pub(super) enum Content {
     /// The index of a field of the object.
     Field(u16),
-    /// A struct that is embedded in Go and in JSON is a message of its own here.
+    /// A struct that is embedded in Go and inlined in JSON is a nested message.
     Embedded(Layout),
 }
 
 impl Layout {
-    fn of(object: &Object) -> Layout {
+    fn new(object: &Object) -> Layout {
         let mut layout = Layout::default();
         for (at, field) in (0u16..).zip(&object.fields) {
-            // kind and apiVersion have no number: they stand outside of the message.
+            // kind and apiVersion have no number: they are in the envelope.
             if !field.protobuf.is_empty() {
                 layout.add(&field.protobuf, at);
             }
@@ -58,11 +58,11 @@ impl Layout {
 }
 
 impl Shapes {
-    /// The layout of an object's message; all of a graph are made the first time one is asked for.
+    /// Returns the layout of an object; all layouts of a graph are built on first use.
     pub(super) fn layout(&self, id: NodeId) -> &Layout {
         let layouts = self.layouts.get_or_init(|| {
             let of = |form: &Form| match form {
-                Form::Object(object) => Layout::of(object),
+                Form::Object(object) => Layout::new(object),
                 _ => Layout::default(),
             };
             self.nodes.iter().map(|node| of(&node.form)).collect()

@@ -1,13 +1,17 @@
-//! Objects of the built-in kinds as the protobuf messages that Go programs send and read, byte for byte.
+//! Objects of built-in kinds as the protobuf messages of Go clients, byte for byte.
 //!
-//! - `wire`: numbers, lengths and tags; the only place that looks at single bytes
-//! - `layout`: which field has which number in a message
-//! - `write`: a value in its normal form to a message
-//! - `read`: a message to a value; what arrives may be anything
-//! - [`envelope`]: what goes around messages: objects with their kind, lists, watch events
+//! - `wire`: numbers, lengths and tags; the only module that reads single bytes
+//! - `layout`: field numbers of messages
+//! - `write`: encodes a value in normal form
+//! - `read`: decodes a message, which is not trusted
+//! - [`envelope`]: framing: objects with their kind, lists, watch events
 //!
-//! The messages are those of the reference's generated code, which has rules of its own: a field that is no pointer is
-//! written also when it is zero, fields stand in the order of their numbers, maps are sorted, numbers are not packed.
+//! The encoding is that of the code that gogo/protobuf generates for Kubernetes, which has rules of its own: a field
+//! that is not a pointer is written even if it is zero, fields are in the order of their numbers, maps are sorted,
+//! numbers are not packed.
+//!
+//! Written by hand: with `prost-reflect` the descriptors would be a second table of all kinds, the rules of gogo would
+//! still be applied here, and objects would pass through dynamic messages in addition to JSON values.
 
 pub mod envelope;
 mod layout;
@@ -15,7 +19,7 @@ mod read;
 pub(crate) mod wire;
 mod write;
 
-pub use envelope::{Opened, open};
+pub use envelope::{Envelope, open};
 pub(crate) use layout::Layout;
 pub use read::read;
 pub use write::{WriteError, write};

@@ -1,6 +1,6 @@
-//! A message to a value. Fields that nobody knows are passed over, as the reference does.
+//! Decodes a message. Unknown fields are skipped, like in Kubernetes.
 //!
-//! What arrives may be anything: lengths are checked before they are believed, nesting and the number of values are bounded.
+//! Input is not trusted: lengths are checked before use; nesting and the number of values are bounded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,14 +13,15 @@ use crate::decode::{json, time};
 use crate::facts::shape::Other;
 use crate::facts::{Either, Form, NodeId, Object, Scalar, Shapes, Type, Types};
 
-/// Messages within messages. No kind comes near it; a schema can.
+/// Largest nesting of messages. Only schemas can get near it.
 const DEPTH_MAX: usize = 100;
-/// Values within values, JSON that travels inside of a message included: what a JSON reader takes, less the envelope.
+/// Largest nesting of values, including JSON inside of a message: the limit of the JSON parser, less the envelope.
 const NESTING_MAX: usize = 120;
-/// Values in one message. Two bytes can ask for an object of a few hundred, so the length of a body is no bound.
+/// Largest number of values in a message. Two bytes can create an object of a few hundred, so the length of a body is
+/// no bound.
 const VALUES_MAX: usize = 1 << 20;
 
-/// The value in a message, not yet in its normal form. The error is in Go's words where it has some.
+/// Decodes a message; the value is not in normal form. Errors have Go's text where Go has one.
 pub fn read(ty: &Type, message: &[u8]) -> Result<Value, String> {
     let mut walk = Walk { shapes: ty.shapes(), values: 0, depth: 0 };
     let value = walk.object(ty.root(), message)?;
@@ -31,7 +32,7 @@ fn too_deep() -> String {
     "exceeded max depth".to_owned()
 }
 
-/// Whether a value is nested at most so deep.
+/// Reports whether a value has at most `left` levels.
 fn nesting(value: &Value, left: usize) -> bool {
     match value {
         Value::Array(items) => left > 0 && items.iter().all(|item| nesting(item, left - 1)),
@@ -60,7 +61,7 @@ impl Walk<'_> {
         Ok(value)
     }
 
-    /// Reads a message into an object that may have fields already: a message may come in several pieces.
+    /// Decodes a message into an object that may have fields: a message may be split into several parts.
     fn merge(&mut self, id: NodeId, message: &[u8], into: &mut Value) -> Read<()> {
         let shapes = self.shapes;
         let node = shapes.node(id);
@@ -133,7 +134,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// One key of a map and its value.
+    /// Decodes a key and a value of a map.
     fn entry(&mut self, name: &str, rest: NodeId, message: &[u8]) -> Read<(String, Value)> {
         let (mut key, mut value) = (String::new(), Value::Null);
         let mut reader = Reader::new(message);
@@ -150,7 +151,7 @@ impl Walk<'_> {
         Ok((key, value))
     }
 
-    /// How a single value of a type is laid out.
+    /// Returns the wire type of a single value.
     fn layout_of(&self, id: NodeId) -> Wire {
         match &self.shapes.node(id).form {
             Form::Scalar(Scalar::Bool | Scalar::Int32 | Scalar::Int64) => Wire::Varint,
@@ -221,7 +222,7 @@ impl Walk<'_> {
     }
 }
 
-/// Scalars that are messages of their own.
+/// Decodes scalars that are messages.
 fn special(scalar: Scalar, name: &str, message: &[u8]) -> Read<Value> {
     let mut reader = Reader::new(message);
     let (mut first, mut second, mut words) = (0, 0, None);
@@ -255,7 +256,7 @@ fn no_time(name: &str) -> String {
     format!("{name}: the year is outside of the range [0,9999]")
 }
 
-/// JSON inside of a message; or an object in protobuf, with its kind.
+/// Decodes JSON inside of a message, or a protobuf object in an envelope.
 fn raw(message: &[u8]) -> Read<Value> {
     let mut reader = Reader::new(message);
     let mut content: &[u8] = b"";
@@ -275,7 +276,7 @@ fn raw(message: &[u8]) -> Read<Value> {
     let opened = envelope::open(content)?;
     let gvk = opened.gvk().ok_or_else(|| format!("unexpected GroupVersion string: {}", opened.api_version))?;
     let ty = Types::get().kind(&gvk).ok_or_else(|| format!("no kind {:?} is known in protobuf", gvk.kind))?;
-    // Read by itself, and only one such step deep: an object that holds objects that hold objects is nobody's.
+    // Only one level deep: no kind embeds objects that embed objects.
     if opened.raw.windows(envelope::MAGIC.len()).any(|bytes| bytes == envelope::MAGIC) {
         return Err(too_deep());
     }
@@ -285,12 +286,12 @@ fn raw(message: &[u8]) -> Read<Value> {
     Ok(value)
 }
 
-/// Text that is no UTF-8 is repaired as Go's JSON writer would.
+/// Replaces invalid UTF-8 like Go's JSON encoder.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What Go calls the field; nearly always its JSON name with a capital.
+/// Returns the Go name of a field: nearly always its JSON name with a capital.
 fn go_name(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()

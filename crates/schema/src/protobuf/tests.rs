@@ -1,4 +1,4 @@
-//! What is written and read, and what is refused.
+//! Encoding and decoding, and errors.
 
 use machinery::GroupVersionKind;
 use machinery::json::{Value, json};
@@ -58,7 +58,7 @@ fn bodies_that_are_refused() {
 #[test]
 fn unknown_fields_are_passed_over() {
     let (_, ty) = kind("", "ConfigMap");
-    // A number, a text, eight and four bytes, a group with a number in it; then `immutable`.
+    // A varint, a string, eight and four bytes, a group with a varint; then `immutable`.
     let message = b"\xf8\x01\x05\xfa\x01\x01x\xf9\x0112345678\xfd\x011234\xfb\x01\x08\x01\xfc\x01\x20\x01";
     assert_eq!(read(&ty, message), Ok(json!({"immutable": true})));
 }
@@ -75,7 +75,7 @@ fn numbers_may_be_packed() {
     assert_eq!(of(&[0x22, 3, 1, 2, 3]), Ok(json!([1, 2, 3])));
 }
 
-/// Lines of `vectors.tsv`: objects as the real Go types have them, in JSON and in protobuf.
+/// Reads `vectors.tsv`: objects encoded by the Go types of Kubernetes, in JSON and in protobuf.
 fn vectors() -> impl Iterator<Item = (&'static str, Value, Vec<u8>)> {
     include_str!("vectors.tsv").lines().map(|line| {
         let [name, json, hex] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("three columns: {line}") };
@@ -91,8 +91,8 @@ fn kind_of(name: &str) -> Option<(GroupVersionKind, Type)> {
     Some((gvk, ty))
 }
 
-/// Where two texts of bytes part, for a message that can be read.
-fn parting(ours: &[u8], theirs: &[u8]) -> String {
+/// Describes the first difference between two encodings.
+fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
     let at = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
     let near =
         |bytes: &[u8]| String::from_utf8_lossy(&bytes[at.saturating_sub(30)..(at + 30).min(bytes.len())]).into_owned();
@@ -105,12 +105,12 @@ fn every_kind_is_written_as_go_writes_it() {
     for (name, json, binary) in vectors() {
         let Some((gvk, ty)) = kind_of(name) else { continue };
         let ours = envelope::seal(&gvk.group_version().to_string(), &gvk.kind, &write(&ty, &json).unwrap());
-        assert!(ours == binary, "{name}: {}", parting(&ours, &binary));
-        // As it is stored: what is left out and what is always shown makes no difference.
+        assert!(ours == binary, "{name}: {}", first_difference(&ours, &binary));
+        // Normalised, as it is stored.
         let mut normal = json.clone();
         crate::decode::normalise(&ty, &mut normal, None).unwrap();
         let ours = envelope::seal(&gvk.group_version().to_string(), &gvk.kind, &write(&ty, &normal).unwrap());
-        assert!(ours == binary, "{name} in its normal form: {}", parting(&ours, &binary));
+        assert!(ours == binary, "{name} in its normal form: {}", first_difference(&ours, &binary));
         count += 1;
     }
     assert_eq!(count, 2 * (Types::get().kinds().count() - 1), "all kinds but Table, empty and filled");
@@ -136,7 +136,7 @@ fn a_watch_event_is_framed_as_go_frames_it() {
         let head = envelope::event_head("ADDED", "meta.k8s.io/v1", "PartialObjectMetadata", message.len(), with_length);
         [&*head, &*message, envelope::TAIL].concat()
     };
-    assert!(frame(true) == binary, "{}", parting(&frame(true), &binary));
+    assert!(frame(true) == binary, "{}", first_difference(&frame(true), &binary));
     assert!(frame(false) == binary[4..]);
 }
 
@@ -159,9 +159,9 @@ fn what_would_fill_memory_or_the_stack_is_refused() {
     // A list of empty objects: two bytes each.
     let (_, ty) = kind("", "PodList");
     assert_eq!(read(&ty, &[0x12, 0].repeat(1_500_000)), Err("the message has too many values".to_owned()));
-    // A length that is not there.
+    // A length beyond the end.
     assert_eq!(read(&ty, &[0x12, 0xff, 0xff, 0xff, 0xff, 0x7f]), Err("unexpected EOF".to_owned()));
-    // JSON within a message counts as well: what is stored must be readable again.
+    // JSON inside of a message counts too: stored objects must be readable again.
     let (_, ty) = kind("apps", "ControllerRevision");
     let deep = format!("{}{}", "[".repeat(119), "]".repeat(119));
     let mut message = deep.into_bytes();
@@ -180,7 +180,7 @@ mod arbitrary {
 
     use super::*;
 
-    /// A vector, and changes to it: bytes replaced, taken out, put in.
+    /// A vector and changes to it: bytes replaced, removed, inserted.
     fn damaged() -> impl Strategy<Value = (usize, Vec<(usize, u8, u8)>)> {
         (any::<usize>(), prop::collection::vec((any::<usize>(), any::<u8>(), 0..4u8), 1..6))
     }
@@ -188,7 +188,7 @@ mod arbitrary {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Whatever arrives, reading ends, and what it accepts can be written again.
+        /// Decoding always ends, and accepted values can be encoded again.
         #[test]
         fn damaged_messages_are_read_or_refused((which, changes) in damaged()) {
             let all: Vec<_> = {
@@ -216,7 +216,7 @@ mod arbitrary {
         }
 
         #[test]
-        fn noise_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn noise_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             for (group, name) in [("", "Pod"), ("", "Secret"), ("apiextensions.k8s.io", "CustomResourceDefinition")] {
                 let (_, ty) = kind(group, name);
                 let _ = read(&ty, &bytes);

@@ -1,6 +1,6 @@
-//! Tags, numbers and lengths of protobuf, in both directions.
+//! Tags, numbers and lengths of protobuf: reading and writing.
 
-/// How a field's content is laid out.
+/// Wire type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Varint,
@@ -12,7 +12,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    fn of(number: u64) -> Option<Wire> {
+    fn from_number(number: u64) -> Option<Wire> {
         Some(match number {
             0 => Wire::Varint,
             1 => Wire::Fixed64,
@@ -25,10 +25,10 @@ impl Wire {
     }
 }
 
-/// Groups within groups that are skipped; nobody sends any.
+/// Largest nesting of skipped groups.
 const GROUPS_MAX: usize = 32;
 
-/// Reads one message. Every length is held against what is there before anything is made of it.
+/// Reads a message. Every length is checked against the remaining bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
             if at == 10 {
                 return Err("proto: integer overflow".to_owned());
             }
-            // The tenth byte has one bit of use; the rest of it is dropped, as Go does.
+            // One bit of the tenth byte counts; the others are dropped, like in Go.
             value |= u64::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
                 self.rest = &self.rest[at + 1..];
@@ -59,17 +59,17 @@ impl<'a> Reader<'a> {
         Err(if self.rest.len() >= 10 { "proto: integer overflow" } else { "unexpected EOF" }.to_owned())
     }
 
-    /// The number of the next field, and how it is laid out. `message` is for the words of a refusal.
+    /// Reads the number and the wire type of the next field. `message` is for the error text.
     pub(super) fn tag(&mut self, message: &str) -> Result<(u32, Wire), String> {
         let tag = self.varint()?;
-        // The reference cuts the number to 32 bits.
+        // Kubernetes truncates the number to 32 bits.
         #[expect(clippy::cast_possible_truncation, reason = "cut on purpose")]
         let number = (tag >> 3) as i32;
         let wire = tag & 7;
         if wire == 4 {
             return Err(format!("proto: {message}: wiretype end group for non-group"));
         }
-        match (u32::try_from(number), Wire::of(wire)) {
+        match (u32::try_from(number), Wire::from_number(wire)) {
             (Ok(1..), None) => Err(format!("proto: illegal wireType {wire}")),
             (Ok(number @ 1..), Some(wire)) => Ok((number, wire)),
             _ => Err(format!("proto: {message}: illegal tag {number} (wire type {wire})")),
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Passes over a field that is not known.
+    /// Skips an unknown field.
     pub(super) fn skip(&mut self, wire: Wire) -> Result<(), String> {
         match wire {
             Wire::Varint => self.varint().map(drop),
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
             Wire::StartGroup => {
                 let mut open = 1;
                 while open > 0 {
-                    match Wire::of(self.varint()? & 7) {
+                    match Wire::from_number(self.varint()? & 7) {
                         Some(Wire::StartGroup) if open == GROUPS_MAX => return Err("proto: too many groups".to_owned()),
                         Some(Wire::StartGroup) => open += 1,
                         Some(Wire::EndGroup) => open -= 1,
@@ -130,7 +130,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// How many bytes a number takes.
+/// Returns the encoded length of a number.
 pub(super) fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -153,8 +153,8 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A message within a message. Its length stands before it and is known after: one byte is kept free for it, and a
-/// longer length moves what was written. Most messages are short.
+/// Writes a nested message. Its length comes first and is known last: one byte is reserved, and a longer length moves
+/// the message. Most messages are short.
 pub(crate) fn put_message<E>(
     out: &mut Vec<u8>,
     number: u32,

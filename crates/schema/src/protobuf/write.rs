@@ -1,4 +1,4 @@
-//! A value in its normal form to the message the reference's generated code would write.
+//! Encodes a value in normal form as the generated code of Kubernetes does.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::decode::time;
 use crate::facts::shape::Other;
 use crate::facts::{Either, Field, Form, NodeId, Object, Scalar, Shapes, Type};
 
-/// A value that is not what its type says: it was not in its normal form.
+/// A value does not have its type: it was not in normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteError {
-    /// The Go name of the type that the value does not fit.
+    /// The Go name of the expected type.
     pub expected: String,
 }
 
@@ -29,7 +29,7 @@ impl std::error::Error for WriteError {}
 
 type Written = Result<(), WriteError>;
 
-/// The message of an object, without its kind (see [`super::envelope`]).
+/// Encodes an object without its kind (see [`super::envelope`]).
 pub fn write(ty: &Type, value: &Value) -> Result<Vec<u8>, WriteError> {
     let writer = Writer { shapes: ty.shapes() };
     let mut out = Vec::with_capacity(512);
@@ -46,7 +46,7 @@ impl Writer<'_> {
         WriteError { expected: self.shapes.node(id).name.clone().into_owned() }
     }
 
-    /// What a message of an object holds.
+    /// Writes the content of a message.
     fn content(&self, out: &mut Vec<u8>, id: NodeId, value: &Value) -> Written {
         let Form::Object(object) = &self.shapes.node(id).form else { return Err(self.unfit(id)) };
         let empty = Map::new();
@@ -84,14 +84,14 @@ impl Writer<'_> {
                 Value::Object(map) => self.map(out, number, *rest, map),
                 _ => Err(self.unfit(id)),
             },
-            // What can be nil in Go is not written when it is.
+            // A nil pointer in Go is not written.
             Form::List(_) | Form::Scalar(Scalar::Bytes) if value.is_null() => Ok(()),
             _ if value.is_null() && field.pointer => Ok(()),
             _ => self.value(out, number, id, value),
         }
     }
 
-    /// One message a key, sorted.
+    /// Writes one message per key, sorted.
     fn map(&self, out: &mut Vec<u8>, number: u32, rest: NodeId, map: &Map) -> Written {
         let mut entries: Vec<(&Text, &Value)> = map.iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);
@@ -105,7 +105,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A value that is there; null stands for its zero.
+    /// Writes a value; null is written as the zero value.
     fn value(&self, out: &mut Vec<u8>, number: u32, id: NodeId, value: &Value) -> Written {
         match &self.shapes.node(id).form {
             Form::Scalar(scalar) => self.scalar(out, number, *scalar, id, value),
@@ -174,7 +174,7 @@ impl Writer<'_> {
                 let (seconds, nanos) = time::parts(text).ok_or_else(|| self.unfit(id))?;
                 return put_message(out, number, |out| {
                     put_integer(out, 1, seconds);
-                    // Times are kept to the second, or to the microsecond.
+                    // Times have a resolution of seconds or microseconds.
                     let nanos = if scalar == Scalar::Time { 0 } else { i64::from(nanos / 1000 * 1000) };
                     put_integer(out, 2, nanos);
                     Ok(())
@@ -192,7 +192,8 @@ impl Writer<'_> {
                     Ok(())
                 });
             }
-            // No built-in kind has durations; numbers and untyped values are of schemas, which have no protobuf.
+            // No built-in kind has durations; numbers and untyped values occur in custom kinds only, which have no
+            // protobuf.
             _ => return Err(self.unfit(id)),
         }
         Ok(())
@@ -210,7 +211,7 @@ fn put_flag(out: &mut Vec<u8>, number: u32, truth: bool) {
     put_integer(out, number, i64::from(truth));
 }
 
-/// Negative numbers of any width take ten bytes.
+/// Writes an integer; negative numbers of any width take ten bytes.
 fn put_integer(out: &mut Vec<u8>, number: u32, value: i64) {
     put_tag(out, number, Wire::Varint);
     put_varint(out, value.cast_unsigned());

@@ -1,4 +1,4 @@
-//! Tables: the cells of an object that the same scenario showed, and the columns.
+//! Tables: columns, and cells of objects that occur in the same scenario.
 
 use machinery::json::Value;
 use schema::kind::Kind;
@@ -6,7 +6,7 @@ use schema::{columns, kinds};
 
 use super::{scenarios, steps, text};
 
-/// The kind, name and subresource a path speaks of.
+/// Returns kind, name and subresource of a path.
 fn kind_of(path: &str) -> Option<(&'static Kind, String, String)> {
     let path = path.split('?').next().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
@@ -82,7 +82,7 @@ fn tables_agree() {
             }
         }
     }
-    // Columns that no single field stands behind have words of our own.
+    // Columns that do not belong to a single field have descriptions of our own.
     println!("{described} columns described alike; otherwise: {otherwise:?}");
     assert!(compared == 0 || described > 200 && otherwise.len() < 60, "{described} alike; otherwise: {otherwise:?}");
     println!("{compared} tables compared, {} differ", wrong.len());

@@ -1,4 +1,4 @@
-//! What a genuine server answered is normal: decoding it changes nothing. What it refused to decode, we refuse in the same words.
+//! Decoding does not change recorded responses, and fails with the recorded error texts.
 
 use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind};
@@ -7,7 +7,7 @@ use schema::facts::Types;
 
 use crate::{scenarios, steps, text};
 
-/// Recorded times and ports stand as words.
+/// Replaces placeholders of recorded times and ports.
 pub(crate) fn with_times(value: &mut Value) {
     match value {
         Value::String(text) if text == "$TIME" => *text = "2024-01-02T03:04:05Z".into(),
@@ -31,7 +31,7 @@ fn gvk(object: &Value) -> Option<GroupVersionKind> {
     Some(GroupVersionKind::new(version.group, version.version, object["kind"].as_str()?))
 }
 
-/// The first place where two values differ.
+/// Returns the first difference between two values.
 pub(crate) fn difference(left: &Value, right: &Value) -> String {
     match (left, right) {
         (Value::Object(l), Value::Object(r)) => {
@@ -62,7 +62,7 @@ fn answers_are_normal() {
                 }
                 let mut normal = answer.clone();
                 match decode::normalise(&ty, &mut normal, None) {
-                    // A micro time whose digits the recording hid.
+                    // A micro time whose digits are masked in the recording.
                     Err(error) if error.contains("as \\\".000000\\\"") || error.contains(".000000") => continue,
                     Err(error) => differences.push(format!("{}: {error}", text(&scenario, "name"))),
                     Ok(_) if normal != answer => {
@@ -107,7 +107,7 @@ fn refusals_read_the_same() {
                     Ok(_) => "(accepted)".to_owned(),
                     Err(error) => error.to_status(kind, body.as_bytes()).message.to_string(),
                 };
-                // The recording hides whole times, also inside the layout.
+                // The recording masks whole times, also inside of the layout.
                 let hide = |text: &str| {
                     text.replace("2006-01-02T15:04:05.000000Z", "$TIME")
                         .replace("2006-01-02T15:04:05Z", "$TIME")

@@ -1,4 +1,4 @@
-//! Defaults, preparation and validation: what creates and updates of the recordings would come to without a server.
+//! Defaults, preparation and validation of recorded creates and updates, without a server.
 
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ fn decoded(kind: &Kind, body: &Value) -> Option<Value> {
     decode::decode(&ty, &kind.gvk, &bytes, MediaType::Json, FieldValidation::Ignore, None).ok().map(|d| d.value)
 }
 
-/// What may differ becomes the recording's word for it.
+/// Masks values that may differ, like the recording.
 fn normal(value: &mut Value, key: &str) {
     match value {
         Value::Object(map) => {
@@ -130,7 +130,7 @@ impl Score {
         }
     }
 
-    /// Warnings about the text of the body and about security are others' to make.
+    /// Removes warnings about the body text and pod security, which other crates add.
     fn warnings(&mut self, what: &str, body: &Value, answer: &Value, got: &[String]) {
         let list = answer["warnings"].as_array().cloned().unwrap_or_default();
         let expected: Vec<String> = list
@@ -197,7 +197,7 @@ fn prepare_new(target: &Target, body: &Value) -> Option<Value> {
     Some(object)
 }
 
-/// What a server fills into services.
+/// Sets the fields of services that the server allocates.
 fn allocate(kind: &Kind, object: &mut Value) {
     if kind.gvk.kind != "Service" || !kind.gvk.group.is_empty() {
         return;
@@ -211,7 +211,7 @@ fn allocate(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// The words of a recording become what they stand for.
+/// Replaces the placeholders of a recording.
 fn concrete(value: &Value) -> Value {
     let mut text = value.to_string();
     for (word, meaning) in [

@@ -1,6 +1,6 @@
-//! Plays recorded writes offline: decoding, defaults, patches, ownership. What a genuine server answered, ours must have made.
+//! Replays recorded writes offline: decoding, defaults, patches, ownership. Results must equal the recorded ones.
 //!
-//! After each step the recorded object is taken as stored, so that one difference does not cause others.
+//! After each step the recorded object counts as stored, so that one difference does not cause others.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use schema::patch::{self, Target};
 use crate::decode::{difference, with_times};
 use crate::{scenarios, steps, text};
 
-/// Steps that cannot be played here, and why.
+/// Steps that cannot be replayed here, with the reason.
 const EXCEPT: &[(&str, &[usize], &str)] = &[
     ("create: owner references duplicated by a patch", &[1, 2], "the recording hides the uid that is the key"),
     ("strategic: ownerReferences merge by uid", &[1], "the recording hides the uid that is the key"),
@@ -44,7 +44,7 @@ const EXCEPT: &[(&str, &[usize], &str)] = &[
 
 const NOW: &str = "2024-01-02T03:04:05Z";
 
-/// One request, taken apart.
+/// A parsed request.
 struct Request<'a> {
     kind: &'a Kind,
     ty: Type,
@@ -128,7 +128,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What we make of a request; none if it is of a sort that is not played.
+/// Returns our result for a request; `None` if it is not replayed.
 fn play(request: &Request<'_>, step: &Value, live: Option<&Value>) -> Option<Result<Value, Status>> {
     let manager = request.manager(step);
     let writer = Writer { manager: &manager, subresource: request.subresource, time: NOW };
@@ -193,7 +193,7 @@ fn play(request: &Request<'_>, step: &Value, live: Option<&Value>) -> Option<Res
     }
 }
 
-/// Ownership without times, in an order of our own: the recorded order depends on when the seconds passed.
+/// Returns managed fields without times, sorted: the recorded order depends on the clock.
 fn owners(object: &Value) -> Value {
     let mut list = object.pointer("/metadata/managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
     for entry in &mut list {
@@ -232,7 +232,7 @@ fn replay(failures: bool, compare: impl Fn(&Request<'_>, &Result<Value, Status>,
                 let is_dry = request.parameter("dryRun") == "All";
                 let is_object = text(&answer, "kind") == &*request.kind.gvk.kind;
                 if let Some(key) = key.filter(|_| is_good && is_object && !is_dry) {
-                    // The recording is sorted; stored objects are in the order of the wire.
+                    // The recording is sorted; stored objects are in wire order.
                     let _ = decode::normalise(&request.ty, &mut answer, None);
                     stored.insert(key, answer);
                 }
@@ -253,12 +253,12 @@ fn ownership_after_writes() {
     });
 }
 
-/// Everything but what the server adds after the patch: admission, strategies, storage.
+/// Removes what the server adds after the patch: admission, strategies, storage.
 #[test]
 fn contents_after_patches() {
     replay(false, |request, made, answer| {
         let Ok(made) = made else { return None };
-        // Addresses and ports are given out by the registry.
+        // The registry allocates addresses and ports.
         let is_service = request.kind.gvk.kind == "Service";
         if request.method != "PATCH" || !request.subresource.is_empty() || is_service {
             return None;
@@ -289,7 +289,7 @@ fn contents_after_patches() {
     });
 }
 
-/// Refusals that come from the patch itself read the same; a patch that was refused is not accepted.
+/// Errors of the patch have the recorded text; a refused patch is not accepted.
 #[test]
 fn refused_patches() {
     replay(true, |request, made, answer| {

@@ -54,7 +54,7 @@ fn informer_starts(server: &Server, watch_list: bool) -> Process {
 }
 
 fn requests(go: &mut Process) -> Vec<String> {
-    go.complaints().iter().filter(|line| line.starts_with("request ")).cloned().collect()
+    go.stderr_lines().iter().filter(|line| line.starts_with("request ")).cloned().collect()
 }
 
 #[test]

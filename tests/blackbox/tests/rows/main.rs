@@ -1,15 +1,15 @@
-//! The rows of the specification, each a test of its own over real sockets against the built binary.
+//! The rows of the specification, each as a test over real sockets against the built binary.
 //!
 //! A test is named after its row: `list_watch_15_06_…` is row 6 of the checklist of list and watch,
 //! `list_watch_t_05_…` a test idea of its section 5, `verbs_14_07_…` row 7 of the checklist of the verbs, `de_3_…` rule DE-3.
 //!
-//! - `world.rs`: the server all of them share, and a namespace for each
+//! - `world.rs`: the shared server, and a namespace for each test
 //! - `list_watch_15/`: the checklist of list and watch
-//! - `list_watch_t/`: the ideas beside its sections
+//! - `list_watch_t/`: the test ideas in its sections
 //! - `verbs_14/`, `verbs_t.rs`: the same for the verbs
-//! - `deletion.rs`, `workload.rs`: what nodes, the scheduler and controllers rely on
-//! - `hostile.rs`: requests that no client makes
-//! - `restarted.rs`: the rows that need a server of their own, to be stopped, killed or started otherwise
+//! - `deletion.rs`, `workload.rs`: behaviour that nodes, the scheduler and controllers rely on
+//! - `hostile.rs`: malformed requests
+//! - `restarted.rs`: the rows that need a server of their own, which is stopped, killed or started with other flags
 
 mod deletion;
 mod hostile;

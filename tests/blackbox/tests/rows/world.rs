@@ -1,13 +1,13 @@
-//! The server that the rows share, and a namespace for each of them.
+//! The server that the tests share, and a namespace for each of them.
 
 use std::sync::{Arc, Weak};
 
 use blackbox::Server;
-use blackbox::wire::{Answer, Ask, Stream, Wire};
+use blackbox::wire::{RequestBuilder, Response, Stream, Wire};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Started by the first test that asks; stopped when the last that holds it ends. A static would never let go of the
+/// Started by the first test that needs it, stopped with the last one: a strong reference in a static would never stop the
 /// process.
 static SHARED: Mutex<Weak<Running>> = Mutex::new(Weak::new());
 
@@ -26,14 +26,14 @@ fn shared() -> Arc<Running> {
     })
 }
 
-/// A namespace of the test's own.
-pub(crate) struct Place {
+/// The namespace of one test.
+pub(crate) struct Namespace {
     wire: Wire,
     namespace: String,
     _running: Option<Arc<Running>>,
 }
 
-impl std::ops::Deref for Place {
+impl std::ops::Deref for Namespace {
     type Target = Wire;
 
     fn deref(&self) -> &Wire {
@@ -41,31 +41,31 @@ impl std::ops::Deref for Place {
     }
 }
 
-impl Place {
-    /// On the shared server.
+impl Namespace {
+    /// Creates a namespace on the shared server.
     pub(crate) async fn new(namespace: &str) -> Self {
         let running = shared();
-        let mut place = Self::on(running.wire.clone(), namespace).await;
-        place._running = Some(running);
-        place
+        let mut namespaced = Self::on(running.wire.clone(), namespace).await;
+        namespaced._running = Some(running);
+        namespaced
     }
 
-    /// On a server of the test's own.
+    /// Creates a namespace on a server of the test's own.
     pub(crate) async fn on(wire: Wire, namespace: &str) -> Self {
-        let place = Self { wire, namespace: namespace.to_owned(), _running: None };
+        let ns = Self { wire, namespace: namespace.to_owned(), _running: None };
         let body = json!({"metadata": {"name": namespace}});
-        place.post("/api/v1/namespaces", &body).answer().await.expect(201);
-        // Pods are refused until their account is there, and no controller runs here that would make it.
+        ns.post("/api/v1/namespaces", &body).send().await.expect(201);
+        // Pods need their service account, and no controller runs here that would create it.
         let account = json!({"metadata": {"name": "default"}});
-        place.post(place.path("serviceaccounts"), &account).answer().await.expect(201);
-        place
+        ns.post(ns.path("serviceaccounts"), &account).send().await.expect(201);
+        ns
     }
 
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// A collection of the core group, and what may follow it: `pods`, `configmaps/a`, `pods?watch=1`.
+    /// A path in the core group, from a collection on: `pods`, `configmaps/a`, `pods?watch=1`.
     pub(crate) fn path(&self, rest: &str) -> String {
         format!("/api/v1/namespaces/{}/{rest}", self.namespace)
     }
@@ -75,14 +75,14 @@ impl Place {
         format!("/apis/{group_version}/namespaces/{}/{rest}", self.namespace)
     }
 
-    /// Creates it; gives it as stored.
-    pub(crate) async fn make(&self, resource: &str, body: &Value) -> Value {
-        self.post(self.path(resource), body).answer().await.expect(201)
+    /// Creates an object and returns it as stored.
+    pub(crate) async fn create(&self, resource: &str, body: &Value) -> Value {
+        self.post(self.path(resource), body).send().await.expect(201)
     }
 
-    /// A ConfigMap, the plainest kind there is.
+    /// Creates a ConfigMap, the simplest kind.
     pub(crate) async fn config_map(&self, name: &str) -> Value {
-        self.make("configmaps", &json!({"metadata": {"name": name}})).await
+        self.create("configmaps", &json!({"metadata": {"name": name}})).await
     }
 
     pub(crate) async fn config_maps(&self, names: &[&str]) {
@@ -92,7 +92,7 @@ impl Place {
     }
 
     pub(crate) async fn labelled(&self, name: &str, key: &str, value: &str) -> Value {
-        self.make("configmaps", &json!({"metadata": {"name": name, "labels": {key: value}}})).await
+        self.create("configmaps", &json!({"metadata": {"name": name, "labels": {key: value}}})).await
     }
 
     pub(crate) async fn pod(&self, name: &str, node: Option<&str>) -> Value {
@@ -100,12 +100,12 @@ impl Place {
         if let Some(node) = node {
             spec["nodeName"] = node.into();
         }
-        self.make("pods", &json!({"metadata": {"name": name}, "spec": spec})).await
+        self.create("pods", &json!({"metadata": {"name": name}, "spec": spec})).await
     }
 
-    /// Merges into an object; gives what is stored then.
+    /// Patches an object by merge and returns it as stored.
     pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Value {
-        self.patch("merge", self.path(path), patch).answer().await.expect(200)
+        self.patch("merge", self.path(path), patch).send().await.expect(200)
     }
 
     /// Labels a ConfigMap.
@@ -114,27 +114,29 @@ impl Place {
     }
 
     pub(crate) async fn remove(&self, path: &str) {
-        self.delete(self.path(path)).answer().await.expect(200);
+        self.delete(self.path(path)).send().await.expect(200);
     }
 
+    /// The body of a GET that must succeed.
     pub(crate) async fn read(&self, path: &str) -> Value {
-        self.get(self.path(path)).answer().await.expect(200)
+        self.get(self.path(path)).send().await.expect(200)
     }
 
-    pub(crate) async fn answer(&self, path: &str) -> Answer {
-        self.get(self.path(path)).answer().await
+    /// The response to a GET, with any status.
+    pub(crate) async fn get_response(&self, path: &str) -> Response {
+        self.get(self.path(path)).send().await
     }
 
-    pub(crate) fn getting(&self, path: &str) -> Ask<'_> {
+    pub(crate) fn get_request(&self, path: &str) -> RequestBuilder<'_> {
         self.get(self.path(path))
     }
 
-    /// A watch of ConfigMaps with these parameters.
+    /// Opens a watch of ConfigMaps with these parameters.
     pub(crate) async fn watching(&self, parameters: &str) -> Stream {
         self.watch(self.path(&format!("configmaps?watch=1&{parameters}"))).await
     }
 
-    /// The revision a fresh list of ConfigMaps shows.
+    /// The revision of a fresh list of ConfigMaps.
     pub(crate) async fn now(&self) -> u64 {
         revision(&self.read("configmaps").await)
     }
@@ -149,7 +151,7 @@ pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// The names of a list's items, in its order.
+/// The names of a list's items, in order.
 pub(crate) fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap_or_else(|| panic!("no items in {list}")).iter().map(name).collect()
 }
@@ -158,7 +160,7 @@ pub(crate) fn message(status: &Value) -> &str {
     status["message"].as_str().unwrap_or_default()
 }
 
-/// The annotation that marks the end of what was there when the watch began.
+/// True for the bookmark that marks the end of the initial events.
 pub(crate) fn ends_initial_events(event: &Value) -> bool {
     event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true"
 }

@@ -78,7 +78,7 @@ fn wait_for_delete_and_for_a_field() {
     writer.create("one");
     let mut waiting = Process::start(server.kubectl_command("wait --for=delete pod/one --timeout=60s -v=6"));
     // It has to be waiting before the pod goes, or it has nothing to wait for.
-    waiting.complaint_where("the watch of wait", |line| line.contains("watch=true") && line.contains("200"));
+    waiting.stderr_line_where("the watch of wait", |line| line.contains("watch=true") && line.contains("200"));
     writer.delete("one");
     assert_eq!(waiting.line(), "pod/one condition met");
     assert!(waiting.end().0.success());
@@ -86,7 +86,7 @@ fn wait_for_delete_and_for_a_field() {
     writer.create("two");
     let field = "wait pod/two --for='jsonpath={.metadata.labels.app}=web' --timeout=60s -v=6";
     let mut waiting = Process::start(server.kubectl_command(field));
-    waiting.complaint_where("the watch of wait", |line| line.contains("watch=true") && line.contains("200"));
+    waiting.stderr_line_where("the watch of wait", |line| line.contains("watch=true") && line.contains("200"));
     writer.label("two", "app", "web");
     assert_eq!(waiting.line(), "pod/two condition met");
 

@@ -10,12 +10,12 @@ use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::world::Place;
+use crate::world::Namespace;
 
 #[tokio::test]
 async fn list_watch_15_11_yaml_is_not_watched() {
-    let place = Place::new("r15-11").await;
-    let answer = place.getting("configmaps?watch=1").header("Accept", "application/yaml").answer().await;
+    let ns = Namespace::new("r15-11").await;
+    let answer = ns.get_request("configmaps?watch=1").header("Accept", "application/yaml").send().await;
     assert_eq!(answer.code, 406, "{answer:?}");
     // The refusal itself is YAML, which may fold a long line.
     let text = answer.text().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -27,16 +27,16 @@ async fn list_watch_15_11_yaml_is_not_watched() {
 
 #[tokio::test]
 async fn list_watch_15_12_protobuf_events_say_their_length() {
-    let place = Place::new("r15-12").await;
-    place.config_maps(&["a", "b"]).await;
-    let ask = place.getting("configmaps?watch=1").header("Accept", "application/vnd.kubernetes.protobuf");
-    let mut watch = ask.open().await;
+    let ns = Namespace::new("r15-12").await;
+    ns.config_maps(&["a", "b"]).await;
+    let request = ns.get_request("configmaps?watch=1").header("Accept", "application/vnd.kubernetes.protobuf");
+    let mut watch = request.open().await;
     assert_eq!(watch.code, 200);
     assert_eq!(watch.header("content-type"), "application/vnd.kubernetes.protobuf;stream=watch");
     for name in ["a", "b"] {
         let length = u32::from_be_bytes(watch.bytes(4).await[..].try_into().unwrap());
         let event = watch.bytes(length.try_into().unwrap()).await;
-        // Field 1 is the type; field 2 the object in its envelope, which starts with a word of its own.
+        // Field 1 is the type; field 2 is the object in its envelope, which starts with a magic number.
         assert!(event.starts_with(b"\x0a\x05ADDED\x12"), "{event:?}");
         assert!(event.windows(4).any(|window| window == b"k8s\0"), "{event:?}");
         let named = [b"\x0a\x01", name.as_bytes()].concat();
@@ -44,14 +44,14 @@ async fn list_watch_15_12_protobuf_events_say_their_length() {
     }
 }
 
-async fn upgrade(place: &Place, origin: Option<&str>) -> Result<impl futures::Stream<Item = Message> + use<>, u16> {
-    let path = place.path("configmaps?watch=1");
+async fn upgrade(ns: &Namespace, origin: Option<&str>) -> Result<impl futures::Stream<Item = Message> + use<>, u16> {
+    let path = ns.path("configmaps?watch=1");
     let mut request = format!("wss://127.0.0.1{path}").into_client_request().unwrap();
     if let Some(origin) = origin {
         request.headers_mut().insert("Origin", origin.parse().unwrap());
     }
-    match client_async(request, place.socket().await).await {
-        Ok((socket, _)) => Ok(socket.map(|message| message.expect("the socket is not cut"))),
+    match client_async(request, ns.socket().await).await {
+        Ok((socket, _)) => Ok(socket.map(|message| message.expect("the socket is not cut off"))),
         Err(Error::Http(refused)) => Err(refused.status().as_u16()),
         Err(other) => panic!("{other}"),
     }
@@ -59,23 +59,24 @@ async fn upgrade(place: &Place, origin: Option<&str>) -> Result<impl futures::St
 
 #[tokio::test]
 async fn list_watch_15_13_websocket_needs_an_origin() {
-    let place = Place::new("r15-13").await;
-    assert_eq!(upgrade(&place, None).await.err(), Some(403));
-    assert!(upgrade(&place, Some("http://localhost")).await.is_ok());
+    let ns = Namespace::new("r15-13").await;
+    assert_eq!(upgrade(&ns, None).await.err(), Some(403));
+    assert!(upgrade(&ns, Some("http://localhost")).await.is_ok());
 }
 
 #[tokio::test]
 async fn list_watch_15_14_websocket_has_one_text_frame_an_event() {
-    let place = Place::new("r15-14").await;
-    place.config_maps(&["a", "b"]).await;
-    let mut socket = Box::pin(upgrade(&place, Some("http://localhost")).await.unwrap());
+    let ns = Namespace::new("r15-14").await;
+    ns.config_maps(&["a", "b"]).await;
+    let mut socket = Box::pin(upgrade(&ns, Some("http://localhost")).await.unwrap());
     for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
         if index == 2 {
-            place.config_map("c").await;
+            ns.config_map("c").await;
         }
-        let message = tokio::time::timeout(DEADLINE, socket.next()).await.expect("a message").expect("no end");
+        let message =
+            tokio::time::timeout(DEADLINE, socket.next()).await.expect("a message in time").expect("an open socket");
         let Message::Text(text) = message else { panic!("not text: {message:?}") };
-        let event: Value = serde_json::from_str(&text).expect("one event a frame");
+        let event: Value = serde_json::from_str(&text).expect("one event per frame");
         assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&"ADDED".into(), &name.into()));
         assert!(text.ends_with("}\n"), "{text:?}");
     }
@@ -83,40 +84,40 @@ async fn list_watch_15_14_websocket_has_one_text_frame_an_event() {
 
 #[tokio::test]
 async fn list_watch_15_15_large_lists_are_compressed() {
-    let place = Place::new("r15-15").await;
-    // Two of these are below 128 KiB with all that is around them, four are above.
+    let ns = Namespace::new("r15-15").await;
+    // Two of these in a list are below 128 KiB, four are above.
     let data = "x".repeat(50 * 1024);
     let add =
-        async |name: &str| place.make("configmaps", &json!({"metadata": {"name": name}, "data": {"k": data}})).await;
+        async |name: &str| ns.create("configmaps", &json!({"metadata": {"name": name}, "data": {"k": data}})).await;
     add("a").await;
     add("b").await;
-    let small = place.getting("configmaps").header("Accept-Encoding", "gzip").answer().await;
+    let small = ns.get_request("configmaps").header("Accept-Encoding", "gzip").send().await;
     assert!((100 * 1024..128 * 1024).contains(&small.body.len()), "{}", small.body.len());
     assert_eq!((small.header("content-encoding"), small.header("vary")), ("", ""));
     small.expect(200);
 
     add("c").await;
     add("d").await;
-    let plain = place.answer("configmaps").await;
+    let plain = ns.get_response("configmaps").await;
     assert!(plain.body.len() > 200 * 1024);
     assert_eq!((plain.header("content-encoding"), plain.header("vary")), ("", ""));
-    let packed = place.getting("configmaps").header("Accept-Encoding", "gzip").answer().await;
+    let packed = ns.get_request("configmaps").header("Accept-Encoding", "gzip").send().await;
     assert_eq!((packed.header("content-encoding"), packed.header("vary")), ("gzip", "Accept-Encoding"));
     assert!(packed.body.len() < plain.body.len() / 10);
     let mut unpacked = Vec::new();
     GzDecoder::new(&packed.body[..]).read_to_end(&mut unpacked).unwrap();
-    // The revision of the list moves with what others write.
+    // The revision of the list depends on the writes of other tests.
     let unpacked: Value = serde_json::from_slice(&unpacked).unwrap();
     assert!(unpacked["items"] == plain.json()["items"], "the same items");
 }
 
 #[tokio::test]
 async fn list_watch_15_16_table_without_objects() {
-    let place = Place::new("r15-16").await;
-    place.config_maps(&["a", "b"]).await;
+    let ns = Namespace::new("r15-16").await;
+    ns.config_maps(&["a", "b"]).await;
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let table = async |parameters: &str| {
-        place.getting(&format!("configmaps{parameters}")).header("Accept", accept).answer().await.expect(200)
+        ns.get_request(&format!("configmaps{parameters}")).header("Accept", accept).send().await.expect(200)
     };
     let none = table("?includeObject=None").await;
     assert_eq!((&none["kind"], &none["apiVersion"]), (&json!("Table"), &json!("meta.k8s.io/v1")));

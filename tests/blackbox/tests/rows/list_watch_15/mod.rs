@@ -1,7 +1,7 @@
-//! The checklist of list and watch, by what its rows are about.
+//! The checklist of list and watch, by topic.
 //!
-//! - `options.rs`: what a request may ask for (3, 4, 9, 10, 20)
-//! - `events.rs`: which events come, and in which order (1, 2, 5, 6, 7, 21)
+//! - `options.rs`: request options (3, 4, 9, 10, 20)
+//! - `events.rs`: events and their order (1, 2, 5, 6, 7, 21)
 //! - `forms.rs`: bytes on the wire (11 to 16)
 //! - `pages.rs`: limits, counts and order of lists (17, 18, 19)
 //!

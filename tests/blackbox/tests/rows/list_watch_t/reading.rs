@@ -4,44 +4,45 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::world::{Place, message, name, names, revision};
+use crate::world::{Namespace, message, name, names, revision};
 
 #[tokio::test]
 async fn list_watch_t_01_watch_parameter_on_an_item_is_ignored() {
-    let place = Place::new("t01-item").await;
-    let made = place.config_map("a").await;
-    assert_eq!(place.read("configmaps/a?watch=1").await, made);
+    let ns = Namespace::new("t01-item").await;
+    let made = ns.config_map("a").await;
+    assert_eq!(ns.read("configmaps/a?watch=1").await, made);
 }
 
 #[tokio::test]
 async fn list_watch_t_01_watch_of_a_missing_name_stays_open() {
-    let place = Place::new("t01-name").await;
-    place.config_map("other").await;
-    let mut watch = place.watching("fieldSelector=metadata.name%3Dx").await;
+    let ns = Namespace::new("t01-name").await;
+    ns.config_map("other").await;
+    let mut watch = ns.watching("fieldSelector=metadata.name%3Dx").await;
     assert_eq!(watch.code, 200);
-    place.config_maps(&["another", "x"]).await;
-    assert_eq!(watch.told().await.unwrap(), "ADDED x", "it was open, and silent until then");
+    ns.config_maps(&["another", "x"]).await;
+    assert_eq!(watch.summary().await.unwrap(), "ADDED x", "it was open, and silent until then");
 }
 
 #[tokio::test]
 async fn list_watch_t_01_namespace_that_does_not_exist_is_empty() {
-    let place = Place::new("t01-nowhere").await;
+    let ns = Namespace::new("t01-nowhere").await;
     let path = "/api/v1/namespaces/there-is-no-such/configmaps";
-    let list = place.get(path).answer().await.expect(200);
+    let list = ns.get(path).send().await.expect(200);
     assert_eq!(list["items"], json!([]));
     assert!(revision(&list) > 0);
-    let mut watch = place.watch(format!("{path}?watch=1&timeoutSeconds=1")).await;
+    let mut watch = ns.watch(format!("{path}?watch=1&timeoutSeconds=1")).await;
+    assert_eq!(watch.code, 200);
     assert_eq!(watch.event().await, None);
 }
 
 #[tokio::test]
 async fn list_watch_t_03_notin_matches_what_has_no_such_label() {
-    let place = Place::new("t03-notin").await;
-    place.config_map("none").await;
-    place.labelled("x", "a", "x").await;
-    place.labelled("y", "a", "y").await;
+    let ns = Namespace::new("t03-notin").await;
+    ns.config_map("none").await;
+    ns.labelled("x", "a", "x").await;
+    ns.labelled("y", "a", "y").await;
     let select = async |selector: &str| {
-        let list = place.read(&format!("configmaps?labelSelector={selector}")).await;
+        let list = ns.read(&format!("configmaps?labelSelector={selector}")).await;
         names(&list).join(" ")
     };
     assert_eq!(select("a+notin+(x)").await, "none y");
@@ -53,25 +54,25 @@ async fn list_watch_t_03_notin_matches_what_has_no_such_label() {
 
 #[tokio::test]
 async fn list_watch_t_03_selectors_that_are_none() {
-    let place = Place::new("t03-bad").await;
+    let ns = Namespace::new("t03-bad").await;
     for (selector, words) in [
         ("a,", "found '', expected: identifier after ','"),
-        ("a!b", ""),
-        ("a+in", ""),
+        ("a!b", "unable to parse requirement: found '!', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a+in", "unable to parse requirement: found '' expected: '('"),
         ("-a%3Db", "unable to parse requirement: "),
     ] {
-        let status = place.answer(&format!("configmaps?labelSelector={selector}")).await.refused(400, "BadRequest");
+        let status = ns.get_response(&format!("configmaps?labelSelector={selector}")).await.refused(400, "BadRequest");
         assert!(message(&status).contains(words), "{status}");
-        place.answer(&format!("configmaps?watch=1&labelSelector={selector}")).await.refused(400, "BadRequest");
+        ns.get_response(&format!("configmaps?watch=1&labelSelector={selector}")).await.refused(400, "BadRequest");
     }
 }
 
 #[tokio::test]
 async fn list_watch_t_05_list_has_what_was_just_created() {
-    let place = Place::new("t05-fresh").await;
+    let ns = Namespace::new("t05-fresh").await;
     for turn in 0..20 {
-        let made = place.config_map(&format!("a{turn:02}")).await;
-        let list = place.read("configmaps").await;
+        let made = ns.config_map(&format!("a{turn:02}")).await;
+        let list = ns.read("configmaps").await;
         assert_eq!(name(list["items"].as_array().unwrap().last().unwrap()), name(&made));
         assert!(revision(&list) >= revision(&made));
     }
@@ -79,67 +80,68 @@ async fn list_watch_t_05_list_has_what_was_just_created() {
 
 #[tokio::test]
 async fn list_watch_t_05_list_in_the_future_waits_and_gives_up_in_every_mode() {
-    let place = Place::new("t05-future").await;
-    let wanted = place.now().await + 1_000_000;
+    let ns = Namespace::new("t05-future").await;
+    let wanted = ns.now().await + 1_000_000;
     for parameters in [format!("resourceVersion={wanted}&resourceVersionMatch=NotOlderThan"), {
         format!("resourceVersion={wanted}&resourceVersionMatch=Exact")
     }] {
-        let answer = place.answer(&format!("configmaps?{parameters}")).await;
+        let answer = ns.get_response(&format!("configmaps?{parameters}")).await;
         let status = answer.refused(504, "Timeout");
         assert_eq!(status["details"]["causes"][0]["reason"], "ResourceVersionTooLarge", "{status}");
-        assert!(answer.took >= Duration::from_millis(2500), "{:?}", answer.took);
+        let waited = Duration::from_millis(2500)..Duration::from_secs(8);
+        assert!(waited.contains(&answer.took), "it waits about 3 s: {:?}", answer.took);
     }
 }
 
 #[tokio::test]
 async fn list_watch_t_05_list_in_the_near_future_is_answered_when_it_comes() {
-    let place = Place::new("t05-soon").await;
-    let wanted = place.now().await + 1;
+    let ns = Namespace::new("t05-soon").await;
+    let wanted = ns.now().await + 1;
     let path = format!("configmaps?resourceVersion={wanted}");
-    let (answer, _) = futures::join!(place.answer(&path), async {
+    let (answer, _) = futures::join!(ns.get_response(&path), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        place.config_map("a").await
+        ns.config_map("a").await
     });
     assert!(revision(&answer.expect(200)) >= wanted);
 }
 
 #[tokio::test]
 async fn list_watch_t_05_limit_is_ignored_at_revision_0() {
-    let place = Place::new("t05-zero").await;
-    place.config_maps(&["a", "b", "c", "d", "e"]).await;
-    let list = place.read("configmaps?limit=2&resourceVersion=0").await;
+    let ns = Namespace::new("t05-zero").await;
+    ns.config_maps(&["a", "b", "c", "d", "e"]).await;
+    let list = ns.read("configmaps?limit=2&resourceVersion=0").await;
     assert_eq!(names(&list).len(), 5);
     assert_eq!(list["metadata"].get("continue"), None, "{}", list["metadata"]);
 }
 
 #[tokio::test]
 async fn list_watch_t_05_limit_with_a_revision_is_the_state_at_that_revision() {
-    let place = Place::new("t05-exact").await;
-    place.config_maps(&["a", "b", "c"]).await;
-    let then = place.now().await;
-    place.remove("configmaps/a").await;
-    place.label("b", "changed", "later").await;
-    let page = place.read(&format!("configmaps?limit=2&resourceVersion={then}")).await;
+    let ns = Namespace::new("t05-exact").await;
+    ns.config_maps(&["a", "b", "c"]).await;
+    let then = ns.now().await;
+    ns.remove("configmaps/a").await;
+    ns.label("b", "changed", "later").await;
+    let page = ns.read(&format!("configmaps?limit=2&resourceVersion={then}")).await;
     assert_eq!(names(&page), ["a", "b"]);
     assert_eq!(revision(&page), then);
     assert_eq!(page["items"][1]["metadata"].get("labels"), None);
     let token = page["metadata"]["continue"].as_str().unwrap();
-    let rest = place.read(&format!("configmaps?limit=2&continue={token}")).await;
+    let rest = ns.read(&format!("configmaps?limit=2&continue={token}")).await;
     assert_eq!((names(&rest), revision(&rest)), (vec!["c"], then));
 }
 
 #[tokio::test]
 async fn list_watch_t_06_walk_over_400_in_pages_of_17() {
-    let place = Place::new("t06-walk").await;
-    let mut connection = place.connection().await;
+    let ns = Namespace::new("t06-walk").await;
+    let mut connection = ns.connection().await;
     for number in 0..400 {
         let body = json!({"metadata": {"name": format!("object-{number:04}")}});
-        connection.answer(place.post(place.path("configmaps"), &body)).await.expect(201);
+        connection.send(ns.post(ns.path("configmaps"), &body)).await.expect(201);
     }
     let (mut seen, mut token, mut pinned) = (Vec::new(), String::new(), None);
     loop {
-        let path = place.path(&format!("configmaps?limit=17&continue={token}"));
-        let page = connection.answer(place.get(path)).await.expect(200);
+        let path = ns.path(&format!("configmaps?limit=17&continue={token}"));
+        let page = connection.send(ns.get(path)).await.expect(200);
         let pinned = *pinned.get_or_insert(revision(&page));
         assert_eq!(revision(&page), pinned, "one revision for the whole walk");
         seen.extend(names(&page).into_iter().map(str::to_owned));
@@ -155,10 +157,10 @@ async fn list_watch_t_06_walk_over_400_in_pages_of_17() {
                 break;
             }
         }
-        // What happens beside the walk is not in it.
+        // Concurrent changes are not part of the walk.
         if seen.len() == 34 {
-            connection.answer(place.delete(place.path("configmaps/object-0399"))).await.expect(200);
-            place.config_map("object-0100-late").await;
+            connection.send(ns.delete(ns.path("configmaps/object-0399"))).await.expect(200);
+            ns.config_map("object-0100-late").await;
         }
     }
     let wanted: Vec<_> = (0..400).map(|number| format!("object-{number:04}")).collect();
@@ -167,12 +169,12 @@ async fn list_watch_t_06_walk_over_400_in_pages_of_17() {
 
 #[tokio::test]
 async fn list_watch_t_06_what_is_deleted_between_pages_still_appears() {
-    let place = Place::new("t06-deleted").await;
-    place.config_maps(&["a", "b", "c"]).await;
-    let page = place.read("configmaps?limit=1").await;
-    place.remove("configmaps/b").await;
+    let ns = Namespace::new("t06-deleted").await;
+    ns.config_maps(&["a", "b", "c"]).await;
+    let page = ns.read("configmaps?limit=1").await;
+    ns.remove("configmaps/b").await;
     let token = page["metadata"]["continue"].as_str().unwrap();
-    let rest = place.read(&format!("configmaps?continue={token}")).await;
+    let rest = ns.read(&format!("configmaps?continue={token}")).await;
     assert_eq!(names(&rest), ["b", "c"]);
-    assert_eq!(names(&place.read("configmaps").await), ["a", "c"]);
+    assert_eq!(names(&ns.read("configmaps").await), ["a", "c"]);
 }

@@ -2,42 +2,42 @@
 
 use serde_json::json;
 
-use crate::world::{Place, message, names};
+use crate::world::{Namespace, message, names};
 
 #[tokio::test]
 async fn list_watch_t_02_watch_is_true_unless_it_says_no() {
-    let place = Place::new("t02-watch").await;
-    place.config_map("a").await;
+    let ns = Namespace::new("t02-watch").await;
+    ns.config_map("a").await;
     for parameter in ["watch", "watch=", "watch=no", "watch=True", "watch=1", "watch=true&watch=false"] {
-        let mut watch = place.watch(place.path(&format!("configmaps?{parameter}&timeoutSeconds=60"))).await;
-        assert_eq!(watch.told().await.as_deref(), Some("ADDED a"), "{parameter}");
+        let mut watch = ns.watch(ns.path(&format!("configmaps?{parameter}&timeoutSeconds=60"))).await;
+        assert_eq!(watch.summary().await.as_deref(), Some("ADDED a"), "{parameter}");
     }
     for parameter in ["", "watch=0", "watch=false", "watch=FALSE", "unknown=1", "watch=false&watch=true"] {
-        assert_eq!(names(&place.read(&format!("configmaps?{parameter}")).await), ["a"], "{parameter}");
+        assert_eq!(names(&ns.read(&format!("configmaps?{parameter}")).await), ["a"], "{parameter}");
     }
 }
 
 #[tokio::test]
 async fn list_watch_t_02_values_that_are_none() {
-    let place = Place::new("t02-values").await;
+    let ns = Namespace::new("t02-values").await;
     for parameters in ["limit=x", "timeoutSeconds=x", "continue=x", "resourceVersion=abc", "resourceVersion=-1"] {
-        place.answer(&format!("configmaps?{parameters}")).await.refused(400, "BadRequest");
+        ns.get_response(&format!("configmaps?{parameters}")).await.refused(400, "BadRequest");
     }
-    let status = place.answer("configmaps?resourceVersion=abc").await.json();
+    let status = ns.get_response("configmaps?resourceVersion=abc").await.json();
     let start = "invalid resource version: resourceVersion: Invalid value: \"abc\": ";
     assert!(message(&status).starts_with(start), "{status}");
-    let status = place.answer("configmaps?continue=x").await.json();
+    let status = ns.get_response("configmaps?continue=x").await.json();
     assert!(message(&status).starts_with("invalid continue token: continue key is not valid"), "{status}");
-    let status = place.answer("configmaps?timeout=x").await.refused(400, "BadRequest");
+    let status = ns.get_response("configmaps?timeout=x").await.refused(400, "BadRequest");
     assert!(message(&status).starts_with("invalid timeout specified in the request URL - "), "{status}");
 }
 
 #[tokio::test]
 async fn list_watch_t_02_options_that_do_not_go_together() {
-    let place = Place::new("t02-options").await;
+    let ns = Namespace::new("t02-options").await;
     let page = {
-        place.config_maps(&["a", "b"]).await;
-        place.read("configmaps?limit=1").await
+        ns.config_maps(&["a", "b"]).await;
+        ns.read("configmaps?limit=1").await
     };
     let token = page["metadata"]["continue"].as_str().unwrap();
     for (parameters, field, words) in [
@@ -68,22 +68,22 @@ async fn list_watch_t_02_options_that_do_not_go_together() {
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         ),
     ] {
-        let status = place.answer(&format!("configmaps?{parameters}")).await.refused(422, "Invalid");
+        let status = ns.get_response(&format!("configmaps?{parameters}")).await.refused(422, "Invalid");
         assert_eq!(status["details"]["causes"][0]["field"], field, "{parameters}: {status}");
         assert!(message(&status).contains(words), "{parameters}: {status}");
     }
     let path = format!("configmaps?resourceVersion=1&continue={token}");
-    let status = place.answer(&path).await.refused(400, "BadRequest");
+    let status = ns.get_response(&path).await.refused(400, "BadRequest");
     assert_eq!(message(&status), "specifying resource version is not allowed when using continue");
 }
 
 #[tokio::test]
 async fn list_watch_t_04_fields_that_can_be_selected_on() {
-    let place = Place::new("t04-fields").await;
-    place.pod("free", None).await;
-    place.pod("bound", Some("n1")).await;
+    let ns = Namespace::new("t04-fields").await;
+    ns.pod("free", None).await;
+    ns.pod("bound", Some("n1")).await;
     let select = async |selector: &str| {
-        let list = place.read(&format!("pods?fieldSelector={selector}")).await;
+        let list = ns.read(&format!("pods?fieldSelector={selector}")).await;
         names(&list).join(" ")
     };
     assert_eq!(select("spec.nodeName%3D").await, "free");
@@ -98,47 +98,47 @@ async fn list_watch_t_04_fields_that_can_be_selected_on() {
         ("metadata.name%3D%5Cx", "invalid field selector: invalid escape sequence: \\x"),
         ("metadata.name%3Da%3Db", "invalid field selector: unescaped character in value: "),
     ] {
-        let status = place.answer(&format!("pods?fieldSelector={selector}")).await.refused(400, "BadRequest");
+        let status = ns.get_response(&format!("pods?fieldSelector={selector}")).await.refused(400, "BadRequest");
         assert!(message(&status).contains(words), "{status}");
     }
-    let status = place.answer("configmaps?fieldSelector=x%3Dy").await.refused(400, "BadRequest");
+    let status = ns.get_response("configmaps?fieldSelector=x%3Dy").await.refused(400, "BadRequest");
     let words = "\"x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
     assert_eq!(message(&status), words);
 }
 
 #[tokio::test]
 async fn list_watch_t_08_refused_before_it_opens() {
-    let place = Place::new("t08-refused").await;
-    place.answer("configmaps?watch=1&labelSelector=a,").await.refused(400, "BadRequest");
-    place.answer("nothings?watch=1").await.refused(404, "NotFound");
-    let path = format!("/api/v1/watch/namespaces/{}/configmaps?sendInitialEvents=true", place.namespace());
-    place.get(path).answer().await.refused(422, "Invalid");
-    let path = format!("/api/v1/watch/namespaces/{}/configmaps/a?fieldSelector=metadata.name%3Db", place.namespace());
-    let status = place.get(path).answer().await.refused(400, "BadRequest");
+    let ns = Namespace::new("t08-refused").await;
+    ns.get_response("configmaps?watch=1&labelSelector=a,").await.refused(400, "BadRequest");
+    ns.get_response("nothings?watch=1").await.refused(404, "NotFound");
+    let path = format!("/api/v1/watch/namespaces/{}/configmaps?sendInitialEvents=true", ns.namespace());
+    ns.get(path).send().await.refused(422, "Invalid");
+    let path = format!("/api/v1/watch/namespaces/{}/configmaps/a?fieldSelector=metadata.name%3Db", ns.namespace());
+    let status = ns.get(path).send().await.refused(400, "BadRequest");
     assert_eq!(message(&status), "fieldSelector metadata.name doesn't match requested name");
 }
 
 #[tokio::test]
 async fn list_watch_t_10_head_of_a_watch_comes_before_any_event() {
-    let place = Place::new("t10-head").await;
-    let path = place.path("configmaps?watch=1&pretty=true&labelSelector=nobody");
-    let mut watch = place.get(path).header("Audit-Id", "row-10").header("Accept-Encoding", "gzip").open().await;
+    let ns = Namespace::new("t10-head").await;
+    let path = ns.path("configmaps?watch=1&pretty=true&labelSelector=nobody");
+    let mut watch = ns.get(path).header("Audit-Id", "row-10").header("Accept-Encoding", "gzip").open().await;
     assert_eq!(watch.code, 200);
     assert_eq!(watch.header("content-type"), "application/json");
     assert_eq!(watch.header("transfer-encoding"), "chunked");
     assert_eq!(watch.header("cache-control"), "no-cache, private");
     assert_eq!(watch.header("content-encoding"), "");
     assert_eq!(watch.header("audit-id"), "row-10", "the request's own");
-    place.labelled("a", "nobody", "").await;
+    ns.labelled("a", "nobody", "").await;
     let line = watch.try_line().await.unwrap().unwrap();
     assert!(line.starts_with("{\"type\":\"ADDED\",\"object\":{"), "not indented: {line}");
 }
 
 #[tokio::test]
 async fn list_watch_t_11_forms_of_lists_and_items() {
-    let place = Place::new("t11-forms").await;
-    place.config_map("a").await;
-    let form = async |path: &str, accept: &str| place.getting(path).header("Accept", accept).answer().await;
+    let ns = Namespace::new("t11-forms").await;
+    ns.config_map("a").await;
+    let form = async |path: &str, accept: &str| ns.get_request(path).header("Accept", accept).send().await;
     let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     let partials = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let item = form("configmaps/a", partial).await;
@@ -162,11 +162,11 @@ async fn list_watch_t_11_forms_of_lists_and_items() {
 
 #[tokio::test]
 async fn list_watch_t_11_watched_tables_have_columns_once() {
-    let place = Place::new("t11-tables").await;
-    place.config_maps(&["a", "b"]).await;
+    let ns = Namespace::new("t11-tables").await;
+    ns.config_maps(&["a", "b"]).await;
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let parameters = "configmaps?watch=1&allowWatchBookmarks=true&includeObject=None";
-    let mut watch = place.getting(parameters).header("Accept", accept).open().await;
+    let mut watch = ns.get_request(parameters).header("Accept", accept).open().await;
     let first = watch.event().await.unwrap();
     let columns: Vec<_> = first["object"]["columnDefinitions"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
     assert_eq!(columns, ["Name", "Data", "Age"]);
@@ -183,20 +183,20 @@ async fn list_watch_t_11_watched_tables_have_columns_once() {
 
 #[tokio::test]
 async fn list_watch_t_12_methods_and_paths_that_are_not_served() {
-    let place = Place::new("t12-methods").await;
-    place.config_map("a").await;
+    let ns = Namespace::new("t12-methods").await;
+    ns.config_map("a").await;
     let body = json!({"metadata": {"name": "b"}});
     for (method, path) in
         [("PUT", "configmaps"), ("PATCH", "configmaps"), ("POST", "configmaps/a"), ("OPTIONS", "configmaps")]
     {
-        let answer = place.ask(method, place.path(path)).json(&body).answer().await;
+        let answer = ns.request(method, ns.path(path)).json(&body).send().await;
         let status = answer.refused(405, "MethodNotAllowed");
         assert_eq!(message(&status), "the server does not allow this method on the requested resource", "{method}");
         assert_eq!(answer.header("allow"), "");
     }
-    assert_eq!(place.ask("HEAD", place.path("configmaps")).answer().await.code, 405);
-    let status = place.answer("nothings").await.refused(404, "NotFound");
+    assert_eq!(ns.request("HEAD", ns.path("configmaps")).send().await.code, 405);
+    let status = ns.get_response("nothings").await.refused(404, "NotFound");
     assert_eq!(message(&status), "the server could not find the requested resource");
-    let nowhere = place.get("/apis/nobody.example.com/v1/things").answer().await;
+    let nowhere = ns.get("/apis/nobody.example.com/v1/things").send().await;
     assert_eq!((nowhere.code, nowhere.text().trim_end()), (404, "404 page not found"));
 }
