@@ -44,11 +44,12 @@ impl Plugin for LimitRanger {
     }
 
     fn concerns(&self, attributes: &Attributes<'_>) -> bool {
-        match (attributes.target.kind.collection.as_str(), attributes.operation, attributes.subresource()) {
-            (PODS, Operation::Create, None) | (PODS, Operation::Update, Some("resize")) => true,
-            (PERSISTENT_VOLUME_CLAIMS, Operation::Create | Operation::Update, None) => true,
-            _ => false,
-        }
+        matches!(
+            (attributes.target.kind.collection.as_str(), attributes.operation, attributes.subresource()),
+            (PODS, Operation::Create, None)
+                | (PODS, Operation::Update, Some("resize"))
+                | (PERSISTENT_VOLUME_CLAIMS, Operation::Create | Operation::Update, None)
+        )
     }
 
     fn mutate<'a>(

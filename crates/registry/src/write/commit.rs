@@ -115,7 +115,12 @@ pub(crate) async fn change(
         let mut reservation = registry.reservations().open();
         let attempt = match change.next(&item, &mut reservation).await? {
             Next::Keep => return Ok(Committed::Kept(item)),
-            next if dry_run => return Ok(imagine(next)),
+            Next::Write { new, shown, .. } if dry_run => {
+                return Ok(Committed::DryRun { object: shown.unwrap_or(new), removed: false });
+            }
+            Next::WriteThenRemove(object) | Next::Remove { last: object, .. } if dry_run => {
+                return Ok(Committed::DryRun { object, removed: true });
+            }
             Next::Write { old, new, .. } => writer.update(&item, old.as_ref(), &new, &mut reservation).await?,
             Next::WriteThenRemove(marked) => writer.update_and_remove(&item, &marked).await?,
             Next::Remove { old, last } => writer.remove(item.revision(), &old, last).await?,
@@ -127,17 +132,6 @@ pub(crate) async fn change(
                 item = registry.storage().item(&current.ok_or_else(missing)?)?;
             }
         }
-    }
-}
-
-/// The outcome of a dry run.
-fn imagine(next: Next) -> Committed {
-    match next {
-        Next::Write { new, shown, .. } => Committed::DryRun { object: shown.unwrap_or(new), removed: false },
-        Next::WriteThenRemove(object) | Next::Remove { last: object, .. } => {
-            Committed::DryRun { object, removed: true }
-        }
-        Next::Keep => Committed::DryRun { object: Value::Null, removed: false },
     }
 }
 
