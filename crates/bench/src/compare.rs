@@ -1,4 +1,4 @@
-//! Two reports beside each other: what they share, and how many times one is the other.
+//! Comparison of two reports: the cases they share, and the ratio of their figures.
 
 use crate::report::{Case, Report, short};
 
@@ -22,7 +22,7 @@ impl Line {
 
 type Pick = fn(&Case) -> Option<f64>;
 
-/// What is compared, with its unit. Zero is a figure that was not taken.
+/// The compared figures, with their units. Zero is a figure that was not measured.
 const FIGURES: [(&str, Pick); 7] = [
     ("per s", |case| Some(case.per_second)),
     ("p50 ms", |case| case.latency.map(|latency| latency.p50_us / 1e3)),
@@ -48,7 +48,7 @@ pub fn lines(a: &Report, b: &Report) -> Vec<Line> {
     lines
 }
 
-/// Cases of the same name. One that was cut short is compared with nothing.
+/// Complete cases of the same name.
 pub(crate) fn pairs<'a>(a: &'a Report, b: &'a Report) -> impl Iterator<Item = (&'a Case, &'a Case)> {
     a.cases.iter().filter(|case| case.complete).filter_map(|left| {
         let same = |right: &&Case| right.complete && right.scenario == left.scenario && right.case == left.case;
@@ -56,7 +56,7 @@ pub(crate) fn pairs<'a>(a: &'a Report, b: &'a Report) -> impl Iterator<Item = (&
     })
 }
 
-/// The lines as a table; the last column is how many times B is A.
+/// The lines as a table; the last column is B / A.
 #[must_use]
 pub fn table(a_name: &str, b_name: &str, lines: &[Line]) -> String {
     let mut text =
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_have_is_compared() {
+    fn shared_cases_are_compared() {
         let lines = lines(&report(10.0), &report(25.0));
         let figures: Vec<_> = lines.iter().map(|line| (line.figure, line.ratio())).collect();
         assert_eq!(figures, [("per s", 2.5), ("CPU µs each", 2.5)]);

@@ -1,12 +1,12 @@
-//! A CustomResourceDefinition as operators have them, and objects of its kind.
+//! A CustomResourceDefinition of the size that operators have, and objects of its kind.
 //!
 //! Some 2 000 lines as YAML: 300 fields in groups of ten, with descriptions, bounds, patterns, defaults, and a rule for each
-//! group. It needs nothing but the standard library, so that others can measure with the same one.
+//! group. Only the standard library is needed, so that other programs can measure with the same definition.
 
 use std::fmt::Write as _;
 
 const GROUPS: u64 = 30;
-/// The largest number that the rule of a group lets pass.
+/// The largest number that the rule of a group accepts.
 const NUMBER_MAX: u64 = 1000;
 
 /// The definition of `things` in an API group.

@@ -1,15 +1,15 @@
 //! The floor: a program that encrypts and writes the same bytes to as many connections, and does nothing else.
 //!
-//! It runs as a child so that its processor time is its own. Its parent talks to it in lines:
+//! It runs as a child process so that its processor time is its own. Its parent sends it lines:
 //!
 //! ```text
 //! <- listening 40123 MIIB…            the port, and the certificate in base64
 //! -> cpu                              <- cpu 1200000          nanoseconds of processor time
 //! -> write 20 100 3600 1              20 rounds a second, 100 rounds, 3600 bytes, once on each connection
-//! <- cpu 52000000                     what that took
+//! <- cpu 52000000                     the processor time of that
 //! ```
 //!
-//! and its connections in HTTP: `GET /bytes/N` is answered with N bytes, `GET /stream` belongs to the rounds from then on.
+//! Its connections use HTTP: the response to `GET /bytes/N` has N bytes, `GET /stream` takes part in the rounds from then on.
 
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -30,10 +30,10 @@ use crate::sample::processor_time;
 use crate::target::Target;
 use crate::trouble::Trouble;
 
-/// As much as a server hands to TLS at once.
+/// Bytes that a server passes to TLS at once.
 const PIECE: usize = 128 * 1024;
 
-/// What answers are made of: larger than a processor's caches, as a list of objects is.
+/// The content of responses: larger than a processor's caches, as a list of objects is.
 static BODY: LazyLock<Vec<u8>> = LazyLock::new(|| vec![b'x'; 64 << 20]);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
@@ -73,7 +73,7 @@ impl Floor {
         self.ask("cpu\n").await
     }
 
-    /// Writes `count` rounds of `bytes` to every stream, `per_connection` times each; gives what that cost.
+    /// Writes `count` rounds of `bytes` to every stream, `per_connection` times each; returns the processor time.
     pub(crate) async fn write(
         &mut self,
         rate: f64,
@@ -104,7 +104,7 @@ pub fn serve() -> Result<(), Trouble> {
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
             let (config, streams) = (Arc::clone(&config), Arc::clone(&accepted));
-            // A connection that breaks is over; there is nobody to tell.
+            // A broken connection ends its thread; there is nothing to report.
             std::thread::spawn(move || connection(socket, config, &streams).ok());
         }
     });
@@ -176,7 +176,7 @@ fn connection(socket: TcpStream, config: Arc<ServerConfig>, streams: &Streams) -
         }
         let bytes: usize = path.strip_prefix("/bytes/").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
-        // A small answer goes out in one write, as a server's would.
+        // A small response is one write, as a server's would be.
         let first = bytes.min(PIECE);
         tls.write_all(&[head.as_bytes(), &BODY[..first]].concat())?;
         let mut at = first;

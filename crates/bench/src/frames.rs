@@ -3,10 +3,10 @@
 use memchr::memchr_iter;
 use memchr::memmem::Finder;
 
-/// What a write leaves in its object: the moment it was due, in nanoseconds of the generator's own clock.
+/// The annotation with the due time of a write, in nanoseconds of the generator's own clock.
 pub(crate) const DUE: &str = "bench/due";
 
-/// Cuts a body into lines; a line that is whole in one piece is not copied.
+/// Splits a body into lines; a line that is whole in one piece is not copied.
 #[derive(Default)]
 pub(crate) struct Lines {
     begun: Vec<u8>,
@@ -29,7 +29,7 @@ impl Lines {
     }
 }
 
-/// Finds `"name":"123"` in text that is otherwise left alone.
+/// Finds `"name":"123"` in text that is not parsed.
 pub(crate) struct Field {
     finder: Finder<'static>,
 }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_found_beside_the_record_of_who_owns_it() {
+    fn a_field_is_found_despite_its_entry_in_managed_fields() {
         let line = br#"{"f:bench/due":{},"bench/due":"12345","resourceVersion":"7"}"#;
         assert_eq!(Field::new(DUE).number(line), Some(12_345));
         assert_eq!(Field::new("resourceVersion").text(line), Some("7"));

@@ -1,19 +1,20 @@
-//! Measurements of dogwatch and of any other server that has a kubeconfig, beside the floor of the same run where there is
-//! one: ratios count, machines are noisy.
+//! Measurements of dogwatch and of any other server that has a kubeconfig, together with the floor of the same run where there
+//! is one: ratios count, machines are noisy.
 //!
-//! - [`scenario`]: what can be measured, [`sizes`] how much of it; [`run`] does it
-//! - `stage`, `own`, `pod`, `definition`: the server at hand, one of our own, what is put into it
-//! - `calls`, `watchers`: load; `wire`, `frames`: the same over TLS without decoding; [`target`]: where to
-//! - [`floor`]: the program that does nothing but write; [`process`]: what the system accounts
-//! - [`sample`], [`report`]: figures; [`compare`], [`plot`]: two reports beside each other
+//! - [`scenario`]: the scenarios, [`sizes`]: their sizes, [`run`]: their execution
+//! - `stage`, `own_server`, `pod`, `definition`: the measured server and the objects in it
+//! - `load_driver`, `watchers`: load; `wire`, `frames`: requests over TLS without decoding; [`target`]: the address and
+//!   credentials of the server
+//! - [`floor`]: a program that only writes; [`process`]: processor time and memory by the system
+//! - [`sample`], [`report`]: figures; [`compare`], [`plot`]: comparison of two reports
 //! - [`store`]: the embedded store against a bare SQLite writer
 
-mod calls;
 pub mod compare;
 mod definition;
 pub mod floor;
 mod frames;
-mod own;
+mod load_driver;
+mod own_server;
 pub mod plot;
 mod pod;
 pub mod process;

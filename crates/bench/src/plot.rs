@@ -89,7 +89,7 @@ fn time(microseconds: f64) -> String {
         ..1e6 => (microseconds / 1e3, "ms"),
         _ => (microseconds / 1e6, "s"),
     };
-    // What is whole says so without a fraction.
+    // Whole numbers have no fraction.
     let digits = usize::from(value < 10.0 && value.fract() >= 0.05);
     format!("{value:.digits$} {unit}")
 }

@@ -1,8 +1,8 @@
-//! The object that most measurements are made with: a pod as large as pods of real clusters are.
+//! The object of most measurements: a pod of the size that pods have in real clusters.
 
 use crate::frames::DUE;
 
-/// Pods differ in name, in one label of ten values, and in the node they are on, which is all that differs between specs.
+/// Pods differ in name, in one label of ten values, and in their node, which is the only difference between specs.
 pub(crate) const APPS: u64 = 10;
 pub(crate) const NODES: u64 = 100;
 
@@ -10,7 +10,7 @@ pub(crate) fn name(number: u64) -> String {
     format!("pod-{number:07}")
 }
 
-/// A pod as a client would send it, on one of so many nodes. `filler` brings it to the size that is wanted.
+/// A pod as a client would send it, on one of `nodes` nodes. `filler` sets its size.
 pub(crate) fn body(number: u64, nodes: u64, filler: usize) -> Vec<u8> {
     let (name, app, node) = (name(number), number % APPS, number % nodes.max(1));
     let filler = "x".repeat(filler);
@@ -20,7 +20,7 @@ pub(crate) fn body(number: u64, nodes: u64, filler: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A merge patch that leaves a number in the object.
+/// A merge patch that writes the due time into the object.
 pub(crate) fn due_patch(due: u64) -> Vec<u8> {
     format!(r#"{{"metadata":{{"annotations":{{"{DUE}":"{due}"}}}}}}"#).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! Processor time and memory of the processes that are measured, as the system accounts them.
+//! Processor time and memory of the measured processes, as the system accounts them.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::trouble::Trouble;
 
-/// The unit of time in /proc, which no Linux of today has otherwise.
+/// The unit of time in /proc, the same on every current Linux.
 const TICK: Duration = Duration::from_millis(10);
-/// Short enough to see what a burst of lists takes.
+/// Interval of memory samples; short enough to catch a burst of lists.
 const SAMPLE: Duration = Duration::from_millis(20);
 
 /// The processes of one server, counted together.
@@ -26,7 +26,7 @@ pub struct Usage {
 }
 
 impl Processes {
-    /// Refused when one of them is not there.
+    /// Fails if one of them does not exist.
     pub fn new(pids: Vec<u32>) -> Result<Self, Trouble> {
         for pid in &pids {
             if !fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) {
@@ -52,7 +52,7 @@ impl Processes {
         sum
     }
 
-    /// Watches the memory until the result is asked for the peak.
+    /// Samples the memory until the peak is read.
     pub(crate) fn watch_memory(&self) -> Peak {
         let peak = Arc::new(AtomicU64::new(0));
         let (processes, highest) = (self.clone(), Arc::clone(&peak));
@@ -98,12 +98,12 @@ fn resident(status: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Lets this process and its children have as many connections as the system allows.
+/// Raises the limit of open files of this process and its children to the maximum.
 pub fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it is refused, opening the connections says so.
+    // If this fails, opening the connections will report it.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

@@ -1,11 +1,11 @@
-//! What a person sees while a measurement runs: a bar on a terminal, nothing elsewhere.
+//! The progress of a measurement: a bar on a terminal, nothing elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar that goes away with its last holder.
+/// A progress bar; removed when its last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: Arc<Bar>,
@@ -14,7 +14,7 @@ pub(crate) struct Progress {
 struct Bar(ProgressBar);
 
 impl Progress {
-    /// Redrawn seldom, since drawing takes processor time from what is measured.
+    /// Low, since drawing takes processor time from the measurement.
     const REDRAWS_PER_S: u8 = 4;
 
     pub(crate) fn new(what: &str, total: u64) -> Self {

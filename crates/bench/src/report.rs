@@ -1,4 +1,4 @@
-//! What a run found: one record a case, as text and as JSON that another run can be compared with.
+//! The report of a run: one record for each case, as text and as JSON for comparisons.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::sample::Latency;
 
-/// Everything one run measured, whether it came to its end or not.
+/// All results of one run, also of an incomplete one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// `dogwatch`, or the version another server gives.
@@ -17,7 +17,7 @@ pub struct Report {
     pub complete: bool,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
-    /// What was left out, and why.
+    /// Skipped scenarios, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub skipped: Vec<String>,
     pub cases: Vec<Case>,
@@ -32,7 +32,7 @@ pub struct Case {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
     pub parameters: Map<String, Value>,
-    /// What is counted: request, event, list, …
+    /// The unit of `operations`: request, event, list, …
     pub unit: String,
     pub operations: u64,
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! A run: one scenario after the other, what they found kept whatever happens.
+//! A run: one scenario after the other. Results are kept also after a failure.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::trouble::Trouble;
 /// Ends a run early.
 pub type Interruption<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Measures and reports. `interrupted` ends the run early, with what there is.
+/// Measures and reports. `interrupted` ends the run early, with the results so far.
 ///
 /// Boxed, so that scenarios are compiled in this crate and not where the future is polled.
 pub fn run<'a>(
@@ -49,7 +49,7 @@ async fn all(stage: &mut Stage, scenarios: &[Scenario], foreign: bool, report: &
         let name = scenario.name();
         if foreign && scenario.needs_a_server_of_its_own() {
             let why = format!("{name} starts a server of its own: leave out --kubeconfig");
-            // Asked for alone it is a mistake; among others it is left out.
+            // An error if it is the only one; skipped among others.
             if scenarios.len() == 1 {
                 troubles.push(why);
             } else {
@@ -65,7 +65,7 @@ async fn all(stage: &mut Stage, scenarios: &[Scenario], foreign: bool, report: &
             stage.record(Case::new(name, "–", "").failed(&trouble));
         }
         troubles.push(sentence);
-        // Whoever is gone cannot be asked anything else.
+        // A server that is gone cannot run the next scenario.
         if !matches!(trouble, Trouble::Refused { .. } | Trouble::Impossible(_)) {
             break;
         }

@@ -1,4 +1,4 @@
-//! How a measurement is taken: latencies by percentile, processor time of this process.
+//! Latencies by percentile, and the processor time of this process.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Latency {
     }
 }
 
-/// Latencies as they come in, from many tasks; at most one in a thousand off.
+/// Latencies of many tasks, with an error of at most one in a thousand.
 pub struct Latencies {
     microseconds: Mutex<Histogram<u64>>,
 }
@@ -48,7 +48,7 @@ impl Latencies {
         self.microseconds.lock().len()
     }
 
-    /// None without a sample.
+    /// `None` without a sample.
     #[must_use]
     pub fn summary(&self) -> Option<Latency> {
         let held = self.microseconds.lock();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_forever_is_still_counted() {
+    fn very_long_latencies_are_counted() {
         let latencies = Latencies::new();
         assert!(latencies.summary().is_none());
         latencies.record(Duration::MAX);

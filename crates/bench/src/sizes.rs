@@ -1,37 +1,37 @@
-//! How large each measurement is.
+//! The sizes of measurements.
 
 use crate::wire::Protocol;
 
-/// Defaults are those of the performance budget; `quick` is for a look.
+/// The defaults are those of the performance budget; `quick` is for a short check.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// Objects that are there when lists and informers are measured.
+    /// Number of objects during measurements of lists and informers.
     pub objects: u64,
-    /// Gets and patches.
+    /// Number of gets and patches.
     pub requests: u64,
-    /// Connections that send requests.
+    /// Number of connections that send requests.
     pub callers: usize,
-    /// Bytes of an object as the server gives it.
+    /// Bytes of an object as the server sends it.
     pub size: usize,
-    /// Different specs among the pods, which are sent in turns.
+    /// Number of different specs among the pods, sent in turn.
     pub specs: u64,
-    /// Requests a second for latencies; half of what the server managed when none is said.
+    /// Requests per second for latencies; `None`: half of the measured throughput.
     pub rate: Option<f64>,
     pub lists: u64,
     pub fanouts: Vec<Fanout>,
-    /// Watchers of everything but `fanout`.
+    /// Number of watchers, except in `fanout`.
     pub watchers: usize,
-    /// Of `slow-watchers`: those that stop reading.
+    /// Number of watchers that stop reading, in `slow-watchers`.
     pub slow: usize,
-    /// Of `relist-storm` and `watchlist`.
+    /// Number of informers in `relist-storm` and `watchlist`.
     pub informers: usize,
-    /// How long events are written.
+    /// Duration of the writes.
     pub seconds: f64,
     pub starts: usize,
-    /// Of `scale`.
+    /// Number of nodes and pods in `scale`.
     pub nodes: u32,
     pub pods: u32,
-    /// Of `crds`.
+    /// Number of definitions in `crds`.
     pub definitions: u64,
     pub store: StoreSizes,
 }
@@ -40,9 +40,9 @@ pub struct Sizes {
 #[derive(Clone, Debug, Default)]
 pub struct Fanout {
     pub watchers: usize,
-    /// Writes a second.
+    /// Writes per second.
     pub rate: f64,
-    /// One for each watcher when none is said.
+    /// `None`: one for each watcher.
     pub connections: Option<usize>,
     pub protocol: Protocol,
     pub label_selector: Option<String>,

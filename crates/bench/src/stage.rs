@@ -1,4 +1,4 @@
-//! What a scenario has at hand: the server, its processes, objects in it, the floor, and where results go.
+//! The environment of a scenario: the server, its processes and objects, the floor, and the report.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::calls::{Callers, Load};
 use crate::floor::Floor;
 use crate::frames::Field;
-use crate::own::Own;
+use crate::load_driver::{Load, LoadDriver};
+use crate::own_server::OwnServer;
 use crate::pod;
 use crate::process::{Peak, Processes, Usage};
 use crate::progress::Progress;
@@ -20,32 +20,32 @@ use crate::target::Target;
 use crate::trouble::Trouble;
 use crate::wire::{Answer, Connection, Protocol, Request};
 
-/// Enough that concurrent patches seldom meet in one object.
+/// Number of objects that are patched; enough that concurrent patches rarely conflict.
 const PATCHED: u64 = 500;
 
-/// The moment that [`pod`]s name when they say when their write was due.
+/// The origin of the due times in [`pod`]s.
 static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Nanoseconds since the beginning.
+/// Nanoseconds since that origin.
 pub(crate) fn clock(moment: Instant) -> u64 {
     u64::try_from(moment.saturating_duration_since(*BEGINNING).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What was said on the command line.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This program, which is also the server of our own and the floor.
+    /// This program, which can also run as our own server and as the floor.
     pub program: PathBuf,
-    /// None starts a server of our own.
+    /// `None` starts our own server.
     pub kubeconfig: Option<PathBuf>,
     pub pids: Vec<u32>,
     pub protocol: Protocol,
-    /// Where folders of servers and stores are made.
+    /// Parent of the folders of servers and stores.
     pub dir: PathBuf,
     pub sizes: Sizes,
 }
 
-/// Where results go as they come.
+/// Called with each result.
 pub type Sink = Arc<dyn Fn(&Case) + Send + Sync>;
 
 pub(crate) struct Stage {
@@ -58,13 +58,13 @@ pub(crate) struct Stage {
 
 /// The server that is measured.
 pub(crate) struct Server {
-    pub(crate) own: Option<Own>,
+    pub(crate) own: Option<OwnServer>,
     pub(crate) target: Target,
     pub(crate) processes: Processes,
     pub(crate) namespace: String,
-    /// Pods 0 to this are there.
+    /// Pods 0 to this exist.
     made: u64,
-    /// How many different specs the pods have.
+    /// Number of different specs of the pods.
     specs: u64,
     filler: usize,
 }
@@ -79,13 +79,13 @@ impl Stage {
         &self.options.sizes
     }
 
-    /// Keeps a result and shows it.
+    /// Adds a result to the report and passes it to the sink.
     pub(crate) fn record(&self, case: Case) {
         (self.sink)(&case);
         self.report.lock().cases.push(case);
     }
 
-    /// Keeps a result that may have been cut short; the trouble goes on.
+    /// Records a result that may be incomplete, and returns its failure.
     pub(crate) fn record_until(&self, case: Case, trouble: Option<Trouble>) -> Result<(), Trouble> {
         match trouble {
             None => {
@@ -122,13 +122,13 @@ impl Stage {
         server.settle(&mut connection, self.options.sizes.size).await
     }
 
-    /// Lets go of the floor and of a server of our own: the next ones have given no memory back that they could use again.
+    /// Stops the floor and our own server: new ones have no freed memory that they could use again.
     pub(crate) fn renew(&mut self) {
         self.floor = None;
         self.server.take_if(|server| server.own.is_some());
     }
 
-    /// At least so many pods.
+    /// Creates pods until there are at least `objects`.
     pub(crate) async fn populate(&mut self, objects: u64) -> Result<(), Trouble> {
         let (protocol, callers) = (self.options.protocol, self.sizes().callers);
         let server = self.server().await?;
@@ -136,11 +136,11 @@ impl Stage {
             return Ok(());
         }
         let (first, count) = (server.made, objects - server.made);
-        let callers = Callers::open(&server.target, protocol, callers.max(16)).await?;
+        let driver = LoadDriver::open(&server.target, protocol, callers.max(16)).await?;
         let progress = Progress::new("making objects", count);
-        let driven = callers.drive(Load { first, count, rate: None }, &progress, server.create()).await;
+        let result = driver.drive(Load { first, count, rate: None }, &progress, server.create()).await;
         server.made = objects;
-        driven.trouble.map_or(Ok(()), Err)
+        result.trouble.map_or(Ok(()), Err)
     }
 
     pub(crate) async fn floor(&mut self) -> Result<&mut Floor, Trouble> {
@@ -150,22 +150,22 @@ impl Stage {
         self.floor.as_mut().ok_or_else(|| Trouble::impossible("there is no floor"))
     }
 
-    /// Processor time in microseconds that the floor takes to answer `requests` with `bytes` each.
+    /// Processor time in microseconds of the floor for each of `requests` responses of `bytes`.
     pub(crate) async fn floor_of_answers(&mut self, callers: usize, requests: u64, bytes: u64) -> Result<f64, Trouble> {
         let floor = self.floor().await?;
-        let callers = Callers::open(&floor.target, Protocol::Http1, callers).await?;
+        let driver = LoadDriver::open(&floor.target, Protocol::Http1, callers).await?;
         let make = move |_, _| Request::get(format!("/bytes/{bytes}"));
         let progress = Progress::new("the floor", requests + 1);
-        // The first one makes what the others send.
-        let warm = callers.drive(Load { first: 0, count: 1, rate: None }, &progress, Arc::new(make)).await;
-        let callers = warm.end()?;
+        // The first request allocates the content of all responses.
+        let warm = driver.drive(Load { first: 0, count: 1, rate: None }, &progress, Arc::new(make)).await;
+        let driver = warm.into_driver()?;
         let before = floor.cpu().await?;
-        let driven = callers.drive(Load { first: 0, count: requests, rate: None }, &progress, Arc::new(make)).await;
-        driven.end()?;
+        let result = driver.drive(Load { first: 0, count: requests, rate: None }, &progress, Arc::new(make)).await;
+        result.into_driver()?;
         Ok((floor.cpu().await? - before).as_secs_f64() * 1e6 / requests.max(1) as f64)
     }
 
-    /// Removes from a server of others what was made in it.
+    /// Removes our objects from a server that is not our own.
     pub(crate) async fn leave(&mut self) {
         let Some(server) = &self.server else { return };
         if server.own.is_some() {
@@ -174,7 +174,7 @@ impl Stage {
         let pods = format!("{}?gracePeriodSeconds=0", server.pods());
         let namespace = format!("/api/v1/namespaces/{}", server.namespace);
         if let Ok(mut connection) = Connection::open(&server.target, Protocol::Http1).await {
-            // A server that is gone has nothing to clean, and one that refuses has said so before.
+            // If the server is gone there is nothing to clean, and a refusal was reported before.
             let _ = connection.ask(&Request::delete(pods)).await;
             let _ = connection.ask(&Request::delete(namespace)).await;
         }
@@ -185,14 +185,14 @@ impl Server {
     async fn find(options: &Options) -> Result<Self, Trouble> {
         let own = match options.kubeconfig {
             Some(_) => None,
-            None => Some(Own::start(&options.program, &options.dir, &["--no-controllers"]).await?),
+            None => Some(OwnServer::start(&options.program, &options.dir, &["--no-controllers"]).await?),
         };
         let target = match (&own, &options.kubeconfig) {
             (Some(own), _) => own.target.clone(),
             (None, Some(path)) => Target::from_kubeconfig(path)?,
             (None, None) => return Err(Trouble::impossible("there is no server")),
         };
-        let pids = own.as_ref().and_then(Own::pid).into_iter().chain(options.pids.iter().copied()).collect();
+        let pids = own.as_ref().and_then(OwnServer::pid).into_iter().chain(options.pids.iter().copied()).collect();
         let namespace = format!("bench-{:x}-{:x}", std::process::id(), clock(Instant::now()) % 0xfff_ffff);
         Ok(Server {
             own,
@@ -205,12 +205,12 @@ impl Server {
         })
     }
 
-    /// A namespace, an account for its pods, and the measure of a pod.
+    /// Creates a namespace and a service account for its pods, and determines the filler of a pod.
     async fn settle(&mut self, connection: &mut Connection, size: usize) -> Result<(), Trouble> {
         let namespace = &self.namespace;
         let body = format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{namespace}"}}}}"#);
         connection.must("create a namespace", &Request::post("/api/v1/namespaces", body)).await?;
-        // Where a controller makes it, it may be there first.
+        // A controller may create it first.
         let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
         let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
         let answer = connection.ask(&Request::post(accounts, account)).await?;
@@ -232,7 +232,7 @@ impl Server {
         self.made
     }
 
-    /// Pods beyond those that are there.
+    /// Reserves the numbers of new pods; returns the first.
     pub(crate) fn making(&mut self, count: u64) -> u64 {
         let first = self.made;
         self.made += count;
@@ -244,7 +244,7 @@ impl Server {
         Arc::new(move |number, _| Request::post(pods.clone(), pod::body(number, specs, filler)))
     }
 
-    /// Patches that say when they were due.
+    /// Patches that write their due time.
     pub(crate) fn patch(&self) -> Arc<dyn Fn(u64, Instant) -> Request + Send + Sync> {
         let (pods, among) = (self.pods(), self.made.clamp(1, PATCHED));
         Arc::new(move |number, due| {
@@ -253,27 +253,27 @@ impl Server {
         })
     }
 
-    /// The revision of now.
+    /// The current revision.
     pub(crate) async fn revision(&self, protocol: Protocol) -> Result<String, Trouble> {
         let mut connection = Connection::open(&self.target, protocol).await?;
         let path = format!("{}?limit=1", self.pods());
         revision(&connection.must("list", &Request::get(path)).await?)
     }
 
-    /// Resident memory once what the last measurement left has been given back.
+    /// Resident memory after the server has freed what the last measurement used.
     pub(crate) async fn quiet_memory(&self) -> Option<u64> {
         tokio::time::sleep(Duration::from_millis(500)).await;
         self.processes.usage().map(|usage| usage.memory)
     }
 }
 
-/// The revision of a list, which stands before its items.
+/// The revision of a list, which is written before its items.
 pub(crate) fn revision(list: &Answer) -> Result<String, Trouble> {
     let found = Field::new("resourceVersion").text(&list.kept).map(str::to_owned);
     found.ok_or_else(|| Trouble::refused("list", list.status, b"its list has no resourceVersion"))
 }
 
-/// What a measurement takes of the server and of the generator.
+/// Measures the cost of a scenario to the server and to the generator.
 pub(crate) struct Meter {
     processes: Processes,
     before: Option<Usage>,
@@ -293,7 +293,7 @@ impl Meter {
         }
     }
 
-    /// Fills in what each of so many operations took.
+    /// Fills in the cost of each of `operations`.
     pub(crate) fn end(self, case: &mut Case, operations: u64) {
         let took = self.started.elapsed();
         let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64;

@@ -1,6 +1,6 @@
 //! The embedded store: durable puts, reopening, pauses by compaction; a bare SQLite writer as the yardstick.
 //!
-//! Store and yardstick take turns on the same disk within one run, so that what the machine does to one it does to both.
+//! Store and yardstick take turns on the same disk within one run, so that disturbances of the machine affect both.
 
 mod yardstick;
 
@@ -18,15 +18,15 @@ use serde::Serialize;
 use crate::sample::{Latency, processor_time};
 use yardstick::BareWriter;
 
-/// What to measure.
+/// The parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct StoreBench {
-    /// Where the files go; a temporary directory below it is used and removed.
+    /// Parent of a temporary directory for the files.
     pub dir: PathBuf,
     pub value_bytes: usize,
     /// Puts of one case, for each number of callers.
     pub cases: Vec<Case>,
-    /// How often each case is run, store and yardstick in turns. The median round is reported.
+    /// Number of rounds of each case, store and yardstick in turn. The median round is reported.
     pub rounds: usize,
     /// Objects of the store that is reopened and compacted.
     pub objects: usize,
@@ -59,7 +59,7 @@ pub struct StoreReport {
     pub compaction: CompactionReport,
 }
 
-/// Durable puts with so many callers at once, each waiting for its own answer.
+/// Durable puts with `callers` concurrent callers, each waiting for its own result.
 #[derive(Clone, Debug, Serialize)]
 pub struct PutReport {
     pub callers: usize,
@@ -82,19 +82,19 @@ pub struct Throughput {
 pub struct ReopenReport {
     pub objects: usize,
     pub ms: f64,
-    /// What the open store adds to the resident memory of the process.
+    /// Increase of the resident memory by opening the store.
     pub memory_bytes: u64,
     pub disk_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CompactionReport {
-    /// Superseded values that were removed while writes went on.
+    /// Number of superseded values that were removed during the writes.
     pub removed: u64,
     pub took_ms: f64,
     pub longest_step_ms: f64,
     pub longest_checkpoint_ms: f64,
-    /// Writes while nothing else goes on, and while history is removed.
+    /// Latency of writes without other activity, and during compaction.
     pub quiet: Latency,
     pub compacting: Latency,
 }
@@ -285,7 +285,7 @@ impl Values {
     }
 }
 
-/// Eight callers that update objects of their own until they are told to stop.
+/// Eight callers that update objects of their own until they are stopped.
 struct Updates {
     stop: Arc<AtomicBool>,
     done: Arc<std::sync::atomic::AtomicUsize>,
@@ -360,7 +360,7 @@ fn size_of(dir: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Zero where the system does not tell.
+/// Zero if the system does not report it.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     status.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096

@@ -1,4 +1,4 @@
-//! The server to measure: where a kubeconfig says it is, and as whom to ask.
+//! The server to measure: its address and credentials from a kubeconfig.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -93,7 +93,7 @@ fn read(path: &Path) -> Result<Target, String> {
         .ok_or(format!("{authority} has no address"))?;
 
     let trust = match inline_or_file(cluster, "certificate-authority", dir)? {
-        _ if cluster["insecure-skip-tls-verify"] == true => Trust::Anybody,
+        _ if cluster["insecure-skip-tls-verify"] == true => Trust::Any,
         Some(pem) => {
             let mut roots = RootCertStore::empty();
             for certificate in CertificateDer::pem_slice_iter(&pem) {
@@ -129,7 +129,7 @@ fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
     list.as_array()?.iter().find(|entry| entry["name"] == name)
 }
 
-/// `NAME-data` holds base64, `NAME` a file beside the kubeconfig.
+/// `NAME-data` holds base64, `NAME` a path relative to the kubeconfig.
 fn inline_or_file(holder: &Value, name: &str, dir: &Path) -> Result<Option<Vec<u8>>, String> {
     if let Some(data) = holder[format!("{name}-data")].as_str() {
         return STANDARD.decode(data).map(Some).map_err(|error| format!("{name}-data: {error}"));
@@ -140,7 +140,7 @@ fn inline_or_file(holder: &Value, name: &str, dir: &Path) -> Result<Option<Vec<u
 
 enum Trust {
     Roots(RootCertStore),
-    Anybody,
+    Any,
 }
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -152,13 +152,13 @@ fn configs(trust: Trust, identity: Option<Identity>) -> Result<(ClientConfig, Cl
         .map_err(|error| error.to_string())?;
     let builder = match trust {
         Trust::Roots(roots) => builder.with_root_certificates(roots),
-        Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Credulous { provider })),
+        Trust::Any => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate { provider })),
     };
     let mut config = match identity {
         Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?,
         None => builder.with_no_client_auth(),
     };
-    // Every connection stands for a client of its own.
+    // Every connection is a client of its own, so no session resumption.
     config.resumption = Resumption::disabled();
     let mut http2 = config.clone();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -166,13 +166,13 @@ fn configs(trust: Trust, identity: Option<Identity>) -> Result<(ClientConfig, Cl
     Ok((config, http2))
 }
 
-/// For `insecure-skip-tls-verify`: asks for no proof of who the server is.
+/// For `insecure-skip-tls-verify`: accepts every certificate.
 #[derive(Debug)]
-struct Credulous {
+struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

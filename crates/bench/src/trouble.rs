@@ -1,4 +1,4 @@
-//! Why a measurement ended early, as one sentence for the person who ran it.
+//! `Trouble`: the failure of a measurement, as one sentence for its user.
 
 use std::fmt::Display;
 
@@ -12,7 +12,7 @@ pub enum Trouble {
     Gone(String),
     #[error("the server refused to {what}: {message}")]
     Refused { what: String, message: String },
-    /// Nothing is wrong with the server; this cannot be measured here.
+    /// This cannot be measured here, through no fault of the server.
     #[error("{0}")]
     Impossible(String),
 }
@@ -26,7 +26,7 @@ impl Trouble {
         Trouble::Impossible(why.to_string())
     }
 
-    /// An answer that is not the one a request needs, in the server's own words where it has some.
+    /// An unsuccessful response; with the message of its Status if it has one.
     pub(crate) fn refused(what: impl Display, status: u16, body: &[u8]) -> Self {
         let said = serde_json::from_slice::<serde_json::Value>(body).ok();
         let said = said.and_then(|status| status["message"].as_str().map(str::to_owned));

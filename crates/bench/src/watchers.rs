@@ -15,17 +15,17 @@ use crate::target::Target;
 use crate::trouble::Trouble;
 use crate::wire::{Connection, Protocol, Stream};
 
-/// Handshakes at a time.
+/// Number of concurrent handshakes.
 const OPENING: usize = 32;
-/// Nothing more comes when nothing came for this long.
+/// Time without an event after which no more are expected.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What all watchers of a measurement have seen.
+/// The counters of all watchers of a measurement.
 pub(crate) struct Seen {
-    /// Events that say when they were due, and lines of the floor.
+    /// Number of events with a due time, and of lines of the floor.
     pub(crate) events: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Watches that ended before they were told to.
+    /// Number of watches that the server ended.
     pub(crate) closed: AtomicU64,
     /// ERROR events.
     pub(crate) errors: AtomicU64,
@@ -45,7 +45,7 @@ pub(crate) struct Watchers {
     tasks: JoinSet<()>,
 }
 
-/// How watches are spread over connections.
+/// The distribution of watches over connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) watchers: usize,
@@ -65,7 +65,7 @@ impl Spread {
 }
 
 impl Watchers {
-    /// Opens all of them; `path` says which watch each one is.
+    /// Opens all watches; `path` returns the path of each.
     pub(crate) async fn open(
         target: &Target,
         spread: Spread,
@@ -139,7 +139,7 @@ impl Watchers {
         self.seen.events.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many events have come, or until nothing comes any longer.
+    /// Waits until `expected` events have arrived, or none for a while.
     pub(crate) async fn settle(&self, expected: u64) {
         let (mut last, mut changed) = (self.events(), Instant::now());
         while self.events() < expected && changed.elapsed() < SILENCE {

@@ -85,7 +85,7 @@ mod tests {
         let source = ScriptedSource::new();
         source.on_list(Ok((items(&["a@1", "b@2", "c@3"]), "9", None)));
         check(&source, &store.snapshot()).await.unwrap();
-        let asked = source.asked().remove(0);
+        let asked = source.requests().remove(0);
         assert_eq!((asked.version, asked.version_match), (Some("9".into()), Some(VersionMatch::Exact)));
         source.on_list(Ok((items(&["a@1", "b@7", "d@3"]), "9", None)));
         match check(&source, &store.snapshot()).await {

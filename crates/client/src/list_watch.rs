@@ -61,7 +61,7 @@ pub enum ListItem {
 pub struct ListEnd {
     /// The point in history that the list shows.
     pub version: ResourceVersion,
-    /// Where the next page starts, if there is one.
+    /// Position of the next page, if there is one.
     pub continue_token: Option<String>,
 }
 

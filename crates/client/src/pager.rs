@@ -114,7 +114,7 @@ mod tests {
         source.on_list(Ok((items(&["c@3"]), "12", None)));
         let mut all = Vec::new();
         let listed = list_all(&source, paged(), IDLE, &mut all).await.unwrap();
-        let asked = source.asked();
+        let asked = source.requests();
         assert_eq!(asked[0], paged(), "the first page is what the caller requested");
         for (request, token) in asked[1..].iter().zip(["t1", "t2"]) {
             assert_eq!(request.continue_token.as_deref(), Some(token));
@@ -143,7 +143,7 @@ mod tests {
         source.on_list(Ok((items(&["a@1", "b@2"]), "20", None)));
         let mut all = Vec::new();
         let listed = list_all(&source, paged(), IDLE, &mut all).await.unwrap();
-        let last = source.asked().pop().unwrap();
+        let last = source.requests().pop().unwrap();
         assert_eq!(last, Params { limit: None, ..paged() }, "no pages, the original version and match");
         assert_eq!((listed.version.as_str(), all.len()), ("20", 2), "the items before the failure are forgotten");
     }
@@ -156,16 +156,16 @@ mod tests {
         source.on_list(Err(gone()));
         let error = list_all(&source, paged(), IDLE, &mut Vec::new()).await.unwrap_err();
         assert!(error.is_expired());
-        assert_eq!(source.asked().len(), 3);
+        assert_eq!(source.requests().len(), 3);
     }
 
     #[tokio::test]
-    async fn lw_07_an_expired_first_page_goes_up() {
+    async fn lw_07_an_expired_first_page_is_returned() {
         let source = ScriptedSource::new();
         source.on_list(Err(gone()));
         let error = list_all(&source, paged(), IDLE, &mut Vec::new()).await.unwrap_err();
         assert!(error.is_expired());
-        assert_eq!(source.asked().len(), 1);
+        assert_eq!(source.requests().len(), 1);
     }
 
     #[tokio::test]

@@ -241,7 +241,7 @@ mod tests {
     }
 
     fn versions(source: &ScriptedSource) -> Vec<String> {
-        source.asked().iter().map(|p| p.version.clone().unwrap_or_default().to_string()).collect()
+        source.requests().iter().map(|p| p.version.clone().unwrap_or_default().to_string()).collect()
     }
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(watcher.last_version().as_str(), "6", "moves when the consumer takes the event");
         assert_eq!(show(watcher.next().await), "+b@10");
         assert_eq!(versions(&source), ["5", "9"]);
-        assert!(source.asked().iter().all(|p| p.allow_bookmarks));
+        assert!(source.requests().iter().all(|p| p.allow_bookmarks));
     }
 
     #[tokio::test(start_paused = true)]
@@ -279,7 +279,7 @@ mod tests {
         source.on_watch(Ok(vec![added("a@6"), Step::Hang]));
         let mut watcher = watcher(&source);
         assert_eq!(show(watcher.next().await), "+a@6");
-        let at = source.asked_at();
+        let at = source.request_times();
         let gaps: Vec<u64> = at.windows(2).map(|p| (p[1] - p[0]).as_secs()).collect();
         assert_eq!(gaps, [1, 1, 1, 1, 1, 1, 9, 30], "a long-lived watch restarts at once");
         assert!(versions(&source).iter().all(|version| version == "5"));
@@ -306,7 +306,7 @@ mod tests {
             assert!(matches!(watcher.next().await, Some(WatchItem::Error(error)) if is_passed_on(&error)), "{name}");
             assert!(watcher.done().is_cancelled(), "{name}");
             assert_eq!(show(watcher.next().await), "end", "{name}");
-            assert_eq!(source.asked().len(), 1);
+            assert_eq!(source.requests().len(), 1);
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
         assert!(matches!(watcher.next().await, Some(WatchItem::Modified(_))));
         assert!(matches!(watcher.next().await, Some(WatchItem::Deleted(_))));
         assert_eq!(versions(&source), ["", "13"]);
-        let asked: Vec<bool> = source.asked().iter().map(|params| params.send_initial_events).collect();
+        let asked: Vec<bool> = source.requests().iter().map(|params| params.send_initial_events).collect();
         assert_eq!(asked, [true, false]);
     }
 
@@ -337,7 +337,7 @@ mod tests {
             if last == "+a@9" {
                 last = show(watcher.next().await);
             }
-            assert_eq!((last.as_str(), source.asked().len()), ("error", 1), "{name}");
+            assert_eq!((last.as_str(), source.requests().len()), ("error", 1), "{name}");
         }
     }
 

@@ -67,16 +67,16 @@ impl ScriptedSource {
         self.script.lock().watches.push_back(answer);
     }
 
-    pub(crate) fn asked(&self) -> Vec<Params> {
+    pub(crate) fn requests(&self) -> Vec<Params> {
         self.script.lock().asked.iter().map(|(params, _)| params.clone()).collect()
     }
 
-    pub(crate) fn asked_at(&self) -> Vec<Instant> {
+    pub(crate) fn request_times(&self) -> Vec<Instant> {
         self.script.lock().asked.iter().map(|(_, at)| *at).collect()
     }
 
     /// Waits until `n` requests were made.
-    pub(crate) async fn asked_times(&self, n: usize) {
+    pub(crate) async fn wait_for_requests(&self, n: usize) {
         loop {
             let changed = self.changed.notified();
             if self.script.lock().asked.len() >= n {

@@ -10,7 +10,7 @@
 //! let server = FakeServer::start().await;
 //! server.answer(Answer::watch().line(added(&pod("a", 1))).line(bookmark_end(5)).hold());
 //! // … point a client at server.url() …
-//! server.asked(1).await;
+//! server.wait_for_requests(1).await;
 //! assert_eq!(server.requests()[0].query("resourceVersion"), Some(""));
 //! # }
 //! ```
@@ -245,7 +245,7 @@ impl FakeServer {
     }
 
     /// Waits until `n` requests arrived.
-    pub async fn asked(&self, n: usize) {
+    pub async fn wait_for_requests(&self, n: usize) {
         let what = format!("{n} requests");
         self.eventually(&what, || self.shared.requests.lock().len() >= n).await;
     }

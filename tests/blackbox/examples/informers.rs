@@ -1,12 +1,12 @@
-//! The same server, the same pods, the same changes; one client after the other: our informer (bytes kept, and decoded),
-//! kube-rs' reflector, client-go's shared informer; before and after them the floor, which throws the same watch away.
+//! Compares informers on the same server, pods and changes, one after the other: ours (with bytes kept, and decoded),
+//! kube-rs' reflector, client-go's shared informer; before and after them the floor, which reads and discards the same watch.
 //!
-//! `informers [PODS [RATE [SECONDS [CLIENT]]]]`, by way of `cargo xtask informers`, which builds what it starts. CLIENT: the
-//! floor and only those whose name has this in it. For each client: time to sync, memory at rest and at its highest, CPU and
-//! latency for each event, and the highest memory through a relist, which is forced by stopping the client until the
-//! server's history has left it behind: once with a tenth of the pods changed, once with all of them. CPU also in multiples
-//! of the floor, the mean of its two runs: machines differ, and one machine differs from hour to hour. And from minute to
-//! minute: so at the end all clients follow the same changes at the same time, for CPU alone.
+//! `informers [PODS [RATE [SECONDS [CLIENT]]]]`, run by `cargo xtask informers`, which builds the clients. CLIENT: only the
+//! floor and the clients whose name contains this. For each client: time to sync, idle and peak memory, CPU and latency for
+//! each event, and peak memory in a relist, which is forced by stopping the client until its position is out of the server's
+//! history: once with a tenth of the pods changed, once with all of them. CPU is also in multiples of the floor, the mean of
+//! its two runs, since machines differ, and one machine differs from hour to hour and from minute to minute. So at the end
+//! all clients follow the same changes at the same time, for CPU alone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -22,20 +22,20 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use testkit::gauge::DUE;
 
-/// Requests at the same time, when as many as possible are wanted.
+/// Concurrent requests for the highest rate.
 const WRITERS: usize = 16;
-/// Changes that a stopped client does not see, 90 MB: well beyond the history and every buffer between. Sockets alone hold up
+/// Changes that a stopped client misses, 90 MB: well beyond the history and every buffer in between. Sockets alone hold up
 /// to 36 MB where the system lets them grow.
 const MISSED: usize = 24_000;
-/// The server keeps no more than this, so that a client that was stopped is left behind.
+/// History of the server, so short that a stopped client loses its position.
 const HISTORY: [&str; 5] = ["--history-age", "1", "--history-changes", "50", "--history-bytes"];
 
-/// What is measured.
+/// A measured client.
 struct Contender {
     name: &'static str,
     program: PathBuf,
     args: &'static [&'static str],
-    /// Keeps nothing, and so has nothing to list again.
+    /// Has no store, so that it cannot relist.
     floor: bool,
 }
 
@@ -74,7 +74,7 @@ impl Follower {
     }
 
     fn ask(&mut self, command: &str) -> String {
-        writeln!(self.stdin, "{command}").expect("the client listens");
+        writeln!(self.stdin, "{command}").expect("the client reads its input");
         self.line()
     }
 
@@ -114,7 +114,7 @@ async fn touch(api: &Api<Pod>, n: usize, pods: usize) {
     api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("the server takes a patch");
 }
 
-/// At most as many changes as asked for, each at its time.
+/// Makes changes at the given rate, at most.
 async fn changes(api: &Api<Pod>, pods: usize, rate: usize, seconds: usize) {
     let began = tokio::time::Instant::now();
     let due = futures::stream::iter(0..rate * seconds).then(|n| async move {
@@ -124,8 +124,8 @@ async fn changes(api: &Api<Pod>, pods: usize, rate: usize, seconds: usize) {
     due.for_each_concurrent(WRITERS, |n| touch(api, n * 7919, pods)).await;
 }
 
-/// Leaves the client behind while the first `changed` pods change again and again, and has it list everything anew. Tells
-/// its memory at the highest.
+/// Stops the client while the first `changed` pods change again and again, so that it has to relist. Returns its peak
+/// memory.
 async fn relist(follower: &mut Follower, api: &Api<Pod>, changed: usize) -> Value {
     follower.ask("mark");
     let sets = follower.report()["sets"].as_u64();
@@ -220,7 +220,7 @@ async fn main() {
 /// Rounds of all clients at once.
 const ROUNDS: usize = 5;
 
-/// The CPU of each client for an event, in µs, round by round: whatever else the machine does, it does to all of them.
+/// The CPU time of each client for an event, in µs, for each round: other load on the machine affects all of them alike.
 async fn together<'a>(
     server: &Server,
     api: &Api<Pod>,

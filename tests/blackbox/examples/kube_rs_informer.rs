@@ -1,4 +1,4 @@
-//! kube-rs' reflector on all pods of a server, as its documentation shows it, that tells what it costs when asked.
+//! kube-rs' reflector on all pods of a server, as in its documentation, with a report of its costs on request.
 //!
 //! `kube_rs_informer [one-thread]`
 
@@ -27,7 +27,7 @@ async fn follow() {
         }
         std::future::ready(())
     }));
-    store.wait_until_ready().await.expect("the reflector lives");
+    store.wait_until_ready().await.expect("the reflector runs");
     let serving = tokio::task::spawn_blocking(move || gauge.serve(|| store.len(), || None));
     let _ = serving.await;
     following.abort();

@@ -1,8 +1,8 @@
-//! The floor of `informers`: a watch on all pods that is read, decrypted and thrown away by one thread on a blocking socket.
+//! The floor of `informers`: a watch on all pods that one thread reads from a blocking socket, decrypts and discards.
 //!
-//! What this costs is the price of being woken for an event and of TLS, on that machine and that day. It looks for the ends of
-//! lines, so as to count events and to know how late they are, and for nothing else: no HTTP beyond its request, no JSON, no
-//! store. It never opens a second watch, so it cannot be made to list again.
+//! Its cost is that of a wake-up for each event and of TLS, on this machine at this time. It only looks for line ends, to
+//! count events and measure their latency: no HTTP beyond its request, no JSON, no store. It never opens a second watch, so
+//! it cannot be made to relist.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,12 +15,12 @@ use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use testkit::gauge::{Gauge, due};
 
-/// As the informers ask, for longer than any of them is measured.
+/// The request of the informers, with a timeout longer than any measurement.
 const WATCH: &str = "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
     &resourceVersion=&resourceVersionMatch=NotOlderThan&timeoutSeconds=3600";
-/// What the last line of the first set has in it, and no other line.
+/// A text that only the last line of the initial events contains.
 const SET_ENDS: &[u8] = b"k8s.io/initial-events-end";
-/// Two TLS records. A longer line makes it grow.
+/// Two TLS records. Grows for a longer line.
 const BUFFER: usize = 32 * 1024;
 
 fn open() -> StreamOwned<ClientConnection, TcpStream> {
@@ -71,7 +71,7 @@ fn main() {
     std::thread::spawn(move || {
         let mut live = false;
         lines(open(), |line| match live {
-            // A bookmark has none.
+            // A bookmark has no time.
             true => drop(due(line).map(|due| seen.event(Some(due)))),
             false if memchr::memmem::find(line, SET_ENDS).is_some() => {
                 live = true;
@@ -82,10 +82,10 @@ fn main() {
                 counted.fetch_add(1, Ordering::Relaxed);
             }
         });
-        // Nobody may take a floor that stopped early for a low one.
+        // A floor that stopped early must not pass for a low one.
         eprintln!("the watch ended");
         std::process::exit(1);
     });
-    wait.recv().expect("the first set comes");
+    wait.recv().expect("the initial events arrive");
     gauge.serve(|| objects.load(Ordering::Relaxed), || None);
 }

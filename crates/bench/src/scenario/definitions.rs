@@ -1,4 +1,4 @@
-//! What a CustomResourceDefinition costs: until it is established, until it has an object, and what a write of one costs.
+//! The cost of a CustomResourceDefinition: until it is established, until it has an object, and for writes of its objects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::requests::measure;
-use crate::calls::Make;
 use crate::definition;
 use crate::frames::Lines;
+use crate::load_driver::RequestFactory;
 use crate::progress::Progress;
 use crate::report::Case;
 use crate::sample::Latencies;
@@ -17,9 +17,9 @@ use crate::trouble::Trouble;
 use crate::wire::{Connection, Request, Stream};
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// A definition that takes longer than this will never be.
+/// Time after which a definition counts as failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Patches go to so many objects in turn.
+/// Number of objects that are patched in turn.
 const PATCHED: u64 = 500;
 
 pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
@@ -30,7 +30,7 @@ pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
         Err(trouble) => Err(trouble),
     };
     leave(stage).await;
-    // Its kinds would be in the way of what is measured next.
+    // Its kinds would affect the next measurement.
     stage.renew();
     measured
 }
@@ -44,13 +44,13 @@ fn things(namespace: &str, number: u64) -> String {
     format!("/apis/{}/v1/namespaces/{namespace}/things", group(namespace, number))
 }
 
-/// All definitions one after the other, then an object of each.
+/// Creates all definitions one after the other, then an object of each.
 async fn install(stage: &mut Stage) -> Result<(), Trouble> {
     let (count, protocol) = (stage.sizes().definitions.max(1), stage.options.protocol);
     let server = stage.server().await?;
     let (target, processes, namespace) = (server.target.clone(), server.processes.clone(), server.namespace.clone());
     let mut connection = Connection::open(&target, protocol).await?;
-    // The first one makes what all share.
+    // The first one initialises what all share.
     let mut definitions = Definitions::watch(Connection::open(&target, protocol).await?).await?;
     establish(&mut connection, &mut definitions, &group(&namespace, count)).await?;
     create(&mut connection, &namespace, count, "first").await?;
@@ -87,7 +87,7 @@ async fn install(stage: &mut Stage) -> Result<(), Trouble> {
         progress.add(1);
     }
     meter.end(&mut case, count);
-    // From the request that makes the definition.
+    // Measured from the request that creates the definition.
     case.latency = latencies.summary();
     let used = stage.server().await?.quiet_memory().await;
     if let Some(kilobytes) = each(memory, used) {
@@ -97,7 +97,7 @@ async fn install(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Creates a definition and waits until a watcher is told that it is established; the time that took.
+/// Creates a definition and waits until a watch shows that it is established; returns the time that took.
 async fn establish(
     connection: &mut Connection,
     definitions: &mut Definitions,
@@ -107,12 +107,12 @@ async fn establish(
     connection.must("create a definition", &Request::post(CRDS, definition::body(group))).await?;
     let name = format!("things.{group}");
     match tokio::time::timeout(PATIENCE, definitions.established(&name)).await {
-        Ok(told) => told.map(|()| begin.elapsed()),
+        Ok(seen) => seen.map(|()| begin.elapsed()),
         Err(_) => Err(Trouble::impossible(format!("{name} was not established within {PATIENCE:?}"))),
     }
 }
 
-/// A watch of all definitions: looking again and again would measure the pauses too.
+/// A watch of all definitions: polling would measure the pauses too.
 struct Definitions {
     stream: Stream,
     lines: Lines,
@@ -125,10 +125,10 @@ impl Definitions {
     }
 
     async fn established(&mut self, name: &str) -> Result<(), Trouble> {
-        let mut told = false;
-        while !told {
+        let mut seen = false;
+        while !seen {
             let Definitions { stream, lines } = self;
-            if !stream.read(|piece| lines.feed(piece, |line| told |= is_established(line, name))).await? {
+            if !stream.read(|piece| lines.feed(piece, |line| seen |= is_established(line, name))).await? {
                 return Err(Trouble::gone("the watch of definitions ended"));
             }
         }
@@ -136,14 +136,14 @@ impl Definitions {
     }
 }
 
-/// Of an event, what says that its definition is established; the rest is passed over.
+/// The fields of an event that show whether its definition is established.
 #[derive(Deserialize)]
 struct Event {
-    object: Told,
+    object: Definition,
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Definition {
     metadata: Named,
     #[serde(default)]
     status: Status,
@@ -183,13 +183,13 @@ async fn writes(stage: &mut Stage) -> Result<(), Trouble> {
     let namespace = stage.server().await?.namespace.clone();
     let (group, path) = (group(&namespace, 0), things(&namespace, 0));
     let at = path.clone();
-    let make: Make =
+    let make: RequestFactory =
         Arc::new(move |number, _| Request::post(at.clone(), definition::object(&group, &format!("x{number}"))));
     let case = measure(stage, Case::new("crds", "create", "request"), 0, requests, make).await?;
     stage.record(case);
     let among = requests.min(PATCHED);
-    let make: Make = Arc::new(move |number, _| {
-        // Each round changes the number that the round before left.
+    let make: RequestFactory = Arc::new(move |number, _| {
+        // Each round changes the number of the previous round.
         Request::merge_patch(format!("{path}/x{}", number % among), definition::patch(number / among + number))
     });
     let case = measure(stage, Case::new("crds", "merge patch", "request"), 0, requests, make).await?;
@@ -197,7 +197,7 @@ async fn writes(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Removes the definitions, and with them their objects, from a server of others.
+/// Removes the definitions, and with them their objects, from a server that is not our own.
 async fn leave(stage: &mut Stage) {
     let (count, protocol) = (stage.sizes().definitions.max(1), stage.options.protocol);
     let Ok(server) = stage.server().await else { return };
@@ -207,7 +207,7 @@ async fn leave(stage: &mut Stage) {
     let namespace = server.namespace.clone();
     if let Ok(mut connection) = Connection::open(&server.target, protocol).await {
         for number in 0..=count {
-            // Those that were never made are not found.
+            // Those that were never created are not found.
             let _ = connection.ask(&Request::delete(format!("{CRDS}/things.{}", group(&namespace, number)))).await;
         }
     }
@@ -234,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_says_when_it_is_established() {
-        let told = |name: &str, conditions: &str| {
+    fn an_established_definition_is_recognised() {
+        let seen = |name: &str, conditions: &str| {
             let event = format!(
                 r#"{{"type":"MODIFIED","object":{{"metadata":{{"name":"{name}"}},"status":{{"conditions":{conditions}}}}}}}"#
             );
             is_established(event.as_bytes(), "a")
         };
         let established = r#"[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]"#;
-        assert!(told("a", established) && !told("b", established));
-        assert!(!told("a", "null") && !told("a", r#"[{"type":"Established","status":"False"}]"#));
+        assert!(seen("a", established) && !seen("b", established));
+        assert!(!seen("a", "null") && !seen("a", r#"[{"type":"Established","status":"False"}]"#));
         assert!(!is_established(br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#, "a"));
     }
 }

@@ -1,6 +1,6 @@
 //! One write to many watchers: those that match, those that do not, and those that do not read.
 
-use crate::calls::{Callers, Load};
+use crate::load_driver::{Load, LoadDriver};
 use crate::progress::Progress;
 use crate::report::Case;
 use crate::sizes::Fanout;
@@ -9,11 +9,11 @@ use crate::trouble::Trouble;
 use crate::watchers::{Spread, Watchers};
 use crate::wire::Protocol;
 
-/// Connections that write; more than any server needs to keep a rate of a few hundred.
+/// Number of connections that write; enough for a rate of a few hundred per second.
 const WRITERS: usize = 16;
-/// Objects that are written to.
+/// Number of objects that are written.
 const WRITTEN: u64 = 500;
-/// The floor is steady long before this.
+/// Longest measurement of the floor, which is steady long before.
 const FLOOR_SECONDS_MAX: f64 = 5.0;
 
 pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
@@ -46,7 +46,7 @@ async fn one(stage: &mut Stage, fanout: &Fanout) -> Result<(), Trouble> {
     watchers.settle(written.count * fanout.watchers as u64).await;
     let events = watchers.events();
     meter.end(&mut case, events);
-    // Each event is counted from the moment its write was due.
+    // Measured from the moment at which the write was due.
     case.latency = watchers.seen.latencies.summary();
     let bytes = watchers.seen.bytes.load(std::sync::atomic::Ordering::Relaxed) / events.max(1);
     case.figure("missed", (written.count * fanout.watchers as u64).saturating_sub(events) as f64);
@@ -90,7 +90,7 @@ fn watch_path(pods: &str, revision: &str, query: &str) -> String {
     format!("{pods}?watch=true&allowWatchBookmarks=true&timeoutSeconds=3000&resourceVersion={revision}{query}")
 }
 
-/// What the floor takes for each event of the same size, to as many connections, in the same rhythm.
+/// The cost to the floor of each event of the same size, to the same connections, at the same rate.
 async fn floor(stage: &mut Stage, spread: Spread, rate: f64, seconds: f64, bytes: u64) -> Result<f64, Trouble> {
     let floor = stage.floor().await?;
     let per_connection = spread.per_connection();
@@ -115,16 +115,16 @@ struct Written {
 /// Writes at a rate, each due at a moment of its own.
 async fn write(stage: &mut Stage, rate: f64, seconds: f64) -> Result<Written, Trouble> {
     let server = stage.server().await?;
-    let callers = Callers::open(&server.target, Protocol::Http1, WRITERS).await?;
+    let driver = LoadDriver::open(&server.target, Protocol::Http1, WRITERS).await?;
     let count = (rate * seconds).ceil().max(1.0) as u64;
     let progress = Progress::new("writing", count);
     let started = std::time::Instant::now();
-    let driven = callers.drive(Load { first: 0, count, rate: Some(rate) }, &progress, server.patch()).await;
-    let per_second = driven.done() as f64 / started.elapsed().as_secs_f64();
-    Ok(Written { count: driven.done(), per_second, trouble: driven.trouble })
+    let result = driver.drive(Load { first: 0, count, rate: Some(rate) }, &progress, server.patch()).await;
+    let per_second = result.done() as f64 / started.elapsed().as_secs_f64();
+    Ok(Written { count: result.done(), per_second, trouble: result.trouble })
 }
 
-/// What a write costs while many watch something else: by namespace, label, field and name.
+/// The cost of a write while many watch other objects: by namespace, label, field and name.
 pub(super) async fn selective(stage: &mut Stage) -> Result<(), Trouble> {
     let (number, seconds, protocol) = (stage.sizes().watchers, stage.sizes().seconds, stage.options.protocol);
     let rate = 200.0;
@@ -162,21 +162,21 @@ async fn cost(stage: &mut Stage, rate: f64, seconds: f64) -> Result<Case, Troubl
     let mut case = Case::new("fanout-selective", "alone", "write").with("writes_per_second", rate);
     let server = stage.server().await?;
     let processes = server.processes.clone();
-    let callers = Callers::open(&server.target, Protocol::Http1, WRITERS).await?;
+    let driver = LoadDriver::open(&server.target, Protocol::Http1, WRITERS).await?;
     let count = (rate * seconds).ceil().max(1.0) as u64;
     let progress = Progress::new("writing", count);
     let meter = Meter::start(&processes);
-    let driven = callers.drive(Load { first: 0, count, rate: Some(rate) }, &progress, server.patch()).await;
-    meter.end(&mut case, driven.done());
-    case.latency = driven.latencies.summary();
-    if let Some(trouble) = driven.trouble {
+    let result = driver.drive(Load { first: 0, count, rate: Some(rate) }, &progress, server.patch()).await;
+    meter.end(&mut case, result.done());
+    case.latency = result.latencies.summary();
+    if let Some(trouble) = result.trouble {
         stage.record(case.failed(&trouble));
         return Err(trouble);
     }
     Ok(case)
 }
 
-/// Whether watchers that stop reading hold up those that read, and what becomes of them.
+/// The effect of watchers that stop reading on those that read, and whether they are disconnected.
 pub(super) async fn slow(stage: &mut Stage) -> Result<(), Trouble> {
     let (number, slow, seconds) = (stage.sizes().watchers.min(100), stage.sizes().slow, stage.sizes().seconds);
     let (rate, protocol) = (100.0, stage.options.protocol);

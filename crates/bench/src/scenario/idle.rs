@@ -1,4 +1,4 @@
-//! What a watcher costs that is only there: memory each, and processor time while nothing happens.
+//! The cost of an idle watcher: memory for each, and processor time without events.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! Many clients that need everything at once: after all were cut off, and as streams that begin with what is there.
+//! Many clients that request all objects at once: after all were disconnected, and as streaming lists.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
+use machinery::object_meta::INITIAL_EVENTS_END;
 use tokio::task::JoinSet;
 
 use crate::progress::Progress;
@@ -14,20 +15,20 @@ use crate::target::Target;
 use crate::trouble::Trouble;
 use crate::wire::{Connection, Protocol, Request, Stream};
 
-/// How a streamed list says that everything was sent.
-const COMPLETE: &[u8] = br#""k8s.io/initial-events-end":"true""#;
+/// The annotation at the end of a streaming list, as text.
+static END_MARK: LazyLock<Vec<u8>> = LazyLock::new(|| format!("\"{INITIAL_EVENTS_END}\":\"true\"").into_bytes());
 
-/// How much of a stream is kept, to say why it ended.
-const BEGUN: usize = 4096;
+/// Bytes of a stream that are kept, to report why it ended.
+const KEPT_BYTES: usize = 4096;
 
-/// What the clients of a measurement share.
+/// The counters of all clients of a measurement.
 #[derive(Default)]
 struct Shared {
     latencies: Latencies,
     bytes: AtomicU64,
 }
 
-/// All informers have listed and watch; all are cut at once; all come back.
+/// All informers have listed and watch; all are disconnected at once; all list again.
 pub(super) async fn relist_storm(stage: &mut Stage) -> Result<(), Trouble> {
     let (objects, number, protocol) = (stage.sizes().objects, stage.sizes().informers, stage.options.protocol);
     stage.populate(objects).await?;
@@ -84,7 +85,7 @@ async fn storm(
     (streams, trouble)
 }
 
-/// Watches that begin with everything there is, many at once.
+/// Streaming lists, many at once.
 pub(super) async fn watchlist(stage: &mut Stage) -> Result<(), Trouble> {
     let (objects, number, protocol) = (stage.sizes().objects, stage.sizes().informers, stage.options.protocol);
     stage.populate(objects).await?;
@@ -110,7 +111,7 @@ pub(super) async fn watchlist(stage: &mut Stage) -> Result<(), Trouble> {
             while !complete {
                 let more = stream.read(|piece| {
                     shared.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
-                    begun.extend_from_slice(&piece[..piece.len().min(BEGUN - begun.len())]);
+                    begun.extend_from_slice(&piece[..piece.len().min(KEPT_BYTES - begun.len())]);
                     complete |= ends(&mut tail, piece);
                 });
                 if !more.await? {
@@ -149,7 +150,7 @@ async fn finish(
     stage.record_until(case, trouble)
 }
 
-/// Why a stream ended before everything was sent: in the server's words where an ERROR event has some.
+/// The error of a stream that ended before its end mark: the message of an ERROR event if there is one.
 fn cut_short(begun: &[u8]) -> Trouble {
     let first = begun.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let event: serde_json::Value = serde_json::from_slice(first).unwrap_or_default();
@@ -158,28 +159,28 @@ fn cut_short(begun: &[u8]) -> Trouble {
     Trouble::Refused { what: "stream what is there".to_owned(), message }
 }
 
-/// Whether the mark of the end is in what came, also when it came in two pieces. `tail` is the end of what was seen.
+/// True if `piece` completes the end mark, which may arrive in two pieces. `tail` is the end of the bytes before.
 fn ends(tail: &mut Vec<u8>, piece: &[u8]) -> bool {
-    if memchr::memmem::find(piece, COMPLETE).is_some() {
+    if memchr::memmem::find(piece, &END_MARK).is_some() {
         return true;
     }
-    tail.extend_from_slice(&piece[..piece.len().min(COMPLETE.len())]);
-    if memchr::memmem::find(tail, COMPLETE).is_some() {
+    tail.extend_from_slice(&piece[..piece.len().min(END_MARK.len())]);
+    if memchr::memmem::find(tail, &END_MARK).is_some() {
         return true;
     }
-    if piece.len() >= COMPLETE.len() {
+    if piece.len() >= END_MARK.len() {
         tail.clear();
-        tail.extend_from_slice(&piece[piece.len() - COMPLETE.len()..]);
+        tail.extend_from_slice(&piece[piece.len() - END_MARK.len()..]);
     }
     false
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{COMPLETE, cut_short, ends};
+    use super::{END_MARK, cut_short, ends};
 
     #[test]
-    fn why_a_stream_ended_is_said_in_the_servers_words() {
+    fn the_error_of_a_stream_has_the_message_of_the_server() {
         let error = b"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"message\":\"too old\"}}\n";
         assert_eq!(cut_short(error).to_string(), "the server refused to stream what is there: too old");
         assert!(cut_short(b"{\"type\":\"ADDED\"").to_string().ends_with("before everything was sent"));
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_end_is_seen_however_it_arrives() {
-        let body = [b"{\"type\":\"ADDED\"}\n{\"annotations\":{", COMPLETE, b"}}\n"].concat();
+        let body = [b"{\"type\":\"ADDED\"}\n{\"annotations\":{", &END_MARK[..], b"}}\n"].concat();
         for piece in 1..=body.len() {
             let mut tail = Vec::new();
             let seen = body.chunks(piece).any(|part| ends(&mut tail, part));

@@ -1,4 +1,4 @@
-//! A whole collection: fresh, from what is there, by pages, by selectors; beside the floor of the same bytes.
+//! Lists of a whole collection: fresh, from the cache, in pages, with selectors; compared with the floor for the same bytes.
 
 use std::time::Instant;
 
@@ -75,7 +75,7 @@ async fn whole(connection: &mut Connection, pods: &str, query: &str) -> Result<(
         let answer = connection.must("list", &Request::get(path)).await?;
         bytes += answer.bytes;
         requests += 1;
-        // The head of a list stands before its items, where an object could have a member of that name.
+        // Only before the items: an object could have a member of that name.
         let head = memchr::memmem::find(&answer.kept, b"\"items\"").unwrap_or(answer.kept.len());
         match token.text(&answer.kept[..head]).filter(|token| !token.is_empty()) {
             Some(token) => path = format!("{pods}?{query}&continue={}", escaped(token)),

@@ -1,12 +1,12 @@
-//! What can be measured: one file a question.
+//! The scenarios.
 //!
 //! - `requests`: create, get, patch
 //! - `definitions`: CustomResourceDefinitions and their objects
-//! - `list`: a whole collection, in each way it can be asked for
+//! - `list`: a whole collection, with each kind of list request
 //! - `fanout`: one write to many watchers; watchers that do not match; watchers that do not read
-//! - `idle`: what a watcher costs that is only there
-//! - `informers`: many clients that need everything at once, by list or by stream
-//! - `start`: from nothing to ready; and a restart under watchers
+//! - `idle`: the cost of an idle watcher
+//! - `informers`: many clients that request all objects at once, by list or by stream
+//! - `start`: time until a server is ready; and a restart under watchers
 //! - `storing`: the embedded store alone
 //! - `scale`: simulated nodes, deployments, and the time until every pod runs
 
@@ -83,7 +83,7 @@ impl Scenario {
         }
     }
 
-    /// Those that start and stop the server, or measure something else than a server.
+    /// True for scenarios that start and stop the server, or do not measure a server.
     #[must_use]
     pub fn needs_a_server_of_its_own(self) -> bool {
         matches!(self, Scenario::Start | Scenario::Store | Scenario::Restart | Scenario::Scale)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::calls::{Callers, Load, Make};
+use crate::load_driver::{Load, LoadDriver, RequestFactory};
 use crate::pod;
 use crate::progress::Progress;
 use crate::report::Case;
@@ -33,7 +33,7 @@ pub(super) async fn get(stage: &mut Stage) -> Result<(), Trouble> {
     stage.populate(objects).await?;
     let server = stage.server().await?;
     let (pods, made) = (server.pods(), server.made());
-    // In no order, as clients ask.
+    // In random order, as clients do.
     let make = Arc::new(move |number: u64, _| {
         let number = number.wrapping_mul(0x9e37_79b9) % made;
         Request::get(format!("{pods}/{}", pod::name(number)))
@@ -55,35 +55,35 @@ pub(super) async fn patch(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// A case that is told apart by its protocol.
+/// A case that is named after its protocol.
 fn named(stage: &Stage, scenario: &str) -> Case {
     let protocol = if stage.options.protocol == Protocol::Http2 { "http2" } else { "http1" };
     Case::new(scenario, protocol, "request")
 }
 
-/// Two thirds of the requests as fast as they go, the rest at a rate. Trouble keeps what was measured.
+/// Two thirds of the requests as fast as possible, the rest at a rate. After a failure the measurements so far are kept.
 pub(super) async fn measure(
     stage: &mut Stage,
     case: Case,
     first: u64,
     count: u64,
-    make: Make,
+    make: RequestFactory,
 ) -> Result<Case, Trouble> {
     let (protocol, sizes) = (stage.options.protocol, stage.sizes().clone());
     let server = stage.server().await?;
     let (target, processes, made) = (server.target.clone(), server.processes.clone(), server.made());
     let mut case = case.with("callers", sizes.callers).with("objects", made);
-    let callers = Callers::open(&target, protocol, sizes.callers).await?;
+    let driver = LoadDriver::open(&target, protocol, sizes.callers).await?;
     let progress = Progress::new(&case.scenario, count);
 
     let fast = count - count / 3;
     let meter = Meter::start(&processes);
-    let driven = callers.drive(Load { first, count: fast, rate: None }, &progress, Arc::clone(&make)).await;
-    meter.end(&mut case, driven.done());
-    case.latency = driven.latencies.summary();
-    case.figure("bytes_each", driven.bytes as f64 / driven.done().max(1) as f64);
-    let callers = match driven.end() {
-        Ok(callers) => callers,
+    let result = driver.drive(Load { first, count: fast, rate: None }, &progress, Arc::clone(&make)).await;
+    meter.end(&mut case, result.done());
+    case.latency = result.latencies.summary();
+    case.figure("bytes_each", result.bytes as f64 / result.done().max(1) as f64);
+    let driver = match result.into_driver() {
+        Ok(driver) => driver,
         Err(trouble) => {
             stage.record(case.failed(&trouble));
             return Err(trouble);
@@ -92,10 +92,10 @@ pub(super) async fn measure(
 
     let rate = sizes.rate.unwrap_or(case.per_second / 2.0).max(1.0);
     let load = Load { first: first + fast, count: count - fast, rate: Some(rate) };
-    let driven = callers.drive(load, &progress, make).await;
-    case.latency = driven.latencies.summary().or(case.latency);
+    let result = driver.drive(load, &progress, make).await;
+    case.latency = result.latencies.summary().or(case.latency);
     case.figure("latency_at_per_second", rate);
-    if let Some(trouble) = driven.trouble {
+    if let Some(trouble) = result.trouble {
         stage.record(case.failed(&trouble));
         return Err(trouble);
     }

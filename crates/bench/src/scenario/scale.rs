@@ -1,11 +1,11 @@
-//! Simulated nodes and deployments: how long until every pod runs, and what the whole of it takes.
+//! Simulated nodes and deployments: the time until every pod runs, and its cost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::frames::Lines;
-use crate::own::Own;
+use crate::own_server::OwnServer;
 use crate::process::Processes;
 use crate::progress::Progress;
 use crate::report::Case;
@@ -14,13 +14,13 @@ use crate::trouble::Trouble;
 use crate::wire::{Connection, Protocol, Request};
 
 const REPLICAS: u32 = 100;
-/// Nothing more will happen when nothing happened for this long.
+/// Time without a change after which no more are expected.
 const SILENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let (nodes, pods) = (stage.sizes().nodes, stage.sizes().pods);
     let nodes_text = nodes.to_string();
-    let own = Own::start(&stage.options.program, &stage.options.dir, &["--nodes", &nodes_text]).await?;
+    let own = OwnServer::start(&stage.options.program, &stage.options.dir, &["--nodes", &nodes_text]).await?;
     let processes = Processes::new(own.pid().into_iter().collect())?;
     let mut case =
         Case::new("scale", format!("{nodes} nodes, {pods} pods"), "pod").with("nodes", nodes).with("pods", pods);
@@ -28,7 +28,7 @@ pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let mut connection = Connection::open(&own.target, Protocol::Http1).await?;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let running = Arc::new(AtomicU64::new(0));
-    // The server turns the change of a phase into an arrival for whoever asked for that phase.
+    // The server sends ADDED when a pod begins to match the selector.
     let watch = "/api/v1/namespaces/default/pods?watch=true&timeoutSeconds=3000&fieldSelector=status.phase%3DRunning";
     let mut stream = Connection::open(&own.target, Protocol::Http1).await?.watch(watch).await?;
     let counted = Arc::clone(&running);
@@ -66,7 +66,7 @@ pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
             (last, changed) = (now, Instant::now());
         }
         if changed.elapsed() > SILENCE || counting.is_finished() {
-            break Some(Trouble::impossible(format!("{now} of {pods} pods run, and no more came")));
+            break Some(Trouble::impossible(format!("{now} of {pods} pods run, and no more follow")));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };

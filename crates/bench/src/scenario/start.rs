@@ -1,10 +1,10 @@
-//! From nothing to ready, and from killed to everybody watching again.
+//! Time from start to ready, and from a restart until all watchers are back.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::calls::{Callers, Load};
-use crate::own::Own;
+use crate::load_driver::{Load, LoadDriver};
+use crate::own_server::OwnServer;
 use crate::process::Processes;
 use crate::progress::Progress;
 use crate::report::{Case, ServerFigures};
@@ -14,9 +14,9 @@ use crate::trouble::Trouble;
 use crate::watchers::{Spread, Watchers};
 use crate::wire::Protocol;
 
-/// Long enough for a started server to have done what it does by itself.
+/// Time after which a started server is idle.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Changes that watchers have missed when they come back.
+/// Number of changes that watchers have missed when they reconnect.
 const MISSED: u64 = 10;
 
 /// Starts in an empty folder, and again in the same one.
@@ -28,7 +28,7 @@ pub(super) async fn start(stage: &mut Stage) -> Result<(), Trouble> {
         let (mut memory, mut cpu) = (0.0, 0.0);
         let progress = Progress::new(&format!("start, {what}"), 2 * starts as u64);
         for _ in 0..starts {
-            let mut own = Own::start(&program, &dir, flags).await?;
+            let mut own = OwnServer::start(&program, &dir, flags).await?;
             first.record(own.ready_after);
             progress.add(1);
             own.stop_and_restart().await?;
@@ -52,7 +52,7 @@ pub(super) async fn start(stage: &mut Stage) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Watchers that lost their server come back to the next one and are told what they missed, without a list.
+/// Watchers that lost their server reconnect to the next one and receive the events they missed, without a list.
 pub(super) async fn restart(stage: &mut Stage) -> Result<(), Trouble> {
     let (number, protocol) = (stage.sizes().watchers, stage.options.protocol);
     stage.populate(stage.sizes().objects).await?;
@@ -63,9 +63,9 @@ pub(super) async fn restart(stage: &mut Stage) -> Result<(), Trouble> {
         let path = format!("{}?watch=true&timeoutSeconds=3000&resourceVersion={revision}", server.pods());
         let (again, expected) = (path.clone(), MISSED * number as u64);
         let watchers = Watchers::open(&server.target, Spread::own(number, protocol), move |_| path.clone()).await?;
-        let callers = Callers::open(&server.target, Protocol::Http1, 1).await?;
+        let driver = LoadDriver::open(&server.target, Protocol::Http1, 1).await?;
         let progress = Progress::new("writing", MISSED);
-        callers.drive(Load { first: 0, count: MISSED, rate: None }, &progress, server.patch()).await.end()?;
+        driver.drive(Load { first: 0, count: MISSED, rate: None }, &progress, server.patch()).await.into_driver()?;
         watchers.settle(expected).await;
 
         let down = Instant::now();
@@ -79,7 +79,7 @@ pub(super) async fn restart(stage: &mut Stage) -> Result<(), Trouble> {
         let (target, processes) = (own.target.clone(), Processes::new(own.pid().into_iter().collect())?);
         (server.target, server.processes) = (target.clone(), processes);
         watchers.end().await;
-        // From where they were before the changes: the history must have survived.
+        // At the version before the changes: the history must have survived.
         let back = Watchers::open(&target, Spread::own(number, protocol), move |_| again.clone()).await?;
         back.settle(expected).await;
         let took = down.elapsed();

@@ -1,4 +1,4 @@
-//! The embedded store alone, as cases beside the others; the floor is a bare SQLite writer.
+//! The embedded store alone; the floor is a bare SQLite writer.
 
 use crate::report::{Case, ServerFigures};
 use crate::sample::Latency;

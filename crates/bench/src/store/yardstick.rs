@@ -1,6 +1,6 @@
 //! The yardstick: SQLite with the same batching and the same table, and nothing else.
 //!
-//! No check of what is there, no checksum, no history, no watch. What a store costs beyond this is its own.
+//! No check of existing keys, no checksum, no history, no watch: the cost of a store beyond this is its own.
 
 use std::path::Path;
 use std::thread::JoinHandle;

@@ -1,6 +1,6 @@
-//! Where the body of an HTTP/1.1 answer ends: a length, chunks, or the end of the connection.
+//! The framing of an HTTP/1.1 body: a length, chunks, or the end of the connection.
 
-/// What an answer's head says.
+/// The head of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
@@ -20,7 +20,7 @@ pub(super) enum Framing {
 pub(super) enum Chunked {
     /// Hexadecimal digits, until the end of their line.
     Size(u64),
-    /// What follows a semicolon after the digits.
+    /// The extension after the digits.
     Extension(u64),
     Data(u64),
     /// The line end after data.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_how_its_body_ends() {
+    fn a_head_determines_the_framing_of_its_body() {
         let head = |text: &str| Head::parse(text.as_bytes()).expect("a head");
         let long = head("HTTP/1.1 201 Created\r\nContent-Length: 12\r\n\r\n");
         assert_eq!(long, Head { status: 201, framing: Framing::Length(12) });
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_ends_where_it_says() {
+    fn a_length_ends_the_body() {
         let (body, done, used) = decoded(Framing::Length(3), b"abcdef", 2);
         assert_eq!((body.as_slice(), done, used), (&b"abc"[..], true, 3));
     }

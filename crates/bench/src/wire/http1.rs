@@ -14,12 +14,12 @@ use crate::trouble::Trouble;
 
 /// Two TLS records.
 const BUFFER: usize = 32 * 1024;
-/// No head is longer.
+/// Longest response head accepted.
 const HEAD_MAX: usize = 256 * 1024;
 
 pub(crate) struct Http1 {
     io: TlsStream<TcpStream>,
-    /// What was read and not used yet is `buffer[start..end]`.
+    /// Bytes that were read and not used yet are `buffer[start..end]`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -62,7 +62,7 @@ impl Http1 {
         Err(Trouble::refused("watch", status, &answer.kept))
     }
 
-    /// Sends a request and reads the head of its answer.
+    /// Sends a request and reads the head of its response.
     async fn send(&mut self, request: &Request) -> Result<u16, Trouble> {
         self.out.clear();
         let Request { method, path, content_type, body } = request;
@@ -88,12 +88,12 @@ impl Http1 {
         loop {
             let unused = &self.buffer[self.start..self.end];
             if let Some(at) = memmem::find(unused, b"\r\n\r\n") {
-                let head = Head::parse(&unused[..at + 4]).map_err(|_| Trouble::gone("its answer is no HTTP"))?;
+                let head = Head::parse(&unused[..at + 4]).map_err(|_| Trouble::gone("its response is not HTTP"))?;
                 self.start += at + 4;
                 return Ok(head);
             }
             if self.end - self.start >= HEAD_MAX {
-                return Err(Trouble::gone("the head of its answer has no end"));
+                return Err(Trouble::gone("the head of its response is too long"));
             }
             if !self.fill().await? {
                 return Err(Trouble::gone("it closed the connection"));
@@ -101,7 +101,7 @@ impl Http1 {
         }
     }
 
-    /// Reads once from the socket and hands over what belongs to the body; false when the body has ended.
+    /// Reads once from the socket and passes the part of the body to `each`; false when the body has ended.
     pub(super) async fn read_body(&mut self, each: &mut (dyn FnMut(&[u8]) + Send)) -> Result<bool, Trouble> {
         if self.framing.is_done() {
             return Ok(false);
@@ -112,15 +112,15 @@ impl Http1 {
                     self.framing = Framing::Done;
                     Ok(false)
                 }
-                _ => Err(Trouble::gone("it closed the connection in the middle of an answer")),
+                _ => Err(Trouble::gone("it closed the connection in the middle of a response")),
             };
         }
         let used = self.framing.decode(&self.buffer[self.start..self.end], each);
-        self.start += used.map_err(|_| Trouble::gone("its answer is no HTTP"))?;
+        self.start += used.map_err(|_| Trouble::gone("its response is not HTTP"))?;
         Ok(!self.framing.is_done())
     }
 
-    /// More bytes into the buffer; false at the end of the connection.
+    /// Reads more bytes into the buffer; false at the end of the connection.
     async fn fill(&mut self) -> Result<bool, Trouble> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

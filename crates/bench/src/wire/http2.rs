@@ -1,4 +1,4 @@
-//! A connection that speaks HTTP/2, and one of its streams.
+//! An HTTP/2 connection, and one of its streams.
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -8,7 +8,7 @@ use super::{Answer, Request, connect};
 use crate::target::Target;
 use crate::trouble::Trouble;
 
-/// Wide enough that the generator is never what a stream waits for.
+/// Large enough that a stream never waits for the generator.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 const FRAME: u32 = 64 << 10;

@@ -1,9 +1,9 @@
 //! Requests and streams over TLS at the least cost: the load generator shares the machine with what it measures.
 //!
-//! - `framing`: where the body of an HTTP/1.1 answer ends
+//! - `framing`: the end of the body of an HTTP/1.1 response
 //! - `http1`, `http2`: a connection of each protocol
 //!
-//! Bodies are handed on as they come off the socket and never decoded.
+//! Bodies are passed on as they arrive and never decoded.
 
 mod framing;
 mod http1;
@@ -22,9 +22,9 @@ use crate::trouble::Trouble;
 use http1::Http1;
 use http2::Http2;
 
-/// How much of a body an answer keeps: an error whole, of a list its head.
-const KEPT: usize = 64 * 1024;
-/// A server that does not answer for this long is gone.
+/// Bytes of a body that are kept: a whole error, or the head of a list.
+const KEPT_BYTES: usize = 64 * 1024;
+/// Time without a response after which the server counts as gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ impl Answer {
 
     fn take(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
-        let room = KEPT.saturating_sub(self.kept.len()).min(piece.len());
+        let room = KEPT_BYTES.saturating_sub(self.kept.len()).min(piece.len());
         self.kept.extend_from_slice(&piece[..room]);
     }
 }
@@ -104,7 +104,9 @@ impl Connection {
         };
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(answered) => answered,
-            Err(_) => Err(Trouble::gone(format!("no answer to {} {} for {PATIENCE:?}", request.method, request.path))),
+            Err(_) => {
+                Err(Trouble::gone(format!("no response to {} {} for {PATIENCE:?}", request.method, request.path)))
+            }
         }
     }
 
@@ -132,19 +134,19 @@ impl Connection {
         };
         match tokio::time::timeout(PATIENCE, opened).await {
             Ok(opened) => opened,
-            Err(_) => Err(Trouble::gone(format!("no answer to a watch for {PATIENCE:?}"))),
+            Err(_) => Err(Trouble::gone(format!("no response to a watch for {PATIENCE:?}"))),
         }
     }
 }
 
-/// A body without an end.
+/// The body of a watch.
 pub(crate) enum Stream {
     Http1(Box<Http1>),
     Http2(Box<http2::Body>),
 }
 
 impl Stream {
-    /// Waits for some of the body and hands it over; false at its end.
+    /// Waits for a part of the body and passes it to `each`; false at its end.
     pub(crate) async fn read(&mut self, mut each: impl FnMut(&[u8]) + Send) -> Result<bool, Trouble> {
         match self {
             Stream::Http1(connection) => connection.read_body(&mut each).await,

@@ -152,9 +152,9 @@ pub enum ControllerError {
     /// A source could not be joined.
     #[error("controller {controller}: {error}")]
     Source {
-        /// Which controller.
+        /// The name of the controller.
         controller: String,
-        /// Why.
+        /// The cause.
         error: InformerError,
     },
     /// The sources were not ready in time. Were their informers started, and may this user list and watch them?
@@ -162,7 +162,7 @@ pub enum ControllerError {
         "controller {controller}: the caches were not ready within {after:?}; were the informers started, and may this user list and watch?"
     )]
     NotSynced {
-        /// Which controller.
+        /// The name of the controller.
         controller: String,
         /// The limit.
         after: Duration,
@@ -170,7 +170,7 @@ pub enum ControllerError {
     /// Runs did not end in time after the stop, and were aborted.
     #[error("controller {controller}: {runs} runs were cut off after the stop")]
     CutOff {
-        /// Which controller.
+        /// The name of the controller.
         controller: String,
         /// Number of runs.
         runs: usize,

@@ -93,7 +93,7 @@ fn ct_02_owners_by_group_and_kind_old_and_new() {
 }
 
 #[test]
-fn ct_03_a_map_is_asked_for_old_and_new_and_each_key_comes_once() {
+fn ct_03_a_map_is_applied_to_old_and_new_and_each_key_is_added_once() {
     let map: Keys<ConfigMap> = Keys::Mapped(Arc::new(|map: &ConfigMap| {
         let name = map.metadata.resource_version.clone().unwrap_or_default();
         vec![key("n/both"), Key::new(Some("n"), &name)]

@@ -74,7 +74,7 @@ pub(super) struct Mailbox {
     state: Mutex<State>,
     /// Called with new events without a wake-up. Weak: it owns the subscriber, which owns this mailbox.
     inline_handler: OnceLock<Weak<InlineHandler>>,
-    /// Yes once all initial objects were taken and the subscriber asked for the next event (SI-10).
+    /// Yes once all initial objects were taken and the subscriber requested the next event (SI-10).
     synced: watch::Sender<Synced>,
     /// Deliver objects that a relist found unchanged (SI-8).
     pub(super) repeat_unchanged: bool,

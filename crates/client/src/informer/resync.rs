@@ -9,18 +9,18 @@ use tokio::time::Instant;
 
 use crate::backoff::from_now;
 
-/// Shortest period of a resync; shorter wishes are raised to it.
+/// Shortest period of a resync; shorter ones are raised to it.
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct ResyncSchedule {
     check: Option<Duration>,
     running: bool,
-    wishes: Vec<Wish>,
+    subscribers: Vec<Subscriber>,
 }
 
 #[derive(Debug)]
-struct Wish {
+struct Subscriber {
     id: u64,
     period: Duration,
     next: Instant,
@@ -28,21 +28,21 @@ struct Wish {
 
 impl ResyncSchedule {
     pub(super) fn new(check: Option<Duration>) -> Self {
-        Self { check: check.filter(|period| !period.is_zero()), running: false, wishes: Vec::new() }
+        Self { check: check.filter(|period| !period.is_zero()), running: false, subscribers: Vec::new() }
     }
 
     /// Fixes the check period and returns it.
     pub(super) fn start(&mut self) -> Option<Duration> {
         self.running = true;
-        for wish in &mut self.wishes {
-            wish.next = from_now(wish.period);
+        for subscriber in &mut self.subscribers {
+            subscriber.next = from_now(subscriber.period);
         }
         self.check
     }
 
-    pub(super) fn add(&mut self, id: u64, wish: Option<Duration>) {
-        let (Some(check), Some(wish)) = (self.check, wish.filter(|period| !period.is_zero())) else { return };
-        let mut period = wish.max(PERIOD_MIN);
+    pub(super) fn add(&mut self, id: u64, wanted: Option<Duration>) {
+        let (Some(check), Some(wanted)) = (self.check, wanted.filter(|period| !period.is_zero())) else { return };
+        let mut period = wanted.max(PERIOD_MIN);
         if period < check {
             if self.running {
                 period = check;
@@ -50,19 +50,19 @@ impl ResyncSchedule {
                 self.check = Some(period);
             }
         }
-        self.wishes.push(Wish { id, period, next: from_now(period) });
+        self.subscribers.push(Subscriber { id, period, next: from_now(period) });
     }
 
     pub(super) fn remove(&mut self, id: u64) {
-        self.wishes.retain(|wish| wish.id != id);
+        self.subscribers.retain(|subscriber| subscriber.id != id);
     }
 
     /// Returns the subscribers that are due, and schedules each again one period from now.
     pub(super) fn due(&mut self, now: Instant) -> Vec<u64> {
-        let due = self.wishes.iter_mut().filter(|wish| now >= wish.next);
-        due.map(|wish| {
-            wish.next = now.checked_add(wish.period).unwrap_or_else(|| from_now(wish.period));
-            wish.id
+        let due = self.subscribers.iter_mut().filter(|subscriber| now >= subscriber.next);
+        due.map(|subscriber| {
+            subscriber.next = now.checked_add(subscriber.period).unwrap_or_else(|| from_now(subscriber.period));
+            subscriber.id
         })
         .collect()
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn si_09_without_a_check_period_nobody_resyncs() {
+    async fn si_09_without_a_check_period_there_are_no_resyncs() {
         for check in [None, Some(Duration::ZERO)] {
             let mut schedule = ResyncSchedule::new(check);
             schedule.add(1, Some(s(30)));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn si_09_before_the_start_the_check_period_follows_the_smallest_wish() {
+    async fn si_09_before_the_start_the_check_period_follows_the_smallest_period() {
         let mut schedule = ResyncSchedule::new(Some(s(60)));
         schedule.add(1, Some(s(20)));
         schedule.add(2, Some(Duration::from_millis(10)));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn si_09_after_the_start_a_small_wish_is_raised() {
+    async fn si_09_after_the_start_a_small_period_is_raised() {
         let mut schedule = ResyncSchedule::new(Some(s(60)));
         schedule.start();
         schedule.add(1, Some(s(20)));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn si_09_a_wish_is_rounded_up_to_whole_checks() {
+    async fn si_09_a_period_is_rounded_up_to_whole_checks() {
         let mut schedule = ResyncSchedule::new(Some(s(30)));
         schedule.add(1, Some(s(70)));
         let start = Instant::now();

@@ -29,17 +29,17 @@ fn run(informer: &SharedInformer<ConfigMap>) -> (CancellationToken, tokio::task:
 
 /// Collects the events of a handler, as text.
 #[derive(Clone, Default)]
-struct Heard {
+struct EventLog {
     lines: Arc<Mutex<Vec<String>>>,
     changed: Arc<Notify>,
 }
 
-impl Heard {
+impl EventLog {
     fn handler(&self) -> impl FnMut(Event<ConfigMap>) -> std::future::Ready<()> + Send + 'static {
-        let heard = self.clone();
+        let log = self.clone();
         move |event| {
-            heard.lines.lock().push(format!("{event:?}"));
-            heard.changed.notify_waiters();
+            log.lines.lock().push(format!("{event:?}"));
+            log.changed.notify_waiters();
             std::future::ready(())
         }
     }
@@ -68,13 +68,13 @@ async fn si_01_one_watch_many_handlers_and_never_twice() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![added("a@1"), end("5"), Step::Hang]));
     let informer = informer(&source);
-    let (one, two) = (Heard::default(), Heard::default());
+    let (one, two) = (EventLog::default(), EventLog::default());
     informer.add_handler(options(), one.handler()).unwrap();
     informer.add_handler(options(), two.handler()).unwrap();
     let (stop, task) = run(&informer);
     one.until("initial a@1").await;
     two.until("initial a@1").await;
-    assert_eq!(source.asked().len(), 1);
+    assert_eq!(source.requests().len(), 1);
     assert_eq!(informer.run(CancellationToken::new()).await, Err(InformerError::Started));
     stop.cancel();
     task.await.unwrap();
@@ -90,10 +90,10 @@ async fn si_02_a_late_handler_gets_everything_once() {
     let informer = informer(&source);
     run(&informer);
     informer.wait_synced().await;
-    let heard = Heard::default();
-    informer.add_handler(options(), heard.handler()).unwrap();
+    let log = EventLog::default();
+    informer.add_handler(options(), log.handler()).unwrap();
     assert_eq!(
-        heard.until("deleted b@8").await,
+        log.until("deleted b@8").await,
         ["initial a@1", "initial b@2", "updated a@1 a@6", "added c@7", "deleted b@8"]
     );
 }
@@ -151,7 +151,7 @@ async fn si_04_a_handler_gets_one_event_at_a_time_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn si_05_a_slow_handler_delays_nobody_and_holds_one_entry_a_key() {
+async fn si_05_a_slow_handler_does_not_delay_others_and_holds_one_entry_for_each_key() {
     let source = ScriptedSource::new();
     let mut steps = vec![end("5")];
     for version in 6..10_006 {
@@ -164,7 +164,7 @@ async fn si_05_a_slow_handler_delays_nobody_and_holds_one_entry_a_key() {
     source.on_watch(Ok(steps));
     let informer = informer(&source);
     let gate = Arc::new(Semaphore::new(0));
-    let (slow, quick) = (Heard::default(), Heard::default());
+    let (slow, quick) = (EventLog::default(), EventLog::default());
     let (g, mut slow_handler) = (gate.clone(), slow.handler());
     let handle = informer
         .add_handler(options(), move |event| {
@@ -194,7 +194,7 @@ async fn si_05_a_slow_handler_delays_nobody_and_holds_one_entry_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn si_06_the_store_is_never_behind_what_a_handler_is_told() {
+async fn si_06_the_store_is_never_behind_the_events_of_a_handler() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![end("5"), added("a@6"), modified("a@7"), deleted("a@8"), added("z@9"), Step::Hang]));
     let informer = informer(&source);
@@ -225,10 +225,10 @@ fn relisting_source() -> ScriptedSource {
 }
 
 #[tokio::test(start_paused = true)]
-async fn si_07_an_unchanged_object_is_told_only_to_those_who_want_it() {
+async fn si_07_an_unchanged_object_is_delivered_only_on_request() {
     let source = relisting_source();
     let informer = informer(&source);
-    let (plain, wants) = (Heard::default(), Heard::default());
+    let (plain, wants) = (EventLog::default(), EventLog::default());
     informer.add_handler(options(), plain.handler()).unwrap();
     informer.add_handler(SubscriptionOptions { repeat_unchanged: true, ..options() }, wants.handler()).unwrap();
     run(&informer);
@@ -255,7 +255,7 @@ async fn si_09_resync_reaches_those_who_wish_for_it() {
     source.on_watch(Ok(vec![added("a@1"), end("5"), Step::Hang]));
     let config = InformerConfig { resync_check: Some(Duration::from_secs(30)), ..InformerConfig::default() };
     let informer = SharedInformer::<ConfigMap>::new(source.clone(), config);
-    let (wishes, plain) = (Heard::default(), Heard::default());
+    let (wishes, plain) = (EventLog::default(), EventLog::default());
     let wish = SubscriptionOptions { resync: Some(Duration::from_secs(30)), ..options() };
     informer.add_handler(wish, wishes.handler()).unwrap();
     informer.add_handler(options(), plain.handler()).unwrap();
@@ -289,10 +289,10 @@ async fn si_10_a_handle_has_synced_when_its_last_initial_add_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn si_10_nobody_waits_for_ever_on_a_stopped_informer() {
+async fn si_10_waiting_on_a_stopped_informer_ends() {
     let source = ScriptedSource::new();
     let informer = informer(&source);
-    let handle = informer.add_handler(options(), Heard::default().handler()).unwrap();
+    let handle = informer.add_handler(options(), EventLog::default().handler()).unwrap();
     let (stop, task) = run(&informer);
     stop.cancel();
     task.await.unwrap();
@@ -304,11 +304,11 @@ async fn si_10_nobody_waits_for_ever_on_a_stopped_informer() {
 async fn si_11_initial_is_for_the_first_set_and_for_late_joins() {
     let source = relisting_source();
     let informer = informer(&source);
-    let first = Heard::default();
+    let first = EventLog::default();
     informer.add_handler(options(), first.handler()).unwrap();
     run(&informer);
     first.until("added c@8").await;
-    let late = Heard::default();
+    let late = EventLog::default();
     informer.add_handler(options(), late.handler()).unwrap();
     assert_eq!(late.until("initial c@8").await, ["initial a@1", "initial b@7", "initial c@8"]);
 }
@@ -320,10 +320,10 @@ async fn si_12_removal_drops_what_waits_and_may_be_repeated() {
         vec![added("a@1"), added("b@2"), end("5"), Step::Wait(Duration::from_secs(5)), added("c@6"), Step::Hang];
     source.on_watch(Ok(steps));
     let informer = informer(&source);
-    let before_start = informer.add_handler(options(), Heard::default().handler()).unwrap();
+    let before_start = informer.add_handler(options(), EventLog::default().handler()).unwrap();
     before_start.remove();
-    let heard = Heard::default();
-    let mut inner = heard.handler();
+    let log = EventLog::default();
+    let mut inner = log.handler();
     let handle = informer
         .add_handler(options(), move |event| {
             let told = inner(event);
@@ -334,11 +334,11 @@ async fn si_12_removal_drops_what_waits_and_may_be_repeated() {
         })
         .unwrap();
     run(&informer);
-    heard.until("initial a@1").await;
+    log.until("initial a@1").await;
     handle.remove();
     handle.remove();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(heard.lines(), ["initial a@1"]);
+    assert_eq!(log.lines(), ["initial a@1"]);
     assert!(informer.report().backlogs.is_empty());
 }
 
@@ -347,8 +347,8 @@ async fn si_13_run_returns_after_the_handlers() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![added("a@1"), added("b@2"), end("5"), Step::Hang]));
     let informer = informer(&source);
-    let heard = Heard::default();
-    let mut inner = heard.handler();
+    let log = EventLog::default();
+    let mut inner = log.handler();
     informer
         .add_handler(options(), move |event| {
             let told = inner(event);
@@ -359,12 +359,12 @@ async fn si_13_run_returns_after_the_handlers() {
         })
         .unwrap();
     let (stop, task) = run(&informer);
-    heard.until("initial a@1").await;
+    log.until("initial a@1").await;
     let stopped = Instant::now();
     stop.cancel();
     task.await.unwrap();
     assert!(stopped.elapsed() >= Duration::from_secs(2), "the current event was finished");
-    assert_eq!(heard.lines(), ["initial a@1"], "what waited was dropped");
+    assert_eq!(log.lines(), ["initial a@1"], "what waited was dropped");
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,8 +372,8 @@ async fn si_14_a_panic_costs_one_event_and_a_pause() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![added("a@1"), added("b@2"), end("5"), Step::Hang]));
     let informer = informer(&source);
-    let heard = Heard::default();
-    let mut inner = heard.handler();
+    let log = EventLog::default();
+    let mut inner = log.handler();
     let handle = informer
         .add_handler(options(), move |event| {
             assert_ne!(format!("{event:?}"), "initial a@1", "this handler does not like a");
@@ -382,7 +382,7 @@ async fn si_14_a_panic_costs_one_event_and_a_pause() {
         .unwrap();
     let began = Instant::now();
     run(&informer);
-    assert_eq!(heard.until("initial b@2").await, ["initial b@2"]);
+    assert_eq!(log.until("initial b@2").await, ["initial b@2"]);
     assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!(handle.stats().panics.get(), 1);
 }
@@ -408,10 +408,10 @@ async fn si_16_an_inferred_deletion_reaches_the_handler_as_such() {
     source.on_watch(Ok(vec![added("a@1"), end("5"), in_stream(gone())]));
     source.on_watch(Ok(vec![end("9"), Step::Hang]));
     let informer = informer(&source);
-    let heard = Heard::default();
-    informer.add_handler(options(), heard.handler()).unwrap();
+    let log = EventLog::default();
+    informer.add_handler(options(), log.handler()).unwrap();
     run(&informer);
-    heard.until("vanished a@1").await;
+    log.until("vanished a@1").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -457,7 +457,7 @@ async fn si_18_the_report_has_backlogs_versions_and_counters() {
 // ---- the mailbox ----
 
 #[tokio::test(start_paused = true)]
-async fn better_05_every_delivers_each_change_or_says_that_it_lagged() {
+async fn better_05_every_delivers_each_change_or_reports_that_it_lagged() {
     let source = ScriptedSource::new();
     let mut steps = vec![added("a@1"), end("5")];
     steps.extend((6..30).map(|v| modified(&format!("a@{v}"))));
@@ -499,19 +499,19 @@ async fn better_05_latest_folds_what_was_not_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rf_18_subscribers_are_told_of_a_history_reset() {
+async fn rf_18_subscribers_receive_a_history_reset() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![added("a@90"), end("100"), bookmark("40"), Step::Hang]));
     source.on_watch(Ok(vec![added("a@30"), end("41"), Step::Hang]));
     let informer = informer(&source);
-    let heard = Heard::default();
-    informer.add_handler(options(), heard.handler()).unwrap();
+    let log = EventLog::default();
+    informer.add_handler(options(), log.handler()).unwrap();
     run(&informer);
-    assert_eq!(heard.until("updated a@90 a@30").await, ["initial a@90", "reset 41", "updated a@90 a@30"]);
+    assert_eq!(log.until("updated a@90 a@30").await, ["initial a@90", "reset 41", "updated a@90 a@30"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn rf_17_subscribers_are_told_of_undecodable_objects() {
+async fn rf_17_subscribers_receive_undecodable_objects() {
     let source = ScriptedSource::new();
     let bad = raw(json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "6"}, "data": 7}));
     let steps = vec![
@@ -525,10 +525,10 @@ async fn rf_17_subscribers_are_told_of_undecodable_objects() {
     ];
     source.on_watch(Ok(steps));
     let informer = informer(&source);
-    let heard = Heard::default();
-    informer.add_handler(options(), heard.handler()).unwrap();
+    let log = EventLog::default();
+    informer.add_handler(options(), log.handler()).unwrap();
     run(&informer);
-    assert_eq!(heard.until("added a@7").await, ["initial a@1", "undecodable a", "added a@7"]);
+    assert_eq!(log.until("added a@7").await, ["initial a@1", "undecodable a", "added a@7"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -540,13 +540,13 @@ async fn several_namespaces_are_one_informer() {
         vec![(Scope::namespace("one"), Arc::new(one)), (Scope::namespace("two"), Arc::new(two))],
         InformerConfig::default(),
     );
-    let heard = Heard::default();
-    let handle = informer.add_handler(options(), heard.handler()).unwrap();
+    let log = EventLog::default();
+    let handle = informer.add_handler(options(), log.handler()).unwrap();
     run(&informer);
-    heard.until("initial one/a@1").await;
+    log.until("initial one/a@1").await;
     assert!(!informer.has_synced(), "one namespace is still missing");
     assert!(handle.wait_synced().await);
-    assert_eq!(heard.lines(), ["initial one/a@1", "initial two/a@2"]);
+    assert_eq!(log.lines(), ["initial one/a@1", "initial two/a@2"]);
     assert_eq!(informer.store().version().as_str(), "5");
     assert!(informer.store().get(&Key::parse("two/a").unwrap()).is_some());
 }

@@ -85,7 +85,7 @@ impl Transition {
     }
 }
 
-/// How an election ended for this candidate.
+/// The end of an election for this candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It was stopped.

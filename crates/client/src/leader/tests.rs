@@ -112,7 +112,7 @@ impl LeaseLock for Connection {
 
 struct Candidate {
     guard: Arc<Mutex<Option<LeaderGuard>>>,
-    told: Arc<Mutex<Vec<Transition>>>,
+    transitions: Arc<Mutex<Vec<Transition>>>,
     stop: CancellationToken,
     health: ElectionHealth,
     task: tokio::task::JoinHandle<Outcome>,
@@ -141,8 +141,8 @@ fn virtual_clock() -> machinery::Clock {
 
 fn run_with(lock: Connection, config: ElectionConfig, wind_down: Duration) -> Candidate {
     let guard: Arc<Mutex<Option<LeaderGuard>>> = Arc::default();
-    let told: Arc<Mutex<Vec<Transition>>> = Arc::default();
-    let (g, t) = (guard.clone(), told.clone());
+    let transitions: Arc<Mutex<Vec<Transition>>> = Arc::default();
+    let (g, t) = (guard.clone(), transitions.clone());
     let elector = Elector::new(Arc::new(lock), config).unwrap();
     let elector = elector.with_clock(virtual_clock()).on_transition(move |tr| t.lock().push(tr.clone()));
     let health = elector.health();
@@ -153,7 +153,7 @@ fn run_with(lock: Connection, config: ElectionConfig, wind_down: Duration) -> Ca
         sleep(wind_down).await;
     };
     let task = tokio::spawn(elector.run(lead, stop.clone()));
-    Candidate { guard, told, stop, health, task }
+    Candidate { guard, transitions, stop, health, task }
 }
 
 fn run(lock: Connection, identity: &str) -> Candidate {
@@ -177,7 +177,7 @@ fn le_01_defaults_and_limits() {
 }
 
 #[test]
-fn le_02_the_lease_says_it_all_in_whole_seconds() {
+fn le_02_the_record_and_the_spec_of_a_lease_are_the_same() {
     let record = LeaseRecord {
         holder: "a".into(),
         duration_seconds: 15,
@@ -283,7 +283,7 @@ async fn le_07_a_renewal_needs_no_read_unless_it_fails() {
     leader.until_leading().await;
     sleep(Duration::from_secs(10)).await;
     assert_eq!(server.state.lock().gets, 1, "only to acquire");
-    server.state.lock().version += 1; // somebody touched the Lease
+    server.state.lock().version += 1; // a write by another client
     sleep(Duration::from_secs(4)).await;
     assert!(leader.leads());
     assert_eq!((server.state.lock().gets, leader.health.slow_renewals()), (2, 1));
@@ -299,7 +299,7 @@ async fn le_08_of_two_who_try_at_once_one_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_09_transitions_are_told_and_the_end_always() {
+async fn le_09_transitions_are_reported_and_the_end_always() {
     let server = Server::default();
     let one = run(server.candidate(), "one");
     one.until_leading().await;
@@ -308,14 +308,17 @@ async fn le_09_transitions_are_told_and_the_end_always() {
     two.stop.cancel();
     assert_eq!(two.task.await.unwrap(), Outcome::Stopped);
     assert_eq!(
-        *two.told.lock(),
+        *two.transitions.lock(),
         [Transition::NewLeader("one".into()), Transition::StoppedLeading],
         "although it never led"
     );
     one.stop.cancel();
     one.task.await.unwrap();
-    let told = one.told.lock().clone();
-    assert_eq!(told, [Transition::NewLeader("one".into()), Transition::BecameLeader, Transition::StoppedLeading]);
+    let transitions = one.transitions.lock().clone();
+    assert_eq!(
+        transitions,
+        [Transition::NewLeader("one".into()), Transition::BecameLeader, Transition::StoppedLeading]
+    );
 }
 
 #[tokio::test(start_paused = true)]

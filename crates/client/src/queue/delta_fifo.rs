@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn delete_of_an_unheard_of_key_is_dropped() {
+    async fn delete_of_an_unknown_key_is_dropped() {
         let fifo = DeltaFifo::new(has(&[]));
         fifo.delete(gone("a@2"));
         assert!(fifo.is_empty());

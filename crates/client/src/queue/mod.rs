@@ -53,7 +53,7 @@ impl Population {
         self.begun = true;
     }
 
-    /// Called for a whole set of so many elements. Only the first counts.
+    /// Called for a whole set, with its number of elements. Only the first set counts.
     fn begin_with_set(&mut self, elements: usize) {
         if !self.begun {
             (self.begun, self.left) = (true, elements);

@@ -1,4 +1,4 @@
-//! The rules of the reflector, one test each, on virtual time.
+//! The rows of the reflector, one test each, on virtual time.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::wire::{Params, VersionMatch};
 use crate::{Key, ResourceVersion};
 
 /// A store that also records the changes as text.
-struct Notebook {
+struct RecordingTarget {
     writer: StoreWriter<ConfigMap>,
     lines: Mutex<Vec<String>>,
     resets: Mutex<u32>,
@@ -30,12 +30,12 @@ struct Notebook {
     refuse: Mutex<bool>,
     refuse_resync: bool,
     skip_resync: Mutex<bool>,
-    /// Where to read the version of the reflector at each change, and what was read.
+    /// Source of the reflector's version at each change, and the versions read.
     metrics: OnceLock<Arc<ReflectorMetrics>>,
     versions: Mutex<Vec<String>>,
 }
 
-impl Notebook {
+impl RecordingTarget {
     fn new() -> Arc<Self> {
         Self::build(false)
     }
@@ -74,7 +74,7 @@ impl Notebook {
     }
 }
 
-impl Target<ConfigMap> for Notebook {
+impl Target<ConfigMap> for RecordingTarget {
     fn apply(&self, delta: Delta<ConfigMap>) -> BoxFuture<'_, Result<(), TargetError>> {
         let line = match &delta {
             Delta::ReplacedAll(Replacement { items, version, history_reset }) => {
@@ -119,13 +119,13 @@ struct Running {
     task: tokio::task::JoinHandle<()>,
 }
 
-fn start(source: &ScriptedSource, target: &Arc<Notebook>, config: ReflectorConfig) -> Running {
+fn start(source: &ScriptedSource, target: &Arc<RecordingTarget>, config: ReflectorConfig) -> Running {
     start_with(source, target, config, None)
 }
 
 fn start_with(
     source: &ScriptedSource,
-    target: &Arc<Notebook>,
+    target: &Arc<RecordingTarget>,
     config: ReflectorConfig,
     transform: Option<Transform<ConfigMap>>,
 ) -> Running {
@@ -156,13 +156,13 @@ fn requests(source: &ScriptedSource) -> Vec<String> {
         (_, false, true) => "watch",
         _ => "list",
     };
-    source.asked().iter().map(|p| format!("{} {}", name(p), version(p)).trim_end().to_owned()).collect()
+    source.requests().iter().map(|p| format!("{} {}", name(p), version(p)).trim_end().to_owned()).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn rf_01_each_event_reaches_the_target_and_moves_the_version() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![end("10"), added("a@11"), modified("a@12"), deleted("a@13"), bookmark("20"), Step::Hang]));
     let running = start(&source, &target, config());
     target.has("Bookmark(20)").await;
@@ -175,12 +175,12 @@ async fn rf_01_each_event_reaches_the_target_and_moves_the_version() {
 #[tokio::test(start_paused = true)]
 async fn rf_02_the_version_advances_even_if_the_target_refuses() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     *target.refuse.lock() = true;
     source.on_watch(Ok(vec![end("10"), added("a@11"), Step::Wait(Duration::from_secs(2))]));
     let log = LogCapture::start();
     start(&source, &target, config());
-    source.asked_times(2).await;
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source), ["stream", "watch 11"]);
     let levels: Vec<Level> = log.take("client").iter().map(|line| line.level).collect();
     assert_eq!(levels, [Level::WARN; 2], "the set and the addition");
@@ -189,19 +189,19 @@ async fn rf_02_the_version_advances_even_if_the_target_refuses() {
 #[tokio::test(start_paused = true)]
 async fn rf_03_leading_added_events_of_a_watch_without_version_do_not_move_it() {
     let source = ScriptedSource::listing();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_list(Ok((vec![], "", None)));
     source.on_watch(Ok(vec![added("b@30"), added("a@10"), Step::Wait(Duration::from_secs(2))]));
     source.on_watch(Ok(vec![added("c@30"), modified("c@31"), added("d@32"), Step::Wait(Duration::from_secs(2))]));
     start(&source, &target, config());
-    source.asked_times(4).await;
+    source.wait_for_requests(4).await;
     assert_eq!(requests(&source), ["list 0", "watch", "watch", "watch 32"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn rf_04_objects_of_another_kind_are_skipped() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     let table = raw(json!({"kind": "Table", "metadata": {"name": "t", "resourceVersion": "99"}}));
     source.on_watch(Ok(vec![
         end("10"),
@@ -213,7 +213,7 @@ async fn rf_04_objects_of_another_kind_are_skipped() {
         ))),
     ]));
     let running = start(&source, &target, config());
-    source.asked_times(2).await;
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source)[1], "watch 11", "a skipped object does not move the version");
     assert_eq!(target.names(), ["a"]);
     assert_eq!(running.metrics.foreign.get(), 2);
@@ -226,7 +226,7 @@ async fn rf_04_the_kind_and_version_that_a_source_expects_are_checked() {
         Step::Item(WatchItem::Added(raw(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}))))
     };
     let source = ScriptedSource::new().expecting("v1", "ConfigMap");
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![
         typed("other", 8, "v1", "Secret"),
         end("10"),
@@ -238,7 +238,7 @@ async fn rf_04_the_kind_and_version_that_a_source_expects_are_checked() {
     let bare = raw(json!({"metadata": {"name": "bare", "resourceVersion": "14"}}));
     source.on_watch(Ok(vec![Step::Item(WatchItem::Added(bare)), Step::Wait(Duration::from_secs(2))]));
     let running = start(&source, &target, config());
-    source.asked_times(3).await;
+    source.wait_for_requests(3).await;
     assert_eq!(requests(&source), ["stream", "watch 11", "watch 14"], "items of lists have no kind and are taken");
     assert_eq!(target.names(), ["a", "bare"]);
     assert_eq!(running.metrics.foreign.get(), 3);
@@ -247,11 +247,11 @@ async fn rf_04_the_kind_and_version_that_a_source_expects_are_checked() {
 #[tokio::test(start_paused = true)]
 async fn rf_05_an_unknown_event_type_moves_the_version_and_stores_nothing() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     let odd = Step::Item(WatchItem::Unknown { kind: "SURPRISE".into(), version: "15".into() });
     source.on_watch(Ok(vec![end("10"), odd, Step::Wait(Duration::from_secs(2))]));
     start(&source, &target, config());
-    source.asked_times(2).await;
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source)[1], "watch 15");
     assert_eq!(target.lines(), ["all  @10"]);
 }
@@ -259,14 +259,14 @@ async fn rf_05_an_unknown_event_type_moves_the_version_and_stores_nothing() {
 #[tokio::test(start_paused = true)]
 async fn rf_08_the_problem_handler_sees_lists_opens_and_streams() {
     let source = ScriptedSource::listing();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_list(Err(failure(403, "Forbidden")));
     source.on_list(Ok((vec![], "5", None)));
     source.on_watch(Err(failure(500, "InternalError")));
     source.on_list(Ok((vec![], "6", None)));
     source.on_watch(Ok(vec![in_stream(gone())]));
     let running = start(&source, &target, config());
-    source.asked_times(6).await;
+    source.wait_for_requests(6).await;
     let seen: Vec<Phase> = running.problems.lock().iter().map(|p| p.phase).collect();
     assert_eq!(seen, [Phase::List, Phase::Open, Phase::Stream], "client-go hides the last one");
 }
@@ -305,11 +305,11 @@ async fn rf_09_a_watch_that_ends_is_not_logged_and_a_failing_list_is_by_default(
     source.on_watch(Ok(vec![Step::Wait(Duration::from_secs(2)), in_stream(gone())]));
     source.on_list(Err(failure(403, "Forbidden")));
     let log = LogCapture::start();
-    let reflector = Reflector::<ConfigMap>::new(Arc::new(source.clone()), Notebook::new(), config());
+    let reflector = Reflector::<ConfigMap>::new(Arc::new(source.clone()), RecordingTarget::new(), config());
     tokio::spawn(reflector.run(CancellationToken::new()));
-    source.asked_times(3).await;
+    source.wait_for_requests(3).await;
     assert!(log.take("client").is_empty(), "the first watch came to a clean end");
-    source.asked_times(5).await;
+    source.wait_for_requests(5).await;
     let levels: Vec<Level> = log.take("client").iter().map(|line| line.level).collect();
     assert_eq!(levels, [Level::DEBUG, Level::ERROR], "the expired watch, then the forbidden list");
 }
@@ -317,7 +317,7 @@ async fn rf_09_a_watch_that_ends_is_not_logged_and_a_failing_list_is_by_default(
 #[tokio::test(start_paused = true)]
 async fn rf_10_resync_runs_while_watching() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![end("10"), Step::Wait(Duration::from_secs(70)), bookmark("11"), Step::Hang]));
     start(&source, &target, ReflectorConfig { resync: Some(Duration::from_secs(30)), ..config() });
     target.has("Bookmark(11)").await;
@@ -327,7 +327,7 @@ async fn rf_10_resync_runs_while_watching() {
 #[tokio::test(start_paused = true)]
 async fn rf_10_the_timer_runs_only_while_watching_and_the_target_decides() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     let (before, after) = (Step::Wait(Duration::from_secs(50)), Step::Wait(Duration::from_secs(40)));
     source.on_watch(Ok(vec![before, end("10"), after, bookmark("11"), Step::Hang]));
     start(&source, &target, ReflectorConfig { resync: Some(Duration::from_secs(30)), ..config() });
@@ -335,7 +335,7 @@ async fn rf_10_the_timer_runs_only_while_watching_and_the_target_decides() {
     assert_eq!(target.lines(), ["all  @10", "SyncAll", "Bookmark(11)"], "80 s, of which 40 s were a watch");
 
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     *target.skip_resync.lock() = true;
     source.on_watch(Ok(vec![end("10"), Step::Wait(Duration::from_secs(100)), bookmark("11"), Step::Hang]));
     start(&source, &target, ReflectorConfig { resync: Some(Duration::from_secs(30)), ..config() });
@@ -346,21 +346,21 @@ async fn rf_10_the_timer_runs_only_while_watching_and_the_target_decides() {
 #[tokio::test(start_paused = true)]
 async fn rf_10_a_failing_resync_ends_the_watch() {
     let source = ScriptedSource::new();
-    let target = Notebook::build(true);
+    let target = RecordingTarget::build(true);
     source.on_watch(Ok(vec![end("10"), Step::Hang]));
     start(&source, &target, ReflectorConfig { resync: Some(Duration::from_secs(30)), ..config() });
-    source.asked_times(2).await;
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source), ["stream", "stream 10"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn rf_11_readers_see_the_old_set_or_the_new_one() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@1"), end("10"), in_stream(gone())]));
     source.on_watch(Ok(vec![added("b@11"), Step::Wait(Duration::from_secs(5)), added("c@12"), end("13"), Step::Hang]));
     start(&source, &target, config());
-    source.asked_times(2).await;
+    source.wait_for_requests(2).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(target.names(), ["a"], "half of the new set is not visible");
     target.has("all b@11 c@12 @13").await;
@@ -370,7 +370,7 @@ async fn rf_11_readers_see_the_old_set_or_the_new_one() {
 #[tokio::test(start_paused = true)]
 async fn rf_12_a_transform_sees_each_wire_object_once() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@1"), added("drop@2"), end("10"), modified("a@11"), bookmark("12"), Step::Hang]));
     let calls = Arc::new(Mutex::new(Vec::new()));
     let seen = calls.clone();
@@ -389,11 +389,11 @@ async fn rf_12_a_transform_sees_each_wire_object_once() {
 #[tokio::test(start_paused = true)]
 async fn dq_04_a_transform_error_drops_the_object_and_moves_the_version() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![end("10"), added("a@11"), Step::Wait(Duration::from_secs(2))]));
     let log = LogCapture::start();
     start_with(&source, &target, config(), Some(Arc::new(|_| Err("no".into()))));
-    source.asked_times(2).await;
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source)[1], "watch 11");
     let lines = log.take("client");
     assert!(matches!(&lines[..], [line] if line.level == Level::WARN && line.text.contains("no")), "{lines:?}");
@@ -403,7 +403,7 @@ async fn dq_04_a_transform_error_drops_the_object_and_moves_the_version() {
 #[tokio::test(start_paused = true)]
 async fn rf_14_a_relist_keeps_unchanged_objects_instead_of_doubling_them() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@1"), added("b@2"), end("10"), in_stream(gone())]));
     source.on_watch(Ok(vec![added("a@1"), added("b@12"), end("13"), Step::Hang]));
     let running = start(&source, &target, config());
@@ -422,7 +422,7 @@ fn in_place() -> ReflectorConfig {
 #[tokio::test(start_paused = true)]
 async fn rf_14_in_place_a_relist_shows_what_changed_at_once_and_removes_what_is_gone_at_its_end() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@1"), added("b@2"), added("c@3"), end("10"), in_stream(gone())]));
     let pause = || Step::Wait(Duration::from_secs(5));
     source.on_watch(Ok(vec![added("b@12"), added("c@3"), pause(), added("d@13"), end("14"), Step::Hang]));
@@ -439,23 +439,23 @@ async fn rf_14_in_place_a_relist_shows_what_changed_at_once_and_removes_what_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn rf_14_in_place_a_relist_that_was_cut_is_followed_by_none_older_than_what_it_told() {
+async fn rf_14_in_place_after_a_cut_relist_no_set_is_older_than_its_changes() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@1"), end("10"), in_stream(gone())]));
     source.on_watch(Ok(vec![added("a@12"), Step::Wait(Duration::from_secs(5))]));
     source.on_watch(Err(failure(422, "Invalid")));
     source.on_list(Ok((items(&["a@12"]), "13", None)));
     source.on_watch(Ok(vec![Step::Hang]));
     start(&source, &target, in_place());
-    source.asked_times(5).await;
+    source.wait_for_requests(5).await;
     assert_eq!(requests(&source), ["stream", "stream 10", "stream 12", "list 12", "watch 13"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn rf_18_in_place_relists_take_nothing_from_a_history_that_went_back() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@8"), end("10"), in_stream(gone())]));
     source.on_watch(Ok(vec![added("a@5"), Step::Wait(Duration::from_secs(5)), end("7"), Step::Hang]));
     source.on_watch(Ok(vec![added("a@5"), end("7"), Step::Hang]));
@@ -468,7 +468,7 @@ async fn rf_18_in_place_relists_take_nothing_from_a_history_that_went_back() {
 #[tokio::test(start_paused = true)]
 async fn rf_15_bookmarks_are_optional() {
     let source = ScriptedSource::listing();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_list(Ok((items(&["a@1"]), "5", None)));
     source.on_watch(Ok(vec![modified("a@6"), Step::Wait(Duration::from_secs(100)), modified("a@7"), Step::Hang]));
     start(&source, &target, config());
@@ -489,7 +489,7 @@ async fn rf_16_stop_interrupts_every_state() {
     for (name, script) in scripts {
         let source = ScriptedSource::new();
         script(&source);
-        let running = start(&source, &Notebook::new(), config());
+        let running = start(&source, &RecordingTarget::new(), config());
         tokio::time::sleep(Duration::from_millis(500)).await;
         let asked = Instant::now();
         running.stop.cancel();
@@ -514,9 +514,9 @@ async fn rf_16_stop_interrupts_a_target_that_makes_it_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rf_17_an_undecodable_object_is_told_replaces_the_stale_one_and_stalls_nothing() {
+async fn rf_17_an_undecodable_object_is_reported_replaces_the_stale_one_and_stalls_nothing() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     let bad = raw(
         json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "uid": "a", "resourceVersion": "12"}, "data": 7}),
     );
@@ -527,7 +527,7 @@ async fn rf_17_an_undecodable_object_is_told_replaces_the_stale_one_and_stalls_n
         Step::Wait(Duration::from_secs(2)),
     ]));
     let running = start(&source, &target, config());
-    source.asked_times(2).await;
+    source.wait_for_requests(2).await;
     assert_eq!(target.lines()[1], "Undecodable(a@-)");
     assert!(target.names().is_empty(), "the stale state is gone");
     assert_eq!(requests(&source)[1], "watch 12");
@@ -537,7 +537,7 @@ async fn rf_17_an_undecodable_object_is_told_replaces_the_stale_one_and_stalls_n
 #[tokio::test(start_paused = true)]
 async fn rf_18_a_bookmark_from_the_past_leads_to_the_most_recent_state_and_a_reset() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@90"), added("b@95"), end("100"), bookmark("40"), Step::Hang]));
     source.on_watch(Ok(vec![added("a@30"), end("41"), Step::Hang]));
     let running = start(&source, &target, config());
@@ -548,9 +548,9 @@ async fn rf_18_a_bookmark_from_the_past_leads_to_the_most_recent_state_and_a_res
 }
 
 #[tokio::test(start_paused = true)]
-async fn rf_18_a_list_from_the_past_is_asked_again_as_the_most_recent() {
+async fn rf_18_after_a_list_from_the_past_the_most_recent_is_requested() {
     let source = ScriptedSource::listing();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_list(Ok((items(&["a@90"]), "100", None)));
     source.on_watch(Ok(vec![in_stream(gone())]));
     source.on_list(Ok((items(&["a@30"]), "40", None)));
@@ -564,7 +564,7 @@ async fn rf_18_a_list_from_the_past_is_asked_again_as_the_most_recent() {
 #[tokio::test(start_paused = true)]
 async fn rf_19_a_missing_end_bookmark_leads_to_a_list() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@1"), Step::Hang]));
     source.on_list(Ok((items(&["a@1"]), "5", None)));
     let began = Instant::now();
@@ -577,7 +577,7 @@ async fn rf_19_a_missing_end_bookmark_leads_to_a_list() {
 #[tokio::test(start_paused = true)]
 async fn rf_19_progress_buys_time_and_chatter_does_not() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     let mut steps = Vec::new();
     for n in 0..3 {
         steps.extend([Step::Wait(Duration::from_secs(50)), added(&format!("o{n}@{}", n + 1))]);
@@ -593,15 +593,15 @@ async fn rf_19_progress_buys_time_and_chatter_does_not() {
         steps.extend([Step::Wait(Duration::from_secs(1)), modified(&format!("a@{}", n + 2))]);
     }
     source.on_watch(Ok(steps));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(2).await;
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source)[1], "list 0");
 }
 
 #[tokio::test(start_paused = true)]
 async fn rf_20_a_lagging_server_cache_is_listed_after_three_refusals() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     for _ in 0..3 {
         source.on_watch(Err(busy(1)));
     }
@@ -611,23 +611,23 @@ async fn rf_20_a_lagging_server_cache_is_listed_after_three_refusals() {
     assert_eq!(requests(&source)[..4], ["stream", "stream", "stream", "list 0"]);
 }
 
-// ---- section 2: what each request says ----
+// ---- section 2: the parameters of each request ----
 
 #[tokio::test(start_paused = true)]
-async fn lw_04_a_source_that_cannot_stream_is_never_asked_to() {
+async fn lw_04_a_source_that_cannot_stream_is_listed() {
     let source = ScriptedSource::listing();
     source.on_list(Ok((vec![], "5", None)));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(2).await;
-    assert!(source.asked().iter().all(|p| !p.send_initial_events));
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(2).await;
+    assert!(source.requests().iter().all(|p| !p.send_initial_events));
 }
 
 #[tokio::test(start_paused = true)]
 async fn first_sync_streams_the_most_recent_state() {
     let source = ScriptedSource::new();
-    start(&source, &Notebook::new(), config());
-    source.asked_times(1).await;
-    let first = source.asked().remove(0);
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(1).await;
+    let first = source.requests().remove(0);
     assert_eq!(version(&first), "", "never \"0\": a stale server would take us back in time");
     assert_eq!(first.version_match, Some(VersionMatch::NotOlderThan));
     assert!(first.send_initial_events && first.allow_bookmarks);
@@ -642,9 +642,9 @@ async fn lists_are_paged_only_where_pages_help() {
     source.on_watch(Ok(vec![in_stream(gone())]));
     source.on_list(Err(gone()));
     source.on_list(Ok((vec![], "9", None)));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(5).await;
-    let asked = source.asked();
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(5).await;
+    let asked = source.requests();
     let seen: Vec<(&str, Option<u32>)> =
         asked.iter().filter(|p| !p.allow_bookmarks).map(|p| (version(p), p.limit)).collect();
     assert_eq!(seen, [("0", Some(500)), ("5", None), ("", Some(500))]);
@@ -658,9 +658,9 @@ async fn pages_of_a_version_zero_list_stick() {
     source.on_list(Ok((items(&["b@2"]), "5", None)));
     source.on_watch(Ok(vec![in_stream(gone())]));
     source.on_list(Ok((vec![], "9", None)));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(4).await;
-    let relist = source.asked().remove(3);
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(4).await;
+    let relist = source.requests().remove(3);
     assert_eq!((version(&relist), relist.limit), ("5", Some(500)));
 }
 
@@ -669,12 +669,12 @@ async fn a_forced_page_size_is_always_used() {
     let source = ScriptedSource::listing();
     source.on_list(Ok((vec![], "5", None)));
     source.on_watch(Ok(vec![in_stream(gone())]));
-    start(&source, &Notebook::new(), ReflectorConfig { page_limit: Some(7), ..config() });
-    source.asked_times(3).await;
-    assert!(source.asked().iter().filter(|p| !p.allow_bookmarks).all(|p| p.limit == Some(7)));
+    start(&source, &RecordingTarget::new(), ReflectorConfig { page_limit: Some(7), ..config() });
+    source.wait_for_requests(3).await;
+    assert!(source.requests().iter().filter(|p| !p.allow_bookmarks).all(|p| p.limit == Some(7)));
 }
 
-// ---- section 3.2: from state to state ----
+// ---- section 3.2: transitions ----
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_streaming_list_backs_off_and_stays() {
@@ -682,10 +682,10 @@ async fn a_refused_streaming_list_backs_off_and_stays() {
     for _ in 0..4 {
         source.on_watch(Err(refused()));
     }
-    start(&source, &Notebook::new(), config());
-    source.asked_times(5).await;
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(5).await;
     assert_eq!(requests(&source), ["stream"; 5]);
-    let at = source.asked_at();
+    let at = source.request_times();
     for (pair, low) in at.windows(2).zip([0.8, 1.6, 3.2, 6.4]) {
         let gap = (pair[1] - pair[0]).as_secs_f64();
         assert!(gap >= low && gap <= 2.0 * low + 0.1, "{gap} not in {low}..{}", 2.0 * low);
@@ -703,10 +703,10 @@ async fn an_expired_or_too_large_version_is_retried_at_once_without_it() {
             } else {
                 source.on_watch(Err(error.clone()));
             }
-            start(&source, &Notebook::new(), config());
-            source.asked_times(3).await;
+            start(&source, &RecordingTarget::new(), config());
+            source.wait_for_requests(3).await;
             assert_eq!(requests(&source), ["stream", "stream 10", "stream"]);
-            let at = source.asked_at();
+            let at = source.request_times();
             assert!(at[1] - at[0] >= Duration::from_millis(800), "the watch error backs off");
             assert!(at[2] - at[1] < Duration::from_millis(10), "the flagged version does not");
         }
@@ -717,8 +717,8 @@ async fn an_expired_or_too_large_version_is_retried_at_once_without_it() {
 async fn a_server_that_calls_the_most_recent_state_expired_is_listed() {
     let source = ScriptedSource::new();
     source.on_watch(Err(gone()));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(2).await;
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source), ["stream", "list 0"]);
 }
 
@@ -728,9 +728,9 @@ async fn failing_lists_back_off_further_and_further() {
     for _ in 0..10 {
         source.on_list(Err(failure(500, "InternalError")));
     }
-    start(&source, &Notebook::new(), config());
-    source.asked_times(11).await;
-    let at = source.asked_at();
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(11).await;
+    let at = source.request_times();
     let gaps: Vec<f64> = at.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
     for (gap, low) in gaps.iter().zip([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0, 30.0]) {
         assert!(*gap >= low, "{gaps:?}");
@@ -744,8 +744,8 @@ async fn a_refused_watch_keeps_its_version() {
     for _ in 0..3 {
         source.on_watch(Err(refused()));
     }
-    start(&source, &Notebook::new(), config());
-    source.asked_times(5).await;
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(5).await;
     assert_eq!(requests(&source), ["list 0", "watch 5", "watch 5", "watch 5", "watch 5"]);
 }
 
@@ -757,8 +757,8 @@ async fn a_connection_that_breaks_while_a_watch_is_opened_keeps_its_version_too(
     source.on_watch(Err(broken(crate::TransportKind::Eof)));
     source.on_watch(Err(broken(crate::TransportKind::Timeout)));
     source.on_watch(Err(broken(crate::TransportKind::Tls)));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(5).await;
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(5).await;
     assert_eq!(requests(&source), ["list 0", "watch 5", "watch 5", "watch 5", "list 5"], "certificates are no hiccup");
 }
 
@@ -767,8 +767,8 @@ async fn a_watch_refused_with_410_as_http_status_leads_to_a_relist() {
     let source = ScriptedSource::listing();
     source.on_list(Ok((vec![], "5", None)));
     source.on_watch(Err(gone()));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(3).await;
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(3).await;
     assert_eq!(requests(&source), ["list 0", "watch 5", "list 5"]);
 }
 
@@ -782,22 +782,22 @@ async fn a_watch_that_ends_is_opened_at_the_last_version_at_once() {
         Step::Wait(Duration::from_secs(100)),
     ]));
     source.on_watch(Ok(vec![Step::Wait(Duration::from_secs(5)), Step::Fail(refused())]));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(3).await;
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(3).await;
     assert_eq!(requests(&source), ["stream", "watch 11", "watch 11"]);
-    let at = source.asked_at();
+    let at = source.request_times();
     assert_eq!((at[1] - at[0]).as_secs(), 200);
     assert_eq!((at[2] - at[1]).as_secs(), 5, "a broken connection is an end like any other");
-    assert!(!source.asked()[1].send_initial_events, "a reconnect must not ask for the initial state");
+    assert!(!source.requests()[1].send_initial_events, "a reconnect must not ask for the initial state");
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_requests_in_the_stream_reopens_after_the_wish() {
+async fn too_many_requests_in_the_stream_reopens_after_the_requested_delay() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![end("10"), in_stream(busy(7))]));
-    start(&source, &Notebook::new(), config());
-    source.asked_times(2).await;
-    let at = source.asked_at();
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(2).await;
+    let at = source.request_times();
     assert_eq!(requests(&source), ["stream", "watch 10"]);
     assert!(at[1] - at[0] >= Duration::from_secs(7));
 }
@@ -813,8 +813,8 @@ async fn internal_errors_within_their_window_do_not_relist() {
         source.on_watch(Ok(burst()));
     }
     let window = ReflectorConfig { internal_error_window: Duration::from_secs(10), ..config() };
-    start(&source, &Notebook::new(), window);
-    source.asked_times(5).await;
+    start(&source, &RecordingTarget::new(), window);
+    source.wait_for_requests(5).await;
     assert_eq!(requests(&source), ["stream", "watch 10", "watch 10", "watch 10", "stream 10"]);
 }
 
@@ -823,8 +823,8 @@ async fn an_undecodable_line_ends_the_round() {
     let source = ScriptedSource::new();
     let bad = crate::Error::Decode { what: "a watch event", message: "x".into() };
     source.on_watch(Ok(vec![end("10"), Step::Fail(bad)]));
-    let running = start(&source, &Notebook::new(), config());
-    source.asked_times(2).await;
+    let running = start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source), ["stream", "stream 10"]);
     assert_eq!(running.problems.lock().len(), 1);
 }
@@ -833,10 +833,10 @@ async fn an_undecodable_line_ends_the_round() {
 async fn better_09_a_silent_watch_is_opened_anew_at_the_last_version() {
     let source = ScriptedSource::new();
     source.on_watch(Ok(vec![end("10"), Step::Wait(Duration::from_secs(170)), bookmark("12"), Step::Hang]));
-    let running = start(&source, &Notebook::new(), config());
-    source.asked_times(2).await;
+    let running = start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(2).await;
     assert_eq!(requests(&source), ["stream", "watch 12"]);
-    let at = source.asked_at();
+    let at = source.request_times();
     assert_eq!((at[1] - at[0]).as_secs(), 350);
     assert_eq!(running.metrics.idle_restarts.get(), 1);
 }
@@ -844,7 +844,7 @@ async fn better_09_a_silent_watch_is_opened_anew_at_the_last_version() {
 #[tokio::test(start_paused = true)]
 async fn a_replayed_state_is_ignored_and_counted() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     source.on_watch(Ok(vec![added("a@8"), end("10"), added("a@8"), added("a@5"), added("b@11"), Step::Hang]));
     let running = start(&source, &target, config());
     target.has("Added(b@11)").await;
@@ -858,9 +858,9 @@ async fn an_initial_stream_that_keeps_breaking_backs_off() {
     for _ in 0..5 {
         source.on_watch(Ok(vec![added("a@1"), Step::Wait(Duration::from_millis(1))]));
     }
-    start(&source, &Notebook::new(), config());
-    source.asked_times(5).await;
-    let at = source.asked_at();
+    start(&source, &RecordingTarget::new(), config());
+    source.wait_for_requests(5).await;
+    let at = source.request_times();
     assert!(at[2] - at[0] < Duration::from_millis(100), "the first retries are immediate");
     assert!(at[4] - at[2] > Duration::from_millis(800), "then they are not");
 }
@@ -868,7 +868,7 @@ async fn an_initial_stream_that_keeps_breaking_backs_off() {
 #[tokio::test(start_paused = true)]
 async fn limits_can_be_switched_off() {
     let source = ScriptedSource::new();
-    let target = Notebook::new();
+    let target = RecordingTarget::new();
     let day = Duration::from_secs(24 * 3600);
     source.on_watch(Ok(vec![
         Step::Wait(day),

@@ -39,7 +39,7 @@ fn by_app(store: &Store<ConfigMap>) -> Index<ConfigMap, String> {
     index.unwrap()
 }
 
-fn told(applied: &[Applied<ConfigMap>]) -> Vec<String> {
+fn effects(applied: &[Applied<ConfigMap>]) -> Vec<String> {
     let name = |o: &Arc<ConfigMap>| format!("{}@{}", Key::of(&**o), crate::object::version_of(&**o));
     applied
         .iter()
@@ -202,9 +202,13 @@ fn st_12_presets_for_pods() {
 fn dq_01_what_the_store_has_decides_between_add_and_update() {
     let (_store, writer) = Store::new();
     let all = Scope::All;
-    assert_eq!(told(&writer.apply(&all, vec![Delta::Updated(map("a@1"))])), ["+a@1"]);
-    assert_eq!(told(&writer.apply(&all, vec![Delta::Added(map("a@2"))])), ["a@1>a@2"]);
-    assert_eq!(told(&writer.apply(&all, vec![gone(map("zzz@3"))])), ["-zzz@3"], "told even if the store lacks it");
+    assert_eq!(effects(&writer.apply(&all, vec![Delta::Updated(map("a@1"))])), ["+a@1"]);
+    assert_eq!(effects(&writer.apply(&all, vec![Delta::Added(map("a@2"))])), ["a@1>a@2"]);
+    assert_eq!(
+        effects(&writer.apply(&all, vec![gone(map("zzz@3"))])),
+        ["-zzz@3"],
+        "returned even if the store lacks it"
+    );
 }
 
 #[test]
@@ -212,11 +216,11 @@ fn dq_05_another_uid_is_an_inferred_deletion_and_an_addition() {
     let (_store, writer) = Store::new();
     writer.apply(&Scope::All, vec![set(&["a@1#old", "b@1"], "5")]);
     let applied = writer.apply(&Scope::All, vec![set(&["a@7#new", "b@1"], "8")]);
-    assert_eq!(told(&applied), ["?a@1", "+a@7", "=b@1"]);
+    assert_eq!(effects(&applied), ["?a@1", "+a@7", "=b@1"]);
 }
 
 #[test]
-fn a_change_that_is_stored_already_is_told_as_such_and_a_snapshot_keeps_what_it_saw() {
+fn a_change_that_is_stored_already_is_unchanged_and_a_snapshot_keeps_its_state() {
     let (store, writer) = Store::new();
     let first = map("a@1");
     let second = map("a@2");
@@ -228,18 +232,18 @@ fn a_change_that_is_stored_already_is_told_as_such_and_a_snapshot_keeps_what_it_
         (Delta::Updated(map("a@2")), true),
     ] {
         let applied = writer.apply(&Scope::All, vec![delta]);
-        assert_eq!(matches!(&applied[..], [Applied::Unchanged(_)]), unchanged, "{:?}", told(&applied));
+        assert_eq!(matches!(&applied[..], [Applied::Unchanged(_)]), unchanged, "{:?}", effects(&applied));
     }
     assert!(Arc::ptr_eq(before.get(&key("a")).unwrap(), &first), "the walk that changed the set copied its way");
     assert!(Arc::ptr_eq(&store.get(&key("a")).unwrap(), &second), "the one that was there stays");
 }
 
 #[test]
-fn a_relist_tells_deletions_first_and_then_the_set_in_order() {
+fn a_relist_returns_deletions_first_and_then_the_set_in_order() {
     let (store, writer) = Store::new();
     writer.apply(&Scope::All, vec![set(&["a@1", "b@2", "c@3"], "5")]);
     let applied = writer.apply(&Scope::All, vec![set(&["b@6", "d@7"], "9")]);
-    assert_eq!(told(&applied), ["?a@1", "?c@3", "b@2>b@6", "+d@7"]);
+    assert_eq!(effects(&applied), ["?a@1", "?c@3", "b@2>b@6", "+d@7"]);
     assert_eq!(store.len(), 2);
 }
 
@@ -251,7 +255,7 @@ fn several_sources_replace_only_their_own_namespace() {
     assert!(store.version().is_unset(), "the other source has not reported");
     writer.apply(&b, vec![set(&["b/x@2"], "20")]);
     assert_eq!(store.version().as_str(), "10");
-    assert_eq!(told(&writer.apply(&a, vec![set(&[], "30")])), ["?a/x@1"]);
+    assert_eq!(effects(&writer.apply(&a, vec![set(&[], "30")])), ["?a/x@1"]);
     assert_eq!((store.len(), store.version().as_str()), (1, "20"));
 }
 

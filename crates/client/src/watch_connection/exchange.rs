@@ -145,7 +145,7 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::io::duplex;
 
-    /// Returns the result for a response that arrives in pieces of so many bytes, and the request as the server received it.
+    /// Returns the result for a response that arrives in pieces of `pieces` bytes, and the request as the server received it.
     async fn response_in(pieces: usize, answer: &[u8], uri: &str) -> (Result<(u16, Vec<u8>), String>, String) {
         let (client, mut server) = duplex(1 << 20);
         let answer = answer.to_vec();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_ends_where_its_length_says_or_where_the_connection_does() {
+    async fn a_body_ends_after_its_length_or_with_the_connection() {
         assert_eq!(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef").await, body("abc"));
         assert_eq!(answer(b"HTTP/1.0 200 OK\r\n\r\nabcdef").await, body("abcdef"));
         assert_eq!(answer(b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nabc").await, body("abc"));
@@ -248,22 +248,22 @@ mod tests {
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "invalid size or end"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc\r\n", "invalid size or end"),
         ] {
-            let told = answer(text.as_bytes()).await.unwrap_err();
-            assert!(told.contains(error), "{text:?}: {told}");
+            let found = answer(text.as_bytes()).await.unwrap_err();
+            assert!(found.contains(error), "{text:?}: {found}");
         }
     }
 
     #[tokio::test]
     async fn endless_heads_sizes_and_trailers_are_errors() {
         let endless = |head: &str| [head.as_bytes(), &[b'a'; 2 * HEAD_BYTES_MAX][..]].concat();
-        let told = async |text: Vec<u8>| response_in(64 << 10, &text, "http://h/").await.0.unwrap_err();
-        assert!(told(endless("HTTP/1.1 200 OK\r\nx: ")).await.contains("longer than"));
+        let error_of = async |text: Vec<u8>| response_in(64 << 10, &text, "http://h/").await.0.unwrap_err();
+        assert!(error_of(endless("HTTP/1.1 200 OK\r\nx: ")).await.contains("longer than"));
         assert!(
-            told(endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;"))
+            error_of(endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;"))
                 .await
                 .contains("invalid size or end")
         );
         let trailers = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ";
-        assert!(told(endless(trailers)).await.contains("invalid size or end"));
+        assert!(error_of(endless(trailers)).await.contains("invalid size or end"));
     }
 }

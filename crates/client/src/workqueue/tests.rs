@@ -32,7 +32,7 @@ async fn wq_01_a_key_that_waits_is_not_added_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_02_a_key_in_work_comes_again_when_done_and_never_in_parallel() {
+async fn wq_02_a_key_in_work_is_in_line_again_when_done_and_never_in_parallel() {
     let queue = WorkQueue::new();
     queue.add("a");
     let work = next(&queue).await;
@@ -266,7 +266,7 @@ async fn wq_12_drain_waits_for_the_line_and_the_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wq_12_drain_with_a_deadline_tells_what_is_left() {
+async fn wq_12_drain_with_a_deadline_returns_the_rest() {
     let queue = WorkQueue::new();
     for item in ["a", "b"] {
         queue.add(item);
@@ -278,7 +278,7 @@ async fn wq_12_drain_with_a_deadline_tells_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn priorities_are_served_by_weight_and_starve_nobody() {
+async fn priorities_are_served_by_weight_and_no_key_starves() {
     let queue = WorkQueue::<u32>::with_limiter(default_limiter());
     for n in 0..4 {
         queue.add_with_priority(1000 + n, LOW);

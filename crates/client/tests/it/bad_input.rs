@@ -18,7 +18,7 @@ async fn a_missing_kubeconfig() {
 }
 
 #[tokio::test]
-async fn a_forbidden_list_is_told_and_retried() {
+async fn a_forbidden_list_is_reported_and_retried() {
     let server = FakeServer::start().await;
     server.answer(Answer::status(403, "Forbidden"));
     server.answer(Answer::json(403, &status(403, "Forbidden", "pods is forbidden: User \"eve\" cannot list")));
@@ -42,7 +42,7 @@ async fn a_kind_that_does_not_exist() {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn a_refused_connection() {
     let server = FakeServer::start().await;
     let source = ApiListWatch::all::<Pod>(client_of(&server));
     server.refuse();

@@ -71,7 +71,7 @@ async fn fa_02_start_is_idempotent_and_starts_what_is_new() {
 }
 
 #[tokio::test]
-async fn fa_03_waiting_is_for_started_informers_and_says_which() {
+async fn fa_03_waiting_is_for_started_informers_and_reports_each() {
     let server = FakeServer::start().await;
     server.answer(synced_answer(5));
     let factory = InformerFactory::new(client_of(&server));
@@ -91,7 +91,7 @@ async fn fa_03_a_stopped_informer_is_reported_as_not_synced() {
     factory.informer::<Pod>();
     let stop = CancellationToken::new();
     factory.start(&stop);
-    server.asked(1).await;
+    server.wait_for_requests(1).await;
     stop.cancel();
     assert!(!factory.wait_synced().await.all());
 }
@@ -139,7 +139,7 @@ async fn fa_05_shutdown_waits_for_all_and_may_be_called_by_several() {
 }
 
 #[tokio::test]
-async fn fa_06_forms_are_told_apart_and_metadata_is_asked_for_as_such() {
+async fn fa_06_forms_are_distinct_and_metadata_is_requested_as_such() {
     let server = FakeServer::start().await;
     for _ in 0..4 {
         server.answer(synced_answer(5));

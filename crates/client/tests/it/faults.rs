@@ -28,7 +28,7 @@ async fn a_cut_list_is_not_a_shorter_list() {
 }
 
 #[tokio::test]
-async fn k_08_better_09_a_silent_server_is_left() {
+async fn k_08_better_09_a_silent_watch_is_reopened() {
     let server = FakeServer::start().await;
     server.answer(Answer::watch().line(bookmark_end(10)).hold());
     server.answer(Answer::watch().line(added(&pod("a", 11))).hold());
@@ -45,12 +45,12 @@ async fn rf_19_a_withheld_bookmark_leads_to_a_list() {
     server.answer(Answer::watch().hold());
     let rig = Rig::start(&server, ReflectorConfig { initial_events_limit: Duration::from_millis(300), ..quick() });
     rig.reaches("10").await;
-    server.asked(3).await;
+    server.wait_for_requests(3).await;
     assert_eq!(server.summaries(), ["stream ", "list 0", "watch 10"]);
 }
 
 #[tokio::test]
-async fn rf_18_a_rewound_history_is_noticed_and_told() {
+async fn rf_18_a_rewound_history_is_noticed_and_reported() {
     let server = FakeServer::start().await;
     let (answer, live) =
         Answer::watch().line(added(&pod("a", 90))).line(added(&pod("lost", 95))).line(bookmark_end(100)).live();
@@ -72,7 +72,7 @@ async fn a_410_as_http_status_of_a_watch_leads_to_a_relist() {
     server.answer(Answer::list(20, vec![]));
     server.answer(Answer::watch().hold());
     let _rig = Rig::start(&server, listing());
-    server.asked(4).await;
+    server.wait_for_requests(4).await;
     assert_eq!(server.summaries(), ["list 0", "watch 10", "list 10", "watch 20"]);
 }
 
@@ -85,7 +85,7 @@ async fn too_large_versions_are_left_within_the_same_round() {
     server.answer(Answer::list(5, vec![pod("a", 4)]));
     server.answer(Answer::watch().hold());
     let mut rig = Rig::start(&server, listing());
-    server.asked(5).await;
+    server.wait_for_requests(5).await;
     assert_eq!(server.summaries(), ["list 0", "watch 10", "list 10", "list ", "watch 5"]);
     assert_eq!(rig.next().await, "reset 5", "and the smaller version is a rewound history");
 }
@@ -104,7 +104,7 @@ async fn rf_20_three_times_too_busy_to_stream_leads_to_a_list() {
 }
 
 #[tokio::test]
-async fn k_11_rf_17_an_undecodable_object_is_told_and_stalls_nothing() {
+async fn k_11_rf_17_an_undecodable_object_is_reported_and_stalls_nothing() {
     let server = FakeServer::start().await;
     let mut bad = pod("a", 11);
     bad["spec"]["containers"] = serde_json::json!("not a list");
@@ -121,7 +121,7 @@ async fn k_11_rf_17_an_undecodable_object_is_told_and_stalls_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_resumed_not_relisted() {
+async fn a_watch_resumes_after_a_restart_of_the_server() {
     let server = FakeServer::start().await;
     server.answer(Answer::watch().line(added(&pod("a", 5))).line(bookmark_end(10)).hold());
     let rig = Rig::start(&server, quick());

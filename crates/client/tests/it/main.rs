@@ -73,7 +73,7 @@ impl Rig {
 
     async fn event(&mut self) -> Event<Pod> {
         let next = tokio::time::timeout(PATIENCE, self.events.next()).await;
-        next.expect("waited in vain for an event").expect("the informer runs")
+        next.expect("timed out waiting for an event").expect("the informer runs")
     }
 
     /// Waits until the store shows this version.

@@ -35,7 +35,7 @@ async fn script_02_a_server_that_cannot_stream_is_listed() {
     server.answer(Answer::watch().hold());
     let rig = Rig::start(&server, quick());
     rig.reaches("10").await;
-    server.asked(3).await;
+    server.wait_for_requests(3).await;
     assert_eq!(server.summaries(), ["stream ", "list 0", "watch 10"]);
     assert_eq!(rig.names(), ["default/a"]);
 }
@@ -58,7 +58,7 @@ async fn script_04_a_watch_that_ends_is_reopened_at_the_last_version() {
     server.answer(Answer::watch().line(modified(&pod("a", 12))));
     server.answer(Answer::watch().hold());
     let _rig = Rig::start(&server, quick());
-    server.asked(3).await;
+    server.wait_for_requests(3).await;
     assert_eq!(server.summaries(), ["stream ", "watch 11", "watch 12"], "no list");
 }
 
@@ -91,7 +91,7 @@ async fn script_06_a_refused_watch_keeps_its_version() {
     tokio::time::timeout(PATIENCE, refused).await.expect("the refusals are told");
     server.answer(Answer::watch().hold());
     server.listen_again().await;
-    server.asked(3).await;
+    server.wait_for_requests(3).await;
     assert_eq!(server.summaries(), ["list 0", "watch 10", "watch 11"]);
 }
 
@@ -102,7 +102,7 @@ async fn rc_02_script_07_retry_after_is_a_floor() {
     server.answer(Answer::status(429, "TooManyRequests").header("Retry-After", "1"));
     server.answer(Answer::watch().hold());
     let _rig = Rig::start(&server, listing());
-    server.asked(3).await;
+    server.wait_for_requests(3).await;
     let requests = server.requests();
     assert!(requests[2].at - requests[1].at >= Duration::from_secs(1));
     assert_eq!(requests[2].summary(), "watch 10");
@@ -117,7 +117,7 @@ async fn script_08_a_watch_that_ends_at_once_leads_to_a_relist() {
     server.answer(Answer::watch().hold());
     // Long enough that a slow machine does not turn a very short watch into an ordinary one.
     let _rig = Rig::start(&server, ReflectorConfig { very_short: PATIENCE, ..listing() });
-    server.asked(4).await;
+    server.wait_for_requests(4).await;
     assert_eq!(server.summaries(), ["list 0", "watch 10", "list 10", "watch 12"]);
 }
 
@@ -127,7 +127,7 @@ async fn script_09_a_bookmark_moves_the_version() {
     server.answer(Answer::watch().line(bookmark_end(10)).line(bookmark(50)).cut());
     server.answer(Answer::watch().hold());
     let _rig = Rig::start(&server, quick());
-    server.asked(2).await;
+    server.wait_for_requests(2).await;
     assert_eq!(server.summaries(), ["stream ", "watch 50"]);
 }
 
@@ -170,7 +170,7 @@ async fn script_12_an_expired_page_leads_to_one_list_without_pages() {
     server.answer(Answer::watch().hold());
     let rig = Rig::start(&server, listing());
     rig.reaches("30").await;
-    server.asked(5).await;
+    server.wait_for_requests(5).await;
     let requests = server.requests();
     let seen: Vec<_> =
         requests[..4].iter().map(|r| (r.query("resourceVersion"), r.query("limit"), r.query("continue"))).collect();
@@ -312,7 +312,7 @@ async fn script_20_stop_in_every_state_leaves_no_connection() {
         let server = FakeServer::start().await;
         script(&server);
         let rig = Rig::start(&server, quick());
-        server.asked(requests).await;
+        server.wait_for_requests(requests).await;
         let Rig { informer, events, stop, task, .. } = rig;
         let asked = Instant::now();
         stop.cancel();

@@ -22,7 +22,7 @@ async fn lw_01_namespace_and_selectors_are_in_both_verbs() {
     let config = InformerConfig { reflector: quick(), ..InformerConfig::default() };
     let informer = SharedInformer::<Pod>::new(source, config);
     tokio::spawn(informer.start(CancellationToken::new()).unwrap());
-    server.asked(3).await;
+    server.wait_for_requests(3).await;
     for request in server.requests() {
         assert_eq!(request.path, "/api/v1/namespaces/team/pods");
         assert_eq!(request.query("labelSelector"), Some("app in (a, b)"));
@@ -105,7 +105,7 @@ async fn rc_02_retry_after_is_honoured_with_every_status() {
     let config = InformerConfig { reflector: listing(), ..InformerConfig::default() };
     let informer = SharedInformer::<Pod>::new(ApiListWatch::all::<Pod>(client_of(&server)), config);
     tokio::spawn(informer.start(CancellationToken::new()).unwrap());
-    server.asked(4).await;
+    server.wait_for_requests(4).await;
     let requests = server.requests();
     for pair in requests[..3].windows(2) {
         assert!(pair[1].at - pair[0].at >= Duration::from_secs(1), "{:?}", pair[1].at - pair[0].at);

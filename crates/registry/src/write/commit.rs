@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::Item;
+use cache::{Item, PendingWrite};
 use machinery::json::Value;
 use machinery::{Revision, Status};
 use store::{Entry, Key, WriteError};
@@ -169,8 +169,8 @@ impl Writer<'_> {
         new: &Value,
         reservation: &mut Reservation<'_>,
     ) -> Result<Attempt<Committed>, Status> {
-        let entry = match self.put(item, old, new, reservation).await? {
-            Attempt::Made(entry) => entry,
+        let (entry, _pending) = match self.put(item, old, new, reservation).await? {
+            Attempt::Made(written) => written,
             Attempt::Conflict(current) => return Ok(Attempt::Conflict(current)),
         };
         if let Some(old) = old {
@@ -181,8 +181,8 @@ impl Writer<'_> {
 
     async fn update_and_remove(&self, item: &Arc<Item>, marked: &Value) -> Result<Attempt<Committed>, Status> {
         let mut reservation = self.registry.reservations().open();
-        let entry = match self.put(item, None, marked, &mut reservation).await? {
-            Attempt::Made(entry) => entry,
+        let (entry, _pending) = match self.put(item, None, marked, &mut reservation).await? {
+            Attempt::Made(written) => written,
             Attempt::Conflict(current) => return Ok(Attempt::Conflict(current)),
         };
         let written = self.registry.storage().item(&entry)?;
@@ -202,22 +202,23 @@ impl Writer<'_> {
         })
     }
 
-    /// Writes the next state over the one of `item`. `old` is that state as a value, where its fields can be reused.
+    /// Writes the next state over the one of `item`. `old` is that state as a value, where its fields can be reused. The
+    /// pending write is held until the cache has it, so that the cache need not parse the object.
     async fn put(
         &self,
         item: &Arc<Item>,
         old: Option<&Value>,
         new: &Value,
         reservation: &mut Reservation<'_>,
-    ) -> Result<Attempt<Entry>, Status> {
+    ) -> Result<Attempt<(Entry, PendingWrite)>, Status> {
         let value: Bytes = storage::encode(new)?;
         let before = old.filter(|_| !self.target.kind.custom).map(|old| (old, &**item));
-        let _pending = self.registry.cache().register_write(self.key.collection(), &value, new, before);
+        let pending = self.registry.cache().register_write(self.key.collection(), &value, new, before);
         reservation.write_begins(&self.key, item.revision());
         let outcome = self.registry.store().update(self.key.clone(), value.clone(), item.revision()).await;
         reservation.write_ended(&outcome);
         match outcome {
-            Ok(revision) => Ok(Attempt::Made(Entry { key: self.key.clone(), revision, value })),
+            Ok(revision) => Ok(Attempt::Made((Entry { key: self.key.clone(), revision, value }, pending))),
             Err(error) => self.conflict(error),
         }
     }

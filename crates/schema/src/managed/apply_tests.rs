@@ -138,7 +138,7 @@ fn a_first_apply_owns_what_it_states() {
 }
 
 #[test]
-fn what_is_no_longer_stated_goes() {
+fn fields_no_longer_stated_are_removed() {
     let mut scenario = config_map();
     scenario.apply("a", json!({"data": {"k": "1", "l": "2"}})).apply("a", json!({"data": {"l": "2", "m": "3"}}));
     assert_eq!(scenario.at("/data"), json!({"l": "2", "m": "3"}));

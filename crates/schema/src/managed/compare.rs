@@ -19,7 +19,7 @@ pub(super) struct Comparison {
     pub(super) added: Set,
 }
 
-/// Whether the field itself, not one below it, was removed, modified or added.
+/// The change of the field itself, not of one below it: removed, modified or added.
 #[derive(Clone, Copy, Default)]
 struct Here {
     removed: bool,

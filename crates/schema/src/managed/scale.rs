@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_nobody_owns_stay_so() {
+    fn replicas_without_an_owner_stay_so() {
         let parent = json!({"metadata": {"managedFields": [entry("a", "Apply", "apps/v1", "", json!({"f:spec": {"f:paused": {}}}))]}});
         assert_eq!(of_parent(&parent, "apps/v1", &["spec", "replicas"]), None);
     }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pod_is_pending_whatever_its_author_says() {
+    fn a_new_pod_is_pending_whatever_status_is_sent() {
         let mut pod = json!({"metadata": {"generation": 7}, "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
                              "status": {"phase": "Running"}});
         prepare_for_create(kind("", "v1", "pods"), &mut pod);

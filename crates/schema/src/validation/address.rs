@@ -1,4 +1,4 @@
-//! Addresses and address ranges. Old fields take leading zeros (`010.0.0.1`), new ones do not.
+//! Validation of addresses and address ranges. Old fields accept leading zeros (`010.0.0.1`), new ones do not.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use super::Errors;
 const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// Reads an address the forgiving way.
+/// Parses an address, accepting leading zeros.
 pub(super) fn parse(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| {
         let mut parts = [0u8; 4];
@@ -35,7 +35,7 @@ pub(super) fn address(errors: &mut Errors, path: &Path<'_>, value: &str) {
     }
 }
 
-/// The rule of newer fields.
+/// Checks an address by the rule of newer fields.
 pub(super) fn strict_address(errors: &mut Errors, path: &Path<'_>, value: &str) -> Option<IpAddr> {
     match (value.parse().ok(), parse(value)) {
         (Some(address), _) => Some(address),
@@ -50,7 +50,7 @@ pub(super) fn strict_address(errors: &mut Errors, path: &Path<'_>, value: &str) 
     }
 }
 
-/// A range: its address and the length of its prefix.
+/// Parses a range into its address and the length of its prefix.
 pub(super) fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let address = parse(address)?;
@@ -64,7 +64,7 @@ pub(super) fn range(errors: &mut Errors, path: &Path<'_>, value: &str) {
     }
 }
 
-/// Whether one range holds another and is larger.
+/// Returns whether one range contains another and is larger.
 pub(super) fn holds(outer: (IpAddr, u8), inner: (IpAddr, u8)) -> bool {
     let bits = |address: IpAddr| match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
@@ -75,7 +75,7 @@ pub(super) fn holds(outer: (IpAddr, u8), inner: (IpAddr, u8)) -> bool {
     width == inner_width && outer.1 < inner.1 && outer_bits & mask == inner_bits & mask
 }
 
-/// Addresses nobody else could reach.
+/// Refuses addresses that other hosts cannot reach.
 pub(super) fn reachable(errors: &mut Errors, path: &Path<'_>, value: &str) {
     let Some(address) = parse(value) else { return };
     let mut refuse = |why: &str| errors.push(FieldError::invalid(path, value, why));

@@ -1,5 +1,5 @@
-//! Webhook configurations, admission policies and their bindings. Expressions must compile; those that a mutation is made of
-//! are only checked for being there.
+//! Validation of webhook configurations, admission policies and their bindings. Expressions must compile; those of mutations
+//! must only be present.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::rules::{objections, one_of, optional_word, required, selector, word};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
-/// The longest expression of an audit annotation, in bytes.
+/// Longest expression of an audit annotation, in bytes.
 const ANNOTATION_MAX: usize = 5 * 1024;
 
 pub(super) fn validate(kind: &str, object: &Value, errors: &mut Errors) {
@@ -67,7 +67,7 @@ fn webhook(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
     conditions(hook, &path.child("matchConditions"), &declared, errors);
 }
 
-/// Where a webhook is called. CustomResourceDefinitions have the same for conversion.
+/// Checks the address of a webhook, also of conversion webhooks of CustomResourceDefinitions.
 pub(super) fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (client.at("url").as_str(), client.at("service")) {
         (Some(url), Value::Null) => {
@@ -120,7 +120,7 @@ pub(super) fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A domain of at least three segments.
+/// Checks a domain of at least three segments.
 fn qualified_domain(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         return required(errors, path);
@@ -155,7 +155,7 @@ fn review_versions(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Which operations on which resources.
+/// Checks rules of operations on resources.
 fn operations(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (wanted, list) = (rule.list("operations"), path.child("operations"));
     let any = |list: &[Value]| list.iter().any(|item| item == "*");
@@ -228,7 +228,7 @@ fn resources(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// An expression that must compile.
+/// Checks that an expression compiles.
 fn expression(text: &str, wanted: ExpectedType, declared: &Declarations, path: &Path<'_>, errors: &mut Errors) {
     if let Some(why) = declared.error(text, wanted) {
         errors.push(FieldError::invalid(path, text, why));
@@ -312,8 +312,8 @@ fn validations(object: &Value, composed: &PolicyVariables, errors: &mut Errors) 
         let declared = Declarations::admission(spec.has("paramKind"), authorizer);
         if spec.list("variables").is_empty() { declared } else { declared.and(composed) }
     };
-    // What a message is made of cannot ask who may do what.
-    let (asking, silent) = (declared(true), declared(false));
+    // Expressions of messages have no access to the authorizer.
+    let (with_authorizer, without_authorizer) = (declared(true), declared(false));
     let (rules, annotations) = (spec.list("validations"), spec.list("auditAnnotations"));
     if rules.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -326,11 +326,17 @@ fn validations(object: &Value, composed: &PolicyVariables, errors: &mut Errors) 
         if rule.text("expression").trim().is_empty() {
             errors.push(FieldError::required(path.child("expression"), "expression is not specified"));
         } else {
-            expression(rule.text("expression"), ExpectedType::Bool, &asking, &path.child("expression"), errors);
+            expression(
+                rule.text("expression"),
+                ExpectedType::Bool,
+                &with_authorizer,
+                &path.child("expression"),
+                errors,
+            );
         }
-        message(rule, &silent, &path, errors);
+        message(rule, &without_authorizer, &path, errors);
         let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-        // The list in the message leaves one out that is accepted.
+        // The list in the message lacks one that is accepted, as in the reference.
         if let Some(reason) = rule.at("reason").as_str().filter(|reason| *reason != "Unauthorized") {
             word(errors, &path.child("reason"), reason, &reasons);
         }
@@ -351,7 +357,9 @@ fn validations(object: &Value, composed: &PolicyVariables, errors: &mut Errors) 
         } else if annotation.text("valueExpression").trim().len() > ANNOTATION_MAX {
             let why = format!("must not exceed {ANNOTATION_MAX} bytes in length");
             errors.push(FieldError::required(path.child("valueExpression"), why));
-        } else if let Some(why) = asking.error(annotation.text("valueExpression").trim(), ExpectedType::StringOrNull) {
+        } else if let Some(why) =
+            with_authorizer.error(annotation.text("valueExpression").trim(), ExpectedType::StringOrNull)
+        {
             let text = annotation.text("valueExpression");
             errors.push(FieldError::invalid(path.child("valueExpression"), text, why));
         }
@@ -361,7 +369,7 @@ fn validations(object: &Value, composed: &PolicyVariables, errors: &mut Errors) 
     }
 }
 
-/// What is said when a rule does not hold.
+/// Checks the message of a rule.
 fn message(rule: &Value, declared: &Declarations, path: &Path<'_>, errors: &mut Errors) {
     let (made, path_made) = (rule.text("messageExpression"), path.child("messageExpression"));
     if made.trim().is_empty() {

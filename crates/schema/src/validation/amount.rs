@@ -1,4 +1,4 @@
-//! Quantities in objects that have been decoded: what is no quantity any more counts as zero.
+//! Quantities in decoded objects: a value that is not a quantity counts as zero.
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
@@ -7,17 +7,17 @@ use machinery::quantity::Quantity;
 use super::Errors;
 use super::rules::NOT_NEGATIVE;
 
-/// The quantity in a field.
+/// Returns the quantity of a field.
 pub(super) fn of(value: &Value) -> Quantity {
     Quantity::from_value(value).unwrap_or_default()
 }
 
-/// How a quantity reads in a message.
+/// Formats a quantity for a message.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Whether it is a positive multiple of another, both in whole units.
+/// Returns whether a quantity is a positive multiple of another, both in whole units.
 pub(super) fn is_multiple(value: &Quantity, size: &Quantity) -> bool {
     let (value, size) = (value.value(), size.value());
     value > 0 && size > 0 && value % size == 0

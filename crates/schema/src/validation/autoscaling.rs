@@ -1,4 +1,4 @@
-//! Autoscalers, in both versions.
+//! Validation of autoscalers, in both versions.
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
@@ -57,7 +57,7 @@ fn reference(target: &Value, needs_group: bool, path: &Path<'_>, errors: &mut Er
     let version = target.text("apiVersion");
     let why = match GroupVersion::parse(version) {
         None => format!("unexpected GroupVersion string: {version}"),
-        // Only what is left out entirely is refused; `v1` means the core group.
+        // Only an absent value is refused; `v1` is the core group.
         Some(parsed)
             if needs_group
                 && parsed.group.is_empty()

@@ -1,4 +1,4 @@
-//! Jobs and cron jobs.
+//! Validation of jobs and cron jobs.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: 
     match (kind, old) {
         ("Job", None) => job(object, true, errors),
         ("Job", Some(old)) => {
-            // The spec is checked once for itself and once as an update of the other.
+            // The spec is checked once by itself and once as an update of the old one.
             job(object, false, errors);
             selected_spec(object.at("spec"), errors);
             job_update(object.at("spec"), old.at("spec"), errors);
@@ -45,7 +45,7 @@ fn job(object: &Value, is_new: bool, errors: &mut Errors) {
     }
 }
 
-/// Labels that are set for every job must not say something else.
+/// Checks that the generated labels have the uid and name of the job.
 fn generated_selector(object: &Value, errors: &mut Errors) {
     let path = Path::new("spec.template.metadata.labels");
     let labels = object.map("spec.template.metadata.labels");
@@ -84,7 +84,7 @@ fn selected_spec(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// What a job and the template of a cron job share.
+/// Checks the spec of a job, also in the template of a cron job.
 fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in [
         "parallelism",
@@ -290,7 +290,7 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         if !same(new.at(field), old.at(field)) || (field == "podFailurePolicy" && new.has(field) != old.has(field)) {
             let shown = match (field, new.at(field)) {
                 ("podFailurePolicy", policy @ Value::Object(_)) => {
-                    // No rules are an empty list here, whether they were sent or not.
+                    // Absent rules are an empty list here, sent or not.
                     BadValue::text(json!({"Rules": policy.list("rules")}).to_string())
                 }
                 (_, value) => value.into(),
@@ -300,7 +300,7 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The template is fixed, but a job that has not started yet may be told where its pods go and what they get.
+/// Checks that the template is unchanged, except for scheduling and resources of a job that has not started yet.
 fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
     let (template, mut stored) = (new.at("template"), old.at("template").clone());
     let suspended = old.flag("suspend") == Some(true);
@@ -464,14 +464,14 @@ fn time_zone(zone: &str, errors: &mut Errors) {
         errors.push(FieldError::invalid(path, zone, why));
         return;
     }
-    // Names are looked up by case, as files are.
+    // Names are case-sensitive, as file names are.
     let known = jiff::tz::TimeZone::get(zone).is_ok_and(|found| found.iana_name() == Some(zone));
     if !known {
         errors.push(FieldError::invalid(path, zone, format!("unknown time zone {zone}")));
     }
 }
 
-/// Five fields of a crontab, or a name for a common one.
+/// Checks a schedule: five fields of a crontab, or the name of a common one.
 fn parse_schedule(schedule: &str) -> Result<(), String> {
     let schedule = match schedule.strip_prefix("TZ=").or_else(|| schedule.strip_prefix("CRON_TZ=")) {
         Some(rest) => rest.split_once(' ').map_or("", |(_, rest)| rest).trim(),

@@ -1,4 +1,4 @@
-//! Certificates, flow control, leases, priorities, runtime classes, events of their own group, API services.
+//! Validation of certificates, flow control, leases, priorities, runtime classes, events of their own group, API services.
 
 use std::collections::HashSet;
 
@@ -117,7 +117,7 @@ fn signer(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether Base64 text holds a PEM block of a kind.
+/// Returns whether Base64 text holds a PEM block of a type.
 fn is_pem(encoded: &str, kind: &str) -> bool {
     let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -160,13 +160,13 @@ fn kept_conditions(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// A write to `/approval`.
+/// Checks a write to `/approval`.
 pub(super) fn certificate_approval(new: &Value, old: &Value, errors: &mut Errors) {
     certificate(new, errors);
     kept_conditions(new, old, errors);
 }
 
-/// A write to `/status`.
+/// Checks a write to `/status`.
 pub(super) fn certificate_status(new: &Value, old: &Value, errors: &mut Errors) {
     certificate(new, errors);
     let (issued, before) = (new.text("status.certificate"), old.text("status.certificate"));
@@ -451,7 +451,7 @@ fn event(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// Named after the version and group it serves.
+/// Checks that an API service is named by its version and group.
 fn api_service(object: &Value, errors: &mut Errors) {
     let spec = object.at("spec");
     let (group, version) = (spec.text("group"), spec.text("version"));

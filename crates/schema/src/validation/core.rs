@@ -1,4 +1,4 @@
-//! The core group without pods, services and storage.
+//! Validation of the core group except pods, services and storage.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -61,7 +61,7 @@ fn config_map(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// How long Base64 text is when it is decoded.
+/// Returns the decoded length of Base64 text.
 fn decoded_len(text: &str) -> usize {
     text.trim_end_matches('=').len() * 3 / 4
 }
@@ -135,7 +135,7 @@ fn docker_config(entry: Option<&str>, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The finalizers of a namespace's spec. Only `/finalize` says which of them is wrong.
+/// Checks the finalizers of a namespace's spec. Only errors of `/finalize` have the index of the wrong one.
 pub(super) fn namespace_finalizers(object: &Value, by_index: bool, errors: &mut Errors) {
     let list = Path::new("spec.finalizers");
     for (i, finalizer) in object.list("spec.finalizers").iter().enumerate() {
@@ -259,7 +259,7 @@ fn endpoints(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// Events of the core group are hardly checked.
+/// Checks events of the core group, which have few rules.
 fn event(object: &Value, errors: &mut Errors) {
     any_event(
         object,
@@ -268,14 +268,14 @@ fn event(object: &Value, errors: &mut Errors) {
     );
 }
 
-/// How the two kinds of events name what they share.
+/// The names of the fields that both kinds of events have.
 pub(super) struct EventFields {
     pub(super) regarding: &'static str,
     pub(super) message: &'static str,
     pub(super) controller: &'static str,
 }
 
-/// What holds for events of both groups. Most fields are reported by their names in the core group.
+/// Checks events of both groups. Most errors have the names of the core group.
 pub(super) fn any_event(object: &Value, fields: EventFields, errors: &mut Errors) {
     let (namespace, involved) = (object.text("metadata.namespace"), object.at(fields.regarding).text("namespace"));
     let timed = object.has("eventTime");
@@ -353,7 +353,7 @@ fn limit_range(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The bounds of one resource agree with each other.
+/// Checks that the bounds of one resource are consistent.
 fn limits_of(limit: &Value, name: &str, path: &Path<'_>, errors: &mut Errors) {
     let given = |field: &str| limit.map(field).and_then(|amounts| amounts.get(name));
     let mut not_more = |low: &str, low_word: &str, high: &str, high_word: &str, at: &str| {
@@ -404,7 +404,7 @@ fn quota(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             let of_pods = matches!(name.as_str(), "pods" | "cpu" | "memory" | "ephemeral-storage")
                 || name.starts_with("requests.")
                 || name.starts_with("limits.");
-            // What asks for nothing can only be counted.
+            // Pods without requests can only be counted.
             if !of_pods || (scope == "BestEffort" && name != "pods") {
                 errors.push(FieldError::invalid(path, scopes, "unsupported scope applied to resource"));
             }

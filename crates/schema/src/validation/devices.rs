@@ -1,4 +1,4 @@
-//! Device classes, claims on devices, and slices of them. Expressions must compile; what they cost is not estimated.
+//! Validation of device classes, claims and slices. Expressions must compile; their cost is not estimated.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::{Errors, storage};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
-/// The longest expression of a selector, in bytes.
+/// Longest expression of a selector, in bytes.
 const EXPRESSION_MAX: usize = 10 * 1024;
 
 pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
@@ -123,7 +123,7 @@ fn selectors(selectors: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Requests by name, or by name and alternative: `gpu`, `gpu/large`.
+/// Checks references to requests, by name or by name and alternative: `gpu`, `gpu/large`.
 fn request_names(holder: &Value, requests: &[Value], path: &Path<'_>, errors: &mut Errors) {
     const WHY: &str =
         "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";

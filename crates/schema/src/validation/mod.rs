@@ -1,14 +1,14 @@
-//! What is wrong with an object: on create, on update, and on writes to subresources, with the reference's fields and words.
+//! Validation of objects on create, on update and on writes to subresources, with the fields and messages of the reference.
 //!
-//! - `rules.rs`, `amount.rs`, `address.rs`: what many kinds share
+//! - `rules.rs`, `amount.rs`, `address.rs`: rules that many kinds share
 //! - `pod/`: pods and pod templates
 //! - `core.rs`, `service.rs`: the rest of the core group
-//! - `workload.rs`, `batch.rs`, `autoscaling.rs`: what runs pods
+//! - `workload.rs`, `batch.rs`, `autoscaling.rs`: workloads
 //! - `definition/`: CustomResourceDefinitions and their schemas
 //! - `network.rs`, `storage.rs`, `rbac.rs`, `admission.rs`, `cluster.rs`, `devices.rs`: the other groups
 //!
-//! Kinds check their own fields together with their metadata. Those that leave metadata alone are held to the rules for
-//! every object, once their own fields pass (spec 02 §2).
+//! Most kinds check their own fields together with their metadata. For the others the rules for every object are checked once
+//! their own fields pass (spec 02 §2).
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
@@ -40,7 +40,7 @@ pub(crate) use definition::unknown_formats;
 
 type Errors = Vec<FieldError>;
 
-/// A new object, after defaults, admission and `strategy::prepare_for_create`. `spec_is_known` for a pod whose spec is that
+/// Validates a new object, after defaults, admission and `strategy::prepare_for_create`. `spec_is_known` for a pod whose spec is that
 /// of another pod, which was valid; see [`spec_stands_alone`].
 #[must_use]
 pub fn validate_create(kind: &Kind, object: &Value, spec_is_known: bool) -> Vec<FieldError> {
@@ -60,7 +60,7 @@ pub fn validate_create(kind: &Kind, object: &Value, spec_is_known: bool) -> Vec<
         metadata(kind, object, &mut errors);
         own(kind, object, None, &mut errors);
     }
-    // The rules for every object are weaker than those of kinds that check their metadata themselves.
+    // The rules for every object are weaker than those of kinds that check their own metadata.
     if errors.is_empty() && !checks_metadata(kind) {
         let rules = meta_rules(kind);
         let name = if kind.custom { rules.name } else { names::NameRule::PathSegment };
@@ -70,19 +70,19 @@ pub fn validate_create(kind: &Kind, object: &Value, spec_is_known: bool) -> Vec<
     errors
 }
 
-/// Whether a pod's spec is valid or not whatever the pod is called: then it is in every pod if it is in one.
+/// Returns whether the validity of a pod's spec is independent of the pod's name: then it is the same in every pod.
 #[must_use]
 pub fn spec_stands_alone(spec: &Value) -> bool {
     !spec.list("volumes").iter().any(|volume| volume.has("ephemeral"))
 }
 
-/// Not so events of the core group and custom resources.
+/// Returns whether a kind checks its own metadata: all but events of the core group and custom resources.
 fn checks_metadata(kind: &Kind) -> bool {
     !(kind.custom || kind.gvk.group.is_empty() && kind.gvk.kind == "Event")
 }
 
-/// A changed object, after `strategy::prepare_for_update`. What is wrong with it but was so before, by a rule of a custom
-/// resource, is among the warnings.
+/// Validates a changed object, after `strategy::prepare_for_update`. Errors by rules of a custom resource that the old object
+/// has too are returned as warnings.
 #[must_use]
 pub fn validate_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
     let mut errors = any_update(kind, new, old);
@@ -94,7 +94,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec
         return errors;
     }
     let (group, name) = (kind.gvk.group.as_str(), kind.gvk.kind.as_str());
-    // Most kinds check the metadata of an update once more with their own rules, and some the object as if it were new.
+    // Most kinds check the metadata of an update again by their own rules, and some check the object as a new one.
     if !matches!((group, name), ("", "Event") | ("events.k8s.io", _)) {
         update_metadata(kind, new, old, &mut errors);
     }
@@ -114,7 +114,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec
     errors
 }
 
-/// What a patch may not change although a replacement may.
+/// Checks fields that an update may change but a patch may not.
 #[must_use]
 pub fn validate_patched(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
@@ -124,7 +124,7 @@ pub fn validate_patched(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError
     errors
 }
 
-/// A write to `/status`.
+/// Validates a write to `/status`.
 #[must_use]
 pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
     let mut errors = any_update(kind, new, old);
@@ -156,7 +156,7 @@ pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value, warnings: &
     errors
 }
 
-/// A write to another subresource that speaks the kind itself.
+/// Validates a write to another subresource whose body is the kind itself.
 #[must_use]
 pub fn validate_subresource_update(
     kind: &Kind,
@@ -186,7 +186,7 @@ pub fn validate_subresource_update(
     errors
 }
 
-/// A Scale sent to `/scale`.
+/// Validates a Scale sent to `/scale`.
 #[must_use]
 pub fn validate_scale(scale: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -196,7 +196,7 @@ pub fn validate_scale(scale: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A Binding sent to `/binding`.
+/// Validates a Binding sent to `/binding`.
 #[must_use]
 pub fn validate_binding(binding: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -204,7 +204,7 @@ pub fn validate_binding(binding: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A TokenRequest sent to `/token`.
+/// Validates a TokenRequest sent to `/token`.
 #[must_use]
 pub fn validate_token_request(request: &Value) -> Vec<FieldError> {
     let path = Path::new("spec.expirationSeconds");
@@ -219,7 +219,7 @@ pub fn validate_token_request(request: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The rules of a kind's own fields; `old` is there on update.
+/// Checks a kind's own fields; `old` is set on update.
 fn own(kind: &Kind, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let name = kind.gvk.kind.as_str();
     match kind.gvk.group.as_str() {
@@ -244,20 +244,20 @@ fn meta_rules(kind: &Kind) -> MetaRules {
         NameRule::Dns1123Label => names::NameRule::DnsLabel,
         NameRule::PathSegment | NameRule::Own => names::NameRule::PathSegment,
     };
-    // A set names its pods after itself, and pods become host names.
+    // The name of a set is part of its pods' names, which become host names.
     let name =
         if kind.gvk.group == "apps" && kind.gvk.kind == "StatefulSet" { names::NameRule::DnsLabel } else { name };
     MetaRules { name, namespaced: kind.namespaced, known_finalizers_only: !kind.custom }
 }
 
-/// The metadata of an object as its kind wants it.
+/// Checks the metadata of an object by the rules of its kind.
 fn metadata(kind: &Kind, object: &Value, errors: &mut Errors) {
     if checks_metadata(kind) {
         errors.extend(validate_object_meta(object.at("metadata"), &own_rules(kind)));
     }
 }
 
-/// The rules of a kind that checks its metadata itself: some take any finalizer.
+/// Returns the rules of a kind that checks its own metadata: some accept any finalizer.
 fn own_rules(kind: &Kind) -> MetaRules {
     let generic = matches!(
         kind.gvk.group.as_str(),
@@ -270,7 +270,7 @@ fn update_metadata(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
     errors.extend(validate_object_meta_update(new.at("metadata"), old.at("metadata"), &own_rules(kind)));
 }
 
-/// What no update may do.
+/// Checks fields that no update may change.
 fn any_update(kind: &Kind, new: &Value, old: &Value) -> Errors {
     let rules = MetaRules { name: names::NameRule::PathSegment, known_finalizers_only: false, ..meta_rules(kind) };
     let mut errors = validate_object_meta(new.at("metadata"), &rules);
@@ -298,7 +298,7 @@ mod tests {
         assert!(validate_create(&custom, &object, false).is_empty());
     }
 
-    /// A new object after everything that happens before validation.
+    /// Returns a new object after all steps before validation.
     fn prepared(kind: &Kind, mut object: Value) -> Value {
         object["metadata"]["namespace"] = if kind.namespaced { "ns".into() } else { Value::Null };
         object["metadata"]["uid"] = "u".into();
@@ -391,7 +391,7 @@ mod tests {
         assert!(validate_token_request(&json!({"spec": {}})).is_empty());
     }
 
-    /// Nothing a client can send makes these panic: every value of a large object is replaced by odd ones in turn.
+    /// No input makes validation panic: every value of a large object is replaced by odd ones in turn.
     #[test]
     fn odd_values_anywhere_are_survived() {
         let whole: Value = serde_json::from_str(
@@ -436,7 +436,7 @@ mod tests {
             for (j, value) in odd.iter().enumerate() {
                 let mut object = whole.clone();
                 *object.pointer_mut(pointer).unwrap() = value.clone();
-                // Some of the kinds each time: every kind meets an odd value in every place.
+                // A share of the kinds each time, so that every kind gets an odd value at every position.
                 for kind in kinds::builtin().iter().skip((i + j) % odd.len()).step_by(odd.len()) {
                     let mut new = object.clone();
                     defaults::apply(kind, &mut new, None);

@@ -1,4 +1,4 @@
-//! Ingresses, network policies, endpoint slices and addresses.
+//! Validation of ingresses, network policies, endpoint slices and addresses.
 
 use std::collections::HashSet;
 
@@ -151,7 +151,7 @@ fn typed_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     named(errors, &path.child("name"), reference.text("name"), names::path_segment);
 }
 
-/// `example.com/some/path`
+/// Checks a name such as `example.com/some/path`.
 pub(super) fn domain_prefixed_path(value: &str, path: &Path<'_>, errors: &mut Errors) {
     if value.is_empty() {
         return required(errors, path);
@@ -253,7 +253,7 @@ fn policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
             port_number(errors, &path.child("port"), number);
             if let Some(end) = end {
                 if end < number {
-                    // The reference shows the wrong one of the two.
+                    // The reference reports the wrong one of the two.
                     errors.push(FieldError::invalid(end_path, number, "must be greater than or equal to `port`"));
                 }
                 port_number(errors, &end_path, end);

@@ -1,4 +1,4 @@
-//! Roles and who has them.
+//! Validation of roles and role bindings.
 
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::{Value, json};

@@ -1,4 +1,4 @@
-//! Small rules that many kinds share. Each adds what it objects to; nothing is added when a value is fine.
+//! Rules that many kinds share. Each adds its errors; a valid value adds none.
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
@@ -10,7 +10,7 @@ use crate::walk::Walk as _;
 pub(super) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 pub(super) const IMMUTABLE: &str = "field is immutable";
 
-/// One error for each objection to a text.
+/// Adds one error for each objection to a text.
 pub(super) fn objections(errors: &mut Errors, path: &Path<'_>, value: &str, why: Objections) {
     errors.extend(why.into_iter().map(|why| FieldError::invalid(path, value, why)));
 }
@@ -19,7 +19,7 @@ pub(super) fn required(errors: &mut Errors, path: &Path<'_>) {
     errors.push(FieldError::required(path, ""));
 }
 
-/// A text that must be there, with a rule for it.
+/// Checks a required text by a rule.
 pub(super) fn named(errors: &mut Errors, path: &Path<'_>, value: &str, rule: fn(&str) -> Objections) {
     if value.is_empty() {
         required(errors, path);
@@ -28,21 +28,21 @@ pub(super) fn named(errors: &mut Errors, path: &Path<'_>, value: &str, rule: fn(
     }
 }
 
-/// A text that may be missing, with a rule for it.
+/// Checks an optional text by a rule.
 pub(super) fn optional(errors: &mut Errors, path: &Path<'_>, value: &str, rule: fn(&str) -> Objections) {
     if !value.is_empty() {
         objections(errors, path, value, rule(value));
     }
 }
 
-/// A number that may be missing but not be negative.
+/// Checks that an optional number is not negative.
 pub(super) fn not_negative(errors: &mut Errors, path: &Path<'_>, value: Option<i64>) {
     if let Some(value) = value.filter(|value| *value < 0) {
         errors.push(FieldError::invalid(path, value, NOT_NEGATIVE));
     }
 }
 
-/// A number that may be missing but must be positive.
+/// Checks that an optional number is positive.
 pub(super) fn positive(errors: &mut Errors, path: &Path<'_>, value: Option<i64>) {
     if let Some(value) = value.filter(|value| *value <= 0) {
         errors.push(FieldError::invalid(path, value, "must be greater than zero"));
@@ -57,12 +57,12 @@ pub(super) fn between(errors: &mut Errors, path: &Path<'_>, value: Option<i64>, 
     }
 }
 
-/// Ids of users and groups.
+/// Checks ids of users and groups.
 pub(super) fn id(errors: &mut Errors, path: &Path<'_>, value: Option<i64>) {
     between(errors, path, value, 0, i64::from(i32::MAX));
 }
 
-/// One of a few words, listed in the order they are given. An empty one is missing.
+/// Checks that a text is one of a few words, listed in the given order. An empty one is a missing value.
 pub(super) fn one_of(errors: &mut Errors, path: &Path<'_>, value: &str, words: &[&str]) {
     if value.is_empty() {
         required(errors, path);
@@ -71,14 +71,14 @@ pub(super) fn one_of(errors: &mut Errors, path: &Path<'_>, value: &str, words: &
     }
 }
 
-/// One of a few words, where an empty one is just another wrong word.
+/// Checks that a text is one of a few words. An empty one is an unsupported value.
 pub(super) fn word(errors: &mut Errors, path: &Path<'_>, value: &str, words: &[&str]) {
     if !words.contains(&value) {
         errors.push(FieldError::not_supported(path, value, words));
     }
 }
 
-/// One of a few words, if there is one at all.
+/// Checks that an optional text is one of a few words.
 pub(super) fn optional_word(errors: &mut Errors, path: &Path<'_>, value: &Value, words: &[&str]) {
     if let Some(value) = value.as_str() {
         word(errors, path, value, words);
@@ -91,7 +91,7 @@ pub(super) fn immutable(errors: &mut Errors, path: &Path<'_>, new: &Value, old: 
     }
 }
 
-/// Equal as Go sees it: what is missing equals what is empty.
+/// Returns whether two values are equal in Go: an absent value equals an empty one.
 pub(super) fn same(new: &Value, old: &Value) -> bool {
     if new.is_same(old) {
         return true;
@@ -124,7 +124,7 @@ pub(super) fn port_number(errors: &mut Errors, path: &Path<'_>, value: i64) {
     }
 }
 
-/// A port by number or by name.
+/// Checks a port by number or by name.
 pub(super) fn port(errors: &mut Errors, path: &Path<'_>, value: &Value) {
     match value {
         Value::String(name) => objections(errors, path, name, names::port_name(name)),
@@ -132,7 +132,7 @@ pub(super) fn port(errors: &mut Errors, path: &Path<'_>, value: &Value) {
     }
 }
 
-/// An integer or a percentage, not negative.
+/// Checks that an integer or a percentage is not negative.
 pub(super) fn number_or_percent(errors: &mut Errors, path: &Path<'_>, value: &Value) {
     match value {
         Value::String(text) => objections(errors, path, text, names::percent(text)),
@@ -147,12 +147,12 @@ pub(super) fn not_more_than_all(errors: &mut Errors, path: &Path<'_>, value: &Va
     }
 }
 
-/// The number of `25%`.
+/// Returns the number of `25%`.
 pub(super) fn percentage(text: &str) -> Option<i64> {
     text.strip_suffix('%')?.parse().ok()
 }
 
-/// Both forms of a bound are zero.
+/// Returns whether a bound is zero in either form.
 pub(super) fn is_zero_bound(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_i64() == Some(0),
@@ -171,14 +171,14 @@ pub(super) fn selector(errors: &mut Errors, path: &Path<'_>, value: &Value) {
     }
 }
 
-/// A path without `..`.
+/// Checks that a path has no `..`.
 pub(super) fn no_backsteps(errors: &mut Errors, path: &Path<'_>, value: &str) {
     if value.split('/').any(|part| part == "..") {
         errors.push(FieldError::invalid(path, value, "must not contain '..'"));
     }
 }
 
-/// A relative path that stays below its start.
+/// Checks a relative path that stays below its start.
 pub(super) fn descending(errors: &mut Errors, path: &Path<'_>, value: &str) {
     if value.starts_with('/') {
         errors.push(FieldError::invalid(path, value, "must be a relative path"));
@@ -186,7 +186,7 @@ pub(super) fn descending(errors: &mut Errors, path: &Path<'_>, value: &str) {
     no_backsteps(errors, path, value);
 }
 
-/// A relative path that does not take a name the kubelet uses.
+/// Checks a relative path that does not use a name reserved by the kubelet.
 pub(super) fn unreserved(errors: &mut Errors, path: &Path<'_>, value: &str) {
     descending(errors, path, value);
     if value.starts_with("..") && !value.starts_with("../") {
@@ -194,12 +194,12 @@ pub(super) fn unreserved(errors: &mut Errors, path: &Path<'_>, value: &str) {
     }
 }
 
-/// A qualified name whose case does not matter.
+/// Checks a case-insensitive qualified name.
 pub(super) fn caseless_qualified_name(value: &str) -> Objections {
     names::qualified_name(&value.to_lowercase())
 }
 
-/// The parts of metadata that a template has.
+/// Checks the metadata of a template.
 pub(super) fn template_meta(errors: &mut Errors, path: &Path<'_>, metadata: &Value) {
     annotations(errors, &path.child("annotations"), metadata);
     labels(errors, &path.child("labels"), metadata.at("labels"));
@@ -216,7 +216,7 @@ pub(super) fn annotations(errors: &mut Errors, path: &Path<'_>, metadata: &Value
     }
 }
 
-/// The value of an annotation.
+/// Returns the value of an annotation.
 pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.map("metadata.annotations")?.get(name)?.as_str()
 }

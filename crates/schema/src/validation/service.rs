@@ -1,4 +1,4 @@
-//! Services: addresses, ports, and the fields that only some types have.
+//! Validation of services: addresses, ports, and the fields that only some types have.
 
 use std::collections::HashSet;
 
@@ -240,7 +240,7 @@ fn cluster_addresses(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Addresses stay once they are there.
+/// Checks that allocated addresses are unchanged.
 fn kept_addresses(new: &Value, old: &Value, errors: &mut Errors) {
     if [new, old].iter().any(|spec| spec.text("type") == "ExternalName") || (is_headless(new) && is_headless(old)) {
         return;
@@ -283,7 +283,7 @@ fn source_ranges(service: &Value, errors: &mut Errors) {
     let spec = service.at("spec");
     let ranges = spec.list("loadBalancerSourceRanges");
     if !ranges.is_empty() {
-        // The field is reported by its Go name.
+        // The error has the Go name of the field.
         let path = SPEC.child("LoadBalancerSourceRanges");
         if !is_balanced(spec) {
             errors.push(FieldError::forbidden(path, ONLY_BALANCED));
@@ -335,7 +335,7 @@ fn traffic(spec: &Value, errors: &mut Errors) {
     optional_word(errors, &SPEC.child("trafficDistribution"), spec.at("trafficDistribution"), &ways);
 }
 
-/// A write to `/status`.
+/// Checks a write to `/status`.
 pub(super) fn status(service: &Value, errors: &mut Errors) {
     let path = Path::new("status.loadBalancer.ingress");
     let list = service.list("status.loadBalancer.ingress");
@@ -366,7 +366,7 @@ pub(super) fn status(service: &Value, errors: &mut Errors) {
     }
 }
 
-/// A name in DNS, which an address is not.
+/// Checks a DNS name; an address is not one.
 pub(super) fn host_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         return;

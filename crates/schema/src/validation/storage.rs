@@ -1,4 +1,4 @@
-//! Volumes, claims, storage classes, drivers and attachments.
+//! Validation of volumes, claims, storage classes, drivers and attachments.
 
 use std::collections::HashSet;
 
@@ -54,7 +54,7 @@ pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: 
     }
 }
 
-/// The name of a CSI driver, which is a domain whose case does not matter.
+/// Checks the name of a CSI driver, which is a case-insensitive domain.
 pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         return required(errors, path);
@@ -200,7 +200,7 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         if stored.text("volumeName").is_empty() {
             put_back("volumeName");
         }
-        // A class may be given later, as long as there was none.
+        // A class may be set later if there was none.
         if !stored.has("storageClassName") && spec.has("storageClassName") {
             put_back("storageClassName");
         }

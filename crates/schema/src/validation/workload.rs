@@ -1,4 +1,4 @@
-//! Deployments, sets, revisions and disruption budgets.
+//! Validation of deployments, sets, revisions and disruption budgets.
 
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::{Text, Value, json};
@@ -38,7 +38,7 @@ pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: 
     }
 }
 
-/// A selector, and a template whose labels it matches.
+/// Checks a selector, and that it matches the labels of the template.
 fn selected_template(spec: &Value, kind: &str, owner: &str, errors: &mut Errors) {
     let wanted = spec.at("selector");
     let path = SPEC.child("selector");
@@ -72,7 +72,7 @@ fn matching_labels(selector: &Selector, template: &Value, path: &Path<'_>, error
     }
 }
 
-/// Pods that are replaced when they end.
+/// Checks a template whose pods are replaced when they terminate.
 fn always_running(template: &Value, owner: &str, path: &Path<'_>, errors: &mut Errors) {
     let policy = template.text("spec.restartPolicy");
     if policy != "Always" {
@@ -86,7 +86,7 @@ fn always_running(template: &Value, owner: &str, path: &Path<'_>, errors: &mut E
 
 fn deployment(spec: &Value, errors: &mut Errors) {
     not_negative(errors, &SPEC.child("replicas"), spec.int("replicas"));
-    // A deployment's pods are held to the rules of its replica sets.
+    // A deployment's template is checked by the rules of its replica sets.
     selected_template(spec, "deployment", "ReplicaSet", errors);
     strategy(spec.at("strategy"), errors);
     not_negative(errors, &SPEC.child("minReadySeconds"), spec.int("minReadySeconds"));
@@ -132,7 +132,7 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
     }
 }
 
-/// A strategy as the reference prints it.
+/// Formats a strategy as the reference prints it.
 fn go_strategy(strategy: &Value) -> BadValue {
     let shown = json!({"Type": strategy.text("type"), "RollingUpdate": strategy.at("rollingUpdate")});
     BadValue::text(shown.to_string())
@@ -220,7 +220,7 @@ fn stateful_set(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// The template with a volume for each claim, as its pods will have it.
+/// Returns the template with a volume for each claim, as its pods will have it.
 fn with_claims(spec: &Value) -> Value {
     let mut template = spec.at("template").clone();
     let claims = spec.list("volumeClaimTemplates");
@@ -306,7 +306,7 @@ fn revision(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     errors.push(FieldError::required(path, why));
 }
 
-/// A revision whose number a patch changes is told about its data, as in the reference; a replacement may change it.
+/// Refuses a patch of a revision's number with an error about its data, as in the reference; an update may change it.
 pub(super) fn patched_revision(object: &Value, old: &Value, errors: &mut Errors) {
     let data = object.at("data");
     if data == old.at("data") && object.int("revision") != old.int("revision") {
@@ -335,7 +335,7 @@ pub(super) fn replication_controller(object: &Value, errors: &mut Errors) {
     always_running(template, "ReplicationController", &path, errors);
 }
 
-/// Counters of a status: none negative, none larger than what there is.
+/// Checks the counters of a status: none is negative, none larger than the replicas.
 pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     let status = new.at("status");
     let path = Path::new("status");

@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions as people meet them: kubectl, operators' manifests, kube-rs types, client-go, controller-runtime,
-//! Python; and a conversion webhook that this test serves.
+//! CustomResourceDefinitions with kubectl, operators' manifests, kube-rs types, client-go, controller-runtime and Python; and
+//! a conversion webhook that this test serves.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn kubectl_from_definition_to_deletion() {
     assert!(explained.contains("What it looks like."), "{explained}");
 
     server.kubectl("delete crd widgets.example.com --timeout=60s").ok();
-    // kubectl remembers the kinds of a server for a while.
+    // kubectl caches the kinds of a server for a while.
     let gone = server.kubectl("get widgets").refused();
     let forgotten = gone.contains("the server doesn't have a resource type \"widgets\"");
     assert!(forgotten || gone.contains("the server could not find the requested resource"), "{gone}");
@@ -113,7 +113,7 @@ fn a_killed_server_comes_back_with_definitions_and_instances() {
     assert_eq!(rows(&server.kubectl("get widgets --no-headers").ok()).len(), 2);
 }
 
-/// The manifests of five projects, as published; `cargo xtask test` gets them.
+/// The published manifests of five projects, installed by `cargo xtask test`.
 #[test]
 fn definitions_as_operators_ship_them() {
     let server = Server::start();
@@ -244,7 +244,7 @@ fn python_dynamic_client() {
     assert_eq!(lines, ["established", "created one 1 1", "refused spec.size", "listed [('one', 'red')]", "left 0"]);
 }
 
-/// Serves conversions between `spec.host` with `spec.port` (v1) and `spec.address` (v2); gives its address and authority.
+/// Serves conversions between `spec.host` with `spec.port` (v1) and `spec.address` (v2). Returns its address and authority.
 async fn converter() -> (String, String) {
     let key = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let authority = base64::engine::general_purpose::STANDARD.encode(key.cert.pem());
@@ -254,7 +254,7 @@ async fn converter() -> (String, String) {
         .expect("TLS has versions")
         .with_no_client_auth()
         .with_single_cert(vec![key.cert.der().clone()], private)
-        .expect("the key is the certificate's");
+        .expect("the key matches the certificate");
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("https://{}/convert", listener.local_addr().expect("an address"));
@@ -328,5 +328,5 @@ async fn a_conversion_webhook_served_by_the_test() {
         assert_eq!(server.kubectl("get doors.v1.example.com old -o jsonpath={.spec.host}").ok(), "c");
     })
     .await
-    .expect("the client's side ends well");
+    .expect("the client's requests succeed");
 }

@@ -1,5 +1,5 @@
-//! curl as in every tutorial: through a proxy, with certificates, with the old watch paths. What a watch has to say
-//! must arrive while it stays open: a server that waits for a full buffer fails every test here.
+//! curl as in tutorials: through a proxy, with certificates, with the legacy watch paths. Events of a watch must arrive while
+//! it stays open: a server that waits for a full buffer fails every test here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// curl that prints what it gets as it gets it; errors to stderr, nothing else.
+/// curl with unbuffered output; errors on stderr, no progress meter.
 fn curl(args: &[&str]) -> Command {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--no-buffer"]).args(args);
     command
 }
 
-/// Files with what the kubeconfig holds, as a person would cut them out of it.
+/// The certificates and the key of the kubeconfig, as files.
 struct Credentials {
     ca: PathBuf,
     cert: PathBuf,
@@ -30,7 +30,7 @@ impl Credentials {
     fn of(server: &Server) -> Self {
         let view = server.kubectl("config view --raw --flatten --minify -o json").json();
         let write = |name: &str, value: &Value| {
-            let bytes = STANDARD.decode(value.as_str().expect("the kubeconfig holds it")).expect("it is base64");
+            let bytes = STANDARD.decode(value.as_str().expect("the kubeconfig has it")).expect("it is base64");
             let file = server.folder().join(name);
             std::fs::write(&file, bytes).expect("the folder can be written");
             file
@@ -71,14 +71,14 @@ fn expect(watch: &mut Process, kind: &str, name: &str) {
     assert_eq!(event(watch), (kind.to_owned(), name.to_owned()));
 }
 
-/// A watch that is open when `one` is already there sees it, and then each change while the connection stays open.
+/// Expects an open watch to deliver the existing `one`, and then each change while the connection stays open.
 fn follows(writer: &Writer, watch: &mut Process) {
     expect(watch, "ADDED", "one");
     writer.create("two");
     expect(watch, "ADDED", "two");
     writer.label("one", "app", "web");
     expect(watch, "MODIFIED", "one");
-    // A pod is marked before it goes, also when it goes at once.
+    // A pod is marked before it is removed, even without a grace period.
     writer.delete("two");
     expect(watch, "MODIFIED", "two");
     expect(watch, "DELETED", "two");
@@ -94,7 +94,7 @@ fn through_proxy(server: &Server, address: &str) {
     follows(&writer, &mut watch);
 }
 
-/// The address a proxy prints: `127.0.0.1:PORT` somewhere in its first lines.
+/// The address that a proxy prints: `127.0.0.1:PORT` in one of its first lines.
 fn address(proxy: &mut Process) -> String {
     let line = proxy.line_where("the address of the proxy", |line| line.contains("127.0.0.1:"));
     let from = line.find("127.0.0.1:").expect("the line has an address");
@@ -226,7 +226,7 @@ fn strangers_see_health_and_version_only() {
     let token =
         run(curl(&["--cacert", ca, "-H", "Authorization: Bearer wrong", &format!("{}{PODS}", server.url())]), "");
     assert_eq!(token.json()["code"], 401);
-    // And curl itself refuses a server it was given no authority for.
+    // Without the authority, curl itself refuses the server.
     run(curl(&[&format!("{}/version", server.url())]), "").refused();
 }
 

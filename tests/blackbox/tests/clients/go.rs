@@ -1,4 +1,4 @@
-//! client-go as its users write it: the programs of tests/go, unmodified but for a log of their requests.
+//! client-go: the programs of tests/go, with the unmodified library and a log of their requests.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn list_watch_prints_names_then_events() {
     assert!(status.success() && rest.is_empty(), "{status} {rest:?}");
 }
 
-/// The life of an informer's cache, whichever way it was filled.
+/// The events of an informer's cache, independent of how it was filled.
 fn informer_follows(server: &Server, go: &mut Process) {
     let writer = Writer::new(server);
     writer.create("three");
@@ -46,7 +46,7 @@ fn informer_starts(server: &Server, watch_list: bool) -> Process {
     let mut command = program(server, "informer");
     command.env("KUBE_FEATURE_WatchListClient", watch_list.to_string());
     let mut go = Process::start(command);
-    // The two handlers' lines and the synced line come from different goroutines: any order.
+    // The lines of the two handlers and the synced line are from different goroutines, so in any order.
     let mut first = [go.line(), go.line(), go.line()];
     first.sort();
     assert_eq!(first, ["INITIAL : one", "INITIAL : two", "synced with 2"]);
@@ -81,7 +81,7 @@ fn shared_informer_with_list_and_watch() {
 fn shared_informer_resumes_after_the_server_was_killed() {
     let mut server = Server::start();
     let mut go = informer_starts(&server, true);
-    // client-go holds a watch that ended before its first event for broken, and fills again.
+    // client-go treats a watch that ended before its first event as broken, and starts over.
     Writer::new(&server).label("one", "app", "db");
     go.expect(&["MODIFIED : one app=db"]);
     server.kill_and_restart();
@@ -163,8 +163,8 @@ fn typed_client_applies_and_patches_strategically() {
     );
 }
 
-/// Every document is read by the libraries that clients use, and its message is what the reference's own conversion makes of
-/// its JSON.
+/// The libraries of clients can read every document, and its protobuf form equals the reference's own conversion of its
+/// JSON form.
 #[test]
 fn openapi_documents_in_both_forms() {
     let server = Server::start();

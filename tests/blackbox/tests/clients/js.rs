@@ -19,7 +19,7 @@ fn list_then_watch_prints_names_then_events() {
     writer.create("one");
     let mut js = Process::start(program(&server, "listThenWatch"));
     js.expect(&["one"]);
-    // `watch()` resolves when the answer's head has come, and the first event may come with it.
+    // `watch()` resolves with the head of the response, and the first event may arrive with it.
     js.expect(&["watching"]);
     writer.create("two");
     js.expect(&["ADDED : two"]);

@@ -31,10 +31,10 @@ async fn label(pods: &Api<Pod>, name: &str, value: &str) {
     pods.patch(name, &PatchParams::default(), &patch).await.expect("the pod is labelled");
 }
 
-/// The next thing of a stream, as `word name`.
+/// The next event of a stream, as `word name`.
 async fn next(stream: &mut (impl Stream<Item = watcher::Result<Event<Pod>>> + Unpin)) -> String {
-    let event = timeout(DEADLINE, stream.try_next()).await.expect("an event comes").expect("no error");
-    match event.expect("the stream goes on") {
+    let event = timeout(DEADLINE, stream.try_next()).await.expect("an event in time").expect("no error");
+    match event.expect("the stream is open") {
         Event::Init => "init".into(),
         Event::InitApply(pod) => format!("there {}", pod.name_any()),
         Event::InitDone => "done".into(),
@@ -71,7 +71,7 @@ async fn api_walks_an_objects_life() {
     assert_eq!(patched.labels()["app"], "db");
     assert_eq!(pods.list_metadata(&ListParams::default()).await.expect("metadata").items.len(), 2);
     pods.delete("one", &DeleteParams::default()).await.expect("deleted");
-    assert!(pods.get_opt("one").await.expect("an answer").is_none());
+    assert!(pods.get_opt("one").await.expect("a response").is_none());
     pods.delete_collection(&DeleteParams::default(), &ListParams::default()).await.expect("deleted");
     assert!(pods.list(&ListParams::default()).await.expect("a list").items.is_empty());
 }
@@ -142,7 +142,7 @@ async fn api_pages_and_watches() {
 
     let at = first.metadata.resource_version.expect("a list has a revision");
     let mut stream = pin!(pods.watch(&WatchParams::default(), &at).await.expect("a watch"));
-    let event = timeout(DEADLINE, stream.try_next()).await.expect("an event comes").expect("no error");
+    let event = timeout(DEADLINE, stream.try_next()).await.expect("an event in time").expect("no error");
     assert!(matches!(event, Some(WatchEvent::Added(pod)) if pod.name_any() == "d"));
 }
 
@@ -165,7 +165,7 @@ async fn watcher_follows(config: watcher::Config) {
     for wanted in ["init", "there one", "there two", "done"] {
         assert_eq!(next(&mut stream).await, wanted);
     }
-    // The watch of the listing mode opens with the next poll; what happens until then it must not miss.
+    // The watch of the listing mode opens with the next poll; it must not miss changes before that.
     create(&pods, "three").await;
     assert_eq!(next(&mut stream).await, "apply three");
     label(&pods, "one", "web").await;
@@ -199,7 +199,7 @@ async fn reflector_keeps_a_copy() {
     let (reader, writer) = reflector::store();
     let stream = watch(pods.clone(), watcher::Config::default()).default_backoff().reflect(writer);
     let driving = tokio::spawn(stream.for_each(|_| ready(())));
-    timeout(DEADLINE, reader.wait_until_ready()).await.expect("it is filled").expect("the writer lives");
+    timeout(DEADLINE, reader.wait_until_ready()).await.expect("it is filled").expect("the writer runs");
     assert_eq!(reader.len(), 1);
     create(&pods, "two").await;
     label(&pods, "one", "web").await;
@@ -223,5 +223,5 @@ async fn client_discovers_kinds_and_the_version() {
     let discovered = kube::discovery::Discovery::new(client.clone()).run().await.expect("discovery");
     assert!(discovered.has_group("apps"));
     let namespaces: Api<Namespace> = Api::all(client);
-    assert!(namespaces.get_opt("default").await.expect("an answer").is_some());
+    assert!(namespaces.get_opt("default").await.expect("a response").is_some());
 }

@@ -1,12 +1,12 @@
-//! Real kubectl, as a person types it. Its own suite is in the files below, by what the person wants.
+//! Real kubectl, with commands as users type them, by topic.
 //!
-//! - `explaining.rs`: explain, and what else kubectl reads from OpenAPI documents
-//! - `reading.rs`: get in all its forms, and asking about the server
+//! - `explaining.rs`: explain, and other uses of OpenAPI documents
+//! - `reading.rs`: get in all its forms, and information about the server
 //! - `watching.rs`: get -w, wait, proxy
-//! - `applying.rs`: apply on both sides, of files and folders, pruning, diff
-//! - `changing.rs`: edit, set, strategic patches, taint, and changes that hold only on a condition
+//! - `applying.rs`: client-side and server-side apply, of files and folders, pruning, diff
+//! - `changing.rs`: edit, set, strategic patches, taint, and conditional changes
 //! - `workloads.rs`: deployments, jobs, nodes and namespaces, with controllers
-//! - `writing.rs`: create, delete, label, annotate, patch, and what is refused
+//! - `writing.rs`: create, delete, label, annotate, patch, and refused requests
 
 mod applying;
 mod changing;
@@ -18,7 +18,7 @@ mod writing;
 
 use blackbox::Server;
 
-/// Manifests as people write them, with only the fields a pod must have.
+/// A manifest with only the required fields of a pod.
 fn pod(name: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: app, image: app}}]}}\n"
@@ -35,7 +35,7 @@ fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// A table without its last column where that is an age, which changes as time goes by.
+/// A table without its last column if that is an age, which changes with time.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(cells).collect()
 }

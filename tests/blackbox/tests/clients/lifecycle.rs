@@ -1,4 +1,4 @@
-//! The life of the server process as a person meets it: what `up` prints, a stop, a restart, what it refuses.
+//! The life cycle of the server process: output of `up`, stop, restart, refused starts.
 
 use std::process::Command;
 

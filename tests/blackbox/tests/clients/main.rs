@@ -1,4 +1,4 @@
-//! The server as its users meet it: one module for each client people use, all against the built binary.
+//! The built binary with the clients in use: one module for each client.
 //!
 //! One binary, so one link step. `cargo xtask test --only NAME` runs one module.
 

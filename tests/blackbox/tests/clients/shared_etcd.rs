@@ -1,4 +1,4 @@
-//! Two servers on one etcd: stateless beside each other, so that either can be lost.
+//! Two servers on one etcd: both are stateless, so that either can be lost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn a_write_through_one_is_seen_by_watchers_of_the_other() {
     let (first, second) = two_servers(&etcd);
     let (here, there) = (Writer::new(&first), Writer::new(&second));
     here.create("one");
-    assert_eq!(there.names(), ["one"], "a list is fresh, whoever wrote");
+    assert_eq!(there.names(), ["one"], "a list is fresh, whichever server took the write");
     let mut watch = Process::start(second.kubectl_command("get pods -w -o name"));
     watch.expect(&["pod/one"]);
     here.create("two");
@@ -41,12 +41,12 @@ fn a_new_server_continues_where_a_killed_one_was() {
     assert_eq!(Writer::new(&third).names().len(), 10);
 }
 
-/// The leader: who it is, when it became that, and when it last said so.
+/// The holder of the leader lease, when it acquired the lease, and when it last renewed it.
 fn leader(server: &Server) -> (String, String, String) {
     let what = "get lease -n kube-system dogwatch-controllers -o \
                 'jsonpath={.spec.holderIdentity} {.spec.acquireTime} {.spec.renewTime}'";
-    let said = server.kubectl(what).ok();
-    let mut words = said.split_whitespace().map(str::to_owned);
+    let printed = server.kubectl(what).ok();
+    let mut words = printed.split_whitespace().map(str::to_owned);
     let mut next = || words.next().unwrap_or_default();
     (next(), next(), next())
 }
@@ -62,30 +62,30 @@ fn when_the_server_that_runs_the_controllers_is_killed_the_other_takes_over_and_
     second.kubectl("create deployment web --image=nginx --replicas=3").ok();
     second.kubectl("rollout status deployment/web --timeout=60s").ok();
     let names = |server: &Server| -> BTreeSet<String> {
-        let said = server.kubectl("get pods -o name").ok();
-        said.split_whitespace().map(str::to_owned).collect()
+        let printed = server.kubectl("get pods -o name").ok();
+        printed.split_whitespace().map(str::to_owned).collect()
     };
     let before = names(&second);
     assert_eq!(before.len(), 3);
-    let (killed, _, last_said) = leader(&second);
+    let (killed, _, last_renewal) = leader(&second);
     drop(first);
     second.kubectl("scale deployment/web --replicas=5").ok();
     second.kubectl("rollout status deployment/web --timeout=90s").ok();
     let (leads, since, _) = leader(&second);
     assert_ne!(leads, killed);
     let time = |text: &str| text.parse::<jiff::Timestamp>().expect("a time");
-    // The killed one may have renewed once more after it was asked.
-    let gap = time(&since).duration_since(time(&last_said));
-    assert!(gap.unsigned_abs() <= Duration::from_secs(20), "{last_said} to {since}");
+    // The killed one may have renewed the lease once more after it was read.
+    let gap = time(&since).duration_since(time(&last_renewal));
+    assert!(gap.unsigned_abs() <= Duration::from_secs(20), "{last_renewal} to {since}");
 
     let after = names(&second);
-    assert!(after.is_superset(&before), "the pods that ran go on: {before:?} {after:?}");
-    assert_eq!(after.len(), 5, "five and not one more");
+    assert!(after.is_superset(&before), "the running pods keep running: {before:?} {after:?}");
+    assert_eq!(after.len(), 5, "exactly five");
     assert_eq!(second.kubectl("get replicasets -o name").ok().lines().count(), 1);
     let made = "get events --field-selector reason=SuccessfulCreate -o 'jsonpath={.items[*].message}'";
-    let said = second.kubectl(made).ok();
-    let created: Vec<&str> = said.split("Created pod: ").map(str::trim).filter(|name| !name.is_empty()).collect();
+    let printed = second.kubectl(made).ok();
+    let created: Vec<&str> = printed.split("Created pod: ").map(str::trim).filter(|name| !name.is_empty()).collect();
     let distinct: BTreeSet<&str> = created.iter().copied().collect();
-    assert_eq!((created.len(), distinct.len()), (5, 5), "each pod was made once: {created:?}");
+    assert_eq!((created.len(), distinct.len()), (5, 5), "each pod was created once: {created:?}");
     second.stop();
 }

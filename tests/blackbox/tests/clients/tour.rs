@@ -1,8 +1,9 @@
-//! `docs/tour.md`, step by step: every command is run, and prints what the page says it prints.
+//! `docs/tour.md`, step by step: runs every command and compares its output with the page.
 //!
-//! In the page a block `sh` is a command that ends, `sh NAME` one that goes on in a terminal of that name, `text` what the
-//! last command printed, and `text NAME` what the terminal shows: these lines, in this order, others between them; what no
-//! block before has spoken of may come in a later one. `…` stands for anything. `<!-- cut NAME -->` is the reader's Ctrl-C.
+//! In the page, a block `sh` is a command that ends, `sh NAME` one that keeps running in a terminal of that name, `text` is the
+//! output of the last command, and `text NAME` the output of the terminal: these lines in this order, with others between
+//! them; lines that no block has matched yet may be matched by a later one. `…` matches anything. `<!-- cut NAME -->` is the
+//! reader's Ctrl-C.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -44,7 +45,7 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether a line is as the page says, where `…` stands for anything.
+/// True if a line matches the page, where `…` matches anything.
 fn is_as(said: &str, line: &str) -> bool {
     let parts: Vec<&str> = said.split('…').collect();
     let (first, last) = (parts[0], parts[parts.len() - 1]);
@@ -59,13 +60,13 @@ fn is_as(said: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether these lines are in a text, in this order.
+/// True if these lines are in a text, in this order.
 fn are_in(said: &[String], text: &str) -> bool {
     let mut lines = text.lines();
     said.iter().all(|said| lines.any(|line| is_as(said, line)))
 }
 
-/// A reader with a folder, terminals, and a port of their own instead of the one in the page.
+/// A reader of the page, with a folder, terminals, and another port than the one in the page.
 struct Reader {
     folder: TempDir,
     port: u16,
@@ -74,12 +75,12 @@ struct Reader {
 
 struct Terminal {
     process: Process,
-    /// What it showed and no block has spoken of.
+    /// Lines that no block has matched yet.
     unread: Vec<String>,
 }
 
 impl Terminal {
-    /// Waits until these lines were shown, in this order.
+    /// Waits until these lines have appeared, in this order.
     fn shows(&mut self, lines: &[String]) {
         let mut at = 0;
         for said in lines {
@@ -113,7 +114,7 @@ impl Reader {
         Self { folder, port: free.expect("some port is free").port(), terminals: HashMap::new() }
     }
 
-    /// The words of the page, but for what other tests on this machine may have taken.
+    /// The command of the page, with names and ports that other tests on this machine do not use.
     fn here(&self, text: &str) -> String {
         let text = text.replace("8001", &self.port.to_string());
         text.replace("dogwatch up", "dogwatch up --listen 127.0.0.1:0")
@@ -128,7 +129,7 @@ impl Reader {
         command
     }
 
-    /// Runs a command that prints these lines. What it tells of may not have happened yet: it is run again until it has.
+    /// Runs a command until it prints these lines: the state that it shows may take a moment.
     fn run(&self, command: &str, lines: &[String]) {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -144,7 +145,7 @@ impl Reader {
 
 #[test]
 fn every_command_of_the_tour_does_what_the_page_says() {
-    let page = tools::tests().parent().expect("tests/ stands in the root").join("docs/tour.md");
+    let page = tools::tests().parent().expect("tests/ is in the root").join("docs/tour.md");
     let page = std::fs::read_to_string(page).expect("the tour is there");
     let mut reader = Reader::new();
     let mut steps = steps(&page).into_iter().peekable();

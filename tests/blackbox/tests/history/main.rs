@@ -1,4 +1,4 @@
-//! Writers, watchers and restarts at once; afterwards every record is held against the log on disk.
+//! Concurrent writers, watchers and restarts; afterwards every record is compared with the log on disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ const WRITERS: u64 = 16;
 const WATCHERS: u64 = 200;
 const WRITES_EACH: u64 = 120;
 const NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// How far the whole test has come.
+/// Phase of the test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Writing,
-    /// Nothing is written any longer after this revision: read what is left and stop.
+    /// There are no writes after this revision: read up to it and stop.
     Quiet(u64),
 }
 
@@ -64,12 +64,12 @@ fn every_watcher_saw_exactly_what_the_log_says() {
 
     let data = server.stop_keeping_data();
     let log = runtime.block_on(read_log(&data.path().join("data")));
-    // A write that changes nothing is answered and is none.
+    // A write that changes nothing is acknowledged, but makes no change.
     assert!(log.len() as u64 >= total * 3 / 4, "what was written is in the log: {}", log.len());
     history::durable(&acknowledged, &log).unwrap();
     history::fresh(&lists).unwrap();
-    let told: usize = journals.iter().map(|journal| journal.events.len()).sum();
-    assert!(told > 10_000, "the watchers were told something: {told}");
+    let received: usize = journals.iter().map(|journal| journal.events.len()).sum();
+    assert!(received > 10_000, "the watchers received events: {received}");
     for journal in &journals {
         history::ordered(journal).unwrap();
         history::unique(journal).unwrap();
@@ -79,14 +79,14 @@ fn every_watcher_saw_exactly_what_the_log_says() {
 }
 
 fn wait_until(done: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE * 3;
+    let deadline = std::time::Instant::now() + TIME_LIMIT * 3;
     while !done() {
         assert!(std::time::Instant::now() < deadline, "the writers do not get on");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Creates, relabels and deletes its own objects, and lists now and then. Gives what was acknowledged and what lists showed.
+/// Creates, relabels and deletes its own objects, and sometimes lists. Returns the acknowledged writes and the lists.
 async fn write(client: Client, seed: u64, progress: Arc<AtomicU64>) -> (Vec<(Object, u64)>, Vec<Listed>) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (mut acknowledged, mut lists, mut newest) = (Vec::new(), Vec::new(), 0);
@@ -128,8 +128,8 @@ async fn write(client: Client, seed: u64, progress: Arc<AtomicU64>) -> (Vec<(Obj
     (acknowledged, lists)
 }
 
-/// Watches with a selection of its own from before the first write to after the last: slowly at times, cut at times,
-/// always resumed from the last revision it was told.
+/// Watches with its own selector from before the first write to after the last: sometimes slow, sometimes cut off, always
+/// resumed from the last revision it received.
 async fn watch_all_along(client: Client, seed: u64, begin: u64, mut stages: watch::Receiver<Stage>) -> Journal {
     let mut rng = StdRng::seed_from_u64(1000 + seed);
     let (selection, query) = selection(&mut rng);
@@ -150,14 +150,14 @@ async fn watch_all_along(client: Client, seed: u64, begin: u64, mut stages: watc
             return journal;
         }
         let from = if last == 0 { String::new() } else { format!("&resourceVersion={last}") };
-        // Two seconds before its end a watch is told how far it has come, even if nothing concerned it.
+        // Two seconds before its end a watch gets a bookmark, even without matching events.
         let until = if quiet { "&timeoutSeconds=4" } else { "" };
         let Some(mut lines) = open(&client, &format!("{path}{from}{until}")).await else {
             tokio::time::sleep(Duration::from_millis(30)).await;
             continue;
         };
         let lifetime = Duration::from_millis(rng.random_range(200..3000));
-        let cut = tokio::time::sleep(if quiet { PATIENCE } else { lifetime });
+        let cut = tokio::time::sleep(if quiet { TIME_LIMIT } else { lifetime });
         tokio::pin!(cut);
         let mut initial = (last == 0).then(Vec::new);
         loop {
@@ -175,7 +175,7 @@ async fn watch_all_along(client: Client, seed: u64, begin: u64, mut stages: watc
     }
 }
 
-/// Puts one event down.
+/// Records one event.
 fn take(line: &str, journal: &mut Journal, initial: &mut Option<Vec<(Object, u64)>>, last: &mut u64) {
     let event: Value = serde_json::from_str(line).expect("an event is a line of JSON");
     let revision = revision_of(&event["object"]).unwrap_or_else(|| panic!("no revision in {line}"));
@@ -189,7 +189,7 @@ fn take(line: &str, journal: &mut Journal, initial: &mut Option<Vec<(Object, u64
         Some("BOOKMARK") => {
             if let Some(state) = initial.take() {
                 assert_eq!(metadata["annotations"]["k8s.io/initial-events-end"], "true", "{line}");
-                // Only the first initial state begins the journal: a watcher cut before its end begins again.
+                // Only the first complete initial state starts the journal: a watcher that was cut off before starts over.
                 journal.initial = Some((state, revision));
                 journal.after = revision;
             }
@@ -238,10 +238,10 @@ fn selection(rng: &mut StdRng) -> (Selection, String) {
     (selection, query)
 }
 
-/// A stream of lines, or nothing if the server is not there.
+/// A stream of lines; `None` if the server is down.
 async fn open(client: &Client, path: &str) -> Option<impl futures::Stream<Item = String> + Unpin + use<>> {
-    let request = http::Request::get(path).body(Body::empty()).expect("a path of ours");
-    let response = tokio::time::timeout(PATIENCE, client.send(request)).await.expect("an answer").ok()?;
+    let request = http::Request::get(path).body(Body::empty()).expect("a valid path");
+    let response = tokio::time::timeout(TIME_LIMIT, client.send(request)).await.expect("a response in time").ok()?;
     if response.status() != 200 {
         return None;
     }
@@ -253,7 +253,7 @@ async fn open(client: &Client, path: &str) -> Option<impl futures::Stream<Item =
                 let line = String::from_utf8(std::mem::replace(&mut pending, rest)).expect("JSON is UTF-8");
                 return Some((line, (body, pending)));
             }
-            // A stream that is cut in the middle of an event ends there: the event comes again when resumed.
+            // A stream that is cut off within an event ends there: the resumed one repeats the event.
             pending.extend_from_slice(body.frame().await?.ok()?.data_ref()?);
         }
     })))
@@ -262,14 +262,14 @@ async fn open(client: &Client, path: &str) -> Option<impl futures::Stream<Item =
 async fn call(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
     let request = http::Request::builder().method(method).uri(path).header("Content-Type", "application/json");
     let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-    let request = request.body(Body::from(bytes)).expect("a request of ours");
+    let request = request.body(Body::from(bytes)).expect("a valid request");
     let asked = async {
         let response = client.send(request).await.ok()?;
         let code = response.status().as_u16();
         let bytes = response.into_body().collect().await.ok()?.to_bytes();
         Some((code, serde_json::from_slice(&bytes).ok()?))
     };
-    tokio::time::timeout(PATIENCE, asked).await.expect("an answer")
+    tokio::time::timeout(TIME_LIMIT, asked).await.expect("a response in time")
 }
 
 fn revision_of(object: &Value) -> Option<u64> {
@@ -281,9 +281,9 @@ async fn revision_now(client: &Client) -> u64 {
     revision_of(&list).expect("a list has a revision")
 }
 
-/// The log itself, from the files of the stopped server.
+/// The log in the files of the stopped server.
 async fn read_log(data: &std::path::Path) -> Vec<Change> {
-    let store = EmbeddedStore::open(EmbeddedOptions::new(data)).expect("the server let go of its data");
+    let store = EmbeddedStore::open(EmbeddedOptions::new(data)).expect("the server has released its data");
     let prefix = Prefix::new("core/configmaps/");
     let end = store.current_revision().await.unwrap();
     let mut changes = store.watch(prefix, Revision::ZERO).await.expect("history reaches back to the beginning");

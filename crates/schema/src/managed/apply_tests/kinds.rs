@@ -1,11 +1,11 @@
-//! Apply over the kinds, as a table: what one manager applied, what is applied next, the field that results, and what
-//! `managedFields` says of both; or the conflict.
+//! Apply over the kinds, as a table: the configurations that two managers apply in turn, the resulting field, and the
+//! `managedFields` of both; or the conflict.
 //!
-//! The expectations come from the rules and from the declarations of the published kinds, not from a genuine server beside
-//! ours: the kinds declare which lists are maps (and by which keys), sets or atomic, and which maps and structs are atomic; an
-//! applier owns the leaves that it states, an item of a list with the `.` of its own, an atomic part as one field; what it no
-//! longer states and nobody else owns goes; another value of what another owns is a conflict. That a scale target is one field
-//! in the first version of the autoscaler and several in the second, recordings of a genuine server show too.
+//! The expectations follow from the rules and from the declarations of the published kinds, not from a recording of a genuine
+//! server: the kinds declare which lists are maps (and by which keys), sets or atomic, and which maps and structs are atomic; an
+//! applier owns the leaves that it states, an item of a list with its own `.`, an atomic part as one field; fields that it no
+//! longer states and no other manager owns are removed; another value for a field of another manager is a conflict. Recordings
+//! also show that a scale target is one field in the first version of the autoscaler and several in the second.
 
 use super::*;
 
@@ -453,7 +453,7 @@ fn an_applier_states_again() {
     );
 }
 
-/// What results where both applies are of the same manager.
+/// The result of two applies of the same manager.
 fn again(at: &'static str, value: Value, owned: Value) -> Wanted {
     Is(at, value, owned.clone(), owned)
 }

@@ -1,4 +1,4 @@
-//! Whether the defaults of a schema are what the schema itself would accept.
+//! Checks that a schema accepts its own defaults.
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::{Value, json};
@@ -11,7 +11,7 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     walk(schema, path, true, None, errors);
 }
 
-/// `meta` is the schema of the object whose metadata this is part of, and the path to it from there.
+/// Checks the defaults in a schema. `meta` is the schema of the object whose metadata this is part of, and the path from there.
 fn walk(schema: &Value, path: &Path<'_>, root: bool, meta: Option<&Inside<'_>>, errors: &mut Errors) {
     let embedded = schema.flag("x-kubernetes-embedded-resource") == Some(true);
     let meta = meta.filter(|_| !embedded);
@@ -49,7 +49,7 @@ fn walk(schema: &Value, path: &Path<'_>, root: bool, meta: Option<&Inside<'_>>, 
     }
 }
 
-/// A place within the metadata of an object.
+/// A position within the metadata of an object.
 struct Inside<'a> {
     parent: Option<&'a Inside<'a>>,
     step: Step<'a>,
@@ -61,7 +61,7 @@ enum Step<'a> {
 }
 
 impl Inside<'_> {
-    /// An object with nothing in it but a value at this place.
+    /// Returns an object that has only a value at this position.
     fn around(&self, value: Value) -> Value {
         let value = match self.step {
             Step::Item => json!([value]),

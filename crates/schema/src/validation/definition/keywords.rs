@@ -1,21 +1,21 @@
-//! Which keywords a schema has. A definition has hundreds of schemas, each is asked for dozens of keywords, and most have
-//! three: so what is rare is looked for once.
+//! The rare keywords of a schema. A definition has hundreds of schemas, each is checked for dozens of keywords, and most have
+//! three: so rare ones are searched for once.
 
 use machinery::json::Value;
 
-/// Which rare keywords a schema may have: where one of these is not set, none of its keywords is there.
+/// Groups of rare keywords that a schema may have: if one is not set, none of its keywords is present.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Rare {
     /// `x-kubernetes-*`
     pub(super) extensions: bool,
     /// `allOf`, `anyOf`, `oneOf`, `not`
     pub(super) alternatives: bool,
-    /// What no structure can be read from, but for `items`.
+    /// Keywords that a structural schema cannot have, except for `items`.
     pub(super) unsupported: bool,
 }
 
 impl Rare {
-    pub(super) fn of(schema: &Value) -> Rare {
+    pub(super) fn new(schema: &Value) -> Rare {
         let mut rare = Rare::default();
         for (keyword, _) in schema.as_object().into_iter().flatten() {
             match keyword.as_str() {
@@ -29,7 +29,7 @@ impl Rare {
     }
 }
 
-/// Every schema right below a schema.
+/// Iterates over the direct children of a schema.
 pub(super) fn children(schema: &Value) -> impl Iterator<Item = &Value> {
     let (mut lists, mut maps, mut single) = ([None; 3], [None; 3], [None; 3]);
     for (keyword, value) in schema.as_object().into_iter().flatten() {

@@ -1,12 +1,12 @@
-//! CustomResourceDefinitions: names, versions, conversion, columns, and through `schema` what a schema may say.
+//! Validation of CustomResourceDefinitions: names, versions, conversion, columns, and their schemas.
 //!
 //! - this file: everything but schemas
-//! - `keywords`: reading a schema
-//! - `schema`: keywords of a schema, node by node
-//! - `structural`: whether it describes the whole structure of an object
-//! - `defaults`: whether its defaults are what it would accept
+//! - `keywords`: the keywords of a schema
+//! - `schema`: checks of the keywords, node by node
+//! - `structural`: checks that a schema describes the whole structure of an object
+//! - `defaults`: checks that a schema accepts its own defaults
 //!
-//! What all versions share stands in errors where the reference keeps it: at the top of the spec.
+//! Errors name parts that all versions share where the reference keeps them: at the top of the spec.
 
 mod defaults;
 mod keywords;
@@ -28,7 +28,7 @@ pub(super) fn validate(definition: &Value, old: Option<&Value>, errors: &mut Err
     if old.is_none() {
         name(definition, errors);
     }
-    // While somebody has them they are compiled once, however often they occur.
+    // Held while the definition is checked, so that each pattern is compiled once.
     let mut patterns = Vec::new();
     definition.list("spec.versions").iter().for_each(|version| {
         schema::patterns(version.at("schema.openAPIV3Schema"), &mut patterns);
@@ -49,7 +49,7 @@ pub(super) fn validate(definition: &Value, old: Option<&Value>, errors: &mut Err
     }
 }
 
-/// The names that the status says are accepted.
+/// Checks the accepted names of the status.
 pub(super) fn accepted_names(definition: &Value, errors: &mut Errors) {
     names_of(definition.at("status.acceptedNames"), &Path::new("status.acceptedNames"), errors);
 }
@@ -67,7 +67,7 @@ fn name(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// Which parts all versions share.
+/// The parts that all versions share.
 struct Shared {
     schema: bool,
     subresources: bool,
@@ -164,7 +164,7 @@ fn spec(spec: &Value, errors: &mut Errors) {
     conversion(spec.at("conversion"), &path.child("conversion"), errors);
 }
 
-/// Versions as the reference prints them: its own type, without what they share.
+/// Formats versions as the reference prints them: its own type, without shared parts.
 fn shown_versions(versions: &[Value], shared: &Shared) -> Value {
     let part = |version: &Value, shared: bool, name: &str| if shared { Value::Null } else { version.at(name).clone() };
     versions
@@ -216,7 +216,7 @@ fn schema(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     if source.flag("nullable") == Some(true) {
         errors.push(FieldError::forbidden(path.child("nullable"), "nullable cannot be true at the root"));
     }
-    // What a keyword check refuses cannot be told apart from what the structure lacks: those errors come alone.
+    // Errors of keywords and missing structure cannot be distinguished: errors of keywords are reported alone.
     let mut keywords = Errors::new();
     schema::check(source, &path, &mut keywords);
     if !schema::is_unsupported(source) {
@@ -233,7 +233,7 @@ fn schema(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// What may stand at the root of a schema whose status is a part of its own.
+/// Checks the keywords at the root of a schema with a status subresource.
 fn root_with_status(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     const ALLOWED: [&str; 22] = [
         "description",
@@ -292,14 +292,14 @@ fn subresources(subresources: &Value, path: &Path<'_>, errors: &mut Errors) {
             if needed {
                 errors.push(FieldError::required(at, ""));
             }
-        } else if !simple_path(text, &at, errors) && !roots.iter().any(|root| text.starts_with(root)) {
+        } else if !is_malformed_path(text, &at, errors) && !roots.iter().any(|root| text.starts_with(root)) {
             errors.push(FieldError::invalid(at, text, why));
         }
     }
 }
 
-/// Whether a path is none: only fields and quoted keys. Pushes the error.
-fn simple_path(text: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
+/// Adds an error for a path that does not begin with a dot; returns whether there is one.
+fn is_malformed_path(text: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     if text.starts_with('.') {
         return false;
     }
@@ -327,7 +327,7 @@ fn columns(version: &Value, path: &Path<'_>, errors: &mut Errors) {
         match column.text("jsonPath") {
             "" => errors.push(FieldError::required(path.child("JSONPath"), "")),
             text => {
-                simple_path(text, &path.child("JSONPath"), errors);
+                is_malformed_path(text, &path.child("JSONPath"), errors);
             }
         }
     }
@@ -370,7 +370,7 @@ fn selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Follows a path of fields through a schema; gives the names and the schema it ends at.
+/// Follows a path of fields through a schema; returns the names and the schema at its end.
 pub(super) fn field_path<'a>(text: &str, schema: &'a Value, keys: bool) -> Result<(Vec<String>, &'a Value), String> {
     const END: &str = "unexpected end of JSON path";
     let mut at = schema;
@@ -393,7 +393,7 @@ pub(super) fn field_path<'a>(text: &str, schema: &'a Value, keys: bool) -> Resul
                 return Err(END.to_owned());
             }
             let end = match after.find(['.', '[', ']']) {
-                // A delimiter right away is a name by itself.
+                // A leading delimiter is a name by itself.
                 Some(0) => 1,
                 Some(end) => end,
                 None => after.len(),
@@ -547,7 +547,7 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// Groups of the Kubernetes project need somebody's approval.
+/// Checks the approval annotation of groups of the Kubernetes project.
 fn approval(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
     let group = new.text("spec.group");
@@ -599,7 +599,7 @@ fn is_url(text: &str) -> bool {
     })
 }
 
-/// Words for formats that mean nothing, for a `Warning` each; on an update only those that are new.
+/// Returns a warning for each unknown format; on an update only for new ones.
 pub(crate) fn unknown_formats(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let formats = |definition: &Value| {
         let mut found = Vec::new();
@@ -613,7 +613,7 @@ pub(crate) fn unknown_formats(definition: &Value, old: Option<&Value>) -> Vec<St
     new.map(|format| format!("unrecognized format {}", go_text::quote(&format))).collect()
 }
 
-/// Whether a format is one that is checked for a type.
+/// Returns whether a format is checked for a type.
 fn known_format(kind: &str, format: &str) -> bool {
     custom::is_known_format(kind, format)
 }

@@ -1,4 +1,4 @@
-//! The keywords of a definition's schema: which may stand where, and what they may say.
+//! Validation of the keywords of a definition's schema: their positions and their values.
 
 use cel::pattern::Pattern;
 use machinery::field_error::{BadValue, FieldError, Path};
@@ -10,13 +10,13 @@ use crate::walk::Walk as _;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// What is known of the place a schema stands at.
+/// The position of a schema.
 #[derive(Clone, Copy, Default)]
 struct Place<'a> {
     root: bool,
     /// Within the metadata of an object.
     meta: bool,
-    /// Why there may be no default.
+    /// The reason why a default is not allowed.
     no_default: Option<&'a str>,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     walk(schema, path, Place { root: true, ..Place::default() }, errors);
 }
 
-/// Whether a schema uses keywords that no structure can be read from.
+/// Returns whether a schema has keywords that a structural schema cannot have.
 pub(super) fn is_unsupported(schema: &Value) -> bool {
     let own = schema.as_object().into_iter().flatten().any(|(keyword, value)| match keyword.as_str() {
         "items" => value.is_array(),
@@ -46,7 +46,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Formats that nobody checks, anywhere in a schema.
+/// Collects the unknown formats in a schema.
 pub(super) fn formats(schema: &Value, found: &mut Vec<String>) {
     let format = schema.text("format");
     if !format.is_empty() && !known_format(schema.text("type"), format) {
@@ -55,7 +55,7 @@ pub(super) fn formats(schema: &Value, found: &mut Vec<String>) {
     children(schema).for_each(|child| formats(child, found));
 }
 
-/// Every pattern anywhere in a schema.
+/// Collects the patterns in a schema.
 pub(super) fn patterns(schema: &Value, found: &mut Vec<Pattern>) {
     let pattern = schema.text("pattern");
     if !pattern.is_empty() {
@@ -68,7 +68,7 @@ fn walk(schema: &Value, path: &Path<'_>, place: Place<'_>, errors: &mut Errors) 
     if !schema.is_object() {
         return;
     }
-    let rare = Rare::of(schema);
+    let rare = Rare::new(schema);
     keywords(schema, path, place, rare, errors);
     let below = Place { root: false, ..place };
     let rest = schema.at("additionalProperties");
@@ -136,7 +136,7 @@ fn keywords(schema: &Value, path: &Path<'_>, place: Place<'_>, rare: Rare, error
     }
 }
 
-/// `x-kubernetes-*` that say how lists and maps are kept.
+/// Checks the `x-kubernetes-*` keywords for the merge of lists and maps.
 fn extensions(schema: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kind = schema.text("type");
     if schema.flag("x-kubernetes-preserve-unknown-fields") == Some(false) {
@@ -242,7 +242,7 @@ fn list_map(schema: &Value, keys: &[Value], path: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// Items are never null, and the keys of a map are always there.
+/// Checks that items are not nullable, and that the keys of a list map are required or have defaults.
 fn keys_are_there(items: &Value, list_type: &str, keys: &[Value], path: &Path<'_>, errors: &mut Errors) {
     if items.flag("nullable") == Some(true) {
         let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");

@@ -1,4 +1,4 @@
-//! Whether a schema is structural: every field has a type outside of alternatives, and alternatives only narrow values.
+//! Checks that a schema is structural: every field has a type outside of alternatives, and alternatives only narrow values.
 
 use cel::pattern::Pattern;
 use machinery::field_error::{FieldError, Path};
@@ -15,7 +15,7 @@ enum Level {
     Field,
 }
 
-/// The errors of a whole schema, sorted as the reference sorts them.
+/// Returns the errors of a whole schema, in the order of the reference.
 pub(super) fn check(schema: &Value, path: &Path<'_>) -> Errors {
     let mut errors = Errors::new();
     node(schema, Level::Root, path, &mut errors);
@@ -25,7 +25,7 @@ pub(super) fn check(schema: &Value, path: &Path<'_>) -> Errors {
 }
 
 fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
-    let rare = Rare::of(schema);
+    let rare = Rare::new(schema);
     let set = |keyword: &str| rare.extensions && schema.flag(keyword) == Some(true);
     let kind = schema.text("type");
     let items = schema.at("items");
@@ -113,7 +113,7 @@ fn node(schema: &Value, level: Level, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether a schema of metadata restricts nothing but names.
+/// Returns whether a schema of metadata restricts names only.
 fn only_names(metadata: &Value) -> bool {
     let mut members = metadata.as_object().into_iter().flatten();
     members.all(|(keyword, value)| match keyword.as_str() {
@@ -125,7 +125,7 @@ fn only_names(metadata: &Value) -> bool {
     })
 }
 
-/// The alternatives that `x-kubernetes-int-or-string` may be spelled out with.
+/// Returns whether alternatives are those that `x-kubernetes-int-or-string` may have.
 fn is_int_or_string(alternatives: &[Value]) -> bool {
     let only = |alternative: &Value, kind: &str| {
         alternative.text("type") == kind && alternative.as_object().is_some_and(|members| members.len() == 1)
@@ -134,7 +134,7 @@ fn is_int_or_string(alternatives: &[Value]) -> bool {
 }
 
 fn values(schema: &Value, skip_any: bool, skip_first: bool, path: &Path<'_>, errors: &mut Errors) {
-    if Rare::of(schema).alternatives {
+    if Rare::new(schema).alternatives {
         for keyword in ["anyOf", "allOf", "oneOf"] {
             if keyword == "anyOf" && skip_any {
                 continue;
@@ -158,7 +158,7 @@ fn values(schema: &Value, skip_any: bool, skip_first: bool, path: &Path<'_>, err
     }
 }
 
-/// A schema below an alternative: it may narrow values and nothing else.
+/// Checks a schema below an alternative, which may only narrow values.
 fn nested(schema: &Value, skip_any: bool, path: &Path<'_>, errors: &mut Errors) {
     values(schema, skip_any, false, path, errors);
     let items = schema.at("items");
@@ -202,8 +202,8 @@ fn nested(schema: &Value, skip_any: bool, path: &Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// What the alternatives of the root speak of must be specified outside of them. Those further down are not held to it, as in
-/// the reference.
+/// Checks that fields in the alternatives of the root are specified outside of them. Nested alternatives are exempt, as in the
+/// reference.
 fn complete(values: &Value, structure: &Value, at: &Path<'_>, by: &Path<'_>, errors: &mut Errors) {
     for keyword in ["not", "allOf", "anyOf", "oneOf"] {
         let by = by.child(keyword);

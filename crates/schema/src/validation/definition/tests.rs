@@ -1,4 +1,4 @@
-//! Definitions that are refused, with the fields and words of the reference.
+//! Tests of refused definitions, with the fields and messages of the reference.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn refused(definition: &Value) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// What is wrong with a schema, without the beginning of every path.
+/// Returns the errors of a schema, without the common prefix of their paths.
 fn schema(spec: Value) -> Vec<String> {
     const START: &str = "spec.validation.openAPIV3Schema.properties[spec].";
     refused(&definition(version(spec))).iter().map(|error| error.replace(START, "")).collect()
@@ -158,7 +158,7 @@ fn what_is_established_keeps_its_scope_and_kind() {
 }
 
 #[test]
-fn formats_that_mean_nothing_are_told_once() {
+fn unknown_formats_are_reported_once() {
     let odd = definition(version(json!({"a": {"type": "string", "format": "colour"}})));
     assert_eq!(unknown_formats(&odd, None), [r#"unrecognized format "colour""#]);
     assert_eq!(unknown_formats(&odd, Some(&odd)), [""; 0]);

@@ -1,4 +1,4 @@
-//! Containers: their names and images, ports, variables, probes and hooks.
+//! Validation of containers: names and images, ports, variables, probes and hooks.
 
 use std::collections::HashSet;
 
@@ -119,7 +119,7 @@ pub(super) fn ephemeral_containers(whole: &Whole<'_>, path: &Path<'_>, errors: &
     }
 }
 
-/// What every sort of container has.
+/// Checks the fields that every kind of container has.
 fn common(whole: &Whole<'_>, container: &Value, path: &Path<'_>, errors: &mut Errors) {
     named(errors, &path.child("name"), container.text("name"), names::dns1123_label);
     if container.text("image").is_empty() {
@@ -162,7 +162,7 @@ fn ports(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// No port of the host is asked for twice.
+/// Checks that no host port is used twice.
 fn unique_host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut taken = HashSet::new();
     for (i, container) in containers.iter().enumerate() {
@@ -182,7 +182,7 @@ fn unique_host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// On the network of the host the two ports are one.
+/// Checks that both ports are equal on the network of the host.
 pub(super) fn host_ports(whole: &Whole<'_>, path: &Path<'_>, errors: &mut Errors) {
     if whole.spec.flag("hostNetwork") != Some(true) {
         return;
@@ -282,7 +282,7 @@ fn variable_sources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
                 sources += 1;
                 let name = entry.at(field).text("name");
                 let field = entry_path.child(field);
-                // The name may be a prefix here, as the reference has it.
+                // The name may be a prefix here, as in the reference.
                 named(errors, &field.child("name"), name, |name| names::NameRule::DnsSubdomain.check_prefix(name));
             }
         }
@@ -294,7 +294,7 @@ fn variable_sources(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A field of the pod that is passed down to its containers.
+/// Checks a reference to a field of the pod.
 pub(super) fn field_reference(reference: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if reference.text("apiVersion").is_empty() {
         return required(errors, &path.child("apiVersion"));
@@ -342,7 +342,7 @@ pub(super) fn field_reference(reference: &Value, known: &[&str], path: &Path<'_>
     }
 }
 
-/// A resource of a container that is passed down.
+/// Checks a reference to a resource of a container.
 pub(super) fn resource_reference(reference: &Value, in_volume: bool, path: &Path<'_>, errors: &mut Errors) {
     const KNOWN: [&str; 6] = [
         "limits.cpu",
@@ -433,7 +433,7 @@ fn probes(whole: &Whole<'_>, container: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Exactly one way to ask a container something.
+/// Checks that a handler has exactly one action.
 fn handler(whole: &Whole<'_>, handlers: &Value, names: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let mut found = false;
     for name in names {

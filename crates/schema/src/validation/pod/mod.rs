@@ -1,12 +1,12 @@
-//! Pods and the specs of pods inside other kinds.
+//! Validation of pods and of pod specs in other kinds.
 //!
 //! - this file: a spec as a whole
-//! - `container.rs`: containers of all sorts, their ports, variables, probes and hooks
+//! - `container.rs`: containers of all kinds, their ports, variables, probes and hooks
 //! - `resources.rs`: amounts of cpu, memory and the like
-//! - `volume.rs`: volumes and where they are mounted
-//! - `security.rs`: security contexts, and what an operating system does not have
+//! - `volume.rs`: volumes and their mounts
+//! - `security.rs`: security contexts, and fields that an operating system does not support
 //! - `scheduling.rs`: affinity, tolerations, spreading, gates
-//! - `update.rs`: what may change, and the status
+//! - `update.rs`: updates, and the status
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
@@ -25,20 +25,20 @@ pub(super) mod volume;
 
 pub(super) use resources::{overhead, resource_name};
 
-/// What the parts of a spec must know of the whole.
+/// Properties of the whole spec that its parts are checked with.
 struct Whole<'a> {
     spec: &'a Value,
-    /// In a pod itself, not in a template.
+    /// The spec is that of a pod, not of a template.
     is_pod: bool,
     grace_period: Option<i64>,
     restart_policy: &'a str,
     host_users: bool,
-    /// Those that are well formed.
+    /// The valid ones only.
     volumes: Vec<(&'a str, &'a Value)>,
     claims: Vec<&'a str>,
 }
 
-/// A new pod.
+/// Checks a new pod.
 pub(super) fn create(pod: &Value, errors: &mut Errors) {
     metadata_and_spec(pod, errors);
     let spec = pod.at("spec");
@@ -52,7 +52,7 @@ pub(super) fn create(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// What holds for a pod at any time.
+/// Checks the rules that hold on create and on update.
 fn metadata_and_spec(pod: &Value, errors: &mut Errors) {
     annotations(pod, &Path::new("metadata.annotations"), errors);
     let spec = pod.at("spec");
@@ -94,9 +94,9 @@ pub(super) fn annotations(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// `{metadata, spec}` inside a workload.
+/// Checks a template, `{metadata, spec}` inside a workload.
 pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
-    // The metadata of a template is reported as if it stood in the template itself.
+    // Errors in the metadata of a template have the path of the template itself.
     template_meta(errors, path, template.at("metadata"));
     annotations_of_template(template, path, errors);
     pod_spec(template.at("spec"), &path.child("spec"), false, "", errors);
@@ -209,7 +209,7 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         let search = search.as_str().unwrap_or_default();
         if search != "." {
             let search = search.strip_suffix('.').unwrap_or(search);
-            // Underscores are fine in search paths.
+            // Underscores are allowed in search paths.
             let why = names::dns1123_subdomain(&search.replace('_', "x"));
             objections(errors, &list.index(i), search, why);
         }
@@ -259,14 +259,14 @@ fn host_aliases(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// All containers of a spec, with the name of the list they stand in.
+/// Iterates over all containers of a spec, with the name of their list.
 fn all_containers(spec: &Value) -> impl Iterator<Item = (&'static str, usize, &Value)> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
         .flat_map(move |list| spec.list(list).iter().enumerate().map(move |(i, container)| (list, i, container)))
 }
 
-/// The target of a binding.
+/// Checks the target of a binding.
 pub(super) fn binding(binding: &Value, errors: &mut Errors) {
     let kind = binding.text("target.kind");
     if !kind.is_empty() && kind != "Node" {
@@ -275,7 +275,7 @@ pub(super) fn binding(binding: &Value, errors: &mut Errors) {
     named(errors, &Path::new("target.name"), binding.text("target.name"), |_| Vec::new());
 }
 
-/// Ids in a list.
+/// Checks the ids in a list.
 fn ids(values: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for (i, value) in values.iter().enumerate() {
         id(errors, &path.index(i), value.as_i64());

@@ -1,4 +1,4 @@
-//! Amounts of cpu, memory, huge pages and whatever else containers ask for.
+//! Validation of cpu, memory, huge pages and other resources that containers request.
 
 use std::collections::HashSet;
 
@@ -44,7 +44,7 @@ fn is_for_containers(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with(HUGE)
 }
 
-/// Names without a domain, or below kubernetes.io, are not somebody's own.
+/// Returns whether a name is built in: without a domain, or below kubernetes.io.
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
@@ -53,7 +53,7 @@ fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Asking for more than there is may be fine, as long as nobody uses it.
+/// Returns whether requests may be lower than limits.
 fn may_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with(HUGE)
 }
@@ -74,7 +74,7 @@ fn is_counted(name: &str) -> bool {
         )
 }
 
-/// A name that a resource may have anywhere.
+/// Checks the name of a resource.
 pub(in super::super) fn resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
     let why = names::qualified_name(name);
     let before = errors.len();
@@ -102,7 +102,7 @@ fn pod_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// An amount of a resource: never negative, whole where things are counted.
+/// Checks an amount of a resource: not negative, and whole for countable resources.
 pub(in super::super) fn quantity(name: &str, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     amount::not_negative(errors, path, value);
     if is_counted(name) && !amount::of(value).is_integer() {
@@ -122,7 +122,7 @@ fn huge_pages(name: &str, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Limits and requests of a container, or of a pod as a whole.
+/// Checks limits and requests of a container, or of a pod as a whole.
 pub(super) fn requirements(resources: &Value, claims: &[&str], whole_pod: bool, path: &Path<'_>, errors: &mut Errors) {
     if !resources.is_object() {
         return;
@@ -189,7 +189,7 @@ pub(super) fn requirements(resources: &Value, claims: &[&str], whole_pod: bool, 
     }
 }
 
-/// Resources of the pod as a whole.
+/// Checks the resources of the pod as a whole.
 pub(super) fn pod_level(whole: &Whole<'_>, path: &Path<'_>, errors: &mut Errors) {
     let resources = whole.spec.at("resources");
     if !resources.is_object() {
@@ -228,7 +228,7 @@ pub(super) fn pod_level(whole: &Whole<'_>, path: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// What a sandbox costs beside its containers. It is reported as if it were limits.
+/// Checks the overhead of a sandbox. Errors have the words of limits.
 pub(in super::super) fn overhead(amounts: &Value, path: &Path<'_>, errors: &mut Errors) {
     let limits = path.child("limits");
     for (name, value) in amounts.as_object().into_iter().flatten() {
@@ -259,7 +259,7 @@ pub(super) fn resize_policy(whole: &Whole<'_>, container: &Value, path: &Path<'_
     }
 }
 
-/// Claims on devices that containers may use.
+/// Checks claims on devices that containers may use.
 pub(super) fn claims(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (i, claim) in spec.list("resourceClaims").iter().enumerate() {

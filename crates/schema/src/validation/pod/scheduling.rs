@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, tolerations, spreading, gates.
+//! Validation of scheduling rules: affinity, tolerations, spreading, gates.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,7 @@ fn weight(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A selector of nodes: terms of which one must hold.
+/// Checks a selector of nodes: terms of which one must match.
 pub(in super::super) fn node_selector(value: &Value, path: &Path<'_>, errors: &mut Errors) {
     let terms = value.list("nodeSelectorTerms");
     let list = path.child("nodeSelectorTerms");
@@ -132,7 +132,7 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     objections(errors, &path.child("topologyKey"), key, names::qualified_name(key));
 }
 
-/// Keys whose values come from the pod itself make sense only beside a selector.
+/// Checks keys whose values are those of the pod itself: they need a selector.
 fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         let keys = term.list(field);
@@ -175,7 +175,7 @@ pub(in super::super) fn tolerations(list: &[Value], path: &Path<'_>, errors: &mu
                     errors.push(FieldError::invalid(path.child("operator"), value, why));
                 }
             }
-            // Comparisons are a feature that is off; the refusal names them all the same.
+            // Comparisons are a disabled feature, but the message lists them.
             "Lt" | "Gt" => {
                 let words = ["Equal", "Exists", "Lt", "Gt"];
                 errors.push(FieldError::not_supported(path.child("operator"), operator, words));
@@ -188,7 +188,7 @@ pub(in super::super) fn tolerations(list: &[Value], path: &Path<'_>, errors: &mu
     }
 }
 
-/// The taints of a node.
+/// Checks the taints of a node.
 pub(in super::super) fn taints(list: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (i, taint) in list.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Security contexts, and what an operating system does not have.
+//! Validation of security contexts, and of fields that an operating system does not support.
 
 use std::collections::HashSet;
 
@@ -59,7 +59,7 @@ pub(super) fn container(context: &Value, host_users: bool, path: &Path<'_>, erro
     app_armor(context.at("appArmorProfile"), &path.child("appArmorProfile"), errors);
 }
 
-/// The context as the reference prints it: every field, by its Go name.
+/// Formats a context as the reference prints it: every field, by its Go name.
 fn go_form(context: &Value) -> Value {
     let mut fields = Map::new();
     for (name, field) in [
@@ -163,7 +163,7 @@ fn app_armor(profile: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Windows containers that run on the host itself.
+/// Checks Windows containers that run directly on the host.
 pub(super) fn host_process(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let of_pod = spec.flag("securityContext.windowsOptions.hostProcess");
     let (mut all, mut on_host) = (0, 0);

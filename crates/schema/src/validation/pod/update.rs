@@ -1,4 +1,4 @@
-//! What of a pod may change: little of its spec, some of it only through a subresource; and what its status may say.
+//! Validation of updates of a pod: few fields of its spec may change, some only through a subresource; and of its status.
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
@@ -15,7 +15,7 @@ const STATUS: Path<'static> = Path::new("status");
 
 pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let (new_spec, old_spec) = (new.at("spec"), old.at("spec"));
-    // A spec that was left alone is as right as it was when it was stored.
+    // An unchanged spec was checked when it was stored.
     if new_spec.is_same(old_spec) {
         return annotations(new, &Path::new("metadata.annotations"), errors);
     }
@@ -52,7 +52,7 @@ pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The deadline may come nearer. False when nothing else is worth checking.
+/// Checks that the deadline only decreases. Returns false if the other checks are to be skipped.
 fn deadline(new: &Value, old: &Value, errors: &mut Errors) -> bool {
     let path = SPEC.child("activeDeadlineSeconds");
     match (new.int("activeDeadlineSeconds"), old.int("activeDeadlineSeconds")) {
@@ -100,7 +100,7 @@ fn removed_gates(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The new spec with what may change set back to what it was.
+/// Returns the new spec with the mutable fields of the old one.
 fn munged(new: &Value, old: &Value, errors: &mut Errors) -> Value {
     let mut spec = new.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
@@ -120,7 +120,7 @@ fn munged(new: &Value, old: &Value, errors: &mut Errors) -> Value {
     {
         put_back("terminationGracePeriodSeconds");
     }
-    // While it waits at a gate, a pod may be told more about where to go.
+    // A pod with a scheduling gate may get stricter scheduling rules.
     if !old.list("schedulingGates").is_empty() {
         if !same(new.at("nodeSelector"), old.at("nodeSelector")) {
             let kept = old
@@ -153,7 +153,7 @@ fn munged(new: &Value, old: &Value, errors: &mut Errors) -> Value {
     spec
 }
 
-/// A write to `/ephemeralcontainers`.
+/// Checks a write to `/ephemeralcontainers`.
 pub(in super::super) fn ephemeral_containers(new: &Value, old: &Value, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     if is_mirror(old) {
@@ -180,7 +180,7 @@ fn is_mirror(pod: &Value) -> bool {
     pod.map("metadata.annotations").is_some_and(|map| map.contains_key("kubernetes.io/config.mirror"))
 }
 
-/// A write to `/resize`.
+/// Checks a write to `/resize`.
 pub(in super::super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     if is_mirror(old) {
@@ -227,7 +227,7 @@ pub(in super::super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requests and limits of a container may change, but not go away.
+/// Checks that requests and limits of a container are not removed.
 fn resized(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (which, word) in [("requests", "requests"), ("limits", "limits")] {
         let names = |of: &Value| -> Vec<String> {
@@ -244,7 +244,7 @@ fn resized(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A container with the cpu and memory it had.
+/// Returns a container with the cpu and memory of the old one.
 fn without_compute(container: &Value, old: &Value) -> Value {
     let mut container = container.clone();
     let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return container };
@@ -266,7 +266,7 @@ fn without_compute(container: &Value, old: &Value) -> Value {
     container
 }
 
-/// A write to `/status`.
+/// Checks a write to `/status`.
 pub(in super::super) fn status(new: &Value, old: &Value, errors: &mut Errors) {
     let (status, stored) = (new.at("status"), old.at("status"));
     let list = STATUS.child("conditions");

@@ -1,4 +1,4 @@
-//! Volumes of a pod, and where its containers mount them.
+//! Validation of the volumes of a pod, and of their mounts in containers.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::walk::Walk as _;
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
-/// The sources a volume may have, in the order they are looked at: the first counts, a second one is too many.
+/// The sources of a volume, in the order of checks: the first counts, a second one is an error.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -81,7 +81,7 @@ pub(super) fn volumes<'a>(whole: &mut Whole<'a>, pod: &str, path: &Path<'_>, err
 }
 
 fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
-    // A volume has few fields: they are looked up among the sources, not the other way round.
+    // A volume has few fields: each is searched among the sources, not the other way round.
     let place = |(name, source): (&Text, _)| Some((SOURCES.iter().position(|known| known == name)?, source));
     let mut given: Vec<(usize, &Value)> =
         volume.as_object().into_iter().flatten().filter(|(_, source)| source.is_object()).filter_map(place).collect();
@@ -148,7 +148,7 @@ fn need(source: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Sources that persistent volumes have too.
+/// Checks the sources that persistent volumes have too.
 pub(in super::super) fn shared_source(name: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
     match name {
         "hostPath" => {
@@ -228,7 +228,7 @@ fn mode(source: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A secret or a config map, shown as files.
+/// Checks a secret or a config map that is mounted as files.
 fn keyed(source: &Value, name: &str, path: &Path<'_>, errors: &mut Errors) {
     need(source, name, path, errors);
     mode(source, "defaultMode", path, errors);
@@ -431,7 +431,7 @@ pub(super) fn devices(whole: &Whole<'_>, container: &Value, path: &Path<'_>, err
     }
 }
 
-/// A secret in another namespace.
+/// Checks a reference to a secret in another namespace.
 pub(in super::super) fn secret_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     if reference.is_object() {
         named(errors, &path.child("name"), reference.text("name"), |_| Vec::new());

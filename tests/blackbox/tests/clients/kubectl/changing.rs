@@ -1,4 +1,4 @@
-//! kubectl edit, set, strategic patches, taint, cordon, replace --force, and changes that hold only on a condition.
+//! kubectl edit, set, strategic patches, taint, cordon, replace --force, and conditional changes.
 
 use blackbox::process::Output;
 use blackbox::{Server, run};
@@ -27,10 +27,10 @@ fn field(server: &Server, object: &str, path: &str) -> String {
     server.kubectl(&format!("get {object} -o 'jsonpath={{{path}}}'")).ok()
 }
 
-/// kubectl edit by a person who does with the file what sed does.
+/// kubectl edit with sed as the editor.
 fn edit(server: &Server, line: &str, script: &str) -> Output {
     let mut command = server.kubectl_command(line);
-    // It leaves a copy of what was refused among the temporary files.
+    // kubectl leaves a copy of a refused edit in the temporary folder.
     command.env("KUBE_EDITOR", format!("sed -i {script}")).env("TMPDIR", server.folder());
     run(command, "")
 }
@@ -157,7 +157,7 @@ fn taint_and_cordon_a_node() {
     let taints = || {
         let said = field(&server, "node/metal", "range .spec.taints[*]}{.key}={.value}:{.effect} {end");
         let mut all: Vec<String> = said.split_whitespace().map(str::to_owned).collect();
-        // Every new node has this one until somebody says that it is ready.
+        // Every new node has this taint until it is ready.
         all.retain(|taint| taint != "node.kubernetes.io/not-ready=:NoSchedule");
         all.sort();
         all

@@ -1,4 +1,4 @@
-//! kubectl explain, and what else kubectl reads from the server's OpenAPI documents.
+//! kubectl explain, and other uses of the server's OpenAPI documents.
 
 use blackbox::Server;
 
@@ -44,7 +44,7 @@ fn explain_a_kind_and_its_parts() {
     assert!(refused.contains("field \"nope\" does not exist"), "{refused}");
 }
 
-/// Before it sends a manifest kubectl looks at the documents for the parameter that lets the server check it.
+/// Before it sends a manifest, kubectl looks in the documents for the parameter that lets the server validate it.
 #[test]
 fn manifests_are_checked_by_the_server() {
     let server = Server::start();
@@ -56,7 +56,7 @@ fn manifests_are_checked_by_the_server() {
     assert_eq!(warned.ok(), "configmap/a created\n");
 }
 
-/// The change is computed by kubectl, which learns from the documents that containers merge by name and ports by number.
+/// kubectl computes the change; it reads from the documents that containers merge by name and ports by number.
 #[test]
 fn apply_merges_lists_by_their_keys() {
     let server = Server::start();
@@ -67,7 +67,7 @@ fn apply_merges_lists_by_their_keys() {
     };
     let (one, two) = ("{name: one, image: a}", "{name: two, image: b, ports: [{containerPort: 80}]}");
     server.kubectl_with("apply -f -", &deployment(&format!("{one}, {two}"))).ok();
-    // Somebody else adds a container; kubectl did not, so it must stay.
+    // A container that another client added must stay.
     let other = r#"{"spec":{"template":{"spec":{"containers":[{"name":"other","image":"c"}]}}}}"#;
     server.kubectl(&format!("patch deployment web -p '{other}'")).ok();
     server.kubectl_with("apply -f -", &deployment("{name: two, image: b2, ports: [{containerPort: 81}]}")).ok();
@@ -104,7 +104,7 @@ fn explain_a_custom_resource() {
     assert_eq!(fields(&spec, 2), [("sails", "<integer> -required-")], "{spec}");
     assert!(spec.contains("    How many.\n"), "{spec}");
 
-    // The next document has what the definition has by then. kubectl goes by the hash, and never asks for an old one.
+    // The next document has the current definition. kubectl requests it by its hash, so never an old one.
     server.kubectl_with("apply -f -", &definition(&format!("{sails}, flag: {{type: string}}"))).ok();
     server
         .kubectl_with(

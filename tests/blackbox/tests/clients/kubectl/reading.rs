@@ -1,4 +1,4 @@
-//! kubectl get in all its forms, and what it asks about the server.
+//! kubectl get in all its forms, and information about the server.
 
 use blackbox::Server;
 

@@ -1,4 +1,4 @@
-//! kubectl get -w, wait and proxy: each line comes when the change happens.
+//! kubectl get -w, wait and proxy: each line appears when the change happens.
 
 use blackbox::{Process, Server, Writer};
 
@@ -29,7 +29,7 @@ fn get_watch_prints_each_change() {
 fn get_watch_of_an_empty_place_starts_with_its_first_object() {
     let server = Server::start();
     let writer = Writer::new(&server);
-    // Whether the first pod comes with the list or with the watch, it comes once.
+    // The first pod appears once, with the list or with the watch.
     let mut watch = Process::start(server.kubectl_command("get pods -A -w -o name"));
     writer.create("one");
     assert_eq!(watch.line(), "pod/one");
@@ -77,7 +77,7 @@ fn wait_for_delete_and_for_a_field() {
     let writer = Writer::new(&server);
     writer.create("one");
     let mut waiting = Process::start(server.kubectl_command("wait --for=delete pod/one --timeout=60s -v=6"));
-    // It has to be waiting before the pod goes, or it has nothing to wait for.
+    // It has to wait before the pod is deleted; otherwise there is nothing to wait for.
     waiting.stderr_line_where("the watch of wait", |line| line.contains("watch=true") && line.contains("200"));
     writer.delete("one");
     assert_eq!(waiting.line(), "pod/one condition met");
@@ -115,7 +115,7 @@ fn proxy_serves_the_api_in_the_clear() {
     create_pods(&server, &["one"]);
     let mut proxy = Process::start(server.kubectl_command("proxy --port=0"));
     let line = proxy.line();
-    let address = line.strip_prefix("Starting to serve on ").expect("it says where it serves");
+    let address = line.strip_prefix("Starting to serve on ").expect("the line has the address");
     let list = server.kubectl(&format!("--server=http://{address} get pods -o name")).ok();
     assert_eq!(list, "pod/one\n");
 }

@@ -1,6 +1,6 @@
-//! kubectl with controllers and nodes: the commands of a day with deployments, jobs, nodes and namespaces.
+//! kubectl with controllers and nodes: everyday commands for deployments, jobs, nodes and namespaces.
 //!
-//! Timeouts are generous: they end a test that hangs and say nothing about speed.
+//! Timeouts are generous: they end a hanging test and do not measure speed.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ fn server() -> Server {
     Server::with_controllers(&["--memory"])
 }
 
-/// `deployment.apps/web` with so many running pods.
+/// Creates `deployment.apps/web` and waits for its running pods.
 fn with_web(replicas: u32) -> Server {
     let server = server();
     server.kubectl(&format!("create deployment web --image=nginx:1 --replicas={replicas}")).ok();
@@ -21,7 +21,7 @@ fn with_web(replicas: u32) -> Server {
     server
 }
 
-/// A deployment, with more to say about its pods: of their metadata, of their spec.
+/// A deployment, with additional metadata and spec of its pods.
 fn manifest(name: &str, replicas: u32, metadata: &str, spec: &str) -> String {
     format!(
         "apiVersion: apps/v1
@@ -45,7 +45,7 @@ fn rolled_out(server: &Server) -> String {
     server.kubectl("rollout status deployment/web --timeout=60s").ok()
 }
 
-/// Waits until a command prints what is wanted, and returns that.
+/// Waits until the output of a command satisfies `wanted`, and returns the output.
 fn until(server: &Server, line: &str, what: &str, wanted: impl Fn(&str) -> bool) -> String {
     let end = Instant::now() + DEADLINE;
     loop {
@@ -82,7 +82,7 @@ fn names(text: &str) -> Vec<String> {
 #[test]
 fn kubectl_13_1_2_create_deployment_ends_in_running_pods() {
     let server = server();
-    // Nobody places this pod. Once the watch has shown it, the watch shows whatever comes later from its beginning.
+    // This pod is never scheduled. Once the watch has shown it, the watch shows all later pods from their creation on.
     until(&server, "get serviceaccounts -o name", "an account for pods", |text| text.contains("default"));
     let waits = r#"{"spec": {"schedulerName": "nobody"}}"#;
     server.kubectl(&format!("run waits --image=nginx --overrides='{waits}'")).ok();
@@ -94,7 +94,7 @@ fn kubectl_13_1_2_create_deployment_ends_in_running_pods() {
     let running = pods(&server);
     assert_eq!(running.len(), 3);
     assert!(running.iter().all(|(_, ready, status)| ready == "1/1" && status == "Running"), "{running:?}");
-    // What a watcher saw of each of them.
+    // The phases of each pod in the watch.
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
     while seen.len() < 3 || seen.values().any(|lines| lines.last().is_none_or(|last| !last.ends_with("Running"))) {
         let line = watch.line_where("an event of a pod", |line| line.contains(" web-"));
@@ -108,7 +108,7 @@ fn kubectl_13_1_2_create_deployment_ends_in_running_pods() {
     }
     let name = &running[0].0;
     server.kubectl("wait --for=condition=Available deployment/web --timeout=60s").ok();
-    // And of its deletion.
+    // The same for its deletion.
     server.kubectl(&format!("delete pod {name}")).ok();
     let mut ends = Vec::new();
     while ends.last().is_none_or(|last: &String| last != "DELETED") {
@@ -127,7 +127,7 @@ fn kubectl_13_3_apply_twice_changes_nothing() {
     server.kubectl_with("apply -f -", &manifest).ok();
     rolled_out(&server);
     let version = || field(&server, "deployment/web", ".metadata.resourceVersion");
-    // Until the controllers have answered the annotation that apply made.
+    // Waits until the controllers have processed the annotation of apply.
     until(
         &server,
         "get deployment web -o 'jsonpath={.metadata.generation} {.status.observedGeneration}'",
@@ -200,7 +200,7 @@ fn kubectl_13_5_delete_with_each_cascade() {
     let sets = server.kubectl("get replicasets -o name").ok();
     assert_eq!((sets.lines().count(), pods(&server).len()), (1, 2), "all but the deployment stays");
     assert_eq!(field(&server, "replicasets", ".items[*].metadata.ownerReferences"), "");
-    // One with the same selector and template takes them over: no pod changes.
+    // A new one with the same selector and template adopts them: no pod changes.
     let before = names(&server.kubectl("get pods -l app=web -o name").ok());
     server.kubectl("create deployment web --image=nginx:1 --replicas=2").ok();
     rolled_out(&server);
@@ -219,7 +219,7 @@ fn kubectl_13_5_delete_with_each_cascade() {
 #[test]
 fn kubectl_13_5_delete_returns_before_the_pods_have_ended() {
     let server = server();
-    // Pods that no node ever lets go: whoever waits for them waits for ever.
+    // Pods that no node ever removes, so that waiting for them never ends.
     let deployment = manifest("web", 2, "annotations: {nodes.dogwatch/stop: never}", "");
     server.kubectl_with("create -f -", &deployment).ok();
     rolled_out(&server);
@@ -237,7 +237,7 @@ fn kubectl_13_5_delete_returns_before_the_pods_have_ended() {
 fn kubectl_13_6_delete_of_a_pod_waits_until_it_is_gone_and_not_longer_than_its_grace() {
     let server = server();
     until(&server, "get serviceaccounts -o name", "an account for pods", |text| text.contains("default"));
-    // It would take an hour to stop, and is given three seconds.
+    // Its grace period is an hour, and the request shortens it to three seconds.
     let slow = r#"{"metadata": {"annotations": {"nodes.dogwatch/stop-delay": "1h"}}, "spec": {"terminationGracePeriodSeconds": 3}}"#;
     server.kubectl(&format!("run slow --image=nginx --overrides='{slow}'")).ok();
     server.kubectl("wait --for=condition=Ready pod/slow --timeout=60s").ok();
@@ -259,7 +259,7 @@ fn kubectl_13_7_wait_ends_with_the_condition_and_with_the_object() {
     server.kubectl(&format!("delete pod {name} --wait=false")).ok();
     waiting.line_where("the end of the pod", |line| line == format!("pod/{name} condition met"));
     server.kubectl(&format!("get pod {name}")).refused();
-    // What is gone already needs no waiting.
+    // Waiting for a deleted object succeeds at once.
     server.kubectl("delete deployment web").ok();
     server.kubectl("wait --for=delete deployment/web --timeout=60s").ok();
 }
@@ -297,7 +297,7 @@ fn kubectl_13_8_cordon_and_drain_move_pods_elsewhere() {
     assert_eq!(ready.split_whitespace().nth(1), Some("Ready"), "{ready}");
 }
 
-/// The second of a time that an object shows.
+/// A time of an object, in seconds.
 fn second(text: &str) -> i64 {
     let time: jiff::Timestamp = text.parse().unwrap_or_else(|e| panic!("{text:?}: {e}"));
     time.as_second()
@@ -306,7 +306,7 @@ fn second(text: &str) -> i64 {
 #[test]
 fn kubectl_13_11_a_node_whose_agent_stops_is_noticed_and_its_pods_come_back_elsewhere() {
     let server = server();
-    // Five minutes are what pods tolerate unless they say otherwise; these are in a hurry.
+    // Pods tolerate five minutes by default; these tolerate less.
     const HURRY: i64 = 5;
     let unreachable = "key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute";
     let hurried = format!("tolerations: [{{{unreachable}, tolerationSeconds: {HURRY}}}]");
@@ -332,7 +332,7 @@ fn kubectl_13_11_a_node_whose_agent_stops_is_noticed_and_its_pods_come_back_else
     assert!(!waiting.is_empty(), "{patients:?}");
 
     server.kubectl(&format!("annotate node {node} nodes.dogwatch/heartbeat=stopped")).ok();
-    // The client has its own patience, longer than that of this suite for one command.
+    // The client has its own timeout, longer than that of this suite for one command.
     let condition = format!("wait --for=condition=Ready=Unknown node/{node} --timeout=300s");
     let mut silence = Process::start(server.kubectl_command(&condition));
     silence.line_within(Duration::from_secs(300), "a node that is not ready", |line| line.contains("condition met"));
@@ -345,31 +345,31 @@ fn kubectl_13_11_a_node_whose_agent_stops_is_noticed_and_its_pods_come_back_else
     let silent = second(&unknown) - second(&renewed);
     assert!(silent >= 49, "after 50 s of silence, not {silent}");
 
-    // Those that are in a hurry leave after their time and come back elsewhere.
+    // Pods with a short toleration are evicted after it and replaced on another node.
     let taint = "{.spec.taints[?(@.effect==\"NoExecute\")].timeAdded}";
     let tainted =
         until(&server, &format!("get node {node} -o 'jsonpath={taint}'"), "to be emptied", |text| !text.is_empty());
     for victim in &victims {
         let deleted = format!("get pod {victim} -o 'jsonpath={{.metadata.deletionTimestamp}}'");
         let at = until(&server, &deleted, "evicted", |text| !text.is_empty());
-        // What is shown is when its grace of 30 s is over.
+        // The timestamp is the end of its grace period of 30 s.
         let after = second(&at) - 30 - second(&tainted);
         assert!(after >= HURRY - 1, "{victim} was evicted {after} s after the taint");
-        let told =
+        let reason =
             format!("get pod {victim} -o 'jsonpath={{.status.conditions[?(@.type==\"DisruptionTarget\")].reason}}'");
-        assert_eq!(server.kubectl(&told).ok(), "DeletionByTaintManager");
+        assert_eq!(server.kubectl(&reason).ok(), "DeletionByTaintManager");
     }
     rolled_out(&server);
     let mut elsewhere = place("web");
     elsewhere.retain(|pod, _| !victims.contains(pod));
     assert_eq!(elsewhere.len(), 3, "{elsewhere:?}");
     assert!(!elsewhere.values().any(|at| *at == node), "{elsewhere:?}");
-    // The others have time: 300 s, as the server gave them.
+    // The others have the default toleration of 300 s.
     for pod in &waiting {
         let said = "{.spec.tolerations[?(@.key==\"node.kubernetes.io/unreachable\")].tolerationSeconds} {.metadata.deletionTimestamp}";
         assert_eq!(server.kubectl(&format!("get pod {pod} -o 'jsonpath={said}'")).ok(), "300 ");
     }
-    // The agent is back: so is the node, and it takes its old pods away.
+    // With its agent the node is ready again, and removes its old pods.
     server.kubectl(&format!("annotate node {node} nodes.dogwatch/heartbeat-")).ok();
     server.kubectl(&format!("wait --for=condition=Ready node/{node} --timeout=55s")).ok();
     for victim in &victims {
@@ -399,13 +399,15 @@ fn kubectl_13_9_describe_shows_events_in_order() {
             found.inspect(|at| rest = &rest[*at..]).is_some()
         })
     };
-    until(&server, "describe deployment web", "told", |text| {
+    until(&server, "describe deployment web", "its events", |text| {
         in_order(text, &["Available      True", "Events:", "ScalingReplicaSet", "Scaled up replica set web-"])
     });
     let (name, ..) = pods(&server).remove(0);
     let events = ["Events:", "Scheduled", "Successfully assigned default/", "Pulled", "Created", "Started"];
-    until(&server, &format!("describe pod {name}"), "told", |text| in_order(text, &events));
-    until(&server, "describe replicaset", "told", |text| in_order(text, &["SuccessfulCreate", "Created pod: web-"]));
+    until(&server, &format!("describe pod {name}"), "its events", |text| in_order(text, &events));
+    until(&server, "describe replicaset", "its events", |text| {
+        in_order(text, &["SuccessfulCreate", "Created pod: web-"])
+    });
 }
 
 #[test]
@@ -417,7 +419,7 @@ fn kubectl_13_10_expose_and_the_endpoints_follow_the_pods() {
     let first = until(&server, ready, "three", |text| count(text) == 3);
     let endpoints = "get endpoints web -o 'jsonpath={.subsets[*].addresses[*].ip}'";
     until(&server, endpoints, "three", |text| text.matches("10.").count() == 3);
-    // No node takes pods: the one that replaces another waits, and two are left.
+    // No node accepts pods: the replacement waits, and two are left.
     server.kubectl("cordon -l kubernetes.io/os=linux").ok();
     let gone = first.split_whitespace().next().unwrap_or_default().to_owned();
     server.kubectl(&format!("delete pod {gone}")).ok();
@@ -451,7 +453,7 @@ fn run_and_delete_a_pod() {
     assert!(volumes.starts_with("kube-api-access-"), "{volumes}");
     server.kubectl("delete pod one").ok();
     server.kubectl("get pod one").refused();
-    // At once, with no time to stop.
+    // At once, without a grace period.
     server.kubectl("run two --image=nginx").ok();
     server.kubectl("wait --for=condition=Ready pod/two --timeout=60s").ok();
     server.kubectl("delete pod two --grace-period=0 --force").ok();

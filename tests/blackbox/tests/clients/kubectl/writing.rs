@@ -1,4 +1,4 @@
-//! kubectl create, delete, label, annotate, patch, replace, scale: what is said, what is done, what is refused.
+//! kubectl create, delete, label, annotate, patch, replace, scale: output, effects and refusals.
 
 use blackbox::Server;
 
@@ -22,7 +22,7 @@ fn create_from_a_file_and_from_stdin() {
     assert!(!names(&server).contains("three"), "a dry run leaves nothing");
 }
 
-/// One object of each of many kinds, with the fields it must have.
+/// One object of each of many kinds, with its required fields.
 const MANY: &str = r#"
 {apiVersion: v1, kind: Namespace, metadata: {name: team}}
 ---
@@ -102,7 +102,7 @@ fn create_objects_of_many_kinds() {
 
 #[test]
 fn create_by_generators() {
-    // These send protobuf, where a file is sent as JSON.
+    // These commands send protobuf; a file is sent as JSON.
     let server = Server::start();
     for (line, said) in [
         ("create namespace team", "namespace/team created\n"),

@@ -1,4 +1,4 @@
-//! Many callers at once: as fast as the server answers, or at a rate that does not wait for it.
+//! `LoadDriver`: sends requests on many connections, as fast as the server responds or at a fixed rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use crate::target::Target;
 use crate::trouble::Trouble;
 use crate::wire::{Connection, Protocol, Request};
 
-/// Open connections, ready to ask.
-pub(crate) struct Callers {
+/// Open connections that send requests.
+pub(crate) struct LoadDriver {
     connections: Vec<Connection>,
 }
 
@@ -22,35 +22,36 @@ pub(crate) struct Callers {
 pub(crate) struct Load {
     pub(crate) first: u64,
     pub(crate) count: u64,
-    /// With a rate each request is due at a moment of its own, and its latency counts from there: a server that stalls
-    /// does not hide what would have been asked meanwhile. Without one, a caller asks when it has its last answer.
+    /// Requests per second. Each request is then due at a moment of its own, and its latency counts from there: a server that
+    /// stalls does not hide the requests that were due meanwhile. `None`: a connection sends when it has its last response.
     pub(crate) rate: Option<f64>,
 }
 
-pub(crate) struct Driven {
+/// The measurements of a load, and the failure that ended it early.
+pub(crate) struct LoadResult {
     pub(crate) latencies: Latencies,
     pub(crate) bytes: u64,
     pub(crate) trouble: Option<Trouble>,
-    callers: Callers,
+    driver: LoadDriver,
 }
 
-impl Driven {
+impl LoadResult {
     pub(crate) fn done(&self) -> u64 {
         self.latencies.count()
     }
 
-    /// The callers again, unless there was trouble.
-    pub(crate) fn end(self) -> Result<Callers, Trouble> {
-        self.trouble.map_or(Ok(self.callers), Err)
+    /// Returns the driver for another load, or the failure.
+    pub(crate) fn into_driver(self) -> Result<LoadDriver, Trouble> {
+        self.trouble.map_or(Ok(self.driver), Err)
     }
 }
 
-/// The request of a number, which was due at a moment.
-pub(crate) type Make = Arc<dyn Fn(u64, Instant) -> Request + Send + Sync>;
+/// Creates the request of a number that is due at a moment.
+pub(crate) type RequestFactory = Arc<dyn Fn(u64, Instant) -> Request + Send + Sync>;
 
 struct Shared {
     load: Load,
-    make: Make,
+    request: RequestFactory,
     progress: Progress,
     started: Instant,
     next: AtomicU64,
@@ -59,19 +60,19 @@ struct Shared {
     latencies: Latencies,
 }
 
-impl Callers {
-    pub(crate) async fn open(target: &Target, protocol: Protocol, callers: usize) -> Result<Self, Trouble> {
+impl LoadDriver {
+    pub(crate) async fn open(target: &Target, protocol: Protocol, connections_wanted: usize) -> Result<Self, Trouble> {
         let mut connections = Vec::new();
-        for _ in 0..callers.max(1) {
+        for _ in 0..connections_wanted.max(1) {
             connections.push(Connection::open(target, protocol).await?);
         }
-        Ok(Callers { connections })
+        Ok(LoadDriver { connections })
     }
 
-    pub(crate) async fn drive(self, load: Load, progress: &Progress, make: Make) -> Driven {
+    pub(crate) async fn drive(self, load: Load, progress: &Progress, request: RequestFactory) -> LoadResult {
         let shared = Arc::new(Shared {
             load,
-            make,
+            request,
             progress: progress.clone(),
             started: Instant::now(),
             next: AtomicU64::new(0),
@@ -81,21 +82,21 @@ impl Callers {
         });
         let mut tasks = JoinSet::new();
         for connection in self.connections {
-            tasks.spawn(Arc::clone(&shared).caller(connection));
+            tasks.spawn(Arc::clone(&shared).send_all(connection));
         }
         let (mut connections, mut trouble) = (Vec::new(), None);
-        for (connection, met) in tasks.join_all().await {
+        for (connection, failure) in tasks.join_all().await {
             connections.push(connection);
-            trouble = trouble.or(met);
+            trouble = trouble.or(failure);
         }
         let bytes = shared.bytes.load(Ordering::Relaxed);
         let latencies = Arc::into_inner(shared).map(|shared| shared.latencies).unwrap_or_default();
-        Driven { latencies, bytes, trouble, callers: Callers { connections } }
+        LoadResult { latencies, bytes, trouble, driver: LoadDriver { connections } }
     }
 }
 
 impl Shared {
-    async fn caller(self: Arc<Self>, mut connection: Connection) -> (Connection, Option<Trouble>) {
+    async fn send_all(self: Arc<Self>, mut connection: Connection) -> (Connection, Option<Trouble>) {
         while !self.stop.load(Ordering::Relaxed) {
             let turn = self.next.fetch_add(1, Ordering::Relaxed);
             if turn >= self.load.count {
@@ -109,7 +110,7 @@ impl Shared {
                     due
                 }
             };
-            let request = (self.make)(self.load.first + turn, due);
+            let request = (self.request)(self.load.first + turn, due);
             let trouble = match connection.ask(&request).await {
                 Ok(answer) if answer.succeeded() => {
                     self.latencies.record(due.elapsed());

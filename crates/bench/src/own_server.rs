@@ -1,4 +1,4 @@
-//! A server of our own: the same program as a child, in a folder that goes away with it.
+//! Our own server: the same program as a child process, in a temporary folder.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use crate::target::Target;
 use crate::trouble::Trouble;
 use crate::wire::{Connection, Protocol, Request};
 
-/// Far above what a start takes, so that only a server that hangs reaches it.
+/// Far above the duration of a start, so that only a server that hangs reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) struct Own {
+pub(crate) struct OwnServer {
     program: PathBuf,
     flags: Vec<String>,
     folder: TempDir,
     child: Child,
-    /// Read no further once the server is ready, and kept so that it can go on writing.
+    /// Not read after the server is ready, and kept so that the server can still write.
     _stdout: Lines<BufReader<ChildStdout>>,
     pub(crate) target: Target,
-    /// From the moment it was asked for to the first good answer of /readyz.
+    /// Time from the start to the first 200 of /readyz.
     pub(crate) ready_after: Duration,
 }
 
-impl Own {
+impl OwnServer {
     pub(crate) async fn start(program: &Path, below: &Path, flags: &[&str]) -> Result<Self, Trouble> {
         let folder = tempfile::Builder::new().prefix("dogwatch-bench-").tempdir_in(below).map_err(|error| {
             Trouble::impossible(format!("no folder can be made below {}: {error}", below.display()))
@@ -38,7 +38,7 @@ impl Own {
         let up = up(program, folder.path(), "127.0.0.1:0", &flags).await?;
         let program = program.to_owned();
         let Up { child, stdout, target, ready_after } = up;
-        Ok(Own { program, flags, folder, child, _stdout: stdout, target, ready_after })
+        Ok(OwnServer { program, flags, folder, child, _stdout: stdout, target, ready_after })
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
@@ -52,7 +52,7 @@ impl Own {
         self.come_back(address).await
     }
 
-    /// Asks it to stop, waits until it has, and starts it again on the same port and data.
+    /// Stops it gracefully, and starts it again on the same port and data.
     pub(crate) async fn stop_and_restart(&mut self) -> Result<(), Trouble> {
         let address = self.target.address;
         self.signal(Signal::TERM);
