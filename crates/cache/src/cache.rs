@@ -1,23 +1,22 @@
 //! The cache as a whole: its collections, how far it has come, and how fresh a read must be.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use machinery::Revision;
 use machinery::json::Value;
-use parking_lot::RwLock;
 use store::Store;
 use thiserror::Error;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::collection::{Collection, ExactError, Snapshot};
+use crate::collections::Collections;
 use crate::feed;
 use crate::filter::Filter;
 use crate::history::HistoryLimits;
 use crate::item::Item;
+use crate::observer::Observer;
 use crate::pending_writes::{PendingWrite, PendingWrites};
 use crate::spec::Spec;
 use crate::watcher::{Start, Watcher};
@@ -68,44 +67,24 @@ pub struct Cache {
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
-    pub(crate) collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
-    /// Every change up to here is visible. Written by the feed alone.
-    pub(crate) reached: watch::Sender<Revision>,
-    /// Who must know of a change in a collection before anybody else sees its revision.
-    pub(crate) observer: OnceLock<Observer>,
+    pub(crate) collections: Collections,
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) pending_writes: Arc<PendingWrites>,
-}
-
-pub(crate) struct Observer {
-    pub(crate) collection: Box<str>,
-    pub(crate) tell: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Cache {
     /// Loads what is there and follows what comes. The collections named here get their selectable fields; others are
-    /// kept too, without any.
+    /// kept too, without any. Observers are called for everything that is loaded before this returns.
     pub async fn start(
         store: Arc<dyn Store>,
         specs: impl IntoIterator<Item = (String, Spec)>,
         config: Config,
+        observers: Vec<Arc<dyn Observer>>,
     ) -> Result<Self, CacheError> {
-        let collections = specs
-            .into_iter()
-            .map(|(name, spec)| {
-                let collection = Collection::new(&name, spec, Revision::ZERO, config.history);
-                (name.into_boxed_str(), Arc::new(collection))
-            })
-            .collect();
-        let shared = Arc::new(Shared {
-            store,
-            config,
-            collections: RwLock::new(collections),
-            reached: watch::Sender::new(Revision::ZERO),
-            observer: OnceLock::new(),
-            pending_writes: Arc::default(),
-        });
+        let collections = Collections::new(specs, config.history);
+        let shared = Arc::new(Shared { store, config, collections, observers, pending_writes: Arc::default() });
         let revision = feed::load(&shared).await?;
-        shared.reached.send_replace(revision);
+        shared.collections.reached.send_replace(revision);
         let feed = tokio::spawn(feed::follow(Arc::clone(&shared), revision));
         Ok(Cache { shared, feed })
     }
@@ -113,26 +92,17 @@ impl Cache {
     /// The collection of that name; an unknown one begins empty.
     #[must_use]
     pub fn collection(&self, name: &str) -> Arc<Collection> {
-        self.shared.collection(name)
+        self.shared.collections.get(name)
     }
 
     #[must_use]
     pub fn collections(&self) -> Vec<Arc<Collection>> {
-        self.shared.all_collections()
+        self.shared.collections.all()
     }
 
     /// Says what can be selected on in a collection. Watches of it end if that changes.
     pub fn specify(&self, name: &str, spec: Spec) {
-        self.shared.collection(name).respecify(spec);
-    }
-
-    /// Calls `tell` after each change to a collection, on the feed and before the revision of the change is announced: what
-    /// follows from the collection is then true whenever the change itself is visible. There is one observer.
-    pub fn observe(&self, collection: &str, tell: impl Fn() + Send + Sync + 'static) {
-        let observer = Observer { collection: collection.into(), tell: Box::new(tell) };
-        if self.shared.observer.set(observer).is_err() {
-            tracing::error!(collection, "the cache has an observer already");
-        }
+        self.shared.collections.specify(name, spec);
     }
 
     /// Registers an object that is about to be written, so that its bytes need not be parsed when the log delivers them.
@@ -151,7 +121,7 @@ impl Cache {
     /// The revision up to which everything is visible.
     #[must_use]
     pub fn revision(&self) -> Revision {
-        *self.shared.reached.borrow()
+        *self.shared.collections.reached.borrow()
     }
 
     /// Waits until every write acknowledged before this call, by any server, is visible.
@@ -167,7 +137,7 @@ impl Cache {
         if reached >= revision {
             return Ok(reached);
         }
-        let mut changes = self.shared.reached.subscribe();
+        let mut changes = self.shared.collections.reached.subscribe();
         let arrived = changes.wait_for(|reached| *reached >= revision);
         match tokio::time::timeout(self.shared.config.wait_max, arrived).await {
             Ok(Ok(reached)) => Ok(*reached),
@@ -208,22 +178,5 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         self.feed.abort();
-    }
-}
-
-impl Shared {
-    pub(crate) fn all_collections(&self) -> Vec<Arc<Collection>> {
-        self.collections.read().values().cloned().collect()
-    }
-
-    pub(crate) fn collection(&self, name: &str) -> Arc<Collection> {
-        if let Some(collection) = self.collections.read().get(name) {
-            return Arc::clone(collection);
-        }
-        let mut collections = self.collections.write();
-        // Read under the lock, so that a reload finds every collection that has an earlier floor.
-        let floor = *self.reached.borrow();
-        let fresh = || Arc::new(Collection::new(name, Spec::default(), floor, self.config.history));
-        Arc::clone(collections.entry(name.into()).or_insert_with(fresh))
     }
 }

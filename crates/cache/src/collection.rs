@@ -116,6 +116,12 @@ impl Collection {
         self.state.lock().routes.len()
     }
 
+    /// The objects as they are now, for an observer.
+    #[must_use]
+    pub fn objects(&self) -> Snapshot {
+        self.snapshot(Revision::ZERO)
+    }
+
     /// The current objects. `reached` is the revision that the whole cache has reached, read before the call, so that it
     /// is never newer than the objects.
     pub(crate) fn snapshot(&self, reached: Revision) -> Snapshot {
@@ -177,8 +183,13 @@ impl Collection {
     }
 
     /// Makes one change visible: to reads, to history, and to the watchers it concerns. The wakers are the caller's to
-    /// wake once everything that arrived together is in.
-    pub(crate) fn apply(&self, change: &Change, pending_writes: &PendingWrites, wakers: &mut Vec<Waker>) {
+    /// wake once everything that arrived together is in. Returns what changed, if something did.
+    pub(crate) fn apply(
+        &self,
+        change: &Change,
+        pending_writes: &PendingWrites,
+        wakers: &mut Vec<Waker>,
+    ) -> Option<Arc<Event>> {
         let current = change.value.as_ref().and_then(|value| {
             let (key, spec) = (change.key.clone(), self.spec());
             let item = match pending_writes.take(value, &spec) {
@@ -189,7 +200,7 @@ impl Collection {
         });
         let mut state = self.state.lock();
         if change.revision <= state.changed {
-            return;
+            return None;
         }
         state.changed = change.revision;
         let previous = match &current {
@@ -197,7 +208,7 @@ impl Collection {
             None => state.items.remove(&change.key),
         };
         if current.is_none() && previous.is_none() {
-            return;
+            return None;
         }
         let event = Arc::new(Event::new(change.revision, current, previous));
         state.history.push(Arc::clone(&event));
@@ -211,6 +222,7 @@ impl Collection {
         drop(state);
         self.tally.received.add(1);
         self.tally.dispatched.add(offered);
+        Some(event)
     }
 
     /// Replaces the objects with those that the store has at `revision`, after changes were lost. Every watch expires: what

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use machinery::Revision;
+use store::Key;
 
 use crate::filter::Filter;
 use crate::item::Item;
@@ -47,11 +48,22 @@ impl Event {
         self.revision
     }
 
-    pub(crate) fn current(&self) -> Option<&Arc<Item>> {
+    /// The key of the object that changed.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        let item = self.current.as_ref().or(self.previous.as_ref());
+        item.expect("an event has a state before or after it").key()
+    }
+
+    /// The object after the change; none if it was deleted.
+    #[must_use]
+    pub fn current(&self) -> Option<&Arc<Item>> {
         self.current.as_ref()
     }
 
-    pub(crate) fn previous(&self) -> Option<&Arc<Item>> {
+    /// The object before the change; none if it was created.
+    #[must_use]
+    pub fn previous(&self) -> Option<&Arc<Item>> {
         self.previous.as_ref()
     }
 

@@ -10,6 +10,7 @@ use store::{Batch, Entry, ListQuery, Prefix, WatchError};
 
 use crate::cache::{CacheError, Shared};
 use crate::collection::Collection;
+use crate::event::Event;
 
 /// Objects read from the store at once.
 const PAGE: usize = 5000;
@@ -25,7 +26,7 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
         let page = shared.store.list(query).await.map_err(|error| CacheError(error.to_string()))?;
         revision = Some(page.revision);
         for chunk in page.entries.chunk_by(|a, b| a.key.collection() == b.key.collection()) {
-            shared.collection(chunk[0].key.collection()).load(chunk);
+            shared.collections.get(chunk[0].key.collection()).load(chunk);
         }
         match page.entries.last() {
             Some(last) if page.remaining > 0 => start_after = Some(last.key.as_str().to_owned()),
@@ -33,9 +34,10 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
         }
     }
     let revision = revision.unwrap_or_default();
-    for collection in shared.collections.read().values() {
+    for collection in shared.collections.all() {
         collection.begin_history(revision, shared.config.history);
     }
+    report_load(shared, revision);
     Ok(revision)
 }
 
@@ -74,16 +76,20 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
 
 fn apply(shared: &Shared, batch: &Batch) {
     let mut wakers: Vec<Waker> = Vec::new();
+    let mut observed: Vec<(&str, Arc<Event>)> = Vec::new();
     for change in &batch.changes {
-        shared.collection(change.key.collection()).apply(change, &shared.pending_writes, &mut wakers);
+        let name = change.key.collection();
+        let event = shared.collections.get(name).apply(change, &shared.pending_writes, &mut wakers);
+        if let Some(event) = event.filter(|_| shared.observers.iter().any(|observer| observer.observes(name))) {
+            observed.push((name, event));
+        }
     }
-    let observer = shared.observer.get();
-    if let Some(observer) = observer.filter(|o| batch.changes.iter().any(|c| c.key.collection() == &*o.collection)) {
-        (observer.tell)();
+    if !observed.is_empty() {
+        report_changes(shared, &observed);
     }
     // Announced only when everything up to it is visible. Watchers are woken afterwards, so that their bookmarks are as new as
     // possible.
-    shared.reached.send_if_modified(|reached| {
+    shared.collections.reached.send_if_modified(|reached| {
         let newer = batch.revision > *reached;
         *reached = batch.revision.max(*reached);
         newer
@@ -100,23 +106,42 @@ async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
         found.insert(chunk[0].key.collection(), chunk);
     }
     for name in found.keys() {
-        shared.collection(name);
+        // Begins those that are new.
+        let _ = shared.collections.get(name);
     }
     let reload = |collection: &Collection| {
         let entries = found.get(collection.name()).copied().unwrap_or_default();
         collection.reload(entries, listed.revision, shared.config.history);
     };
-    let reloaded = shared.all_collections();
+    let reloaded = shared.collections.all();
     reloaded.iter().for_each(|collection| reload(collection));
-    if let Some(observer) = shared.observer.get() {
-        (observer.tell)();
-    }
-    shared.reached.send_replace(listed.revision);
+    report_load(shared, listed.revision);
+    shared.collections.reached.send_replace(listed.revision);
     // A collection that a reader named in the meantime has a history from the old revision on.
-    for collection in shared.all_collections() {
+    for collection in shared.collections.all() {
         if !reloaded.iter().any(|done| Arc::ptr_eq(done, &collection)) {
             reload(&collection);
         }
     }
     Ok(listed.revision)
+}
+
+/// Calls each observer for every collection that it observes.
+fn report_load(shared: &Shared, revision: Revision) {
+    for collection in shared.collections.all() {
+        for observer in shared.observers.iter().filter(|observer| observer.observes(collection.name())) {
+            observer.loaded(&shared.collections, &collection, revision);
+        }
+    }
+}
+
+/// Calls each observer that observes one of these changes, by the collection they are in.
+fn report_changes(shared: &Shared, changes: &[(&str, Arc<Event>)]) {
+    for observer in &shared.observers {
+        let own = changes.iter().filter(|(name, _)| observer.observes(name)).map(|(_, event)| Arc::clone(event));
+        let own: Vec<Arc<Event>> = own.collect();
+        if !own.is_empty() {
+            observer.changed(&shared.collections, &own);
+        }
+    }
 }

@@ -9,19 +9,22 @@
 //! Map of the files, in the order an object passes through them: [`feed`] receives changes from the store, [`item`] is an
 //! object in the cache, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it, [`history`]
 //! keeps it, [`routing`] finds the watchers it concerns by their [`filter`], [`watcher`] delivers it. [`spec`] has the
-//! selectable fields, [`pending_writes`] the objects that this process is writing, [`tally`] the counters; [`cache`] is the
-//! whole, with the freshness of reads.
+//! selectable fields, [`pending_writes`] the objects that this process is writing, [`tally`] the counters; [`collections`]
+//! holds every collection, [`cache`] is the whole, with the freshness of reads. An [`observer`] derives something from
+//! objects and is called before their revision is announced.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
 pub mod cache;
 pub mod collection;
+pub mod collections;
 pub mod event;
 mod feed;
 pub mod filter;
 pub mod history;
 pub mod item;
 mod items;
+pub mod observer;
 pub mod pending_writes;
 pub mod routing;
 pub mod spec;
@@ -30,9 +33,11 @@ pub mod watcher;
 
 pub use cache::{Cache, CacheError, Config, TooFarAhead};
 pub use collection::{Collection, ExactError, Snapshot};
+pub use collections::Collections;
 pub use event::{Event, EventKind};
 pub use filter::{Filter, Term};
 pub use item::Item;
+pub use observer::Observer;
 pub use pending_writes::PendingWrite;
 pub use spec::{FieldSpec, Spec};
 pub use tally::{Figures, Tally};

@@ -1,10 +1,14 @@
 //! The cache over a memory store: reads and watches while the log moves.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cache::history::HistoryLimits;
-use cache::{Cache, Config, EventKind, ExactError, FieldSpec, Filter, Output, Spec, Start, WatchEnd, Watcher};
+use cache::{
+    Cache, Collection, Collections, Config, Event, EventKind, ExactError, FieldSpec, Filter, Observer, Output, Spec,
+    Start, WatchEnd, Watcher,
+};
 use machinery::{Revision, fields, labels};
 use store::memory::MemoryStore;
 use store::{Key, Retention, Store};
@@ -31,7 +35,7 @@ impl World {
     }
 
     async fn with(store: Arc<MemoryStore>, config: Config) -> Self {
-        let cache = Cache::start(Arc::clone(&store) as Arc<dyn Store>, [pods()], config).await.unwrap();
+        let cache = Cache::start(Arc::clone(&store) as Arc<dyn Store>, [pods()], config, Vec::new()).await.unwrap();
         World { store, cache }
     }
 
@@ -283,4 +287,62 @@ async fn changing_what_is_selectable_ends_watches_and_reads_objects_again() {
     assert_eq!(watcher.next().await.unwrap_err(), WatchEnd::Ended);
     let item = world.cache.collection(PODS).get(&World::key("a/p")).unwrap();
     assert_eq!(&*item.fields()[0], "p");
+}
+
+/// Counts the pods that the log has shown, and what readers could have known by then.
+#[derive(Default)]
+struct PodCount {
+    pods: AtomicUsize,
+    loads: AtomicUsize,
+    announced: AtomicU64,
+}
+
+impl Observer for PodCount {
+    fn observes(&self, collection: &str) -> bool {
+        collection == PODS
+    }
+
+    fn loaded(&self, _: &Collections, collection: &Collection, _: Revision) {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.pods.store(collection.objects().len(), Ordering::Relaxed);
+    }
+
+    fn changed(&self, _: &Collections, changes: &[Arc<Event>]) {
+        for change in changes {
+            assert_eq!(change.key().collection(), PODS);
+            match (change.previous(), change.current()) {
+                (None, Some(_)) => self.pods.fetch_add(1, Ordering::Relaxed),
+                (Some(_), None) => self.pods.fetch_sub(1, Ordering::Relaxed),
+                _ => 0,
+            };
+            self.announced.store(change.revision().0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_observer_has_seen_what_a_reader_may_see() {
+    let store = Arc::new(MemoryStore::new(Retention::default()));
+    store.create(World::key("default/old"), body("old", "a", "n")).await.unwrap();
+    let (first, second) = (Arc::new(PodCount::default()), Arc::new(PodCount::default()));
+    let observers: Vec<Arc<dyn Observer>> = vec![first.clone(), second.clone()];
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let cache = Cache::start(shared, [pods()], Config::default(), observers).await.unwrap();
+    let world = World { store, cache };
+    for (i, observer) in [&first, &second].into_iter().enumerate() {
+        assert_eq!(observer.loads.load(Ordering::Relaxed), 1);
+        assert_eq!(observer.pods.load(Ordering::Relaxed), 1, "observer {i} is called before the cache is handed out");
+    }
+    for turn in 0..20 {
+        let revision = world.create(&format!("default/p{turn}"), "a", "n").await;
+        world.cache.reach(revision).await.unwrap();
+        assert_eq!(first.announced.load(Ordering::Relaxed), revision.0);
+        assert_eq!(second.pods.load(Ordering::Relaxed), turn + 2);
+    }
+    let other = Key::new("core/nodes/n").unwrap();
+    let revision = world.store.create(other, body("n", "a", "")).await.unwrap();
+    world.cache.reach(revision).await.unwrap();
+    let revision = world.delete("default/old").await;
+    world.cache.reach(revision).await.unwrap();
+    assert_eq!(first.pods.load(Ordering::Relaxed), 20);
 }

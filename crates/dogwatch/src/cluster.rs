@@ -12,6 +12,8 @@ use server::authentication::tokens::Tokens;
 use server::authorization::AuthenticatedOnly;
 use server::limits::Limits;
 use server::service::{Config, Server};
+use server::metrics::Metrics;
+use server::webhooks::HttpsWebhooks;
 use store::Store;
 use tokio::task::JoinSet;
 
@@ -54,6 +56,9 @@ impl Cluster {
             })?,
             None => Tokens::default(),
         };
+        let server_metrics = Arc::new(Metrics::new(&limits));
+        let webhooks = HttpsWebhooks::new(&limits, &server_metrics);
+        let settings = Settings { webhooks: Some(Arc::new(webhooks)), clock: clock.clone(), ..settings };
         let registry = Registry::start(Arc::clone(&store), settings)
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
@@ -66,6 +71,7 @@ impl Cluster {
             authenticator: Authenticator { tokens, accounts: Some(accounts), anonymous: access.anonymous },
             authorizer: Arc::new(AuthenticatedOnly),
             metrics,
+            server_metrics,
             clock,
         };
         let server = Server::new(Arc::clone(&registry), config);
@@ -77,7 +83,7 @@ impl Cluster {
     /// Keeps the usage of quotas up to date, as a controller would. Without it, only quotas whose usage another program
     /// maintains are enforced.
     pub fn maintain_quotas(&mut self) {
-        self.tasks.spawn(registry::admission::quota::recount::keep_counts(Arc::clone(&self.registry)));
+        self.tasks.spawn(registry::reserve::quota::recount::keep_counts(Arc::clone(&self.registry)));
     }
 
     #[must_use]

@@ -1,4 +1,4 @@
-//! What a CustomResourceDefinition costs: processor time until it is established, live heap before and after its first
+//! The cost of a CustomResourceDefinition: processor time until it is established, live heap before and after its first
 //! object, and a write of one of its objects.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! cargo run --profile counts -p dogwatch-registry --example definitions FILE…            those of manifests
 //! ```
 //!
-//! Times are of the process and not of the clock, so that a busy machine does not change them. What is kept of recent changes
+//! Times are of the process and not of the clock, so that a busy machine does not change them. The history of recent changes
 //! is left out of the heap: it is bounded for all definitions together and not a cost of one.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use machinery::json::{self, Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, PatchOptions};
 use peak_alloc::PeakAlloc;
-use registry::{Body, Context, PatchBody, Registry, Settings, Target};
+use registry::{Body, Context, PatchBody, Registry, Settings, Target, WriteRequest};
 use rustix::time::{ClockId, clock_gettime};
 use store::embedded::{EmbeddedOptions, EmbeddedStore};
 
@@ -28,7 +28,7 @@ mod definition;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// Objects written to find out what one write costs.
+/// Objects written to measure the cost of one write.
 const WRITES: usize = 2000;
 
 /// The definition that `dogwatch bench crds` measures with.
@@ -56,7 +56,7 @@ fn shipped(files: &[String]) -> Vec<Value> {
     found
 }
 
-/// Where the objects of a definition are created, once it is served.
+/// The target of new objects of a definition, once it is served.
 fn place(registry: &Registry, definition: &Value) -> Option<Target> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -73,13 +73,19 @@ fn target(registry: &Registry, group: &str, version: &str, plural: &str) -> Opti
 
 async fn create(registry: &Registry, target: &Target, object: String) -> Result<(), Status> {
     let body = Body { bytes: Bytes::from(object), media: MediaType::Json };
-    registry.create(target, body, &CreateOptions::default(), &Context::default()).await.map(|_| ())
+    registry
+        .create(WriteRequest { target, options: &CreateOptions::default(), ctx: &Context::default() }, &body)
+        .await
+        .map(|_| ())
 }
 
 async fn patch(registry: &Registry, target: &Target, name: &str, patch: String) -> Result<(), Status> {
     let target = Target { name: Some(name.to_owned()), ..target.clone() };
     let body = PatchBody { bytes: Bytes::from(patch), kind: PatchType::Merge };
-    registry.patch(&target, body, &PatchOptions::default(), &Context::default()).await.map(|_| ())
+    registry
+        .patch(WriteRequest { target: &target, options: &PatchOptions::default(), ctx: &Context::default() }, &body)
+        .await
+        .map(|_| ())
 }
 
 fn cpu() -> Duration {
@@ -130,7 +136,7 @@ async fn main() {
             continue;
         }
         while place(&registry, definition).is_none() {
-            // Looking without a pause would be counted.
+            // Polling without a pause would be counted.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         time.push(milliseconds(cpu().saturating_sub(before.0)));
@@ -147,7 +153,7 @@ async fn main() {
     for definition in &wanted {
         let Some(things) = place(&registry, definition) else { continue };
         let before = (cpu(), heap());
-        // Of a shipped one it may be refused for what it lacks, which takes the same look at the schema.
+        // An object of a shipped definition may be refused as incomplete, which compiles the schema too.
         let kind = &things.kind;
         let object = match kind.gvk.kind.as_str() {
             "Thing" => definition::object(&kind.gvk.group, "x"),
@@ -166,7 +172,7 @@ async fn main() {
     }
 }
 
-/// What a create and a patch of a custom resource cost beside those of a ConfigMap.
+/// The cost of a create and a patch of a custom resource, compared with those of a ConfigMap.
 async fn writes(registry: &Registry, definition: &Value) {
     let maps = target(registry, "", "v1", "configmaps").expect("they are built in");
     let things = place(registry, definition).expect("it is served");

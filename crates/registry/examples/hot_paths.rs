@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, GetOptions, ListOptions, PatchOptions};
 use machinery::query::Query;
-use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, WatchView};
+use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, WatchView, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -43,7 +43,13 @@ impl World {
 
     async fn create(&self, pod: Bytes) {
         let body = Body { bytes: pod, media: MediaType::Json };
-        let created = self.registry.create(&self.pods(None), body, &CreateOptions::default(), &self.ctx).await;
+        let created = self
+            .registry
+            .create(
+                WriteRequest { target: &self.pods(None), options: &CreateOptions::default(), ctx: &self.ctx },
+                &body,
+            )
+            .await;
         created
             .and_then(|outcome| outcome.view.render(&Form::default(), Timestamp::UNIX_EPOCH))
             .expect("a pod is made");
@@ -52,7 +58,13 @@ impl World {
     async fn patch(&self, number: usize, kind: PatchType, turn: usize) {
         let bytes = Bytes::from(format!(r#"{{"metadata":{{"labels":{{"turn":"{turn}"}}}}}}"#));
         let body = PatchBody { bytes, kind };
-        let patched = self.registry.patch(&self.pods(Some(number)), body, &PatchOptions::default(), &self.ctx).await;
+        let patched = self
+            .registry
+            .patch(
+                WriteRequest { target: &self.pods(Some(number)), options: &PatchOptions::default(), ctx: &self.ctx },
+                &body,
+            )
+            .await;
         patched
             .and_then(|outcome| outcome.view.render(&Form::default(), Timestamp::UNIX_EPOCH))
             .expect("a pod changes");
@@ -65,7 +77,7 @@ impl World {
     }
 }
 
-/// Takes everything that waits for a watcher.
+/// Takes every event that waits for a watcher.
 fn drain(watcher: &mut WatchView) {
     let mut cx = TaskContext::from_waker(Waker::noop());
     while let std::task::Poll::Ready(Some(frames)) = watcher.poll_frames(&mut cx, 1 << 16) {
@@ -90,7 +102,7 @@ fn pod(number: usize, node: usize) -> Bytes {
     ))
 }
 
-/// What is counted: callgrind looks only below this function.
+/// The measured part: callgrind counts only below this function.
 #[inline(never)]
 fn measured(runtime: &tokio::runtime::Runtime, work: impl Future<Output = ()>) {
     runtime.block_on(work);
@@ -153,11 +165,11 @@ fn run(runtime: &tokio::runtime::Runtime, path: &str, times: usize) {
                 for _ in 0..100 {
                     watchers.push(world.watch().await);
                 }
-                // The set that each begins with.
+                // The initial events of each.
                 watchers.iter_mut().for_each(drain);
                 watchers
             });
-            // The write is on record by itself; here only what the watchers cost is counted.
+            // The write has a record of its own; only the cost of the watchers is counted here.
             for turn in 0..times {
                 runtime.block_on(world.patch(turn % 100, PatchType::Merge, turn));
                 measured(runtime, async { watchers.iter_mut().for_each(drain) });

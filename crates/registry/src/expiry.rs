@@ -1,4 +1,4 @@
-//! Events are news, not state: they leave an hour after their last write.
+//! Expiry of events: they are deleted some time after their last write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use machinery::Revision;
 use store::Key;
 
+use crate::collections::EVENTS;
 use crate::registry::Registry;
 
-const EVENTS: &str = "core/events";
-/// How often we look; an event lives that much longer at most.
+/// Pause between sweeps; an event is kept that much longer at most.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Removes expired events for as long as it is polled. A restart gives those that are there another hour: when they were
-/// written last is known only to who saw it.
+/// Deletes expired events for as long as it is polled. After a restart those that are there are kept for another period,
+/// since the time of their last write is not stored.
 pub async fn expire_events(registry: Arc<Registry>) {
     let mut seen: HashMap<Key, (Revision, Instant)> = HashMap::new();
     let mut ticks = tokio::time::interval(INTERVAL);
@@ -33,14 +33,14 @@ async fn sweep(registry: &Registry, seen: &mut HashMap<Key, (Revision, Instant)>
         let (revision, since) = seen.entry(item.key().clone()).or_insert((item.revision(), now));
         if *revision != item.revision() {
             (*revision, *since) = (item.revision(), now);
-        } else if now.duration_since(*since) >= registry.settings.event_ttl {
+        } else if now.duration_since(*since) >= registry.settings().event_ttl {
             expired.push((item.key().clone(), item.revision()));
         }
     }
     for (key, revision) in expired {
-        // Written again in the meantime, or gone: either way not ours to remove.
-        if let Err(error) = registry.store.delete(key, revision).await {
-            tracing::debug!(%error, "an expired event stays");
+        // Written again in the meantime, or gone.
+        if let Err(error) = registry.store().delete(key, revision).await {
+            tracing::debug!(%error, "an expired event was not deleted");
         }
     }
 }

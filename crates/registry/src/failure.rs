@@ -1,4 +1,4 @@
-//! What a client is told when the store or the cache refuses. The one place where their errors become a `Status`.
+//! Errors of the store and the cache as a `Status`.
 
 use cache::cache::FreshError;
 use cache::{ExactError, TooFarAhead};
@@ -11,7 +11,7 @@ pub(crate) fn too_far_ahead(error: TooFarAhead) -> Status {
 
 pub(crate) fn fresh(error: FreshError) -> Status {
     match error {
-        // Ours is the delay, not the client's revision: it may simply try again.
+        // The delay is ours, not the client's: it may try again.
         FreshError::Behind(error) => Status::timeout(error),
         FreshError::Unavailable(why) => Status::internal(why),
     }
@@ -19,13 +19,13 @@ pub(crate) fn fresh(error: FreshError) -> Status {
 
 pub(crate) fn exact(error: ExactError) -> Status {
     match error {
-        ExactError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
+        ExactError::Compacted { .. } => Status::list_expired(),
         ExactError::Future { asked, current } => Status::too_large_resource_version(asked, current),
         ExactError::Unavailable(why) => Status::internal(why),
     }
 }
 
-/// A write that failed for another reason than somebody else's write.
+/// The refusal of a write.
 pub(crate) fn write(error: &WriteError, gr: &GroupResource, name: &str) -> Status {
     match error {
         WriteError::Exists(_) => Status::already_exists(gr, name),

@@ -1,63 +1,51 @@
-//! What each verb means for each resource.
+//! The rules of objects: every verb on every kind.
 //!
-//! Between the server, which knows HTTP, and the store and cache, which know bytes: the rules of objects. One file a
-//! verb; each is generic over kinds, which are data (crate `schema`).
+//! The registry is between the server, which knows HTTP, and the store and cache, which know bytes. Verbs are generic over
+//! kinds; a kind is data (crate `schema`) and, where that is not enough, a [behaviour](kinds).
 //!
-//! - [`registry`]: what all verbs share: kinds, cache, store, clock; and what a server holds from its first start
-//! - [`request`]: what a verb is asked: target, body, who asks
-//! - reading: `get`, `list`, `watch`; answers are a [`view`] (or a [`watch_view`]) shown in a [`form`] as [`segments`];
-//!   `protobuf` is how they look in that form
-//! - writing: `create`, `update`, `patch`, `apply`, `delete`, `delete_collection`; `body` reads what was sent, `write` commits
-//!   a change if nothing came in between, `failure` says why the store refused; `templates` are specs that were sent before
-//! - [`admission`]: what other objects say about a write (namespaces, limits, quotas, classes, …)
-//! - `subresources/`: scale, binding, eviction, finalize, and those that need a node
-//! - `definitions/`: kinds that CustomResourceDefinitions add
-//! - `conversion`: kinds that are served in a version they are not stored in
-//! - `converter`: versions of custom resources that a webhook converts
-//! - `allocation`: service addresses and node ports
-//! - [`unstored`]: bodies that are answered elsewhere
-//! - `expiry`: events that are too old; [`metrics`]: what the cache has counted
+//! - [`registry`]: the verbs as methods, and the parts they use; [`settings`]; `seed`: objects of every cluster
+//! - [`request`]: target, body, options and user of a request
+//! - [`read`]: get, list, watch, and how answers are shown
+//! - [`write`]: create, update, patch, apply, delete, and the commit to the store; `body` decodes
+//! - [`admission`]: plugins that change or refuse a write by looking at other objects
+//! - [`reserve`]: service addresses, node ports and quota shares, held by a write until it is made
+//! - [`kinds`]: code of single kinds, and the kinds that CustomResourceDefinitions add
+//! - `subresources/`: scale, binding, eviction, tokens, and what needs a node
+//! - `versions`: kinds that are served in a version they are not stored in; `conversion_webhook`: custom ones that a webhook
+//!   converts
+//! - `storage`: the store and its cache; `collections`: their names; `failure`: their errors as a `Status`
+//! - [`unstored`]: bodies that are handled elsewhere; [`expiry`]: events that are too old; [`metrics`] of the cache
 
 pub mod admission;
-mod allocation;
-mod apply;
 mod body;
-mod conversion;
-mod converter;
-mod create;
-mod definitions;
-mod delete;
-mod delete_collection;
+mod collections;
+mod conversion_webhook;
 pub mod expiry;
 mod failure;
-pub mod form;
-mod get;
-mod list;
+pub mod kinds;
 mod meta;
 pub mod metrics;
-mod patch;
-mod protobuf;
+pub mod read;
 pub mod registry;
 pub mod request;
+pub mod reserve;
 mod seed;
-pub mod segments;
+pub mod settings;
+mod storage;
 mod subresources;
-mod templates;
 pub mod unstored;
-mod update;
-pub mod view;
-mod watch;
-pub mod watch_view;
+mod versions;
 mod write;
 
-pub use converter::Webhooks;
-pub use form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
-pub use registry::{Registry, Settings};
-pub use request::{Body, Context, PatchBody, Target, UserInfo, Warnings};
+pub use conversion_webhook::Webhooks;
+pub use read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
+pub use read::segments::Segments;
+pub use read::view::{ListView, Outcome, View};
+pub use read::watch_view::{Frames, WatchView};
+pub use registry::Registry;
+pub use request::{Body, Context, PatchBody, Target, UserInfo, Warnings, WriteRequest};
 pub use schema::warnings::deprecation;
-pub use schema::{discovery, kind, kinds, openapi};
-pub use segments::Segments;
-pub use subresources::node::QUESTIONS;
+pub use schema::{discovery, kind, openapi};
+pub use settings::Settings;
+pub use subresources::node::NODE_SUBRESOURCES;
 pub use subresources::token::TokenGrant;
-pub use view::{ListView, Outcome, View};
-pub use watch_view::{Frames, WatchView};

@@ -1,9 +1,9 @@
-//! Reading and writing an object's metadata in place.
+//! Access to the metadata of an object.
 
 use jiff::Timestamp;
 use machinery::json::{Map, Value, json};
 
-/// The metadata of an object that is about to be written; made if it is not there.
+/// The metadata of an object, added if it is missing.
 pub(crate) fn of_mut(object: &mut Value) -> &mut Map {
     if !object.is_object() {
         *object = json!({});
@@ -56,7 +56,7 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
     }
 }
 
-/// Removes owner references that stand there twice; gives the text of a warning if there were any.
+/// Removes duplicate owner references; returns a warning if there were any.
 pub(crate) fn dedupe_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     let mut seen: Vec<Value> = Vec::new();
@@ -82,14 +82,14 @@ pub(crate) fn dedupe_owners(object: &mut Value, when: &str) -> Option<String> {
     ))
 }
 
-/// Raises the generation of a kind that has one.
+/// Raises the generation, if the object has one.
 pub(crate) fn bump_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
         of_mut(object).insert("generation", json!(generation + 1));
     }
 }
 
-/// Whole seconds, UTC, as objects carry them.
+/// Formats a time as objects have it: UTC, in whole seconds.
 pub(crate) fn timestamp(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
 }

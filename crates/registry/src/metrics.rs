@@ -1,4 +1,4 @@
-//! What the cache and the store below have counted, under the names the reference uses where it has one.
+//! Metrics of the cache and the store, under the names of the reference where it has them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Reads the cache when metrics are asked for; nothing is counted twice.
+/// Reads the counters of the cache when metrics are collected.
 #[derive(Debug)]
 pub struct CacheMetrics(Reader);
 

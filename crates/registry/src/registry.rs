@@ -1,159 +1,252 @@
-//! What all verbs share.
+//! The registry: the verbs on kinds, and the parts that serve them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use cache::{Cache, CacheError, Collection, FieldSpec, Filter, Item, Spec};
+use cache::{Cache, CacheError, Collection, Filter, Observer};
 use jiff::Timestamp;
-use machinery::options::ListOptions;
-use machinery::{Revision, Status, fields};
-use schema::kind::{Kind, UnknownField};
+use machinery::json::Value;
+use machinery::media::PatchType;
+use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
+use machinery::query::Query;
+use machinery::{Status, fields};
+use schema::kind::Kind;
 use schema::kinds::Kinds;
 use store::{Key, Store};
 
-use crate::admission::quota::Turns;
-use crate::allocation::Allocation;
-use crate::converter::Webhooks;
-use crate::definitions::Definitions;
-use crate::failure;
-use crate::request::Target;
-use crate::templates::Templates;
-
-/// How a registry behaves where the design leaves a choice.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub cache: cache::Config,
-    /// The shortest a watch lives that names no timeout; the longest is twice that.
-    pub watch_timeout_min: std::time::Duration,
-    /// How long an Event is kept after its last write.
-    pub event_ttl: std::time::Duration,
-    /// Where services get their addresses from.
-    pub service_range: std::net::Ipv4Addr,
-    pub service_range_bits: u8,
-    pub node_ports: std::ops::RangeInclusive<u16>,
-    /// Whether a pod must have a service account, and gets its token. Only where somebody makes the accounts.
-    pub service_accounts: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            cache: cache::Config::default(),
-            watch_timeout_min: std::time::Duration::from_secs(1800),
-            event_ttl: std::time::Duration::from_secs(3600),
-            service_range: std::net::Ipv4Addr::new(10, 96, 0, 0),
-            service_range_bits: 16,
-            node_ports: 30000..=32767,
-            service_accounts: false,
-        }
-    }
-}
+use crate::admission::chain::Chain;
+use crate::collections;
+use crate::conversion_webhook::Converter;
+use crate::kinds::definitions::{self, Definitions};
+use crate::read::view::{ListView, Outcome, View};
+use crate::read::watch_view::WatchView;
+use crate::read::{get, list, watch};
+use crate::request::{Body, Context, PatchBody, Target, WriteRequest};
+use crate::reserve::Reservations;
+use crate::reserve::addresses::Addresses;
+use crate::reserve::quota::Quota;
+use crate::seed::seed;
+use crate::settings::Settings;
+use crate::storage::Storage;
+use crate::subresources::token::TokenGrant;
+use crate::subresources::{binding, eviction, node, scale, token};
+use crate::unstored;
+use crate::write::templates::Templates;
+use crate::write::{apply, create, delete, delete_collection, patch, update};
 
 /// Kinds, their objects, and the verbs on them.
 pub struct Registry {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) cache: Arc<Cache>,
-    kinds: ArcSwap<Kinds>,
-    pub(crate) allocation: Allocation,
-    pub(crate) quota_turns: Turns,
-    pub(crate) definitions: Definitions,
-    pub(crate) webhooks: OnceLock<Arc<dyn Webhooks>>,
-    pub(crate) templates: Templates,
-    pub(crate) settings: Settings,
+    storage: Storage,
+    definitions: Arc<Definitions>,
+    admission: Chain,
+    reservations: Reservations,
+    converter: Arc<Converter>,
+    templates: Templates,
+    settings: Settings,
 }
 
 impl Registry {
-    /// Opens on a store: loads what is there, and adds what every cluster has.
+    /// Opens a registry on a store: loads what is there, and adds what every cluster has.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, CacheError> {
         let kinds = schema::kinds::builtin().clone();
-        let cache = Cache::start(Arc::clone(&store), specs(&kinds), settings.cache).await?;
-        let allocation = Allocation::new(&settings);
+        let specs = collections::specs(&kinds);
+        let definitions = Arc::new(Definitions::new(kinds));
+        let addresses = Arc::new(Addresses::new(&settings));
+        let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&definitions) as _, Arc::clone(&addresses) as _];
+        let cache = Cache::start(Arc::clone(&store), specs, settings.cache, observers).await?;
+        let storage = Storage::new(store, Arc::new(cache));
         let registry = Arc::new(Registry {
-            store,
-            cache: Arc::new(cache),
-            kinds: ArcSwap::from_pointee(kinds),
-            allocation,
-            quota_turns: Turns::default(),
-            definitions: Definitions::default(),
-            webhooks: OnceLock::new(),
+            admission: Chain::new(&storage, &settings),
+            reservations: Reservations::new(addresses, storage.clone()),
+            converter: Arc::new(Converter::new(settings.webhooks.clone())),
             templates: Templates::default(),
+            storage,
+            definitions,
             settings,
         });
-        registry.follow_definitions();
-        registry.seed().await.map_err(|status| CacheError(status.to_string()))?;
+        tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
+        seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
         Ok(registry)
     }
 
-    /// What is served now.
+    /// The kinds that are served now.
     #[must_use]
     pub fn kinds(&self) -> Arc<Kinds> {
-        self.kinds.load_full()
-    }
-
-    /// Serves these kinds from now on.
-    pub(crate) fn serve(&self, kinds: Kinds) {
-        self.kinds.store(Arc::new(kinds));
+        self.definitions.kinds()
     }
 
     #[must_use]
     pub fn cache(&self) -> &Arc<Cache> {
-        &self.cache
+        self.storage.cache()
     }
 
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        self.storage.store()
     }
 
-    /// Checks by name that the parts below answer.
+    /// Readiness checks by name.
     pub async fn ready(&self) -> Vec<(String, Result<(), String>)> {
-        let fresh = self.cache.fresh().await.map(|_| ()).map_err(|error| error.to_string());
+        let fresh = self.cache().fresh().await.map(|_| ()).map_err(|error| error.to_string());
         vec![("ping".to_owned(), Ok(())), ("store".to_owned(), fresh)]
+    }
+}
+
+/// Verbs on objects.
+impl Registry {
+    pub async fn get(&self, target: &Target, options: &GetOptions) -> Result<View, Status> {
+        get::get(self, target, options).await
+    }
+
+    pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListView, Status> {
+        list::list(self, target, options).await
+    }
+
+    pub async fn watch(&self, target: &Target, options: &ListOptions) -> Result<WatchView, Status> {
+        watch::watch(self, target, options).await
+    }
+
+    pub async fn create(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Outcome, Status> {
+        create::create(self, request, body).await
+    }
+
+    pub async fn update(&self, request: WriteRequest<'_, UpdateOptions>, body: &Body) -> Result<Outcome, Status> {
+        update::update(self, request, body).await
+    }
+
+    pub async fn patch(&self, request: WriteRequest<'_, PatchOptions>, body: &PatchBody) -> Result<Outcome, Status> {
+        match body.kind {
+            PatchType::Apply => apply::apply(self, request, body).await,
+            PatchType::Json | PatchType::Merge | PatchType::Strategic => patch::patch(self, request, body).await,
+        }
+    }
+
+    pub async fn delete(&self, request: WriteRequest<'_, DeleteOptions>) -> Result<Outcome, Status> {
+        delete::delete(self, request).await
+    }
+
+    /// Deletes the objects that `selection` selects, one by one; returns them as they were listed.
+    pub async fn delete_collection(
+        &self,
+        request: WriteRequest<'_, DeleteOptions>,
+        selection: &ListOptions,
+    ) -> Result<ListView, Status> {
+        delete_collection::delete_collection(self, request, selection).await
+    }
+}
+
+/// Verbs on subresources that have a kind of their own, and on kinds that are not stored.
+impl Registry {
+    pub async fn get_scale(&self, target: &Target, options: &GetOptions) -> Result<View, Status> {
+        scale::get(self, target, options).await
+    }
+
+    pub async fn update_scale(&self, request: WriteRequest<'_, UpdateOptions>, body: &Body) -> Result<Outcome, Status> {
+        scale::update(self, request, body).await
+    }
+
+    pub async fn patch_scale(
+        &self,
+        request: WriteRequest<'_, PatchOptions>,
+        body: &PatchBody,
+    ) -> Result<Outcome, Status> {
+        match body.kind {
+            PatchType::Apply => scale::apply(self, request, body).await,
+            PatchType::Json | PatchType::Merge | PatchType::Strategic => scale::patch(self, request, body).await,
+        }
+    }
+
+    /// Assigns a pod to a node.
+    pub async fn bind(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Outcome, Status> {
+        binding::bind(self, request, body).await
+    }
+
+    /// Deletes a pod if its disruption budget allows it.
+    pub async fn evict(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Outcome, Status> {
+        eviction::evict(self, request, body).await
+    }
+
+    /// Checks a request for a token of a service account; the caller signs it.
+    pub async fn request_token(
+        &self,
+        request: WriteRequest<'_, CreateOptions>,
+        body: &Body,
+        audiences: &[String],
+    ) -> Result<TokenGrant, Status> {
+        token::request(self, request, body, audiences).await
+    }
+
+    /// Checks that the account of a token, and what it is bound to, are still there; an error names what is not.
+    pub fn check_token_claims(&self, claims: &Value) -> Result<(), String> {
+        token::check_claims(self, claims)
+    }
+
+    /// Forwards a request to the node of an object. `Ok` is an empty log.
+    pub async fn connect(&self, target: &Target, query: &Query, ctx: &Context) -> Result<(), Status> {
+        node::connect(self, target, query, ctx).await
+    }
+
+    /// Decodes the object of a POST to a kind that is not stored.
+    pub fn decode_unstored(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Value, Status> {
+        unstored::decode(self, request, body)
+    }
+}
+
+/// Parts, for the verbs.
+impl Registry {
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    pub(crate) fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    pub(crate) fn admission(&self) -> &Chain {
+        &self.admission
+    }
+
+    pub(crate) fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    pub(crate) fn quota(&self) -> &Quota {
+        self.reservations.quota()
+    }
+
+    pub(crate) fn converter(&self) -> &Arc<Converter> {
+        &self.converter
+    }
+
+    pub(crate) fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.settings.clock.now()
     }
 
     pub(crate) fn collection(&self, kind: &Kind) -> Arc<Collection> {
-        self.cache.collection(&kind.collection)
+        self.cache().collection(&kind.collection)
     }
 
-    /// Where the target's object lives; a name that can be no key is simply not there.
+    /// The key of the target's object; a name that cannot be a key is not found.
     pub(crate) fn key(&self, target: &Target) -> Result<Key, Status> {
-        let collection = self.collection(&target.kind);
         let namespace = target.namespace.as_deref().filter(|_| target.kind.namespaced);
-        collection.key(namespace, target.name()).ok_or_else(|| Status::not_found(&target.gr(), target.name()))
+        let key = self.collection(&target.kind).key(namespace, target.name());
+        key.ok_or_else(|| Status::not_found(&target.gr(), target.name()))
     }
 
-    /// The object as of now: every write acknowledged before this call is in it.
-    pub(crate) async fn current(&self, kind: &Kind, key: &Key) -> Result<Option<Arc<Item>>, Status> {
-        self.cache.fresh().await.map_err(failure::fresh)?;
-        Ok(self.collection(kind).get(key))
-    }
-
-    /// An object of a well-known kind, if it is there.
-    pub(crate) async fn lookup(
-        &self,
-        group: &str,
-        version: &str,
-        plural: &str,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Arc<Item>>, Status> {
-        let kinds = self.kinds();
-        let Some(kind) = kinds.get(group, version, plural) else { return Ok(None) };
-        let Some(key) = self.collection(kind).key(namespace, name) else { return Ok(None) };
-        self.current(kind, &key).await
-    }
-
-    /// What a list or watch selects, or the refusal of a field it cannot select by.
+    /// The filter of a list or watch; refuses fields that cannot be selected by.
     pub(crate) fn filter(&self, target: &Target, options: &ListOptions) -> Result<Filter, Status> {
         let kind = &target.kind;
         let mut fields = options.field_selector.clone();
         for requirement in fields.requirements() {
-            if !kind.fields.iter().any(|field| field.label == requirement.field) {
-                return Err(Status::bad_request(unknown_field(kind, &requirement.field)));
+            if kind.selectable(&requirement.field).is_none() {
+                return Err(Status::bad_request(kind.unknown_field_message(&requirement.field)));
             }
         }
         if let Some(name) = &target.name {
@@ -168,45 +261,4 @@ impl Registry {
         let namespace = target.namespace.as_deref().filter(|_| kind.namespaced);
         Ok(Filter::new(namespace, Some(options.label_selector.clone()), Some(&fields), &spec))
     }
-
-    /// Waits for a revision a client has seen.
-    pub(crate) async fn reach(&self, revision: Revision) -> Result<Revision, Status> {
-        self.cache.reach(revision).await.map_err(failure::too_far_ahead)
-    }
-}
-
-fn unknown_field(kind: &Kind, field: &str) -> String {
-    match kind.unknown_field {
-        UnknownField::NotKnown => {
-            format!(r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#)
-        }
-        UnknownField::NotSupported => format!("field label not supported: {field}"),
-        UnknownField::NotSupportedForKind => {
-            format!("field label \"{field}\" not supported for {}", kind.gvk.kind)
-        }
-        UnknownField::NotSupportedForGvk => format!("field label not supported for {}: {field}", kind.gvk),
-    }
-}
-
-/// The selectable fields of each collection: of all kinds that show its objects.
-fn specs(kinds: &Kinds) -> Vec<(String, Spec)> {
-    let mut specs: Vec<(String, Vec<FieldSpec>)> = Vec::new();
-    for kind in kinds.iter().filter(|kind| kind.stored()) {
-        let at = specs.iter().position(|(name, _)| *name == kind.collection).unwrap_or_else(|| {
-            specs.push((kind.collection.clone(), Vec::new()));
-            specs.len() - 1
-        });
-        for field in &kind.fields {
-            let known = &mut specs[at].1;
-            let generic = matches!(field.label.as_str(), "metadata.name" | "metadata.namespace");
-            if !generic && !known.iter().any(|spec| spec.label == field.label) {
-                known.push(FieldSpec {
-                    label: field.label.clone(),
-                    paths: field.paths.clone(),
-                    absent: field.absent.clone(),
-                });
-            }
-        }
-    }
-    specs.into_iter().map(|(name, fields)| (name, Spec::new(fields))).collect()
 }

@@ -1,15 +1,16 @@
-//! What a verb is asked: of which object, with which body, by whom.
+//! The parts of a request: target, body, options, user.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cache::Item;
 use machinery::GroupResource;
 use machinery::media::{MediaType, PatchType};
 use parking_lot::Mutex;
 use schema::kind::Kind;
 
-/// The resource, and within it the namespace, object and subresource that the path names.
+/// The kind, namespace, object and subresource that a path names.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub kind: Arc<Kind>,
@@ -27,27 +28,53 @@ impl Target {
         self.name.as_deref().unwrap_or_default()
     }
 
+    /// One object of a kind.
+    pub(crate) fn of_item(kind: &Arc<Kind>, item: &Item) -> Target {
+        Target {
+            kind: Arc::clone(kind),
+            namespace: Some(item.namespace().to_owned()).filter(|namespace| !namespace.is_empty()),
+            name: Some(item.name().to_owned()),
+            subresource: None,
+        }
+    }
+
     /// The same object without its subresource.
     pub(crate) fn parent(&self) -> Target {
         Target { subresource: None, ..self.clone() }
     }
 }
 
-/// What was sent, as it was sent.
+/// A write: what is written, with which options, by whom.
+#[derive(Debug)]
+pub struct WriteRequest<'a, O> {
+    pub target: &'a Target,
+    pub options: &'a O,
+    pub ctx: &'a Context,
+}
+
+impl<O> Clone for WriteRequest<'_, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O> Copy for WriteRequest<'_, O> {}
+
+/// The body of a POST or PUT.
 #[derive(Clone, Debug)]
 pub struct Body {
     pub bytes: Bytes,
     pub media: MediaType,
 }
 
-/// A description of a change, as it was sent.
+/// The body of a PATCH.
 #[derive(Clone, Debug)]
 pub struct PatchBody {
     pub bytes: Bytes,
     pub kind: PatchType,
 }
 
-/// Who asks.
+/// The user who makes a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
     pub name: String,
@@ -56,16 +83,16 @@ pub struct UserInfo {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What a write needs to know beside its target and body.
+/// The user of a request, and where its warnings are collected.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     pub user: UserInfo,
     pub user_agent: String,
-    /// Texts of `Warning` headers, collected whether the write succeeds or not.
+    /// Texts of `Warning` headers, sent whether the write succeeds or not.
     pub warnings: Warnings,
 }
 
-/// A list of warnings that grows while a request is worked on.
+/// Warnings that are collected while a request is handled.
 #[derive(Clone, Debug, Default)]
 pub struct Warnings(Arc<Mutex<Vec<String>>>);
 
@@ -77,7 +104,7 @@ impl Warnings {
         }
     }
 
-    /// Takes what has been collected.
+    /// Takes the warnings that were collected.
     #[must_use]
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock())
@@ -85,7 +112,7 @@ impl Warnings {
 }
 
 impl Context {
-    /// The field manager of a write: what it says, else the program's name from its user agent.
+    /// The field manager of a write: the one it names, else the program in its user agent.
     pub(crate) fn manager(&self, field_manager: &str) -> String {
         schema::managed::manager(field_manager, &self.user_agent)
     }

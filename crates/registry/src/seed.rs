@@ -1,75 +1,71 @@
-//! What every cluster has from its first start.
+//! Objects that every cluster has from its first start.
+
+use std::sync::Arc;
 
 use machinery::Status;
 use machinery::json::{Value, json};
 
-use crate::create::{Sent, Tracking};
+use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::registry::Registry;
 use crate::request::{Context, Target};
+use crate::write::create::{Tracking, create_draft};
+use crate::write::draft::Draft;
 
 const MANAGER: &str = "dogwatch";
 
-impl Registry {
-    /// Creates the default namespaces, the system priority classes and the service of the API itself, each unless it is
-    /// there already.
-    pub(crate) async fn seed(&self) -> Result<(), Status> {
-        let namespace =
-            |name: &str| self.seed_object("", "v1", "namespaces", None, json!({"metadata": {"name": name}}));
-        let class = |name: &str, value: i64, what: &str| {
-            let class = json!({"metadata": {"name": name}, "value": value, "description": what});
-            self.seed_object("scheduling.k8s.io", "v1", "priorityclasses", None, class)
-        };
-        // Together, so that a first start waits for one sync and not for six.
-        tokio::try_join!(
-            namespace("default"),
-            namespace("kube-system"),
-            namespace("kube-public"),
-            namespace("kube-node-lease"),
-            class("system-node-critical", 2_000_001_000, "For pods that must not be moved from their node."),
-            class("system-cluster-critical", 2_000_000_000, "For pods that the cluster cannot do without."),
-        )?;
-        let first = u32::from(self.settings.service_range) + 1;
-        let address = std::net::Ipv4Addr::from(first).to_string();
-        let service = json!({
-            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
-            "spec": {"clusterIP": address, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
-        });
-        self.seed_object("", "v1", "services", Some("default"), service).await
-    }
+/// Creates the default namespaces, the system priority classes and the service of the API itself, each unless it exists.
+pub(crate) async fn seed(registry: &Registry) -> Result<(), Status> {
+    let namespace = |name: &str| create_missing(registry, "", "namespaces", None, json!({"metadata": {"name": name}}));
+    let class = |name: &str, value: i64, what: &str| {
+        let class = json!({"metadata": {"name": name}, "value": value, "description": what});
+        create_missing(registry, "scheduling.k8s.io", "priorityclasses", None, class)
+    };
+    // Together, so that a first start waits for one sync and not for six.
+    tokio::try_join!(
+        namespace("default"),
+        namespace("kube-system"),
+        namespace("kube-public"),
+        namespace("kube-node-lease"),
+        class("system-node-critical", 2_000_001_000, "For pods that must not be moved from their node."),
+        class("system-cluster-critical", 2_000_000_000, "For pods that the cluster cannot do without."),
+    )?;
+    let first = u32::from(registry.settings().service_range) + 1;
+    let address = std::net::Ipv4Addr::from(first).to_string();
+    let service = json!({
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": address, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
+    });
+    create_missing(registry, "", "services", Some("default"), service).await
+}
 
-    async fn seed_object(
-        &self,
-        group: &str,
-        version: &str,
-        plural: &str,
-        namespace: Option<&str>,
-        mut object: Value,
-    ) -> Result<(), Status> {
-        let kinds = self.kinds();
-        let Some(kind) = kinds.get(group, version, plural) else {
-            return Err(Status::internal(format_args!("{plural} are not served")));
-        };
-        let name = object["metadata"]["name"].as_str().map(str::to_owned);
-        let target = Target {
-            kind: std::sync::Arc::clone(kind),
-            namespace: namespace.map(str::to_owned),
-            name,
-            subresource: None,
-        };
-        let key = self.key(&target)?;
-        if self.current(kind, &key).await?.is_some() {
-            return Ok(());
-        }
-        object["kind"] = json!(kind.gvk.kind);
-        object["apiVersion"] = json!(kind.group_version().to_string());
-        match self
-            .create_object(&target, object, Sent::default(), Tracking::By(MANAGER), false, &Context::default())
-            .await
-        {
-            // Another server on the same store was quicker.
-            Err(status) if status.code == 409 => Ok(()),
-            Err(status) => Err(status),
-            Ok(_) => Ok(()),
-        }
+async fn create_missing(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    namespace: Option<&str>,
+    mut object: Value,
+) -> Result<(), Status> {
+    let kinds = registry.kinds();
+    let Some(kind) = kinds.get(group, "v1", plural) else {
+        return Err(Status::internal(format_args!("{plural} are not served")));
+    };
+    let target = Target {
+        kind: Arc::clone(kind),
+        namespace: namespace.map(str::to_owned),
+        name: object["metadata"]["name"].as_str().map(str::to_owned),
+        subresource: None,
+    };
+    if registry.storage().current(&registry.key(&target)?).await?.is_some() {
+        return Ok(());
+    }
+    object["kind"] = json!(kind.gvk.kind);
+    object["apiVersion"] = json!(kind.group_version().to_string());
+    let ctx = Context::default();
+    let attributes = Attributes::new(Operation::Create, &target, Options::None, &ctx);
+    match create_draft(registry, &attributes, Draft::new(object), Tracking::Creator(MANAGER)).await {
+        // Another server on the same store was first.
+        Err(status) if status.is_already_exists() => Ok(()),
+        Err(status) => Err(status),
+        Ok(_) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Limits, quotas and policies over a memory store: what a write gets from other objects, and what it may not do.
+//! Admission over a memory store: limits, quotas, classes, accounts and pod security.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, PatchOptions};
-use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View};
+use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -47,20 +47,35 @@ impl World {
         object["apiVersion"] = json!(target.kind.group_version().to_string());
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
         let ctx = Context::default();
-        let created = self.registry.create(&target, body, &CreateOptions::default(), &ctx).await;
+        let created = self
+            .registry
+            .create(WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &ctx }, &body)
+            .await;
         (created.map(|outcome| shown(&outcome.view)), ctx.warnings.take())
     }
 
     async fn merge(&self, path: &str, patch: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        let patched =
-            self.registry.patch(&self.target(path), body, &PatchOptions::default(), &Context::default()).await;
+        let patched = self
+            .registry
+            .patch(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &PatchOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await;
         patched.map(|outcome| shown(&outcome.view))
     }
 
     async fn delete(&self, path: &str) {
         let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-        self.registry.delete(&self.target(path), options, &Context::default()).await.unwrap();
+        self.registry
+            .delete(WriteRequest { target: &self.target(path), options: &options, ctx: &Context::default() })
+            .await
+            .unwrap();
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -102,7 +117,7 @@ async fn a_quota_is_taken_and_given_back() {
     let refused = world.create("pods/default", pod("b", asking("100m"))).await.unwrap_err();
     assert_eq!(refused.code, 403);
     assert!(refused.message.contains("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"));
-    // A name that is taken takes nothing else.
+    // A create that is refused for its name takes no quota.
     world.merge("resourcequotas/default/q/status", json!({"status": {"hard": {"pods": "5"}}})).await.unwrap();
     assert_eq!(world.create("pods/default", pod("a", asking("100m"))).await.unwrap_err().code, 409);
     assert_eq!(world.used().await, json!({"pods": "1", "requests.cpu": "500m"}));
@@ -166,7 +181,7 @@ async fn a_service_takes_its_ports_on_update() {
 async fn a_new_quota_is_counted() {
     let world = World::new().await;
     world.create("configmaps/default", json!({"metadata": {"name": "there"}})).await.unwrap();
-    let counting = tokio::spawn(registry::admission::quota::recount::keep_counts(Arc::clone(&world.registry)));
+    let counting = tokio::spawn(registry::reserve::quota::recount::keep_counts(Arc::clone(&world.registry)));
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1", "pods": "2"}}});
     world.create("resourcequotas/default", quota).await.unwrap();
     let counted = async {
@@ -296,8 +311,8 @@ async fn pr_2_who_wants_no_token_gets_none() {
     let account = json!({"metadata": {"name": "default"}, "automountServiceAccountToken": false});
     world.create("serviceaccounts/default", account).await.unwrap();
     let spec = |automount: Value| json!({"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": automount});
-    for (name, said, expected) in [("a", Value::Null, 0), ("b", json!(true), 1), ("c", json!(false), 0)] {
-        let pod = json!({"metadata": {"name": name}, "spec": spec(said)});
+    for (name, automount, expected) in [("a", Value::Null, 0), ("b", json!(true), 1), ("c", json!(false), 0)] {
+        let pod = json!({"metadata": {"name": name}, "spec": spec(automount)});
         let pod = world.create("pods/default", pod).await.unwrap();
         assert_eq!(pod["spec"]["volumes"].as_array().map_or(0, Vec::len), expected, "{name}");
     }
@@ -338,16 +353,16 @@ async fn pr_3_pr_4_pr_5_pr_6_what_new_pods_and_nodes_get() {
         (&json!("PodScheduled"), &json!("False"), &json!("SchedulingGated"))
     );
     assert_eq!(gated["status"]["phase"], "Pending");
-    // What a pod says itself stays.
+    // What a pod states itself stays.
     let own = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
         "tolerationSeconds": 5}]);
     let patient = json!({"metadata": {"name": "own"}, "spec":
         {"containers": [{"name": "c", "image": "i"}], "tolerations": own, "preemptionPolicy": "PreemptLowerPriority"}});
     let patient = world.create("pods/default", patient).await.unwrap();
     let tolerations = patient["spec"]["tolerations"].as_array().unwrap();
-    let said: Vec<(&Value, &Value)> = tolerations.iter().map(|t| (&t["key"], &t["tolerationSeconds"])).collect();
+    let tolerated: Vec<(&Value, &Value)> = tolerations.iter().map(|t| (&t["key"], &t["tolerationSeconds"])).collect();
     let (not_ready, unreachable) = (json!("node.kubernetes.io/not-ready"), json!("node.kubernetes.io/unreachable"));
-    assert_eq!(said, [(&not_ready, &json!(5)), (&unreachable, &json!(300))], "PR-3: only what is absent");
+    assert_eq!(tolerated, [(&not_ready, &json!(5)), (&unreachable, &json!(300))], "PR-3: only what is absent");
     let node = world.create("nodes", json!({"metadata": {"name": "n"}})).await.unwrap();
     let taint = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
     assert_eq!(node["spec"]["taints"], taint, "PR-6");

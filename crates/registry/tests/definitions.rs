@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions over a memory store: what they serve, keep, convert and take along.
+//! CustomResourceDefinitions over a memory store: served kinds, validation, conversion, removal.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,9 @@ use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
 use parking_lot::Mutex;
-use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WatchView, Webhooks};
+use registry::{
+    Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WatchView, Webhooks, WriteRequest,
+};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -32,7 +34,16 @@ impl World {
     }
 
     async fn on(store: Arc<MemoryStore>) -> Self {
-        let registry = Registry::start(store.clone(), Settings::default()).await.unwrap();
+        Self::with(store, Settings::default()).await
+    }
+
+    async fn with_webhooks(webhooks: Arc<dyn Webhooks>) -> Self {
+        let store = Arc::new(MemoryStore::new(Retention::default()));
+        Self::with(store, Settings { webhooks: Some(webhooks), ..Settings::default() }).await
+    }
+
+    async fn with(store: Arc<MemoryStore>, settings: Settings) -> Self {
+        let registry = Registry::start(store.clone(), settings).await.unwrap();
         World { registry, store }
     }
 
@@ -51,33 +62,71 @@ impl World {
 
     async fn create(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        let outcome =
-            self.registry.create(&self.target(path), body, &CreateOptions::default(), &Context::default()).await;
+        let outcome = self
+            .registry
+            .create(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &CreateOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await;
         outcome.map(value)
     }
 
     async fn update(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        self.registry.update(&self.target(path), body, &UpdateOptions::default(), &Context::default()).await.map(value)
+        self.registry
+            .update(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &UpdateOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await
+            .map(value)
     }
 
     async fn merge(&self, path: &str, patch: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        self.registry.patch(&self.target(path), body, &PatchOptions::default(), &Context::default()).await.map(value)
+        let (target, options, ctx) = (self.target(path), PatchOptions::default(), Context::default());
+        let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+        match target.subresource.as_deref() {
+            Some("scale") => self.registry.patch_scale(request, &body).await.map(value),
+            _ => self.registry.patch(request, &body).await.map(value),
+        }
     }
 
     async fn apply(&self, path: &str, manager: &str, object: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(object.to_string()), kind: PatchType::Apply };
         let options = PatchOptions { field_manager: manager.to_owned(), ..PatchOptions::default() };
-        self.registry.patch(&self.target(path), body, &options, &Context::default()).await.map(value)
+        self.registry
+            .patch(WriteRequest { target: &self.target(path), options: &options, ctx: &Context::default() }, &body)
+            .await
+            .map(value)
     }
 
     async fn get(&self, path: &str) -> Result<Value, Status> {
-        Ok(shown(&self.registry.get(&self.target(path), &GetOptions::default()).await?))
+        let (target, options) = (self.target(path), GetOptions::default());
+        match target.subresource.as_deref() {
+            Some("scale") => self.registry.get_scale(&target, &options).await.map(|view| shown(&view)),
+            _ => self.registry.get(&target, &options).await.map(|view| shown(&view)),
+        }
     }
 
     async fn delete(&self, path: &str) -> Result<Value, Status> {
-        self.registry.delete(&self.target(path), DeleteOptions::default(), &Context::default()).await.map(value)
+        self.registry
+            .delete(WriteRequest {
+                target: &self.target(path),
+                options: &DeleteOptions::default(),
+                ctx: &Context::default(),
+            })
+            .await
+            .map(value)
     }
 
     async fn list(&self, path: &str, query: &str) -> Result<Value, Status> {
@@ -193,8 +242,12 @@ async fn verbs_14_22_defaults_come_and_unknown_fields_go() {
     let ctx = Context::default();
     let object = thing("x", json!({"a": "1", "bogus": true, "n": null}));
     let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-    let made =
-        world.registry.create(&world.target(THINGS), body, &CreateOptions::default(), &ctx).await.map(value).unwrap();
+    let made = world
+        .registry
+        .create(WriteRequest { target: &world.target(THINGS), options: &CreateOptions::default(), ctx: &ctx }, &body)
+        .await
+        .map(value)
+        .unwrap();
     assert_eq!(made["spec"], json!({"a": "1", "n": 3}));
     assert_eq!(ctx.warnings.take(), [r#"unknown field "spec.bogus""#]);
     let refused = world.create(THINGS, thing("y", json!({"a": 5}))).await.unwrap_err();
@@ -235,7 +288,7 @@ async fn names_that_are_taken_are_not_accepted_until_they_are_free() {
 }
 
 #[tokio::test]
-async fn a_definition_goes_with_its_instances() {
+async fn a_definition_is_removed_with_its_instances() {
     let world = World::new().await;
     world.define(simple()).await;
     let mut held = thing("held", json!({}));
@@ -259,7 +312,7 @@ async fn a_definition_goes_with_its_instances() {
 }
 
 #[tokio::test]
-async fn watches_end_when_the_spec_changes_or_the_definition_goes() {
+async fn watches_end_when_the_spec_changes_or_the_definition_is_removed() {
     let world = World::new().await;
     world.define(simple()).await;
     let mut first = world.watch(THINGS, "watch=1").await;
@@ -337,14 +390,15 @@ async fn subresources_write_their_part_and_no_other() {
     let after = world.get(&format!("{THINGS}/x")).await.unwrap();
     assert_eq!((&after["spec"]["replicas"], &after["metadata"]["generation"]), (&json!(5), &json!(2)));
 
-    // The reference cannot convert what an apply makes of such a Scale, unless it makes nothing new.
+    // The reference cannot convert the Scale that an apply creates, unless the number stays the same.
     let apply = async |replicas: i64| {
         let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x"},
             "spec": {"replicas": replicas}});
         let body = PatchBody { bytes: Bytes::from(scale.to_string()), kind: PatchType::Apply };
         let options = PatchOptions { field_manager: "one".to_owned(), force: true, ..PatchOptions::default() };
         let target = world.target(&format!("{THINGS}/x/scale"));
-        world.registry.patch(&target, body, &options, &Context::default()).await.map(value)
+        let request = WriteRequest { target: &target, options: &options, ctx: &Context::default() };
+        world.registry.patch_scale(request, &body).await.map(value)
     };
     let refused = apply(6).await.unwrap_err();
     assert_eq!(
@@ -359,7 +413,7 @@ async fn subresources_write_their_part_and_no_other() {
     assert_eq!(world.get(&format!("{THINGS}/x")).await.unwrap()["spec"]["replicas"], 5);
 }
 
-/// A rule that comes later does not hold of what is stored; whoever writes something else is told, through every door.
+/// A rule that is added later does not apply to stored objects; other writes are warned about, through every subresource.
 #[tokio::test]
 async fn rules_that_do_not_hold_of_what_did_not_change_are_warnings() {
     let world = World::new().await;
@@ -370,19 +424,22 @@ async fn rules_that_do_not_hold_of_what_did_not_change_are_warnings() {
     only["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["a"] =
         json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == 'new'", "message": "is old"}]});
     world.merge(&format!("{CRDS}/things.example.com"), json!({"spec": {"versions": [only]}})).await.unwrap();
-    let write = async |door: &str, patch: Value| {
+    let write = async |subresource: &str, patch: Value| {
         let ctx = Context::default();
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        let target = world.target(&format!("{THINGS}/x{door}"));
-        let code =
-            world.registry.patch(&target, body, &PatchOptions::default(), &ctx).await.map_err(|status| status.code);
+        let target = world.target(&format!("{THINGS}/x{subresource}"));
+        let code = world
+            .registry
+            .patch(WriteRequest { target: &target, options: &PatchOptions::default(), ctx: &ctx }, &body)
+            .await
+            .map_err(|status| status.code);
         (code.err(), ctx.warnings.take())
     };
-    let told = vec![r#"spec.a: Invalid value: "old": is old"#.to_owned()];
-    assert_eq!(write("", json!({"spec": {"b": "1"}})).await, (None, told.clone()));
-    assert_eq!(write("/status", json!({"status": {"phase": "p"}})).await, (None, told.clone()));
-    assert_eq!(write("", json!({"metadata": {"labels": {"a": "/"}}})).await, (Some(422), told));
-    // Rules are not asked about an object that is not even of its type, so there is nothing to tell.
+    let warned = vec![r#"spec.a: Invalid value: "old": is old"#.to_owned()];
+    assert_eq!(write("", json!({"spec": {"b": "1"}})).await, (None, warned.clone()));
+    assert_eq!(write("/status", json!({"status": {"phase": "p"}})).await, (None, warned.clone()));
+    assert_eq!(write("", json!({"metadata": {"labels": {"a": "/"}}})).await, (Some(422), warned));
+    // Rules are not evaluated for an object of the wrong type, so there is no warning.
     assert_eq!(write("", json!({"spec": {"b": 1}})).await, (Some(422), vec![]));
     assert_eq!(write("", json!({"spec": {"a": "other"}})).await, (Some(422), vec![]));
 }
@@ -421,7 +478,7 @@ async fn apply_uses_the_schema_of_the_definition() {
 }
 
 /// Converts `spec.host` and `spec.port` of v1 to `spec.address` of v2, and back.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Converter {
     asked: AtomicUsize,
     failing: Mutex<Option<String>>,
@@ -475,9 +532,8 @@ fn converted_by_webhook() -> Value {
 
 #[tokio::test]
 async fn a_webhook_converts_what_is_read_written_and_watched() {
-    let world = World::new().await;
     let converter = Arc::new(Converter::default());
-    world.registry.call_webhooks_with(converter.clone());
+    let world = World::with_webhooks(converter.clone()).await;
     world.define(converted_by_webhook()).await;
     let second = "example.com/v2/things/default";
     world.create(THINGS, thing("x", json!({"host": "a", "port": 1}))).await.unwrap();
@@ -516,14 +572,13 @@ async fn a_webhook_converts_what_is_read_written_and_watched() {
             return;
         }
     }
-    panic!("the watch said why it ended");
+    panic!("the watch ended without an error event");
 }
 
 #[tokio::test]
 async fn no_bookmark_passes_an_object_that_is_being_converted() {
-    let world = World::new().await;
     let converter = Arc::new(Converter::default());
-    world.registry.call_webhooks_with(converter.clone());
+    let world = World::with_webhooks(converter.clone()).await;
     world.define(converted_by_webhook()).await;
     // Its bookmark is due two seconds before its end.
     let query = "watch=1&allowWatchBookmarks=true&timeoutSeconds=4";
@@ -531,14 +586,14 @@ async fn no_bookmark_passes_an_object_that_is_being_converted() {
     converter.stuck.store(true, Ordering::Relaxed);
     let made = world.create(THINGS, thing("x", json!({"host": "a", "port": 1}))).await.unwrap();
     let revision = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
-    while let Some(told) = event(&mut watch).await {
-        assert_eq!(told["type"], "BOOKMARK");
-        assert!(revision(&told["object"]) < revision(&made), "{told} says that {made} was sent");
+    while let Some(event) = event(&mut watch).await {
+        assert_eq!(event["type"], "BOOKMARK");
+        assert!(revision(&event["object"]) < revision(&made), "{event} promises that {made} was sent");
     }
 }
 
 #[tokio::test]
-async fn schemas_that_nobody_should_accept_are_refused_quickly() {
+async fn hostile_schemas_are_refused_quickly() {
     let world = World::new().await;
     let begin = std::time::Instant::now();
     let refused = async |spec: Value| {

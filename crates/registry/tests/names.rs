@@ -1,4 +1,4 @@
-//! Names that the server makes up (PR-7), over a store in which so many of them are taken.
+//! Generated names (PR-7), over a store in which some of them are taken.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::media::MediaType;
 use machinery::options::CreateOptions;
-use registry::{Body, Context, Form, Registry, Settings, Target};
+use registry::{Body, Context, Form, Registry, Settings, Target, WriteRequest};
 use store::error::EngineError;
 use store::memory::MemoryStore;
 use store::{
@@ -17,7 +17,7 @@ use store::{
     WatchError, WriteError,
 };
 
-/// Says of the first names of config maps that they are taken.
+/// A store in which the first names of config maps are taken.
 struct Crowded {
     store: MemoryStore,
     taken: usize,
@@ -69,7 +69,7 @@ impl Store for Crowded {
     }
 }
 
-/// Creates a config map by the beginning of its name; how often a name was tried.
+/// Creates a config map; also returns the number of names that were tried.
 async fn create(taken: usize, metadata: Value) -> (Result<String, Status>, usize) {
     let store = MemoryStore::new(Retention::default());
     let store = Arc::new(Crowded { store, taken, asked: AtomicUsize::new(0) });
@@ -78,7 +78,9 @@ async fn create(taken: usize, metadata: Value) -> (Result<String, Status>, usize
     let target = Target { kind, namespace: Some("default".into()), name: None, subresource: None };
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-    let created = registry.create(&target, body, &CreateOptions::default(), &Context::default()).await;
+    let created = registry
+        .create(WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &Context::default() }, &body)
+        .await;
     let name = created.map(|outcome| {
         let segments = outcome.view.render(&Form::default(), jiff::Timestamp::now()).unwrap();
         let object: Value = serde_json::from_slice(&segments.concat()).unwrap();
@@ -99,7 +101,7 @@ async fn pr_7_a_made_up_name_that_is_taken_is_made_up_again_seven_times() {
     let (made, tried) = create(usize::MAX, asking()).await;
     let refused = made.unwrap_err();
     assert_eq!((refused.code, tried), (409, 8), "{}", refused.message);
-    // A name of one's own is tried once.
+    // A name that is sent is tried once.
     let (made, tried) = create(1, json!({"name": "mine"})).await;
     assert_eq!((made.unwrap_err().code, tried), (409, 1));
 }

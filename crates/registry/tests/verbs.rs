@@ -1,4 +1,4 @@
-//! The verbs over a memory store: what a write does, and what a reader sees of it.
+//! The verbs over a memory store: writes, and what readers see of them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
 use machinery::{Revision, Status};
-use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View};
+use registry::{Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -36,17 +36,38 @@ impl World {
     async fn create(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
         let ctx = Context { user_agent: "test/1".into(), ..Context::default() };
-        self.registry.create(&self.target(path), body, &CreateOptions::default(), &ctx).await.map(value)
+        let (target, options) = (self.target(path), CreateOptions::default());
+        let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+        match target.subresource.as_deref() {
+            Some("binding") => self.registry.bind(request, &body).await.map(value),
+            Some("eviction") => self.registry.evict(request, &body).await.map(value),
+            _ => self.registry.create(request, &body).await.map(value),
+        }
     }
 
     async fn update(&self, path: &str, object: Value) -> Result<Value, Status> {
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        self.registry.update(&self.target(path), body, &UpdateOptions::default(), &Context::default()).await.map(value)
+        self.registry
+            .update(
+                WriteRequest {
+                    target: &self.target(path),
+                    options: &UpdateOptions::default(),
+                    ctx: &Context::default(),
+                },
+                &body,
+            )
+            .await
+            .map(value)
     }
 
     async fn merge(&self, path: &str, patch: Value) -> Result<Value, Status> {
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
-        self.registry.patch(&self.target(path), body, &PatchOptions::default(), &Context::default()).await.map(value)
+        let (target, options, ctx) = (self.target(path), PatchOptions::default(), Context::default());
+        let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+        match target.subresource.as_deref() {
+            Some("scale") => self.registry.patch_scale(request, &body).await.map(value),
+            _ => self.registry.patch(request, &body).await.map(value),
+        }
     }
 
     async fn get(&self, path: &str) -> Result<Value, Status> {
@@ -59,7 +80,10 @@ impl World {
     }
 
     async fn delete_with(&self, path: &str, options: DeleteOptions) -> Result<Value, Status> {
-        self.registry.delete(&self.target(path), options, &Context::default()).await.map(value)
+        self.registry
+            .delete(WriteRequest { target: &self.target(path), options: &options, ctx: &Context::default() })
+            .await
+            .map(value)
     }
 
     async fn list(&self, path: &str, query: &str) -> Result<Value, Status> {
@@ -155,7 +179,7 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
 }
 
 #[tokio::test]
-async fn a_pod_on_a_node_goes_gracefully_and_one_without_at_once() {
+async fn a_pod_on_a_node_is_deleted_gracefully_and_one_without_at_once() {
     let world = World::new().await;
     world.create("pods/default", pod("placed", Some("n1"))).await.unwrap();
     world.create("pods/default", pod("free", None)).await.unwrap();
@@ -213,7 +237,7 @@ async fn every_page_says_how_many_follow() {
             world.create("configmaps/default", later).await.unwrap();
         }
         assert_eq!(seen, total, "{path}");
-        // A token of another server does not say how many are left.
+        // A token of another server does not have the number of objects left.
         let name = if path.contains('/') { "m1" } else { "default/m1" };
         let token = ContinueToken::after(name, Revision(revision)).encode();
         let page = world.list(path, &format!("limit=2&continue={token}")).await.unwrap();
@@ -223,7 +247,7 @@ async fn every_page_says_how_many_follow() {
 }
 
 #[tokio::test]
-async fn generated_names_begin_as_asked() {
+async fn generated_names_have_their_prefix() {
     let world = World::new().await;
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "g".repeat(70)}});
     let made = world.create("configmaps/default", object).await.unwrap();
@@ -283,7 +307,7 @@ async fn services_get_addresses_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_scaler_owns_replicas_that_somebody_owned() {
+async fn a_scaler_owns_replicas_that_had_an_owner() {
     let world = World::new().await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});

@@ -1,4 +1,4 @@
-//! A watch as a client sees it: what it is handed, and whether it must ask again to hear of what comes next.
+//! A watch as a client sees it: its events, and whether it must poll again to be woken.
 
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
@@ -9,8 +9,8 @@ use machinery::json::json;
 use machinery::media::MediaType;
 use machinery::options::{CreateOptions, ListOptions};
 use machinery::query::Query;
-use registry::watch_view::Frames;
-use registry::{Body, Context, Registry, Settings, Target, WatchView};
+use registry::Frames;
+use registry::{Body, Context, Registry, Settings, Target, WatchView, WriteRequest};
 use store::Retention;
 use store::memory::MemoryStore;
 
@@ -34,7 +34,13 @@ impl World {
         self.made += 1;
         let map = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": format!("m{}", self.made)}});
         let body = Body { bytes: Bytes::from(map.to_string()), media: MediaType::Json };
-        self.registry.create(&self.target(), body, &CreateOptions::default(), &Context::default()).await.unwrap();
+        self.registry
+            .create(
+                WriteRequest { target: &self.target(), options: &CreateOptions::default(), ctx: &Context::default() },
+                &body,
+            )
+            .await
+            .unwrap();
     }
 
     async fn watch(&self, terms: &str) -> WatchView {
@@ -49,7 +55,7 @@ impl Wake for Task {
     fn wake(self: Arc<Self>) {}
 }
 
-/// The events that are there, if any. All who ask are the same task.
+/// The events that are ready, if any. Every caller is the same task.
 fn poll(watch: &mut WatchView) -> Poll<Option<Frames>> {
     static TASK: OnceLock<Waker> = OnceLock::new();
     let task = TASK.get_or_init(|| Waker::from(Arc::new(Task)));
@@ -57,23 +63,23 @@ fn poll(watch: &mut WatchView) -> Poll<Option<Frames>> {
 }
 
 fn events(watch: &mut WatchView) -> (String, bool) {
-    let Poll::Ready(Some(frames)) = poll(watch) else { panic!("there is something to tell") };
+    let Poll::Ready(Some(frames)) = poll(watch) else { panic!("an event is ready") };
     (String::from_utf8(frames.segments.concat()).unwrap(), frames.settled)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_was_told_everything_need_not_ask_again() {
+async fn a_watch_that_has_every_event_need_not_poll_again() {
     let mut world = World::new().await;
     let mut watch = world.watch("").await;
     world.write().await;
-    assert!(!events(&mut watch).1, "nobody would wake it when its time is over");
+    assert!(!events(&mut watch).1, "it would not be woken at its deadline");
     assert!(poll(&mut watch).is_pending());
     for _ in 0..3 {
         world.write().await;
-        let (told, settled) = events(&mut watch);
-        assert!(told.contains("ADDED") && settled, "{told}");
+        let (sent, settled) = events(&mut watch);
+        assert!(sent.contains("ADDED") && settled, "{sent}");
     }
-    assert!(poll(&mut watch).is_pending(), "to ask does no harm");
+    assert!(poll(&mut watch).is_pending(), "polling again is harmless");
     world.write().await;
     assert!(events(&mut watch).1);
 }
@@ -86,13 +92,13 @@ async fn a_watch_that_is_never_silent_gets_its_bookmarks() {
     for _ in 0..3 {
         world.write().await;
         assert!(events(&mut watch).1);
-        // The alarm rings, and an event is there at the same time.
+        // The deadline passes, and an event is ready at the same time.
         tokio::time::advance(Duration::from_secs(60)).await;
         world.write().await;
-        let (told, settled) = events(&mut watch);
-        assert!(told.contains("ADDED") && !settled, "it must ask again: {told}");
-        let (told, _) = events(&mut watch);
-        assert!(told.contains("BOOKMARK") && told.contains("resourceVersion"), "{told}");
+        let (sent, settled) = events(&mut watch);
+        assert!(sent.contains("ADDED") && !settled, "it must poll again: {sent}");
+        let (sent, _) = events(&mut watch);
+        assert!(sent.contains("BOOKMARK") && sent.contains("resourceVersion"), "{sent}");
         assert!(poll(&mut watch).is_pending());
     }
 }
@@ -117,10 +123,10 @@ async fn a_silent_watch_is_woken_for_its_end() {
     let world = World::new().await;
     let mut watch = world.watch("timeoutSeconds=10&allowWatchBookmarks=true").await;
     let began = tokio::time::Instant::now();
-    let mut told = String::new();
+    let mut sent = String::new();
     while let Some(frames) = watch.frames(1 << 16).await {
-        told.push_str(&String::from_utf8(frames.segments.concat()).unwrap());
+        sent.push_str(&String::from_utf8(frames.segments.concat()).unwrap());
     }
     assert_eq!(began.elapsed().as_secs(), 10);
-    assert!(told.is_empty() || told.contains("BOOKMARK"), "{told}");
+    assert!(sent.is_empty() || sent.contains("BOOKMARK"), "{sent}");
 }

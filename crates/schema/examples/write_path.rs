@@ -3,7 +3,7 @@
 
 use machinery::GroupVersionKind;
 use machinery::json::{Value, json};
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::Types;
 use schema::managed::{self, Subject, Writer};
 use std::time::Instant;
@@ -58,12 +58,12 @@ fn main() {
         std::hint::black_box(serde_json::from_slice::<Value>(&body).unwrap());
     });
     time("decode in order", &mut || {
-        std::hint::black_box(decode::decode(&ty, &gvk, &body, Media::Json, FieldValidation::Warn).unwrap());
+        std::hint::black_box(decode::decode(&ty, &gvk, &body, MediaType::Json, FieldValidation::Warn, None).unwrap());
     });
     time("decode sorted", &mut || {
-        std::hint::black_box(decode::decode(&ty, &gvk, &sorted, Media::Json, FieldValidation::Warn).unwrap());
+        std::hint::black_box(decode::decode(&ty, &gvk, &sorted, MediaType::Json, FieldValidation::Warn, None).unwrap());
     });
-    let object = decode::decode(&ty, &gvk, &body, Media::Json, FieldValidation::Warn).unwrap().value;
+    let object = decode::decode(&ty, &gvk, &body, MediaType::Json, FieldValidation::Warn, None).unwrap().value;
     time("clone", &mut || {
         std::hint::black_box(object.clone());
     });
@@ -80,7 +80,7 @@ fn main() {
     println!("stored {} bytes", stored.to_string().len());
     time("clone + normalise stored", &mut || {
         let mut o = stored.clone();
-        decode::normalise(&ty, &mut o).unwrap();
+        decode::normalise(&ty, &mut o, None).unwrap();
         std::hint::black_box(o);
     });
     let mut changed = stored.clone();

@@ -11,10 +11,16 @@ use machinery::quantity::Quantity;
 use crate::kind::Kind;
 use crate::walk::Walk as _;
 
-/// Returns the warnings of a create (`old` is `None`) or of an update of the object itself, after preparation.
+/// Returns the warnings of a create (`old` is `None`) or of an update of the object itself, after preparation. `spec_is_known` for a
+/// new pod whose spec is that of another pod, which had no warnings.
 #[must_use]
-pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
+pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>, spec_is_known: bool) -> Vec<String> {
     let mut warnings = Vec::new();
+    if spec_is_known {
+        host_name(new, None, POD_HOST, &mut warnings);
+        dead_annotations(new, &Path::root(), &mut warnings);
+        return warnings;
+    }
     if kind.custom {
         finalizers(new, old, &mut warnings);
         return warnings;
@@ -73,15 +79,6 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
 }
 
 const POD_HOST: &str = "this is used in the Pod's hostname, which can result in surprising behavior";
-
-/// As [`on_write`], for a new pod whose spec equals that of another one that caused no warnings.
-#[must_use]
-pub fn of_known_spec(pod: &Value) -> Vec<String> {
-    let mut warnings = Vec::new();
-    host_name(pod, None, POD_HOST, &mut warnings);
-    dead_annotations(pod, &Path::root(), &mut warnings);
-    warnings
-}
 
 /// Returns the warning of every request for a deprecated kind.
 #[must_use]
@@ -447,7 +444,7 @@ mod tests {
     use machinery::json::json;
 
     fn warned(group: &str, plural: &str, object: Value) -> Vec<String> {
-        on_write(builtin().get(group, "v1", plural).unwrap(), &object, None)
+        on_write(builtin().get(group, "v1", plural).unwrap(), &object, None, false)
     }
 
     #[test]
@@ -476,21 +473,21 @@ mod tests {
     fn pods_are_warned_about_when_they_are_new() {
         let pods = builtin().get("", "v1", "pods").unwrap();
         let old = json!({"metadata": {"name": "a", "generation": 1}, "spec": {"terminationGracePeriodSeconds": -1}});
-        assert_eq!(on_write(pods, &old, None).len(), 1);
+        assert_eq!(on_write(pods, &old, None, false).len(), 1);
         let mut new = old.clone();
         new["metadata"]["generation"] = 2.into();
         new["spec"]["nodeSelector"] = json!({"beta.kubernetes.io/os": "linux"});
-        assert!(on_write(pods, &new, Some(&old)).is_empty());
+        assert!(on_write(pods, &new, Some(&old), false).is_empty());
     }
 
     #[test]
     fn updates_of_the_spec_alone_look_at_templates() {
         let deployments = builtin().get("apps", "v1", "deployments").unwrap();
         let old = json!({"metadata": {"name": "a.b", "generation": 1}, "spec": {"template": {"spec": {"terminationGracePeriodSeconds": -1}}}});
-        assert!(on_write(deployments, &old, Some(&old)).is_empty());
+        assert!(on_write(deployments, &old, Some(&old), false).is_empty());
         let mut new = old.clone();
         new["metadata"]["generation"] = 2.into();
-        assert_eq!(on_write(deployments, &new, Some(&old)).len(), 1);
+        assert_eq!(on_write(deployments, &new, Some(&old), false).len(), 1);
     }
 
     #[test]
@@ -504,7 +501,7 @@ mod tests {
     fn odd_objects_do_not_panic() {
         for kind in builtin().iter() {
             for object in [json!(null), json!([]), json!({"metadata": 3, "spec": {"template": [], "volumes": {}}})] {
-                let _ = (on_write(kind, &object, None), on_write(kind, &object, Some(&object)));
+                let _ = (on_write(kind, &object, None, false), on_write(kind, &object, Some(&object), false));
             }
         }
     }

@@ -3,7 +3,7 @@
 use machinery::GroupVersionKind;
 use machinery::json::{Map, Value, json};
 use proptest::prelude::*;
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::{Form, Listing, Scalar, Type, Types};
 use schema::managed::{self, ApplyError, Subject, Writer};
 use schema::patch::{self, Target};
@@ -113,7 +113,7 @@ fn configuration(gvk: &GroupVersionKind, ty: &Type, seed: u64) -> Value {
 
 fn object(gvk: &GroupVersionKind, ty: &Type, seed: u64) -> Value {
     let mut object = configuration(gvk, ty, seed);
-    decode::normalise(ty, &mut object).expect("drawn from the type");
+    decode::normalise(ty, &mut object, None).expect("drawn from the type");
     object
 }
 
@@ -182,9 +182,9 @@ proptest! {
         let (gvk, ty) = kind(at);
         let once = object(&gvk, &ty, seed);
         let mut twice = once.clone();
-        decode::normalise(&ty, &mut twice).unwrap();
+        decode::normalise(&ty, &mut twice, None).unwrap();
         prop_assert_eq!(once.to_string(), twice.to_string());
-        let decoded = decode::decode(&ty, &gvk, once.to_string().as_bytes(), Media::Json, FieldValidation::Strict).unwrap();
+        let decoded = decode::decode(&ty, &gvk, once.to_string().as_bytes(), MediaType::Json, FieldValidation::Strict, None).unwrap();
         prop_assert_eq!(decoded.value.to_string(), once.to_string());
     }
 
@@ -192,8 +192,8 @@ proptest! {
     fn json_and_yaml_mean_the_same(at in 0usize..6, seed: u64) {
         let (gvk, ty) = kind(at);
         let body = object(&gvk, &ty, seed).to_string();
-        let json = decode::decode(&ty, &gvk, body.as_bytes(), Media::Json, FieldValidation::Strict).unwrap().value;
-        let yaml = decode::decode(&ty, &gvk, body.as_bytes(), Media::Yaml, FieldValidation::Strict).unwrap().value;
+        let json = decode::decode(&ty, &gvk, body.as_bytes(), MediaType::Json, FieldValidation::Strict, None).unwrap().value;
+        let yaml = decode::decode(&ty, &gvk, body.as_bytes(), MediaType::Yaml, FieldValidation::Strict, None).unwrap().value;
         prop_assert_eq!(json, yaml);
     }
 
@@ -306,8 +306,8 @@ proptest! {
             nested = json!({key.clone(): nested});
         }
         for body in [body.clone().into_bytes(), nested.to_string().into_bytes()] {
-            let _ = decode::decode(&ty, &gvk, &body, Media::Json, FieldValidation::Warn);
-            let _ = decode::decode(&ty, &gvk, &body, Media::Yaml, FieldValidation::Warn);
+            let _ = decode::decode(&ty, &gvk, &body, MediaType::Json, FieldValidation::Warn, None);
+            let _ = decode::decode(&ty, &gvk, &body, MediaType::Yaml, FieldValidation::Warn, None);
             let _ = patch::json::apply(&target, &live, &body);
             let _ = patch::merge::apply(&target, &live, &body);
             let _ = patch::strategic::apply(&target, &live, &body);

@@ -27,13 +27,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let groups = vec!["system:masters".to_owned()];
         authenticator.tokens.add(token, User { name: "admin".to_owned(), groups, ..User::default() });
     }
+    let limits = Limits::default();
+    let server_metrics = Arc::new(server::metrics::Metrics::new(&limits));
     let server = Server::new(
         registry,
         Config {
-            limits: Limits::default(),
+            limits,
             authenticator,
             authorizer: Arc::new(AuthenticatedOnly),
             metrics: prometheus_client::registry::Registry::default(),
+            server_metrics,
             clock: Clock::system(),
         },
     );

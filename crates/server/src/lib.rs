@@ -20,12 +20,12 @@ pub mod metrics;
 mod request;
 pub mod service;
 pub mod shutdown;
-mod webhooks;
+pub mod webhooks;
 mod wire;
 
 pub use request::{
-    authentication, authorization, deadline, discovery, health, negotiation, openapi, reply, request_info, routing,
-    version, warnings,
+    authentication, authorization, deadline, discovery, health, negotiation, openapi, operation, reply, request_info,
+    routing, version, warnings,
 };
 pub use service::{Config, InProcess, Server};
 pub use wire::{body, chunk, compression, connection, drain, listener, peer, tls, websocket};

@@ -2,7 +2,7 @@
 //!
 //! - [`request_info`] reads verb and resource from the path, [`deadline`] the time limit from the query
 //! - [`authentication`] finds the user, [`authorization`] decides what the user may do
-//! - [`routing`] chooses the handler, [`handlers`] has one module for each verb
+//! - [`routing`] finds the target, [`operation`] decides what is done with it, [`handlers`] has one module for each verb
 //! - [`heavy`] has the threads for requests that take long
 //! - [`negotiation`] chooses the encoding of the response; [`reply`] builds it, [`warnings`] adds its `Warning` headers
 //! - [`discovery`], [`openapi`], [`health`] and [`version`] serve the paths that are not resources
@@ -16,6 +16,7 @@ pub mod health;
 pub(crate) mod heavy;
 pub mod negotiation;
 pub mod openapi;
+pub mod operation;
 pub mod reply;
 pub mod request_info;
 pub mod routing;

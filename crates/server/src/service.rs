@@ -39,7 +39,6 @@ use crate::request::request_info::{RequestInfo, Verb};
 use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::warnings;
 use crate::shutdown::Shutdown;
-use crate::webhooks::HttpsWebhooks;
 use crate::wire::body::{BodyError, BytesBody, ReadTerms, RequestBody, ResponseBody};
 use crate::wire::compression;
 use crate::wire::connection::{Handler, ResponseFuture};
@@ -62,6 +61,8 @@ pub struct Config {
     pub authorizer: Arc<dyn Authorizer>,
     /// Served at `/metrics`; the server adds its own metrics to those registered here.
     pub metrics: MetricsRegistry,
+    /// The server's own metrics, which its webhooks share.
+    pub server_metrics: Arc<Metrics>,
     /// The clock for token expiry, ages in tables, and dates in headers.
     pub clock: Clock,
 }
@@ -87,11 +88,10 @@ pub(crate) struct Inner {
 impl Server {
     #[must_use]
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
-        let metrics = Arc::new(Metrics::new(&config.limits));
+        let metrics = config.server_metrics;
         let mut metrics_registry = config.metrics;
         metrics.register(&mut metrics_registry);
         let openapi = OpenApiDocuments::new(&config.limits);
-        registry.call_webhooks_with(Arc::new(HttpsWebhooks::new(&config.limits, &metrics)));
         let heavy = HeavyPool::new(&config.limits, &metrics);
         Server(Arc::new(Inner {
             registry,

@@ -27,14 +27,15 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Calls webhooks over the network, with a new connection for each call.
 #[derive(Debug)]
-pub(crate) struct HttpsWebhooks {
+pub struct HttpsWebhooks {
     /// Largest response of a webhook.
     response_bytes_max: usize,
     metrics: Arc<Metrics>,
 }
 
 impl HttpsWebhooks {
-    pub(crate) fn new(limits: &Limits, metrics: &Arc<Metrics>) -> Self {
+    #[must_use]
+    pub fn new(limits: &Limits, metrics: &Arc<Metrics>) -> Self {
         HttpsWebhooks { response_bytes_max: limits.webhook_response_bytes_max, metrics: Arc::clone(metrics) }
     }
 }

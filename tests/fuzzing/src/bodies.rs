@@ -8,7 +8,7 @@ use machinery::json::Value;
 use machinery::media::PatchType;
 use machinery::options::DeleteOptions;
 use machinery::yaml;
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::{Type, Types};
 use schema::kind::Kind;
 use schema::managed::{Subject, Writer, apply, track_update};
@@ -18,7 +18,7 @@ use crate::seeds;
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 const WRITER: Writer<'static> = Writer { manager: "fuzz", subresource: "", time: NOW };
-const MEDIA: [Media; 3] = [Media::Json, Media::Yaml, Media::Protobuf];
+const MEDIA: [MediaType; 3] = [MediaType::Json, MediaType::Yaml, MediaType::Protobuf];
 const VALIDATION: [FieldValidation; 3] = [FieldValidation::Warn, FieldValidation::Strict, FieldValidation::Ignore];
 const PATCHES: [PatchType; 4] = [PatchType::Json, PatchType::Merge, PatchType::Strategic, PatchType::Apply];
 
@@ -41,7 +41,7 @@ fn chosen<T>(from: &[T], byte: u8) -> &T {
 ///
 /// # Panics
 /// If there is no such built-in kind.
-pub fn body_input(kind: &str, media: Media, body: &[u8]) -> Vec<u8> {
+pub fn body_input(kind: &str, media: MediaType, body: &[u8]) -> Vec<u8> {
     let number = all().iter().position(|(known, _)| known.gvk.kind == kind).expect("a built-in kind");
     let media = MEDIA.iter().position(|known| *known == media).expect("all of them are there");
     let head = [u8::try_from(number).expect("fewer than 256 kinds"), u8::try_from(media).expect("one of three")];
@@ -53,7 +53,7 @@ pub fn body(data: &[u8]) {
     let [number, how, body @ ..] = data else { return };
     let (kind, ty) = chosen(all(), *number);
     let validation = *chosen(&VALIDATION, how / 3);
-    match decode::decode(ty, &kind.gvk, body, *chosen(&MEDIA, *how), validation) {
+    match decode::decode(ty, &kind.gvk, body, *chosen(&MEDIA, *how), validation, None) {
         Ok(mut decoded) => {
             // As set from the path of a request.
             if kind.namespaced
@@ -71,15 +71,15 @@ pub fn body(data: &[u8]) {
 fn create(kind: &Kind, ty: &Type, mut object: Value) -> Option<Value> {
     // A decoded object is in normal form: decoding it again changes nothing.
     let text = object.to_string();
-    let again = decode::decode(ty, &kind.gvk, text.as_bytes(), Media::Json, FieldValidation::Strict);
+    let again = decode::decode(ty, &kind.gvk, text.as_bytes(), MediaType::Json, FieldValidation::Strict, None);
     let again = again.unwrap_or_else(|error| panic!("{error:?}: {text}"));
     assert_eq!(again.value, object, "{text}");
-    defaults::apply(kind, &mut object);
+    defaults::apply(kind, &mut object, None);
     track_update(&Subject::new(kind, ty), None, &mut object, &WRITER);
     strategy::admit_create(kind, &mut object);
     strategy::prepare_for_create(kind, &mut object);
-    let _ = warnings::on_write(kind, &object, None);
-    if !validation::validate_create(kind, &object).is_empty() {
+    let _ = warnings::on_write(kind, &object, None, false);
+    if !validation::validate_create(kind, &object, false).is_empty() {
         return None;
     }
     stored(kind, ty, &object);
@@ -101,7 +101,8 @@ fn patched_kinds() -> &'static [(Arc<Kind>, Type, Value)] {
     STORED.get_or_init(|| {
         let made = seeds::OBJECTS.iter().map(|(name, text)| {
             let (kind, ty) = all().iter().find(|(kind, _)| kind.gvk.kind == *name).expect("a built-in kind");
-            let decoded = decode::decode(ty, &kind.gvk, text.as_bytes(), Media::Json, FieldValidation::Strict);
+            let decoded =
+                decode::decode(ty, &kind.gvk, text.as_bytes(), MediaType::Json, FieldValidation::Strict, None);
             let object = decoded.unwrap_or_else(|error| panic!("the seed {name}: {error:?}")).value;
             let object = create(kind, ty, object).unwrap_or_else(|| panic!("the seed {name} is valid"));
             (Arc::clone(kind), ty.clone(), object)
@@ -155,13 +156,13 @@ fn apply_body(kind: &Kind, ty: &Type, old: &Value, body: &[u8]) {
 
 /// Runs the steps of an update, of the object and of its status.
 fn update(kind: &Kind, ty: &Type, mut new: Value, old: &Value) {
-    defaults::apply(kind, &mut new);
+    defaults::apply(kind, &mut new, None);
     let mut status = new.clone();
     strategy::prepare_for_status_update(kind, &mut status, old, NOW);
     let _ = validation::validate_status_update(kind, &status, old, &mut Vec::new());
     strategy::admit_update(kind, &mut new, old);
     strategy::prepare_for_update(kind, &mut new, old);
-    let _ = warnings::on_write(kind, &new, Some(old));
+    let _ = warnings::on_write(kind, &new, Some(old), false);
     if validation::validate_update(kind, &new, old, &mut Vec::new()).is_empty() {
         track_update(&Subject::new(kind, ty), Some(old), &mut new, &WRITER);
         stored(kind, ty, &new);

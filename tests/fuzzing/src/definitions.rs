@@ -4,7 +4,7 @@
 use machinery::Revision;
 use machinery::json::{Value, from_slice, json};
 use schema::custom::{self, installed};
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::Types;
 use schema::kind::Kind;
 use schema::managed::{Subject, Writer, track_update};
@@ -18,12 +18,13 @@ pub fn definition(data: &[u8]) {
         kinds::builtin().get("apiextensions.k8s.io", "v1", "customresourcedefinitions").expect("a built-in kind");
     let ty = Types::get().kind(&crds.gvk).expect("a built-in kind has a type");
     let text = definition.to_string();
-    let Ok(decoded) = decode::decode(&ty, &crds.gvk, text.as_bytes(), Media::Json, FieldValidation::Ignore) else {
+    let Ok(decoded) = decode::decode(&ty, &crds.gvk, text.as_bytes(), MediaType::Json, FieldValidation::Ignore, None)
+    else {
         return;
     };
-    let refused = validation::validate_create(crds, &decoded.value);
+    let refused = validation::validate_create(crds, &decoded.value, false);
     let _ = validation::validate_update(crds, &decoded.value, &definition, &mut Vec::new());
-    let _ = warnings::on_write(crds, &decoded.value, None);
+    let _ = warnings::on_write(crds, &decoded.value, None, false);
     // A refused definition is never installed by the server, but installing it must not panic either.
     let stored = if refused.is_empty() { decoded.value.to_string() } else { text };
     let Ok(installed) = installed::install(&stored.into_bytes().into(), Revision(1), None) else { return };
@@ -65,18 +66,19 @@ fn object(kind: &Kind, object: &Value) {
     let mut kept = object.clone();
     custom::decode::from_storage(version, &mut kept);
     for validation in [FieldValidation::Warn, FieldValidation::Strict] {
-        let Ok(decoded) = custom::decode::decode(version, &kind.gvk, text.as_bytes(), Media::Json, validation) else {
+        let Ok(decoded) = custom::decode::decode(version, &kind.gvk, text.as_bytes(), MediaType::Json, validation)
+        else {
             continue;
         };
         let mut object = decoded.value;
-        defaults::apply(kind, &mut object);
+        defaults::apply(kind, &mut object, None);
         let writer = Writer { manager: "fuzz", subresource: "", time: "2026-01-01T00:00:00Z" };
         track_update(&Subject::new(kind, &version.ty), None, &mut object, &writer);
         strategy::prepare_for_create(kind, &mut object);
-        let _ = validation::validate_create(kind, &object);
+        let _ = validation::validate_create(kind, &object, false);
         let _ = validation::validate_update(kind, &object, &kept, &mut Vec::new());
         let _ = validation::validate_subresource_update(kind, "status", &object, &kept, &mut Vec::new());
-        let _ = warnings::on_write(kind, &object, Some(&kept));
+        let _ = warnings::on_write(kind, &object, Some(&kept), false);
         let _ = columns::row(kind, &object, 0);
     }
 }

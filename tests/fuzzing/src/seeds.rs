@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use machinery::media::PatchType;
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::Types;
 use schema::{kinds, protobuf};
 
@@ -367,10 +367,10 @@ pub fn for_target(target: &str) -> Vec<Vec<u8>> {
 fn bodies() -> Vec<Vec<u8>> {
     let mut bodies = Vec::new();
     for (kind, text) in OBJECTS.iter().chain(&MORE) {
-        bodies.push(body_input(kind, Media::Json, text.as_bytes()));
-        bodies.push(body_input(kind, Media::Protobuf, &sealed(kind, text)));
+        bodies.push(body_input(kind, MediaType::Json, text.as_bytes()));
+        bodies.push(body_input(kind, MediaType::Protobuf, &sealed(kind, text)));
     }
-    bodies.extend(YAML.iter().map(|text| body_input("ConfigMap", Media::Yaml, text.as_bytes())));
+    bodies.extend(YAML.iter().map(|text| body_input("ConfigMap", MediaType::Yaml, text.as_bytes())));
     bodies
 }
 
@@ -378,7 +378,7 @@ fn bodies() -> Vec<Vec<u8>> {
 fn sealed(kind: &str, text: &str) -> Vec<u8> {
     let kind = kinds::builtin().iter().find(|known| known.gvk.kind == kind).expect("a built-in kind");
     let ty = Types::get().kind(&kind.gvk).expect("a built-in kind has a type");
-    let decoded = decode::decode(&ty, &kind.gvk, text.as_bytes(), Media::Json, FieldValidation::Strict);
+    let decoded = decode::decode(&ty, &kind.gvk, text.as_bytes(), MediaType::Json, FieldValidation::Strict, None);
     let object = decoded.unwrap_or_else(|error| panic!("the seed {}: {error:?}", kind.gvk.kind)).value;
     let message = protobuf::write(&ty, &object).expect("a seed can be written");
     protobuf::envelope::seal(&kind.gvk.group_version().to_string(), &kind.gvk.kind, &message)
@@ -451,14 +451,14 @@ pub fn deep(target: &str) -> Vec<Vec<u8>> {
             }
             let sealed = protobuf::envelope::seal("v1", "ConfigMap", &message);
             vec![
-                body_input("ConfigMap", Media::Json, nested("[", "]").as_bytes()),
-                body_input("ConfigMap", Media::Json, nodes.as_bytes()),
-                body_input("CustomResourceDefinition", Media::Json, schema.as_bytes()),
-                body_input("ConfigMap", Media::Yaml, nested("[", "]").as_bytes()),
-                body_input("ConfigMap", Media::Yaml, "- ".repeat(DEPTH).as_bytes()),
-                body_input("ConfigMap", Media::Yaml, "{a: ".repeat(DEPTH).as_bytes()),
-                body_input("ConfigMap", Media::Yaml, format!("a0: &a0 x\n{aliases}").as_bytes()),
-                body_input("ConfigMap", Media::Protobuf, &sealed),
+                body_input("ConfigMap", MediaType::Json, nested("[", "]").as_bytes()),
+                body_input("ConfigMap", MediaType::Json, nodes.as_bytes()),
+                body_input("CustomResourceDefinition", MediaType::Json, schema.as_bytes()),
+                body_input("ConfigMap", MediaType::Yaml, nested("[", "]").as_bytes()),
+                body_input("ConfigMap", MediaType::Yaml, "- ".repeat(DEPTH).as_bytes()),
+                body_input("ConfigMap", MediaType::Yaml, "{a: ".repeat(DEPTH).as_bytes()),
+                body_input("ConfigMap", MediaType::Yaml, format!("a0: &a0 x\n{aliases}").as_bytes()),
+                body_input("ConfigMap", MediaType::Protobuf, &sealed),
             ]
         }
         "patch" => {

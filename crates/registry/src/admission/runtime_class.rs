@@ -1,43 +1,63 @@
-//! A runtime class that a pod names must be there; its overhead and placement become the pod's.
+//! RuntimeClass: a class that a pod names must exist; its overhead and placement become the pod's.
 
 use machinery::Status;
 use machinery::json::{Value, json};
 
-use crate::admission::amounts::Amounts;
-use crate::meta;
-use crate::registry::Registry;
-use crate::request::Target;
-use crate::view;
+use super::plugin::{Attributes, Decision, Operation, Plugin};
+use crate::collections::{PODS, RUNTIME_CLASSES};
+use crate::read::view;
+use crate::reserve::amounts::Amounts;
+use crate::storage::Storage;
 
-impl Registry {
-    pub(super) async fn find_runtime_class(&self, target: &Target, pod: &mut Value) -> Result<(), Status> {
-        let class = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
-        let refuse = |pod: &Value, why: String| Err(Status::forbidden(&target.gr(), meta::name(pod), why));
-        let class = if class.is_empty() {
-            Value::Null
-        } else {
-            match self.lookup("node.k8s.io", "v1", "runtimeclasses", None, &class).await? {
-                Some(found) => view::parse(&found)?,
-                None => return refuse(pod, format!("pod rejected: RuntimeClass \"{class}\" not found")),
-            }
+pub(super) struct RuntimeClass {
+    storage: Storage,
+}
+
+impl RuntimeClass {
+    pub(super) fn new(storage: Storage) -> Self {
+        RuntimeClass { storage }
+    }
+
+    async fn apply_named(&self, attributes: &Attributes<'_>, pod: &mut Value, name: &str) -> Result<(), Status> {
+        let Some(found) = self.storage.current_named(RUNTIME_CLASSES, None, name).await? else {
+            return Err(attributes.forbidden(pod, format!("pod rejected: RuntimeClass \"{name}\" not found")));
         };
-        match take(&class, pod) {
-            Ok(()) => Ok(()),
-            Err(why) => refuse(pod, why),
-        }
+        apply_class(attributes, &view::parse(&found)?, pod)
     }
 }
 
-fn take(class: &Value, pod: &mut Value) -> Result<(), String> {
-    let said = &pod["spec"]["overhead"];
+impl Plugin for RuntimeClass {
+    fn name(&self) -> &'static str {
+        "RuntimeClass"
+    }
+
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.writes(Operation::Create, PODS)
+    }
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, pod: &'a mut Value, _: Option<&'a Value>) -> Decision<'a> {
+        let name = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().to_owned();
+        if name.is_empty() {
+            return Decision::Now(apply_class(attributes, &Value::Null, pod));
+        }
+        Decision::later(async move { self.apply_named(attributes, pod, &name).await })
+    }
+}
+
+fn apply_class(attributes: &Attributes<'_>, class: &Value, pod: &mut Value) -> Result<(), Status> {
+    apply(class, pod).map_err(|why| attributes.forbidden(pod, why))
+}
+
+fn apply(class: &Value, pod: &mut Value) -> Result<(), String> {
+    let stated = &pod["spec"]["overhead"];
     let overhead = &class["overhead"]["podFixed"];
     if !class["overhead"].is_object() {
-        if said.is_object() {
+        if stated.is_object() {
             return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned());
         }
     } else {
-        let given = said.as_object().is_some_and(|said| !said.is_empty());
-        if given && Amounts::of(said) != Amounts::of(overhead) {
+        let given = stated.as_object().is_some_and(|stated| !stated.is_empty());
+        if given && Amounts::from_value(stated) != Amounts::from_value(overhead) {
             return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
         }
         if overhead.is_object() {
@@ -47,11 +67,11 @@ fn take(class: &Value, pod: &mut Value) -> Result<(), String> {
     let scheduling = &class["scheduling"];
     if let Some(wanted) = scheduling["nodeSelector"].as_object() {
         for (key, value) in wanted {
-            let said = &pod["spec"]["nodeSelector"][key];
-            if said.is_string() && said != value {
-                let (said, value) = (said.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
+            let stated = &pod["spec"]["nodeSelector"][key];
+            if stated.is_string() && stated != value {
+                let (stated, value) = (stated.as_str().unwrap_or_default(), value.as_str().unwrap_or_default());
                 return Err(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {said}"
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {stated}"
                 ));
             }
             if !pod["spec"]["nodeSelector"].is_object() {
@@ -72,8 +92,8 @@ fn take(class: &Value, pod: &mut Value) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn taken(class: Value, mut pod: Value) -> Result<Value, String> {
-        take(&class, &mut pod).map(|()| pod["spec"].clone())
+    fn applied(class: Value, mut pod: Value) -> Result<Value, String> {
+        apply(&class, &mut pod).map(|()| pod["spec"].clone())
     }
 
     #[test]
@@ -83,18 +103,18 @@ mod tests {
             "scheduling": {"nodeSelector": {"a": "1"}, "tolerations": [{"key": "k"}]},
         });
         let spec =
-            taken(class.clone(), json!({"spec": {"nodeSelector": {"b": "2"}, "overhead": {"cpu": "0.1"}}})).unwrap();
+            applied(class.clone(), json!({"spec": {"nodeSelector": {"b": "2"}, "overhead": {"cpu": "0.1"}}})).unwrap();
         assert_eq!(spec["overhead"], json!({"cpu": "100m"}));
         assert_eq!(spec["nodeSelector"], json!({"a": "1", "b": "2"}));
         assert_eq!(spec["tolerations"], json!([{"key": "k"}]));
-        let error = taken(class.clone(), json!({"spec": {"nodeSelector": {"a": "2"}}})).unwrap_err();
+        let error = applied(class.clone(), json!({"spec": {"nodeSelector": {"a": "2"}}})).unwrap_err();
         assert_eq!(error, "conflict: runtimeClass.scheduling.nodeSelector[a] = 1; pod.spec.nodeSelector[a] = 2");
-        assert!(taken(class, json!({"spec": {"overhead": {"cpu": "2"}}})).unwrap_err().contains("doesn't match"));
+        assert!(applied(class, json!({"spec": {"overhead": {"cpu": "2"}}})).unwrap_err().contains("doesn't match"));
     }
 
     #[test]
     fn overhead_without_a_class_is_refused() {
-        assert!(taken(Value::Null, json!({"spec": {"overhead": {"cpu": "2"}}})).unwrap_err().contains("without"));
-        assert!(taken(Value::Null, json!({"spec": {}})).is_ok());
+        assert!(applied(Value::Null, json!({"spec": {"overhead": {"cpu": "2"}}})).unwrap_err().contains("without"));
+        assert!(applied(Value::Null, json!({"spec": {}})).is_ok());
     }
 }

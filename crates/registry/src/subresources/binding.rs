@@ -1,98 +1,99 @@
-//! A pod gets its node, once.
+//! Binding: assigns a pod to a node, once.
 
 use machinery::json::{Map, Value, json};
 use machinery::options::CreateOptions;
 use machinery::{GroupResource, GroupVersionKind, Status};
 
+use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::body;
+use crate::collections::NODES;
 use crate::meta;
+use crate::read::view::{Outcome, View};
 use crate::registry::Registry;
-use crate::request::{Body, Context, Target};
-use crate::view::{Outcome, View};
+use crate::request::{Body, Target, WriteRequest};
+use crate::write::update::rewrite_internally;
 
-impl Registry {
-    /// POST of a Binding, to a pod or to the collection of bindings.
-    pub(super) async fn bind(
-        &self,
-        target: &Target,
-        body: &Body,
-        options: &CreateOptions,
-        ctx: &Context,
-    ) -> Result<Outcome, Status> {
-        let mut binding =
-            body::of_kind(&GroupVersionKind::new("", "v1", "Binding"), body, options.field_validation, ctx)?;
-        body::agree_on_namespace(target, &mut binding)?;
-        let pod = self.pod_of(target, &binding)?;
-        check(&binding)?;
-        let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
-        let topology = self.topology_of(&node).await?;
-        let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
-        self.rewrite(&pod, options.dry_run, |old| {
-            for (said, is, what) in [
-                (meta::uid(&binding), meta::uid(old), "UID"),
-                (meta::resource_version(&binding), meta::resource_version(old), "ResourceVersion"),
-            ] {
-                if !said.is_empty() && said != is {
-                    let why =
-                        format!("Precondition failed: {what} in precondition: {said}, {what} in object meta: {is}");
-                    return Err(conflict(why));
-                }
-            }
-            if meta::is_deleting(old) {
-                return Err(conflict(format!("pod {} is being deleted, cannot be assigned to a host", pod.name())));
-            }
-            if let Some(assigned) = old["spec"]["nodeName"].as_str().filter(|name| !name.is_empty()) {
-                return Err(conflict(format!("pod {} is already assigned to node {assigned:?}", pod.name())));
-            }
-            if old["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
-                return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", pod.name())));
-            }
-            let mut new = old.clone();
-            new["spec"]["nodeName"] = json!(node);
-            merge(&mut new, &binding, "annotations");
-            merge(&mut new, &binding, "labels");
-            merge(&mut new, &topology, "labels");
-            scheduled(&mut new, &meta::timestamp(self.now()));
-            crate::body::in_order(&pod.kind, &mut new, Some(old))?;
-            Ok(new)
-        })
-        .await?;
-        Ok(Outcome::new(201, View::Status(Status::success_created())))
-    }
-
-    /// Where a node is, as labels that its pods take over; nothing if it has none.
-    async fn topology_of(&self, node: &str) -> Result<Value, Status> {
-        let Some(item) = self.lookup("", "v1", "nodes", None, node).await? else { return Ok(Value::Null) };
-        let mut labels = Map::new();
-        for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
-            if let Some(value) = item.label(key) {
-                labels.insert(key, json!(value));
+/// POST of a Binding, to a pod or to the collection of bindings.
+pub(crate) async fn bind(
+    registry: &Registry,
+    request: WriteRequest<'_, CreateOptions>,
+    body: &Body,
+) -> Result<Outcome, Status> {
+    let WriteRequest { target, options, ctx } = request;
+    let mut binding =
+        body::object_of(&GroupVersionKind::new("", "v1", "Binding"), body, options.field_validation, ctx)?;
+    body::check_namespace(target, &mut binding)?;
+    let pod = pod_of(registry, target, &binding)?;
+    check(&binding)?;
+    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
+    let topology = topology_of(registry, &node).await?;
+    let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
+    let attributes = Attributes::new(Operation::Update, &pod, Options::Create(options), ctx);
+    rewrite_internally(registry, &attributes, |old| {
+        for (stated, is, what) in [
+            (meta::uid(&binding), meta::uid(old), "UID"),
+            (meta::resource_version(&binding), meta::resource_version(old), "ResourceVersion"),
+        ] {
+            if !stated.is_empty() && stated != is {
+                let why = format!("Precondition failed: {what} in precondition: {stated}, {what} in object meta: {is}");
+                return Err(conflict(why));
             }
         }
-        Ok(if labels.is_empty() { Value::Null } else { json!({"metadata": {"labels": labels}}) })
-    }
-
-    /// The pod a binding is about: the one in the path, or the one it names.
-    fn pod_of(&self, target: &Target, binding: &Value) -> Result<Target, Status> {
-        let kinds = self.kinds();
-        let kind = kinds.get("", "v1", "pods").ok_or_else(|| Status::internal("pods are not served"))?;
-        let said = meta::name(binding);
-        let name = match target.name.as_deref() {
-            Some(name) if said != name => {
-                return Err(Status::bad_request("name in URL does not match name in Binding object"));
-            }
-            Some(name) => name,
-            None => said,
-        };
-        Ok(Target {
-            kind: std::sync::Arc::clone(kind),
-            namespace: target.namespace.clone(),
-            name: Some(name.to_owned()),
-            subresource: None,
-        })
-    }
+        if meta::is_deleting(old) {
+            return Err(conflict(format!("pod {} is being deleted, cannot be assigned to a host", pod.name())));
+        }
+        if let Some(assigned) = old["spec"]["nodeName"].as_str().filter(|name| !name.is_empty()) {
+            return Err(conflict(format!("pod {} is already assigned to node {assigned:?}", pod.name())));
+        }
+        if old["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            return Err(conflict(format!("pod {} has non-empty .spec.schedulingGates", pod.name())));
+        }
+        let mut new = old.clone();
+        new["spec"]["nodeName"] = json!(node);
+        merge(&mut new, &binding, "annotations");
+        merge(&mut new, &binding, "labels");
+        merge(&mut new, &topology, "labels");
+        set_scheduled(&mut new, &meta::timestamp(registry.now()));
+        body::normalise(&pod.kind, &mut new, Some(old))?;
+        Ok(new)
+    })
+    .await?;
+    Ok(Outcome::new(201, View::Status(Status::success_created())))
 }
 
+/// The topology labels of a node, which its pods take over; null if it has none.
+async fn topology_of(registry: &Registry, node: &str) -> Result<Value, Status> {
+    let Some(item) = registry.storage().current_named(NODES, None, node).await? else { return Ok(Value::Null) };
+    let mut labels = Map::new();
+    for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
+        if let Some(value) = item.label(key) {
+            labels.insert(key, json!(value));
+        }
+    }
+    Ok(if labels.is_empty() { Value::Null } else { json!({"metadata": {"labels": labels}}) })
+}
+
+/// The pod of a binding: the one in the path, or the one it names.
+fn pod_of(registry: &Registry, target: &Target, binding: &Value) -> Result<Target, Status> {
+    let kinds = registry.kinds();
+    let kind = kinds.get("", "v1", "pods").ok_or_else(|| Status::internal("pods are not served"))?;
+    let named = meta::name(binding);
+    let name = match target.name.as_deref() {
+        Some(name) if named != name => {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        Some(name) => name,
+        None => named,
+    };
+    Ok(Target {
+        kind: std::sync::Arc::clone(kind),
+        namespace: target.namespace.clone(),
+        name: Some(name.to_owned()),
+        subresource: None,
+    })
+}
+
+/// Validates a binding.
 fn check(binding: &Value) -> Result<(), Status> {
     let errors = schema::validation::validate_binding(binding);
     if errors.is_empty() {
@@ -109,8 +110,8 @@ fn merge(pod: &mut Value, binding: &Value, member: &str) {
     }
 }
 
-/// The condition that says so.
-fn scheduled(pod: &mut Value, now: &str) {
+/// Sets the condition PodScheduled.
+fn set_scheduled(pod: &mut Value, now: &str) {
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let mut conditions: Vec<Value> =

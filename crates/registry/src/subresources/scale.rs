@@ -1,51 +1,52 @@
-//! The replica count of a workload, as `autoscaling/v1` Scale.
+//! Scale: the replica count of a workload, as `autoscaling/v1` Scale.
 
-use cache::Item;
 use machinery::json::{Value, json};
-use machinery::options::{PatchOptions, UpdateOptions};
+use machinery::options::{GetOptions, PatchOptions, UpdateOptions};
 use machinery::{GroupResource, GroupVersionKind, Status, labels};
 use schema::kind::Kind;
-use schema::managed::apply;
 use schema::managed::{self, Subject, Writer, track_update};
 
-use crate::apply::{refused, warn};
+use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::body;
 use crate::meta;
-use crate::patch;
+use crate::read::get::find;
+use crate::read::view::{self, Outcome, View};
 use crate::registry::Registry;
-use crate::request::{Body, Context, PatchBody, Target};
-use crate::update::Author;
-use crate::view::{self, Outcome, View};
-use crate::write::Written;
+use crate::request::{Body, PatchBody, Target, WriteRequest};
+use crate::versions;
+use crate::write::apply::{refused, warn};
+use crate::write::patch::patched;
+use crate::write::update::{Author, rewrite};
 
-pub(super) fn show(target: &Target, item: &Item) -> Result<View, Status> {
-    let workload = view::value(&target.kind, item)?;
-    let places = Places::of(&target.kind);
-    if target.kind.custom && places.at(&workload, &places.replicas).is_none() {
-        let path = places.replicas.join(".");
+pub(crate) async fn get(registry: &Registry, target: &Target, options: &GetOptions) -> Result<View, Status> {
+    let item = find(registry, target, options).await?;
+    let workload = view::value(&target.kind, &item)?;
+    let paths = ScalePaths::of(&target.kind);
+    if target.kind.custom && paths.at(&workload, &paths.replicas).is_none() {
+        let path = paths.replicas.join(".");
         return Err(Status::internal(format_args!("the spec replicas field \".{path}\" does not exist")));
     }
-    Ok(View::Made { kind: None, value: of(target, &workload) })
+    Ok(View::Made { kind: None, value: scale_of(target, &workload) })
 }
 
-/// Where the numbers of a Scale stand in its workload.
-struct Places<'a> {
+/// The paths of the numbers of a Scale in its workload.
+struct ScalePaths<'a> {
     replicas: Vec<&'a str>,
     current: Vec<&'a str>,
     /// A text in a custom resource; built-in workloads have label selectors.
     selector: Option<Vec<&'a str>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ScalePaths<'a> {
     fn of(kind: &'a Kind) -> Self {
         let names = |path: &'a [String]| path.iter().map(String::as_str).collect();
         match kind.definition.as_ref().and_then(|definition| definition.scale.as_ref()) {
-            Some(scale) => Places {
+            Some(scale) => ScalePaths {
                 replicas: names(&scale.spec_replicas),
                 current: names(&scale.status_replicas),
                 selector: scale.selector.as_deref().map(names),
             },
-            None => Places { replicas: REPLICAS.to_vec(), current: vec!["status", "replicas"], selector: None },
+            None => ScalePaths { replicas: REPLICAS.to_vec(), current: vec!["status", "replicas"], selector: None },
         }
     }
 
@@ -57,7 +58,7 @@ impl<'a> Places<'a> {
         self.at(workload, path).and_then(Value::as_i64)
     }
 
-    /// Writes the number of replicas, with the maps it stands in.
+    /// Writes the number of replicas, and the objects on its path if they are missing.
     fn set(&self, workload: &mut Value, replicas: i64) {
         let mut at = workload;
         for name in &self.replicas {
@@ -71,7 +72,7 @@ impl<'a> Places<'a> {
 }
 
 /// The Scale of a workload.
-fn of(target: &Target, workload: &Value) -> Value {
+fn scale_of(target: &Target, workload: &Value) -> Value {
     let from = &workload["metadata"];
     let mut metadata = json!({});
     for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -80,24 +81,19 @@ fn of(target: &Target, workload: &Value) -> Value {
         }
     }
     let mut spec = json!({});
-    let places = Places::of(&target.kind);
-    if let Some(replicas) = places.number(workload, &places.replicas).filter(|replicas| *replicas != 0) {
+    let paths = ScalePaths::of(&target.kind);
+    if let Some(replicas) = paths.number(workload, &paths.replicas).filter(|replicas| *replicas != 0) {
         spec["replicas"] = json!(replicas);
     }
-    let mut status = json!({"replicas": places.number(workload, &places.current).unwrap_or_default()});
+    let mut status = json!({"replicas": paths.number(workload, &paths.current).unwrap_or_default()});
     if target.kind.custom {
-        let selector = places.selector.as_ref().and_then(|path| places.at(workload, path)).and_then(Value::as_str);
+        let selector = paths.selector.as_ref().and_then(|path| paths.at(workload, path)).and_then(Value::as_str);
         if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
             status["selector"] = json!(selector);
         }
         return scale(metadata, spec, status);
     }
-    let selector = &workload["spec"]["selector"];
-    let selector = if target.kind.collection == "core/replicationcontrollers" {
-        json!({"matchLabels": selector})
-    } else {
-        selector.clone()
-    };
+    let selector = crate::kinds::behaviour(&target.kind).label_selector(workload);
     if let Ok(selector) = labels::Selector::from_label_selector(&selector) {
         let text = selector.to_string();
         if !text.is_empty() {
@@ -111,14 +107,14 @@ fn scale(metadata: Value, spec: Value, status: Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// Where the replicas stand in every built-in workload that has a Scale.
+/// The path of the replicas in every built-in workload that has a Scale.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// The Scale with its managers: those of the workload that own its replicas.
 fn with_managers(target: &Target, workload: &Value) -> Value {
-    let mut scale = of(target, workload);
+    let mut scale = scale_of(target, workload);
     let version = target.kind.group_version().to_string();
-    if let Some(managers) = managed::scale::of_parent(workload, &version, &Places::of(&target.kind).replicas) {
+    if let Some(managers) = managed::scale::of_parent(workload, &version, &ScalePaths::of(&target.kind).replicas) {
         scale["metadata"]["managedFields"] = managers;
     }
     scale
@@ -134,8 +130,8 @@ fn same_but_managers(a: &Value, b: &Value) -> bool {
     bare(a) == bare(b)
 }
 
-/// The reference cannot read the Scale that an apply to a custom resource makes: it looks for the version of the Scale
-/// among those of the resource. Only where the number is there already it does not come to that.
+/// The reference cannot read the Scale that an apply to a custom resource creates: it looks for the version of the Scale
+/// among those of the resource. It does not try to where the number stays the same.
 fn unconverted(sent: &Value) -> Status {
     let named = format!("{}/{}", meta::text(sent, "namespace"), meta::text(sent, "name"));
     Status::unmapped(format!(
@@ -144,160 +140,151 @@ fn unconverted(sent: &Value) -> Status {
     ))
 }
 
-fn kind() -> GroupVersionKind {
+fn scale_kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", "Scale")
 }
 
-/// Who writes a Scale, and how.
+/// The writer of a Scale, and how it writes.
 #[derive(Clone, Copy)]
 enum Scaler<'a> {
-    /// What it changed is recorded as its own.
+    /// Owns what it changes.
     Updates(&'a str),
-    /// What it stated is recorded already.
+    /// Owns what it states, which is recorded already.
     Applies(&'a str),
 }
 
-impl Registry {
-    pub(super) async fn put_scale(
-        &self,
-        target: &Target,
-        body: &Body,
-        options: &UpdateOptions,
-        ctx: &Context,
-    ) -> Result<Outcome, Status> {
-        let scale = body::of_kind(&kind(), body, options.field_validation, ctx).map_err(|refused| {
-            // The reference does not know what else it could have been.
-            let other = target.kind.custom && refused.message.contains("cannot be handled as a Scale: ");
-            let foreign = other && !refused.message.starts_with("Scale ");
-            if !foreign {
-                return refused;
-            }
-            Status::bad_request(
-                "no kind is registered for the type v1.Scale in scheme \
-                 \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
-            )
-        })?;
-        let manager = ctx.manager(&options.field_manager);
-        self.write_scale(target, options.dry_run, Scaler::Updates(&manager), ctx, |_| Ok(scale.clone())).await
-    }
-
-    pub(super) async fn patch_scale(
-        &self,
-        target: &Target,
-        body: &PatchBody,
-        options: &PatchOptions,
-        ctx: &Context,
-    ) -> Result<Outcome, Status> {
-        let manager = ctx.manager(&options.field_manager);
-        self.write_scale(target, options.dry_run, Scaler::Updates(&manager), ctx, |live| {
-            patch::patched(&kind(), None, live, body, options, ctx)
-        })
-        .await
-    }
-
-    /// The number of replicas as one field that a manager applies.
-    pub(crate) async fn apply_scale(
-        &self,
-        target: &Target,
-        body: &PatchBody,
-        options: &PatchOptions,
-        ctx: &Context,
-    ) -> Result<Outcome, Status> {
-        let configuration = apply::read(&body.bytes).map_err(refused)?;
-        let manager = &options.field_manager;
-        let (gvk, value) = (kind(), &configuration.value);
-        let said = (value["apiVersion"].as_str().unwrap_or_default(), value["kind"].as_str().unwrap_or_default());
-        if said != ("autoscaling/v1", "Scale") {
-            return Err(Status::bad_request(format!("invalid object type: {}, Kind={}", said.0, said.1)));
+pub(crate) async fn update(
+    registry: &Registry,
+    request: WriteRequest<'_, UpdateOptions>,
+    body: &Body,
+) -> Result<Outcome, Status> {
+    let WriteRequest { target, options, ctx } = request;
+    let scale = body::object_of(&scale_kind(), body, options.field_validation, ctx).map_err(|refused| {
+        // The reference names no kind here.
+        let other = target.kind.custom && refused.message.contains("cannot be handled as a Scale: ");
+        let foreign = other && !refused.message.starts_with("Scale ");
+        if !foreign {
+            return refused;
         }
-        let ty = body::type_of(&gvk)?;
-        let outcome = self.write_scale(target, options.dry_run, Scaler::Applies(manager), ctx, |live| {
-            let now = meta::timestamp(self.now());
+        Status::bad_request(
+            "no kind is registered for the type v1.Scale in scheme \
+             \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
+        )
+    })?;
+    let manager = ctx.manager(&options.field_manager);
+    let attributes = Attributes::new(Operation::Update, target, Options::Update(options), ctx);
+    write(registry, &attributes, Scaler::Updates(&manager), |_| Ok(scale.clone())).await
+}
+
+pub(crate) async fn patch(
+    registry: &Registry,
+    request: WriteRequest<'_, PatchOptions>,
+    body: &PatchBody,
+) -> Result<Outcome, Status> {
+    let WriteRequest { target, options, ctx } = request;
+    let manager = ctx.manager(&options.field_manager);
+    let attributes = Attributes::new(Operation::Update, target, Options::Patch(options), ctx);
+    write(registry, &attributes, Scaler::Updates(&manager), |live| {
+        patched(&scale_kind(), None, live, body, options, ctx)
+    })
+    .await
+}
+
+/// Applies the number of replicas as one field of a manager.
+pub(crate) async fn apply(
+    registry: &Registry,
+    request: WriteRequest<'_, PatchOptions>,
+    body: &PatchBody,
+) -> Result<Outcome, Status> {
+    let WriteRequest { target, options, ctx } = request;
+    let configuration = managed::apply::read(&body.bytes).map_err(refused)?;
+    let manager = &options.field_manager;
+    let (gvk, value) = (scale_kind(), &configuration.value);
+    let stated = (value["apiVersion"].as_str().unwrap_or_default(), value["kind"].as_str().unwrap_or_default());
+    if stated != ("autoscaling/v1", "Scale") {
+        return Err(Status::bad_request(format!("invalid object type: {}, Kind={}", stated.0, stated.1)));
+    }
+    let ty = body::type_of(&gvk)?;
+    let attributes = Attributes::new(Operation::Update, target, Options::Patch(options), ctx);
+    let outcome = write(registry, &attributes, Scaler::Applies(manager), |live| {
+        let now = meta::timestamp(registry.now());
+        let writer = Writer { manager, subresource: "scale", time: &now };
+        let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
+        let scale = managed::apply::apply(&subject, Some(live), value, &writer, options.force).map_err(refused)?;
+        if target.kind.custom && !same_but_managers(&scale, live) {
+            return Err(unconverted(value));
+        }
+        Ok(scale)
+    });
+    let outcome = outcome.await?;
+    warn(configuration, options, ctx)?;
+    Ok(outcome)
+}
+
+/// Writes the replicas of a Scale into its workload.
+async fn write(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    scaler: Scaler<'_>,
+    mut wanted: impl FnMut(&Value) -> Result<Value, Status> + Send,
+) -> Result<Outcome, Status> {
+    let target = attributes.target;
+    let (Scaler::Applies(manager) | Scaler::Updates(manager)) = scaler;
+    let parent = target.parent();
+    let author = Author { manager, subresource: None, tracked_as: Some("scale"), applied: true, replaces: true };
+    let (gvk, version) = (scale_kind(), target.kind.group_version().to_string());
+    let ty = body::type_of(&gvk)?;
+    let committed = rewrite(registry, &attributes.of(&parent), &author, |old| {
+        let mut shown = old.clone();
+        versions::show(&target.kind, &mut shown)?;
+        let paths = ScalePaths::of(&target.kind);
+        let live = with_managers(target, &shown);
+        let mut scale = wanted(&live)?;
+        body::check_namespace(target, &mut scale)?;
+        body::check_name(target, &scale)?;
+        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+        // A custom resource validates its replicas itself.
+        if !target.kind.custom {
+            let errors = schema::validation::validate_scale(&scale);
+            if !errors.is_empty() {
+                let kind = GroupResource::new("autoscaling", "Scale");
+                return Err(Status::invalid(&kind, target.name(), &errors));
+            }
+        }
+        let applies = matches!(scaler, Scaler::Applies(_));
+        if !applies {
+            let now = meta::timestamp(registry.now());
             let writer = Writer { manager, subresource: "scale", time: &now };
             let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
-            let scale = apply::apply(&subject, Some(live), value, &writer, options.force).map_err(refused)?;
-            if target.kind.custom && !same_but_managers(&scale, live) {
-                return Err(unconverted(value));
+            track_update(&subject, Some(&live), &mut scale, &writer);
+        }
+        let mut new = shown.clone();
+        let changed = paths.number(&shown, &paths.replicas) != Some(replicas);
+        paths.set(&mut new, replicas);
+        let metadata = meta::of_mut(&mut new);
+        // A manager that applies the present number becomes one more owner of it.
+        if changed || applies {
+            match managed::scale::to_parent(&shown, &scale, &version, &paths.replicas) {
+                Some(managers) => metadata.insert("managedFields", managers),
+                None => metadata.shift_remove("managedFields"),
+            };
+        }
+        for member in ["resourceVersion", "uid"] {
+            match scale["metadata"].get(member) {
+                Some(stated) => {
+                    metadata.insert(member.to_owned(), stated.clone());
+                }
+                // A custom resource is never written without its revision and uid: those of this one.
+                None if target.kind.custom => {}
+                None => {
+                    metadata.shift_remove(member);
+                }
             }
-            Ok(scale)
-        });
-        let outcome = outcome.await?;
-        warn(configuration, options, ctx)?;
-        Ok(outcome)
-    }
-
-    async fn write_scale(
-        &self,
-        target: &Target,
-        dry_run: bool,
-        scaler: Scaler<'_>,
-        ctx: &Context,
-        mut wanted: impl FnMut(&Value) -> Result<Value, Status>,
-    ) -> Result<Outcome, Status> {
-        let (Scaler::Applies(manager) | Scaler::Updates(manager)) = scaler;
-        let parent = target.parent();
-        let author = Author { manager, door: None, tracked_as: Some("scale"), applied: true, replaces: true };
-        let (gvk, version) = (kind(), target.kind.group_version().to_string());
-        let ty = body::type_of(&gvk)?;
-        let written = self
-            .rewrite(&parent, dry_run, |old| {
-                let mut shown = old.clone();
-                crate::conversion::show(&target.kind, &mut shown)?;
-                let places = Places::of(&target.kind);
-                let live = with_managers(target, &shown);
-                let mut scale = wanted(&live)?;
-                body::agree_on_namespace(target, &mut scale)?;
-                body::agree_on_name(target, &scale)?;
-                let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
-                // That of a custom resource is for its own validation to refuse.
-                if !target.kind.custom {
-                    let errors = schema::validation::validate_scale(&scale);
-                    if !errors.is_empty() {
-                        let blamed = GroupResource::new("autoscaling", "Scale");
-                        return Err(Status::invalid(&blamed, target.name(), &errors));
-                    }
-                }
-                let applies = matches!(scaler, Scaler::Applies(_));
-                if !applies {
-                    let now = meta::timestamp(self.now());
-                    let writer = Writer { manager, subresource: "scale", time: &now };
-                    let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
-                    track_update(&subject, Some(&live), &mut scale, &writer);
-                }
-                let mut new = shown.clone();
-                let changed = places.number(&shown, &places.replicas) != Some(replicas);
-                places.set(&mut new, replicas);
-                let metadata = meta::of_mut(&mut new);
-                // Who applies the number that is there becomes one more owner of it.
-                if changed || applies {
-                    match managed::scale::to_parent(&shown, &scale, &version, &places.replicas) {
-                        Some(managers) => metadata.insert("managedFields", managers),
-                        None => metadata.shift_remove("managedFields"),
-                    };
-                }
-                for member in ["resourceVersion", "uid"] {
-                    match scale["metadata"].get(member) {
-                        Some(said) => {
-                            metadata.insert(member.to_owned(), said.clone());
-                        }
-                        // A custom resource is never written without saying which one: this one.
-                        None if target.kind.custom => {}
-                        None => {
-                            metadata.shift_remove(member);
-                        }
-                    }
-                }
-                self.revise(&parent, old, new, &author, ctx)
-            })
-            .await?;
-        let value = match &written {
-            Written::Kept(item) => view::value(&target.kind, item)?,
-            Written::Removed(value) | Written::Imagined(value) => {
-                let mut value = value.clone();
-                crate::conversion::show(&target.kind, &mut value)?;
-                value
-            }
-        };
-        Ok(Outcome::new(200, View::Made { kind: None, value: of(target, &value) }))
-    }
+        }
+        Ok(new)
+    })
+    .await?;
+    let view = registry.converter().prepare_view(committed.into_view(&parent)?).await?;
+    let value = view.value()?;
+    Ok(Outcome::new(200, View::Made { kind: None, value: scale_of(target, &value) }))
 }

@@ -11,18 +11,18 @@ use machinery::{GroupVersion, GroupVersionKind};
 use super::definition::Version;
 use super::embedded::{self, Malformed};
 use super::{fill, prune};
-use crate::decode::{DecodeError, Decoded, FieldValidation, Media, parse};
+use crate::decode::{DecodeError, Decoded, FieldValidation, MediaType, parse};
 
 /// Decodes the body of a POST or PUT. The kind is not compared: validation reports an object of another kind.
 pub fn decode(
     version: &Version,
     gvk: &GroupVersionKind,
     body: &[u8],
-    media: Media,
+    media: MediaType,
     validation: FieldValidation,
 ) -> Result<Decoded, DecodeError> {
     let strict = validation != FieldValidation::Ignore;
-    let parsed = parse(body, media, strict).map_err(|message| DecodeError::Unrecognized { message })?;
+    let parsed = parse(body, media, strict, None).map_err(|message| DecodeError::Unrecognized { message })?;
     let mut value = parsed.value;
     let missing = || {
         let message = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
@@ -145,7 +145,7 @@ mod tests {
 
     fn decoded(body: &str, validation: FieldValidation) -> Result<Decoded, DecodeError> {
         let gvk = GroupVersionKind::new("example.com", "v1", "Thing");
-        decode(&version(), &gvk, body.as_bytes(), Media::Json, validation)
+        decode(&version(), &gvk, body.as_bytes(), MediaType::Json, validation)
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) fn metadata(object: &mut Map, malformed: Malformed) -> Result<Vec<Str
     let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
     let ty = Types::get().object_meta();
     let before = (malformed == Malformed::Dropped).then(|| metadata.clone());
-    let findings = match (coerce(&ty, metadata, Words::Json), before) {
+    let findings = match (coerce(&ty, metadata, None, Words::Json), before) {
         (Ok(findings), _) => findings,
         (Err(why), None) => return Err(why),
         (Err(_), Some(before)) => {
@@ -29,14 +29,14 @@ pub(crate) fn metadata(object: &mut Map, malformed: Malformed) -> Result<Vec<Str
             let mut kept = Map::new();
             for (key, value) in before.as_object().into_iter().flatten() {
                 let mut alone = Value::Object(Map::from_iter([(key.clone(), value.clone())]));
-                if coerce(&ty, &mut alone, Words::Json).is_ok()
+                if coerce(&ty, &mut alone, None, Words::Json).is_ok()
                     && let Value::Object(alone) = alone
                 {
                     kept.extend(alone);
                 }
             }
             *metadata = Value::Object(kept);
-            coerce(&ty, metadata, Words::Json).map_err(|why| format!("metadata could not be read: {why}"))?
+            coerce(&ty, metadata, None, Words::Json).map_err(|why| format!("metadata could not be read: {why}"))?
         }
     };
     if let Value::Object(members) = metadata

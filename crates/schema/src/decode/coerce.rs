@@ -35,19 +35,9 @@ pub(crate) struct Findings {
     pub unknown: Vec<String>,
 }
 
-/// Coerces `value` to `ty`. After an error `value` is partly coerced.
-pub(crate) fn coerce(ty: &Type, value: &mut Value, words: Words) -> Result<Findings, String> {
-    coerce_beside(ty, value, None, words)
-}
-
-/// As [`coerce`]; what is the same memory as in `known`, an object of the type that is coerced already, is not looked
-/// at.
-pub(crate) fn coerce_beside(
-    ty: &Type,
-    value: &mut Value,
-    known: Option<&Value>,
-    words: Words,
-) -> Result<Findings, String> {
+/// Coerces `value` to `ty`. After an error `value` is partly coerced. What is the same memory as in `known`, an object of the type
+/// that is coerced already, is not looked at.
+pub(crate) fn coerce(ty: &Type, value: &mut Value, known: Option<&Value>, words: Words) -> Result<Findings, String> {
     let mut coercion = Coercion { shapes: ty.shapes(), words, first_mismatch: None, findings: Findings::default() };
     coercion.value(ty.root(), value, known, &Path::Root)?;
     match coercion.first_mismatch {

@@ -17,35 +17,8 @@ use crate::facts::{Type, Types};
 use crate::protobuf;
 use coerce::Words;
 
-/// The media type of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Media {
-    Json,
-    Yaml,
-    Protobuf,
-}
-
-/// Handling of unknown and duplicate fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
-    Ignore,
-    #[default]
-    Warn,
-    Strict,
-}
-
-impl FieldValidation {
-    /// Parses the query parameter; an empty one means `Warn`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "" | "Warn" => Some(FieldValidation::Warn),
-            "Ignore" => Some(FieldValidation::Ignore),
-            "Strict" => Some(FieldValidation::Strict),
-            _ => None,
-        }
-    }
-}
+pub use machinery::media::MediaType;
+pub use machinery::options::FieldValidation;
 
 /// A decoded object in normal form.
 #[derive(Debug)]
@@ -141,18 +114,15 @@ impl KnownMember<'_> {
     }
 }
 
-pub(crate) fn parse(body: &[u8], media: Media, wants_duplicates: bool) -> Result<Parsed, String> {
-    parse_beside(body, media, wants_duplicates, None)
-}
-
-fn parse_beside(
+/// Parses a document. `known` is a member whose text need not be parsed again.
+pub(crate) fn parse(
     body: &[u8],
-    media: Media,
+    media: MediaType,
     wants_duplicates: bool,
     known: Option<KnownMember<'_>>,
 ) -> Result<Parsed, String> {
     match media {
-        Media::Json => {
+        MediaType::Json => {
             let document = match known.and_then(|known| known.put_into(body)) {
                 Some(document) => document,
                 None => json::parse(body)
@@ -163,8 +133,8 @@ fn parse_beside(
             let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
             Ok(Parsed { value: document.value, duplicates, yaml: false })
         }
-        Media::Protobuf => Err("protobuf is no text".to_owned()),
-        Media::Yaml => {
+        MediaType::Protobuf => Err("protobuf is no text".to_owned()),
+        MediaType::Yaml => {
             let mut document = yaml::read(body)?;
             // The reference turns YAML into JSON first, which sorts it: what comes first is refused first.
             document.value.sort_all_objects();
@@ -175,37 +145,27 @@ fn parse_beside(
 
 /// Decodes the body of a POST or PUT for an endpoint that speaks `gvk`, whose type is `ty`.
 ///
-/// The object comes out with kind and apiVersion, in its normal form: see [`normalise`]. Defaults are not applied.
+/// The object comes out with kind and apiVersion, in its normal form: see [`normalise`]. Defaults are not applied. `known`
+/// is a member that is in its normal form already and need not be decoded again.
 pub fn decode(
     ty: &Type,
     gvk: &GroupVersionKind,
     body: &[u8],
-    media: Media,
-    validation: FieldValidation,
-) -> Result<Decoded, DecodeError> {
-    decode_beside(ty, gvk, body, media, validation, None)
-}
-
-/// As [`decode`], of a body that has a member in common with another object.
-pub fn decode_beside(
-    ty: &Type,
-    gvk: &GroupVersionKind,
-    body: &[u8],
-    media: Media,
+    media: MediaType,
     validation: FieldValidation,
     known: Option<KnownMember<'_>>,
 ) -> Result<Decoded, DecodeError> {
-    if media == Media::Protobuf {
+    if media == MediaType::Protobuf {
         return from_protobuf(ty, gvk, body);
     }
     let strict = validation != FieldValidation::Ignore;
-    let parsed = parse_beside(body, media, strict, known).map_err(|message| DecodeError::Unrecognized { message })?;
+    let parsed = parse(body, media, strict, known).map_err(|message| DecodeError::Unrecognized { message })?;
     let mut value = parsed.value;
     let found = kind_of(&value, gvk)?;
     if found != *gvk {
         return Err(other_kind(found, gvk));
     }
-    let findings = coerce::coerce_beside(ty, &mut value, known.map(|known| known.of), Words::Json)
+    let findings = coerce::coerce(ty, &mut value, known.map(|known| known.of), Words::Json)
         .map_err(|message| DecodeError::Malformed { found: found.clone(), message })?;
     name(&mut value, gvk);
     let mut warnings = Vec::new();
@@ -228,8 +188,8 @@ fn from_protobuf(ty: &Type, gvk: &GroupVersionKind, body: &[u8]) -> Result<Decod
     if found != *gvk {
         return Err(other_kind(found, gvk));
     }
-    let read =
-        protobuf::read(ty, opened.raw).and_then(|mut value| coerce::coerce(ty, &mut value, Words::Json).map(|_| value));
+    let read = protobuf::read(ty, opened.raw)
+        .and_then(|mut value| coerce::coerce(ty, &mut value, None, Words::Json).map(|_| value));
     let mut value = read.map_err(|message| DecodeError::Malformed { found, message })?;
     name(&mut value, gvk);
     Ok(Decoded { value, warnings: Vec::new() })
@@ -339,14 +299,10 @@ pub(crate) fn name(value: &mut Value, gvk: &GroupVersionKind) {
 /// Brings an object into the form in which the reference would write it, in place: fields in the order of the wire,
 /// nothing that is left out when empty, everything that is always shown, one form for quantities and times.
 ///
-/// The error is the words of a decoder about a value of the wrong type. Unknown fields are dropped; their paths are returned.
-pub fn normalise(ty: &Type, value: &mut Value) -> Result<Vec<String>, String> {
-    coerce::coerce(ty, value, Words::Json).map(|findings| findings.unknown)
-}
-
-/// As [`normalise`], of an object that has parts in common with `known`, which is in its normal form: those are not looked at.
-pub fn normalise_beside(ty: &Type, value: &mut Value, known: &Value) -> Result<Vec<String>, String> {
-    coerce::coerce_beside(ty, value, Some(known), Words::Json).map(|findings| findings.unknown)
+/// `known` is in its normal form: parts that are the same memory in both are not looked at. The error is the words of a
+/// decoder about a value of the wrong type. Unknown fields are dropped; their paths are returned.
+pub fn normalise(ty: &Type, value: &mut Value, known: Option<&Value>) -> Result<Vec<String>, String> {
+    coerce::coerce(ty, value, known, Words::Json).map(|findings| findings.unknown)
 }
 
 /// Makes empty lists and maps that are always shown null, where the reference's storage cannot tell them apart.

@@ -14,8 +14,8 @@ fn gvk(version: &str, kind: &str) -> GroupVersionKind {
 fn read(version: &str, kind: &str, body: &str, validation: FieldValidation) -> Result<Decoded, String> {
     let gvk = gvk(version, kind);
     let ty = Types::get().kind(&gvk).unwrap();
-    let media = if body.starts_with('{') { Media::Json } else { Media::Yaml };
-    decode(&ty, &gvk, body.as_bytes(), media, validation)
+    let media = if body.starts_with('{') { MediaType::Json } else { MediaType::Yaml };
+    decode(&ty, &gvk, body.as_bytes(), media, validation, None)
         .map_err(|error| error.to_status(kind, body.as_bytes()).message.clone())
 }
 
@@ -199,9 +199,9 @@ fn decoding_twice_changes_nothing() {
     for gvk in Types::get().kinds() {
         let ty = Types::get().kind(&gvk).unwrap();
         let mut once = json!({});
-        normalise(&ty, &mut once).unwrap();
+        normalise(&ty, &mut once, None).unwrap();
         let mut twice = once.clone();
-        normalise(&ty, &mut twice).unwrap();
+        normalise(&ty, &mut twice, None).unwrap();
         assert_eq!(once.to_string(), twice.to_string(), "{gvk}");
     }
 }

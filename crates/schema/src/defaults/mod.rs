@@ -19,8 +19,9 @@ mod policy;
 mod volume;
 mod workload;
 
-/// Sets the defaults of a kind. Custom resources get theirs from their schema.
-pub fn apply(kind: &Kind, object: &mut Value) {
+/// Sets the defaults of a kind. Custom resources get theirs from their schema. What is the same memory as in `known`, an
+/// object of the kind with its defaults, is left alone.
+pub fn apply(kind: &Kind, object: &mut Value, known: Option<&Value>) {
     if let Some(definition) = &kind.definition {
         return custom::decode::fill_defaults(definition.version(), object);
     }
@@ -28,21 +29,13 @@ pub fn apply(kind: &Kind, object: &mut Value) {
         return;
     }
     let Some(fields) = object.as_object_mut() else { return };
-    apply_to(&kind.gvk.group, &kind.gvk.version, &kind.gvk.kind, fields);
-}
-
-/// As [`apply`], for a new state of `old`, which has its defaults. Parts that are the same memory in both are skipped.
-pub fn apply_beside(kind: &Kind, object: &mut Value, old: &Value) {
     let is_pod = kind.gvk.group.is_empty() && kind.gvk.kind == "Pod";
     // Pods are by far the most frequent kind, and no default in their spec depends on anything outside of it.
-    match object.as_object_mut() {
-        Some(fields)
-            if is_pod && fields.get("spec").zip(old.get("spec")).is_some_and(|(new, old)| new.is_same(old)) =>
-        {
-            pod::status(fields);
-        }
-        _ => apply(kind, object),
+    let known_spec = known.filter(|_| is_pod).and_then(|known| known.get("spec"));
+    if fields.get("spec").zip(known_spec).is_some_and(|(spec, known)| spec.is_same(known)) {
+        return pod::status(fields);
     }
+    apply_to(&kind.gvk.group, &kind.gvk.version, &kind.gvk.kind, fields);
 }
 
 fn apply_to(group: &str, version: &str, kind: &str, object: &mut Fields) {
@@ -81,7 +74,7 @@ mod tests {
     use machinery::json::json;
 
     fn defaulted(group: &str, version: &str, plural: &str, mut object: Value) -> Value {
-        apply(builtin().get(group, version, plural).unwrap(), &mut object);
+        apply(builtin().get(group, version, plural).unwrap(), &mut object, None);
         object
     }
 
@@ -91,14 +84,14 @@ mod tests {
         let old =
             json!({"spec": {"containers": [{"name": "c", "image": "nginx:1.27"}]}, "status": {"podIP": "10.0.0.1"}});
         let mut new = old.clone();
-        apply_beside(pods, &mut new, &old);
+        apply(pods, &mut new, Some(&old));
         assert!(new["spec"].is_same(&old["spec"]), "it is not even copied");
         assert_eq!(new["status"]["podIPs"], json!([{"ip": "10.0.0.1"}]));
         let mut changed = old.clone();
         changed["spec"]["nodeName"] = json!("n");
         let mut defaulted = changed.clone();
-        apply_beside(pods, &mut changed, &old);
-        apply(pods, &mut defaulted);
+        apply(pods, &mut changed, Some(&old));
+        apply(pods, &mut defaulted, None);
         assert_eq!(changed, defaulted);
         assert_eq!(changed["spec"]["restartPolicy"], "Always");
     }
@@ -191,7 +184,7 @@ mod tests {
                 json!({"spec": {"template": [], "ports": {}, "containers": "x"}}),
             ] {
                 let original = object.clone();
-                apply(kind, &mut object);
+                apply(kind, &mut object, None);
                 assert!(contains(&object, &original), "{}: {original} became {object}", kind.gvk);
             }
         }

@@ -215,7 +215,7 @@ fn attempt(
     if subject.custom {
         return Ok((merged, owners));
     }
-    coerce(subject.ty, &mut merged, Words::Converter).map_err(|error| {
+    coerce(subject.ty, &mut merged, None, Words::Converter).map_err(|error| {
         ApplyError::Unmapped(format!(
             "failed to convert new object ({named}) to proper version: unable to convert unstructured object to {}: {error}",
             show_kind(subject.gvk)

@@ -99,7 +99,7 @@ impl Scenario {
         let mut new = self.live.clone().unwrap_or_else(|| self.config(&json!({})));
         change(&mut new);
         if !self.custom {
-            normalise(&self.ty, &mut new).unwrap();
+            normalise(&self.ty, &mut new, None).unwrap();
         }
         self.run(manager, "", |subject, live, writer| track_update(subject, live, &mut new, writer));
         new["metadata"]["uid"] = json!("u");

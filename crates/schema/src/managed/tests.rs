@@ -18,7 +18,7 @@ fn write(
 ) -> Value {
     let gvk = GroupVersionKind::new(kind.0, kind.1, kind.2);
     let ty = Types::get().kind(&gvk).unwrap();
-    normalise(&ty, &mut new).unwrap();
+    normalise(&ty, &mut new, None).unwrap();
     let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: false, convert: None };
     let writer = Writer { manager, subresource, time };
     track_update(&subject, live, &mut new, &writer);

@@ -153,7 +153,7 @@ pub(super) fn empty(kind: &Subject<'_>) -> Value {
     let mut zero = Value::Object(machinery::json::Map::new());
     if !kind.custom {
         // Cannot fail: an empty object has no value of a wrong type.
-        let _ = normalise(kind.ty, &mut zero);
+        let _ = normalise(kind.ty, &mut zero, None);
     }
     zero
 }

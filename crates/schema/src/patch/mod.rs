@@ -69,10 +69,10 @@ impl Target<'_> {
         let found = decode::kind_of(&value, self.gvk).map_err(|error| invalid(error.message()))?;
         if found != *self.gvk {
             // The reference decodes the kind that the object states before it finds that it is another one.
-            let refused = Types::get().kind(&found).and_then(|ty| decode::normalise(&ty, &mut value).err());
+            let refused = Types::get().kind(&found).and_then(|ty| decode::normalise(&ty, &mut value, None).err());
             return Err(invalid(refused.unwrap_or_else(|| decode::not_that_kind(&found, self.gvk))));
         }
-        let unknown = decode::normalise_beside(self.ty, &mut value, current).map_err(invalid)?;
+        let unknown = decode::normalise(self.ty, &mut value, Some(current)).map_err(invalid)?;
         decode::name(&mut value, self.gvk);
         if self.is_strict() {
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));

@@ -10,7 +10,7 @@ use machinery::json::{Map, Text, Value};
 
 use super::{PatchError, Patched, Target, duplicates};
 use crate::decode;
-use crate::decode::coerce::{Words, coerce_beside};
+use crate::decode::coerce::{Words, coerce};
 use crate::facts::{Field, Form, NodeId, Shapes};
 use go_value::go_value;
 use order::{in_order, partition};
@@ -41,7 +41,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
     let merged = Merge { shapes }.maps(base, &mut overlay, Some(target.ty.root()))?;
     let mut value = Value::Object(merged);
     let shown = || go_value(&Value::Object(overlay.clone()));
-    let findings = coerce_beside(target.ty, &mut value, Some(current), Words::Converter)
+    let findings = coerce(target.ty, &mut value, Some(current), Words::Converter)
         .map_err(|detail| PatchError::Invalid { value: shown(), detail })?;
     decode::name(&mut value, target.gvk);
     if target.is_strict() {

@@ -24,7 +24,7 @@ fn check(apply: Apply, kind: (&str, &str), object: Value, at: &str, cases: Vec<(
     let ty = Types::get().kind(&gvk).unwrap();
     let target = Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation: FieldValidation::Warn };
     let mut current = object;
-    decode::normalise(&ty, &mut current).unwrap();
+    decode::normalise(&ty, &mut current, None).unwrap();
     decode::name(&mut current, &gvk);
     for (name, patch, wanted) in cases {
         let body = patch.get("$raw").and_then(Value::as_str).map_or_else(|| patch.to_string(), str::to_owned);
@@ -670,7 +670,7 @@ fn unknown_fields_warn_or_refuse() {
     let gvk = GroupVersionKind::new("", "v1", "ConfigMap");
     let ty = Types::get().kind(&gvk).unwrap();
     let mut current = config_map();
-    decode::normalise(&ty, &mut current).unwrap();
+    decode::normalise(&ty, &mut current, None).unwrap();
     let run = |apply: Apply, patch: &str, validation| {
         apply(&Target { ty: &ty, gvk: &gvk, custom: false, version: None, validation }, &current, patch.as_bytes())
     };

@@ -281,7 +281,7 @@ fn raw(message: &[u8]) -> Read<Value> {
         return Err(too_deep());
     }
     let mut value = read(&ty, opened.raw)?;
-    crate::decode::normalise(&ty, &mut value)?;
+    crate::decode::normalise(&ty, &mut value, None)?;
     crate::decode::name(&mut value, &gvk);
     Ok(value)
 }

@@ -4,7 +4,7 @@ use machinery::GroupVersionKind;
 use machinery::json::{Value, json};
 
 use super::{envelope, read, write};
-use crate::decode::{FieldValidation, Media, decode};
+use crate::decode::{FieldValidation, MediaType, decode};
 use crate::facts::{Type, Types};
 
 fn kind(group: &str, kind: &str) -> (GroupVersionKind, Type) {
@@ -15,7 +15,7 @@ fn kind(group: &str, kind: &str) -> (GroupVersionKind, Type) {
 
 fn body(group: &str, name: &str, bytes: &[u8]) -> Result<Value, String> {
     let (gvk, ty) = kind(group, name);
-    decode(&ty, &gvk, bytes, Media::Protobuf, FieldValidation::Strict)
+    decode(&ty, &gvk, bytes, MediaType::Protobuf, FieldValidation::Strict, None)
         .map(|decoded| decoded.value)
         .map_err(|error| error.to_status(name, bytes).message)
 }
@@ -108,7 +108,7 @@ fn every_kind_is_written_as_go_writes_it() {
         assert!(ours == binary, "{name}: {}", first_difference(&ours, &binary));
         // Normalised, as it is stored.
         let mut normal = json.clone();
-        crate::decode::normalise(&ty, &mut normal).unwrap();
+        crate::decode::normalise(&ty, &mut normal, None).unwrap();
         let ours = envelope::seal(&gvk.group_version().to_string(), &gvk.kind, &write(&ty, &normal).unwrap());
         assert!(ours == binary, "{name} in its normal form: {}", first_difference(&ours, &binary));
         count += 1;
@@ -120,9 +120,9 @@ fn every_kind_is_written_as_go_writes_it() {
 fn every_kind_is_read_as_go_writes_it() {
     for (name, json, binary) in vectors() {
         let Some((gvk, ty)) = kind_of(name) else { continue };
-        let read = decode(&ty, &gvk, &binary, Media::Protobuf, FieldValidation::Strict).unwrap().value;
+        let read = decode(&ty, &gvk, &binary, MediaType::Protobuf, FieldValidation::Strict, None).unwrap().value;
         let mut normal = json;
-        crate::decode::normalise(&ty, &mut normal).unwrap();
+        crate::decode::normalise(&ty, &mut normal, None).unwrap();
         assert_eq!(read.to_string(), normal.to_string(), "{name}");
     }
 }
@@ -207,10 +207,10 @@ mod arbitrary {
                     _ => bytes.insert(at, byte),
                 }
             }
-            if let Ok(read) = decode(&ty, &gvk, &bytes, Media::Protobuf, FieldValidation::Strict) {
+            if let Ok(read) = decode(&ty, &gvk, &bytes, MediaType::Protobuf, FieldValidation::Strict, None) {
                 let again = write(&ty, &read.value).unwrap();
                 let sealed = envelope::seal(&gvk.group_version().to_string(), &gvk.kind, &again);
-                let twice = decode(&ty, &gvk, &sealed, Media::Protobuf, FieldValidation::Strict).unwrap();
+                let twice = decode(&ty, &gvk, &sealed, MediaType::Protobuf, FieldValidation::Strict, None).unwrap();
                 prop_assert_eq!(read.value, twice.value);
             }
         }

@@ -40,10 +40,16 @@ pub(crate) use definition::unknown_formats;
 
 type Errors = Vec<FieldError>;
 
-/// Validates a new object, after defaults, admission and `strategy::prepare_for_create`.
+/// Validates a new object, after defaults, admission and `strategy::prepare_for_create`. `spec_is_known` for a pod whose spec is that
+/// of another pod, which was valid; see [`spec_stands_alone`].
 #[must_use]
-pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
+pub fn validate_create(kind: &Kind, object: &Value, spec_is_known: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    if spec_is_known {
+        metadata(kind, object, &mut errors);
+        pod::annotations(object, &Path::new("metadata.annotations"), &mut errors);
+        return errors;
+    }
     if let Some(definition) = &kind.definition {
         let rules = MetaRules { known_finalizers_only: false, ..meta_rules(kind) };
         errors = validate_object_meta(object.at("metadata"), &rules);
@@ -61,15 +67,6 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
         let rules = MetaRules { name, known_finalizers_only: false, ..rules };
         errors = validate_object_meta(object.at("metadata"), &rules);
     }
-    errors
-}
-
-/// As [`validate_create`], for a pod whose spec equals that of another pod, which was valid; see [`spec_stands_alone`].
-#[must_use]
-pub fn validate_create_of_known_spec(kind: &Kind, pod: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    metadata(kind, pod, &mut errors);
-    pod::of_known_spec(pod, &mut errors);
     errors
 }
 
@@ -295,17 +292,17 @@ mod tests {
     fn custom_resources_are_held_to_metadata_rules() {
         let custom = Kind { custom: true, ..kind("", "configmaps").clone() };
         let mut object = prepared(&custom, json!({"metadata": {"name": "A_b", "finalizers": ["free"]}}));
-        let errors = validate_create(&custom, &object);
+        let errors = validate_create(&custom, &object, false);
         assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), ["metadata.name"]);
         object["metadata"]["name"] = "a-b".into();
-        assert!(validate_create(&custom, &object).is_empty());
+        assert!(validate_create(&custom, &object, false).is_empty());
     }
 
     /// Returns a new object after all steps before validation.
     fn prepared(kind: &Kind, mut object: Value) -> Value {
         object["metadata"]["namespace"] = if kind.namespaced { "ns".into() } else { Value::Null };
         object["metadata"]["uid"] = "u".into();
-        defaults::apply(kind, &mut object);
+        defaults::apply(kind, &mut object, None);
         strategy::admit_create(kind, &mut object);
         strategy::prepare_for_create(kind, &mut object);
         object
@@ -313,7 +310,7 @@ mod tests {
 
     fn refused(group: &str, plural: &str, object: Value) -> Vec<String> {
         let kind = kind(group, plural);
-        validate_create(kind, &prepared(kind, object)).iter().map(ToString::to_string).collect()
+        validate_create(kind, &prepared(kind, object), false).iter().map(ToString::to_string).collect()
     }
 
     fn pod(spec: Value) -> Value {
@@ -442,10 +439,10 @@ mod tests {
                 // A share of the kinds each time, so that every kind gets an odd value at every position.
                 for kind in kinds::builtin().iter().skip((i + j) % odd.len()).step_by(odd.len()) {
                     let mut new = object.clone();
-                    defaults::apply(kind, &mut new);
+                    defaults::apply(kind, &mut new, None);
                     strategy::prepare_for_create(kind, &mut new);
-                    let _ = validate_create(kind, &new);
-                    let _ = crate::warnings::on_write(kind, &new, None);
+                    let _ = validate_create(kind, &new, false);
+                    let _ = crate::warnings::on_write(kind, &new, None, false);
                     let _ = validate_update(kind, &new, &whole, &mut Vec::new());
                     let _ = validate_status_update(kind, &new, &whole, &mut Vec::new());
                 }

@@ -2,7 +2,7 @@
 
 use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind};
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::Types;
 
 use crate::{scenarios, steps, text};
@@ -61,7 +61,7 @@ fn answers_are_normal() {
                     continue;
                 }
                 let mut normal = answer.clone();
-                match decode::normalise(&ty, &mut normal) {
+                match decode::normalise(&ty, &mut normal, None) {
                     // A micro time whose digits are masked in the recording.
                     Err(error) if error.contains("as \\\".000000\\\"") || error.contains(".000000") => continue,
                     Err(error) => differences.push(format!("{}: {error}", text(&scenario, "name"))),
@@ -100,10 +100,10 @@ fn refusals_read_the_same() {
                     None => step["body"].to_string(),
                 };
                 let yaml = text(&step["headers"], "Content-Type") == "application/yaml";
-                let media = if yaml { Media::Yaml } else { Media::Json };
+                let media = if yaml { MediaType::Yaml } else { MediaType::Json };
                 let strict = text(step, "path").contains("fieldValidation=Strict");
                 let validation = if strict { FieldValidation::Strict } else { FieldValidation::Warn };
-                let ours = match decode::decode(&ty, &gvk, body.as_bytes(), media, validation) {
+                let ours = match decode::decode(&ty, &gvk, body.as_bytes(), media, validation, None) {
                     Ok(_) => "(accepted)".to_owned(),
                     Err(error) => error.to_status(kind, body.as_bytes()).message.to_string(),
                 };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use machinery::json::{Value, json};
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::Types;
 use schema::kind::Kind;
 use schema::{defaults, kinds, strategy, validation};
@@ -63,7 +63,7 @@ fn merge(target: &mut Value, patch: &Value) {
 fn decoded(kind: &Kind, body: &Value) -> Option<Value> {
     let ty = Types::get().kind(&kind.gvk)?;
     let bytes = serde_json::to_vec(body).unwrap();
-    decode::decode(&ty, &kind.gvk, &bytes, Media::Json, FieldValidation::Ignore).ok().map(|d| d.value)
+    decode::decode(&ty, &kind.gvk, &bytes, MediaType::Json, FieldValidation::Ignore, None).ok().map(|d| d.value)
 }
 
 /// Masks values that may differ, like the recording.
@@ -180,7 +180,7 @@ impl Score {
 
 fn prepare_new(target: &Target, body: &Value) -> Option<Value> {
     let mut object = decoded(target.kind, body)?;
-    defaults::apply(target.kind, &mut object);
+    defaults::apply(target.kind, &mut object, None);
     let metadata = object.as_object_mut()?.entry("metadata").or_insert(json!({})).as_object_mut()?;
     for name in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "resourceVersion"] {
         metadata.remove(name);
@@ -250,12 +250,12 @@ fn kinds_agree() {
                     stored.insert(key(object), answer["body"].clone());
                 }
                 let Some(got) = prepare_new(&target, body) else { continue };
-                let errors = validation::validate_create(target.kind, &got);
+                let errors = validation::validate_create(target.kind, &got, false);
                 if invalid {
                     refusals.causes(&what, body, &answer["body"], &errors);
                 } else if status == 201 && target.kind.stored() {
                     if errors.is_empty() {
-                        said.warnings(&what, body, answer, &schema::warnings::on_write(target.kind, &got, None));
+                        said.warnings(&what, body, answer, &schema::warnings::on_write(target.kind, &got, None, false));
                         creates.object(&what, body, answer["body"].clone(), got);
                     } else {
                         creates.causes(&what, body, &json!({}), &errors);
@@ -285,7 +285,7 @@ fn kinds_agree() {
                 stored.insert(key(&target.name), answer["body"].clone());
             }
             let Some(mut new) = decoded(target.kind, &new) else { continue };
-            defaults::apply(target.kind, &mut new);
+            defaults::apply(target.kind, &mut new, None);
             for field in [
                 "resourceVersion",
                 "uid",
@@ -314,7 +314,7 @@ fn kinds_agree() {
             } else if status == 200 {
                 if errors.is_empty() {
                     if sub.is_empty() {
-                        said.warnings(&what, body, answer, &schema::warnings::on_write(kind, &new, Some(&old)));
+                        said.warnings(&what, body, answer, &schema::warnings::on_write(kind, &new, Some(&old), false));
                     }
                     updates.object(&what, body, answer["body"].clone(), new);
                 } else {

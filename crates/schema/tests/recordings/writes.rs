@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use machinery::Status;
 use machinery::json::Value;
-use schema::decode::{self, FieldValidation, Media};
+use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::{Type, Types};
 use schema::kind::Kind;
 use schema::managed::{self, Subject, Writer};
@@ -120,7 +120,11 @@ impl<'a> Request<'a> {
     }
 
     fn validation(&self) -> FieldValidation {
-        FieldValidation::parse(self.parameter("fieldValidation")).unwrap_or_default()
+        match self.parameter("fieldValidation") {
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            _ => FieldValidation::Warn,
+        }
     }
 }
 
@@ -131,13 +135,14 @@ fn play(request: &Request<'_>, step: &Value, live: Option<&Value>) -> Option<Res
     let subject = Subject::new(request.kind, &request.ty);
     match request.method {
         "POST" | "PUT" => {
-            let media = if request.content == "application/yaml" { Media::Yaml } else { Media::Json };
-            let decoded = decode::decode(&request.ty, &request.kind.gvk, &request.body, media, request.validation());
+            let media = if request.content == "application/yaml" { MediaType::Yaml } else { MediaType::Json };
+            let decoded =
+                decode::decode(&request.ty, &request.kind.gvk, &request.body, media, request.validation(), None);
             let mut object = match decoded {
                 Ok(decoded) => decoded.value,
                 Err(error) => return Some(Err(error.to_status(&request.kind.gvk.kind, &request.body))),
             };
-            schema::defaults::apply(request.kind, &mut object);
+            schema::defaults::apply(request.kind, &mut object, None);
             let live = live.filter(|_| request.method == "PUT");
             if let (None, Some(Value::Object(metadata))) = (live, object.get_mut("metadata")) {
                 for wiped in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
@@ -153,7 +158,7 @@ fn play(request: &Request<'_>, step: &Value, live: Option<&Value>) -> Option<Res
             let made = managed::read(&request.body).and_then(|config| {
                 let mut object = managed::apply(&subject, live, &config.value, &writer, force)?;
                 config.warnings(request.validation())?;
-                schema::defaults::apply(request.kind, &mut object);
+                schema::defaults::apply(request.kind, &mut object, None);
                 if let Some(live) = live {
                     managed::keep_times_if_unchanged(live, &mut object);
                 }
@@ -180,7 +185,7 @@ fn play(request: &Request<'_>, step: &Value, live: Option<&Value>) -> Option<Res
                 Ok(patched) => patched.value,
                 Err(error) => return Some(Err(error.to_status())),
             };
-            schema::defaults::apply(request.kind, &mut object);
+            schema::defaults::apply(request.kind, &mut object, None);
             managed::track_update(&subject, Some(live), &mut object, &writer);
             Some(Ok(object))
         }
@@ -228,7 +233,7 @@ fn replay(failures: bool, compare: impl Fn(&Request<'_>, &Result<Value, Status>,
                 let is_object = text(&answer, "kind") == &*request.kind.gvk.kind;
                 if let Some(key) = key.filter(|_| is_good && is_object && !is_dry) {
                     // The recording is sorted; stored objects are in wire order.
-                    let _ = decode::normalise(&request.ty, &mut answer);
+                    let _ = decode::normalise(&request.ty, &mut answer, None);
                     stored.insert(key, answer);
                 }
             }

@@ -36,8 +36,8 @@ use tokio::time::Instant;
 use crate::identity::User;
 use crate::limits::Slot;
 use crate::request::negotiation::Negotiated;
+use crate::request::operation::Operation;
 use crate::request::reply::{self, Reply};
-use crate::request::request_info::Verb;
 use crate::request::routing::{ResourceRoute, Route};
 use crate::service::Inner;
 use crate::wire::chunk::Chunk;
@@ -74,20 +74,19 @@ pub(crate) async fn answer(
     if let Some(text) = registry::deprecation(&route.target.kind) {
         call.warnings.push(text);
     }
-    if node::is_asked(&route) {
-        return Box::pin(node::answer(call, &route)).await;
-    }
-    match route.verb {
-        Verb::Get => get::answer(call, &route).await,
-        Verb::List => list::answer(call, &route).await,
+    match route.operation {
+        Operation::Get | Operation::GetScale => get::answer(call, &route).await,
+        Operation::List => list::answer(call, &route).await,
         // Boxed: its state is larger than that of the reads, which are the common case.
-        Verb::Watch => Box::pin(watch::answer(call, &route, extensions)).await,
-        Verb::Create => Box::pin(create::answer(call, &route, body)).await,
-        Verb::Update => Box::pin(update::answer(call, &route, body)).await,
-        Verb::Patch => Box::pin(patch::answer(call, &route, body)).await,
-        Verb::Delete => Box::pin(delete::answer(call, &route, body)).await,
-        Verb::DeleteCollection => Box::pin(delete_collection::answer(call, &route, body)).await,
-        Verb::None => Err(Status::router_method_not_allowed()),
+        Operation::Watch => Box::pin(watch::answer(call, &route, extensions)).await,
+        Operation::Create | Operation::Bind | Operation::Evict | Operation::RequestToken | Operation::Review(_) => {
+            Box::pin(create::answer(call, &route, body)).await
+        }
+        Operation::Update | Operation::UpdateScale => Box::pin(update::answer(call, &route, body)).await,
+        Operation::Patch | Operation::PatchScale => Box::pin(patch::answer(call, &route, body)).await,
+        Operation::Delete => Box::pin(delete::answer(call, &route, body)).await,
+        Operation::DeleteCollection => Box::pin(delete_collection::answer(call, &route, body)).await,
+        Operation::Node => Box::pin(node::answer(call, &route)).await,
     }
 }
 
@@ -102,7 +101,7 @@ pub(crate) fn scope(target: &Target) -> &'static str {
 
 impl Call<'_> {
     fn negotiate(&self, route: &ResourceRoute) -> Result<Negotiated, Status> {
-        let is_watch = route.verb == Verb::Watch;
+        let is_watch = route.operation == Operation::Watch;
         crate::request::negotiation::negotiate(
             self.headers,
             self.query,

@@ -11,6 +11,7 @@ use registry::Target;
 use registry::kind::Kind;
 use registry::kinds::Kinds;
 
+use crate::request::operation::Operation;
 use crate::request::request_info::{RequestInfo, ResourceInfo, Verb, segments};
 
 /// The route of a request.
@@ -43,6 +44,7 @@ pub enum Route {
 #[derive(Debug)]
 pub struct ResourceRoute {
     pub verb: Verb,
+    pub operation: Operation,
     pub target: Target,
     pub legacy_watch: bool,
     /// A GET that may be a list or a watch.
@@ -126,7 +128,9 @@ fn resource_route(info: &ResourceInfo, method: &Method, kinds: &Kinds) -> Result
         subresource: some(&info.subresource),
     };
     let is_collection = matches!(place, Place::Collection | Place::AllNamespaces) && *method == Method::GET;
-    Ok(ResourceRoute { verb, target, legacy_watch: info.legacy_watch, is_collection })
+    let operation =
+        Operation::decide(verb, &target).ok_or_else(|| Missed::Status(Status::router_method_not_allowed()))?;
+    Ok(ResourceRoute { verb, operation, target, legacy_watch: info.legacy_watch, is_collection })
 }
 
 /// The part of a resource that a path names.

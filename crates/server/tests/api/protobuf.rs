@@ -31,7 +31,7 @@ fn opened(bytes: &[u8]) -> Value {
     let opened = protobuf::open(bytes).unwrap();
     let ty = ty(opened.api_version, opened.kind);
     let mut value = protobuf::read(&ty, opened.raw).unwrap();
-    schema::decode::normalise(&ty, &mut value).unwrap();
+    schema::decode::normalise(&ty, &mut value, None).unwrap();
     value["kind"] = json!(opened.kind);
     value["apiVersion"] = json!(opened.api_version);
     value

@@ -94,7 +94,8 @@ impl World {
         authenticator.accounts = Some(AccountTokens::new(Arc::clone(&registry), &key).unwrap());
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
         let metrics = prometheus_client::registry::Registry::default();
-        let config = Config { limits, authenticator, authorizer, metrics, clock };
+        let server_metrics = Arc::new(server::metrics::Metrics::new(&limits));
+        let config = Config { limits, authenticator, authorizer, metrics, server_metrics, clock };
         let server = Server::new(registry, config);
         let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! What the levels ask of a pod, in the order in which they are reported: those of the baseline by name, then those of
-//! the restricted level, some of which take the place of a weaker one.
+//! Checks of the levels, in the order in which they are reported: those of the baseline by name, then those of the
+//! restricted level, some of which replace a weaker one.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use machinery::json::Value;
 
 use super::policy::{Level, Standard, Version};
 
-/// The last version that brought a new check; later ones ask the same.
+/// The last version with a new check; later ones have the same.
 const NEWEST: u32 = 35;
 
-/// What is wrong with a pod: in short, and in full.
+/// A violation: the reason in short, and in detail.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) reason: &'static str,
     pub(super) detail: String,
 }
 
-/// What of a pod (or a template of one) the standard does not allow.
+/// The violations of a standard by a pod or a pod template.
 pub(super) fn violations(standard: &Standard, pod: &Value) -> Vec<Violation> {
     let since = match standard.version {
         Version::Minor(minor) => minor.min(NEWEST),
@@ -72,7 +72,7 @@ pub(super) fn violations(standard: &Standard, pod: &Value) -> Vec<Violation> {
 
 struct Pod<'a> {
     pod: &'a Value,
-    /// The minor version whose checks count.
+    /// The minor version whose checks apply.
     since: u32,
 }
 
@@ -124,12 +124,12 @@ impl<'a> Pod<'a> {
         self.spec()["os"]["name"] == "windows"
     }
 
-    /// Root in a user namespace of its own is nobody outside of it.
+    /// Whether the pod has a user namespace of its own, outside of which its root has no rights.
     fn own_users(&self) -> bool {
         self.spec()["hostUsers"] == false
     }
 
-    /// `pod and container "a"`: who sets what it must not.
+    /// `pod and container "a"`: the offenders in a message.
     fn setters(pod: bool, containers: &[&str]) -> Option<String> {
         let mut setters = Vec::new();
         if pod {
@@ -176,7 +176,7 @@ impl<'a> Pod<'a> {
         found(plural("forbidden AppArmor profile", "forbidden AppArmor profiles", values.len()), detail)
     }
 
-    /// The containers that add capabilities which `allowed` does not know, and those capabilities.
+    /// The containers that add capabilities other than `allowed`, and those capabilities.
     fn adding(&self, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a str>) {
         let mut added = BTreeSet::new();
         let containers = self.named(|container| {
@@ -363,7 +363,7 @@ impl<'a> Pod<'a> {
         self.seccomp_setters().0
     }
 
-    /// Before there was a field for it.
+    /// The annotations that preceded the field.
     fn seccomp_annotations(&self) -> Found {
         let of_pod = "seccomp.security.alpha.kubernetes.io/pod";
         let of_container = "container.seccomp.security.alpha.kubernetes.io/";
@@ -384,7 +384,7 @@ impl<'a> Pod<'a> {
         found("seccompProfile", format!("forbidden {what} {}", bad.join(", ")))
     }
 
-    /// Who sets a forbidden profile; and the containers for which nobody sets one.
+    /// The offenders that set a forbidden profile, and the containers without one.
     fn seccomp_setters(&self) -> (Found, Vec<&'a str>) {
         let mut kinds = BTreeSet::new();
         let mut bad = |context: &'a Value| {

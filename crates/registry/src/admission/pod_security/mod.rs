@@ -1,9 +1,9 @@
-//! What a namespace allows its pods, by its labels: a level to enforce and one to warn about. (The one to audit needs an
-//! audit log, which this server does not keep.)
+//! PodSecurity: the labels of a namespace set a level that its pods must keep to, and one to warn about. (The level to audit
+//! needs an audit log, which this server does not keep.)
 //!
-//! - this file: which level counts for a write, and what is said
+//! - this file: the level that applies to a write, and its messages
 //! - `policy`: levels and versions as labels give them
-//! - `checks`: what each level asks of a pod
+//! - `checks`: what each level requires of a pod
 
 mod checks;
 mod policy;
@@ -15,33 +15,61 @@ use machinery::{FieldError, GroupResource, Status};
 
 use self::checks::{Violation, violations};
 use self::policy::{Level, Policy, Standard};
+use super::plugin::{Attributes, Decision, Operation, Plugin, States};
+use crate::collections::{NAMESPACES, PODS};
 use crate::meta;
-use crate::registry::Registry;
-use crate::request::{Context, Target};
-use crate::view;
+use crate::read::view;
+use crate::request::Context;
+use crate::storage::Storage;
 
-/// A namespace that turns stricter has at most this many of its pods looked at.
+/// Most pods that are checked when a namespace becomes stricter.
 const PODS_MAX: usize = 3000;
 
-impl Registry {
-    /// Refuses a pod that its namespace does not allow, and warns about it or about a workload that would make such pods.
-    pub(super) fn check_pod_security(
-        &self,
-        target: &Target,
-        old: Option<&Value>,
-        new: &Value,
-        ctx: &Context,
-    ) -> Result<(), Status> {
-        let Some(namespace) = target.namespace.as_deref() else { return Ok(()) };
-        let is_pod = target.kind.collection == "core/pods";
-        let Some(template) = (if is_pod { Some(new) } else { template_of(&target.kind.collection, new) }) else {
-            return Ok(());
-        };
-        let Some(found) = self.cached("core/namespaces", None, namespace) else { return Ok(()) };
+pub(super) struct PodSecurity {
+    storage: Storage,
+}
+
+impl Plugin for PodSecurity {
+    fn name(&self) -> &'static str {
+        "PodSecurity"
+    }
+
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        if !matches!(attributes.operation, Operation::Create | Operation::Update) {
+            return false;
+        }
+        match attributes.subresource() {
+            None => true,
+            Some("resize" | "ephemeralcontainers") => attributes.target.kind.collection == PODS,
+            Some(_) => false,
+        }
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, states: States<'a>) -> Decision<'a> {
+        let Some(new) = states.new else { return Decision::ADMIT };
+        Decision::Now(if attributes.target.kind.collection == NAMESPACES {
+            self.check_labels(attributes, states.old, new)
+        } else {
+            self.check_pods(attributes, states.old, new)
+        })
+    }
+}
+
+impl PodSecurity {
+    pub(super) fn new(storage: Storage) -> Self {
+        PodSecurity { storage }
+    }
+
+    /// Refuses a pod that its namespace does not allow, and warns about it or about a workload that would create such pods.
+    fn check_pods(&self, attributes: &Attributes<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+        let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(()) };
+        let is_pod = attributes.target.kind.collection == PODS;
+        let Some(template) = attributes.behaviour.pod_template(new) else { return Ok(()) };
+        let Some(found) = self.storage.cached(NAMESPACES, None, namespace) else { return Ok(()) };
         if !found.labels().iter().any(|(name, _)| name.starts_with(policy::PREFIX)) {
             return Ok(());
         }
-        let (policy, _) = Policy::of(|name| found.label(name));
+        let (policy, _) = Policy::from_labels(|name| found.label(name));
         if is_pod && old.is_some_and(|old| !images_changed(old, new)) {
             return Ok(());
         }
@@ -49,27 +77,22 @@ impl Registry {
             let found = violations(&policy.enforce, template);
             if !found.is_empty() {
                 let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found));
-                return Err(Status::forbidden(&target.gr(), meta::name(new), why));
+                return Err(attributes.forbidden(new, why));
             }
         }
         let found = violations(&policy.warn, template);
         if !found.is_empty() {
-            ctx.warnings.push(format!("would violate PodSecurity \"{}\": {}", policy.warn, details(&found)));
+            let warnings = &attributes.ctx.warnings;
+            warnings.push(format!("would violate PodSecurity \"{}\": {}", policy.warn, details(&found)));
         }
         Ok(())
     }
 
-    /// The labels of a namespace must mean something; pods that a stricter level would refuse are warned about.
-    pub(super) fn check_security_labels(
-        &self,
-        target: &Target,
-        old: Option<&Value>,
-        new: &Value,
-        ctx: &Context,
-    ) -> Result<(), Status> {
+    /// Refuses labels of a namespace that cannot be read, and warns of pods that a stricter level would refuse.
+    fn check_labels(&self, attributes: &Attributes<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
         let read = |namespace: &Value| {
             let labels = namespace["metadata"]["labels"].clone();
-            Policy::of(|name| labels.get(name).and_then(Value::as_str))
+            Policy::from_labels(|name| labels.get(name).and_then(Value::as_str))
         };
         let (policy, errors) = read(new);
         let before = old.map(read);
@@ -86,15 +109,15 @@ impl Registry {
         let stricter =
             now.level != Level::Privileged && now != then && (now.version != then.version || now.level > then.level);
         if stricter {
-            self.warn_of_pods(target.name(), now, ctx);
+            self.warn_of_pods(attributes.target.name(), now, attributes.ctx);
         }
         Ok(())
     }
 
     fn warn_of_pods(&self, namespace: &str, standard: Standard, ctx: &Context) {
-        let collection = self.cache.collection("core/pods");
-        let snapshot = self.cache.snapshot(&collection);
-        let mut pods = snapshot.scan(collection.name(), Some(namespace), None);
+        let cache = self.storage.cache();
+        let snapshot = cache.snapshot(&cache.collection(PODS));
+        let mut pods = snapshot.scan(PODS, Some(namespace), None);
         let mut by_reasons: BTreeMap<String, (String, usize)> = BTreeMap::new();
         for pod in pods.by_ref().take(PODS_MAX).filter_map(|item| view::parse(item).ok()) {
             let found = violations(&standard, &pod);
@@ -130,23 +153,7 @@ impl Registry {
     }
 }
 
-/// The pods that a workload makes.
-fn template_of<'a>(collection: &str, object: &'a Value) -> Option<&'a Value> {
-    let template = match collection {
-        "core/podtemplates" => &object["template"],
-        "core/replicationcontrollers"
-        | "apps/deployments"
-        | "apps/replicasets"
-        | "apps/statefulsets"
-        | "apps/daemonsets"
-        | "batch/jobs" => &object["spec"]["template"],
-        "batch/cronjobs" => &object["spec"]["jobTemplate"]["spec"]["template"],
-        _ => return None,
-    };
-    template.is_object().then_some(template)
-}
-
-/// Only other containers and other images make a pod another one.
+/// Only other containers and other images can violate a level that the pod kept to before.
 fn images_changed(old: &Value, new: &Value) -> bool {
     ["containers", "initContainers", "ephemeralContainers"].into_iter().any(|list| {
         let images = |pod: &Value| -> Vec<Value> {
@@ -174,14 +181,6 @@ fn details(found: &[Violation]) -> String {
 mod tests {
     use super::*;
     use machinery::json::json;
-
-    #[test]
-    fn workloads_have_their_pods_in_different_places() {
-        let job = json!({"spec": {"jobTemplate": {"spec": {"template": {"a": 1}}}}});
-        assert_eq!(template_of("batch/cronjobs", &job), Some(&json!({"a": 1})));
-        assert_eq!(template_of("core/configmaps", &job), None);
-        assert_eq!(template_of("apps/deployments", &json!({})), None);
-    }
 
     #[test]
     fn a_label_is_no_new_image() {

@@ -13,7 +13,7 @@ pub(super) enum Level {
     Restricted,
 }
 
-/// The minor version whose checks count; `Latest` is after all others.
+/// The minor version whose checks apply; `Latest` is after all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     Minor(u32),
@@ -50,33 +50,33 @@ pub(super) struct Policy {
     pub(super) warn: Standard,
 }
 
-/// A label, its value, and what is wrong with it.
+/// A label, its value, and the reason why it is invalid.
 pub(super) type LabelError = (String, Value, String);
 
 impl Policy {
-    /// From labels; what cannot be read is the strictest to enforce and the most open otherwise.
-    pub(super) fn of<'a>(label: impl Fn(&str) -> Option<&'a str>) -> (Policy, Vec<LabelError>) {
+    /// Reads labels; a value that cannot be read is the strictest level to enforce and the most open otherwise.
+    pub(super) fn from_labels<'a>(label: impl Fn(&str) -> Option<&'a str>) -> (Policy, Vec<LabelError>) {
         let mut errors = Vec::new();
         let mut standard = |mode: &str, otherwise: Level| {
             let (level, version) = (format!("{PREFIX}{mode}"), format!("{PREFIX}{mode}-version"));
             let mut read = Standard::OPEN;
-            let (said_level, said_version) = (label(&level), label(&version));
+            let (stated_level, stated_version) = (label(&level), label(&version));
             let mut sound = false;
-            if let Some(said) = said_level {
-                sound = parse_level(said).is_some();
-                read.level = parse_level(said).unwrap_or(otherwise);
+            if let Some(stated) = stated_level {
+                sound = parse_level(stated).is_some();
+                read.level = parse_level(stated).unwrap_or(otherwise);
                 if !sound {
                     let why = "must be one of privileged, baseline, restricted".to_owned();
-                    errors.push((level, json!(said), why));
+                    errors.push((level, json!(stated), why));
                 }
             }
-            if let Some(said) = said_version {
-                read.version = parse_version(said).unwrap_or(Version::Latest);
-                if parse_version(said).is_none() {
-                    errors.push((version, json!(said), "must be \"latest\" or \"v1.x\"".to_owned()));
+            if let Some(stated) = stated_version {
+                read.version = parse_version(stated).unwrap_or(Version::Latest);
+                if parse_version(stated).is_none() {
+                    errors.push((version, json!(stated), "must be \"latest\" or \"v1.x\"".to_owned()));
                 }
             }
-            (read, sound, said_level.is_some(), said_version.is_some())
+            (read, sound, stated_level.is_some(), stated_version.is_some())
         };
         let (enforce, enforce_sound, ..) = standard("enforce", Level::Restricted);
         standard("audit", Level::Privileged);
@@ -117,7 +117,7 @@ mod tests {
         let labels: Vec<(String, &str)> =
             labels.iter().map(|(name, value)| (format!("{PREFIX}{name}"), *value)).collect();
         let (policy, errors) =
-            Policy::of(|name| labels.iter().find(|(known, _)| known == name).map(|(_, value)| *value));
+            Policy::from_labels(|name| labels.iter().find(|(known, _)| known == name).map(|(_, value)| *value));
         (policy, errors.len())
     }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_mean_nothing() {
+    fn labels_that_cannot_be_read() {
         let (read, errors) =
             policy(&[("enforce", "strict"), ("warn", "x"), ("audit-version", "1.2"), ("warn-version", "v1.02")]);
         assert_eq!(errors, 4);

@@ -27,7 +27,7 @@ fn owned_by_patcher(kind: (&str, &str), object: &Value, patched: &Value, subreso
     let ty = Types::get().kind(&gvk).unwrap();
     let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
     let mut live = object.clone();
-    decode::normalise(&ty, &mut live).unwrap();
+    decode::normalise(&ty, &mut live, None).unwrap();
     let creator = Writer { manager: "creator", subresource: "", time: "2024-01-01T00:00:01Z" };
     track_update(&subject, None, &mut live, &creator);
     live["metadata"]["uid"] = json!("u");
@@ -52,7 +52,7 @@ fn check_table(cases: Vec<Case>) {
         // An object without any owner is not tracked: the creator always owns this field.
         object["metadata"]["generateName"] = json!("x-");
         let mut current = object.clone();
-        decode::normalise(&ty, &mut current).unwrap();
+        decode::normalise(&ty, &mut current, None).unwrap();
         decode::name(&mut current, &gvk);
         let patched = strategic::apply(&target, &current, patch.to_string().as_bytes())
             .unwrap_or_else(|error| panic!("{name}: refused: {}", error.to_status().message));

@@ -52,11 +52,6 @@ pub(super) fn create(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks a new pod whose spec is known to be valid.
-pub(super) fn of_known_spec(pod: &Value, errors: &mut Errors) {
-    annotations(pod, &Path::new("metadata.annotations"), errors);
-}
-
 /// Checks the rules that hold on create and on update.
 fn metadata_and_spec(pod: &Value, errors: &mut Errors) {
     annotations(pod, &Path::new("metadata.annotations"), errors);
@@ -81,7 +76,8 @@ fn metadata_and_spec(pod: &Value, errors: &mut Errors) {
     }
 }
 
-fn annotations(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
+/// The annotations of a pod that have a meaning: what is checked of it apart from its spec.
+pub(super) fn annotations(pod: &Value, path: &Path<'_>, errors: &mut Errors) {
     const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
     let Some(annotations) = pod.map("metadata.annotations") else { return };
     if let Some(mirror) = annotations.get("kubernetes.io/config.mirror")

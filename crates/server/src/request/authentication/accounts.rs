@@ -166,7 +166,7 @@ mod tests {
     use machinery::clock::Clock;
     use machinery::media::MediaType;
     use machinery::options::{CreateOptions, DeleteOptions};
-    use registry::{Body, Context, Settings, Target};
+    use registry::{Body, Context, Settings, Target, WriteRequest};
     use store::Retention;
     use store::memory::MemoryStore;
 
@@ -199,13 +199,17 @@ mod tests {
         async fn make(&self, plural: &str, object: Value) {
             let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
             let target = self.target(plural, None, None);
-            self.registry.create(&target, body, &CreateOptions::default(), &Context::default()).await.unwrap();
+            let (options, ctx) = (CreateOptions::default(), Context::default());
+            let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+            self.registry.create(request, &body).await.unwrap();
             self.registry.ready().await;
         }
 
         async fn delete(&self, plural: &str, name: &str) {
             let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-            self.registry.delete(&self.target(plural, Some(name), None), options, &Context::default()).await.unwrap();
+            let target = self.target(plural, Some(name), None);
+            let request = WriteRequest { target: &target, options: &options, ctx: &Context::default() };
+            self.registry.delete(request).await.unwrap();
             self.registry.ready().await;
         }
 
@@ -214,7 +218,8 @@ mod tests {
             let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
             let target = self.target("serviceaccounts", Some("sa"), Some("token"));
             let (options, ctx) = (CreateOptions::default(), Context::default());
-            let grant = self.registry.token_request(&target, &body, &options, &ctx, self.tokens.audiences()).await?;
+            let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+            let grant = self.registry.request_token(request, &body, self.tokens.audiences()).await?;
             self.tokens.sign(grant.claims)
         }
 

@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use machinery::Status;
 use machinery::options::CreateOptions;
+use registry::WriteRequest;
 
 use crate::request::handlers::{Call, review, token};
+use crate::request::operation::Operation;
 use crate::request::reply::Reply;
 use crate::request::routing::ResourceRoute;
 
@@ -12,15 +14,16 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let asked = call.negotiate(route)?;
     let body = call.object(body)?;
     let options = CreateOptions::from_query(call.query)?;
-    let context = call.context();
+    let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
+    let registry = &call.server.registry;
     let write = async {
-        if let Some(outcome) = review::answer(call, &route.target, &body, &options, &context).await? {
-            return Ok(outcome);
+        match route.operation {
+            Operation::Bind => registry.bind(request, &body).await,
+            Operation::Evict => registry.evict(request, &body).await,
+            Operation::RequestToken => token::issue(call, request, &body).await,
+            Operation::Review(kind) => review::compute(call, kind, request, &body).await,
+            _ => registry.create(request, &body).await,
         }
-        if let Some(outcome) = token::answer(call, &route.target, &body, &options, &context).await? {
-            return Ok(outcome);
-        }
-        call.server.registry.create(&route.target, body, &options, &context).await
     };
     let outcome = call.within_write_limit(write).await?;
     call.show_outcome(outcome, &route.target, &asked).await

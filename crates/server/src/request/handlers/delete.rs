@@ -4,6 +4,7 @@ use bytes::Bytes;
 use machinery::media::MediaType;
 use machinery::options::DeleteOptions;
 use machinery::{Status, media};
+use registry::WriteRequest;
 
 use crate::request::handlers::Call;
 use crate::request::reply::Reply;
@@ -13,8 +14,8 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let asked = call.negotiate(route)?;
     let options = options(call, route, &body)?;
     let context = call.context();
-    let write = call.server.registry.delete(&route.target, options, &context);
-    let outcome = call.within_write_limit(write).await?;
+    let request = WriteRequest { target: &route.target, options: &options, ctx: &context };
+    let outcome = call.within_write_limit(call.server.registry.delete(request)).await?;
     call.show_outcome(outcome, &route.target, &asked).await
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use machinery::Status;
+use registry::WriteRequest;
 
 use crate::request::handlers::{Call, delete};
 use crate::request::reply::Reply;
@@ -12,6 +13,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let list = call.list_options().await?;
     let options = delete::options(call, route, &body)?;
     let context = call.context();
-    let deleted = call.server.registry.delete_collection(&route.target, &list, options, &context).await?;
+    let request = WriteRequest { target: &route.target, options: &options, ctx: &context };
+    let deleted = call.server.registry.delete_collection(request, &list).await?;
     call.show_list(deleted, &asked).await
 }

@@ -5,18 +5,11 @@ use machinery::Status;
 
 use crate::request::handlers::Call;
 use crate::request::reply::{self, Reply};
-use crate::request::request_info::Verb;
 use crate::request::routing::ResourceRoute;
 use crate::wire::body::ResponseBody;
 
-/// Whether a route is one.
-pub(super) fn is_asked(route: &ResourceRoute) -> bool {
-    let asked = route.target.subresource.as_deref().is_some_and(|name| registry::QUESTIONS.contains(&name));
-    asked && matches!(route.verb, Verb::Get | Verb::Create)
-}
-
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Reply, Status> {
-    call.server.registry.ask_node(&route.target, call.query).await?;
+    call.server.registry.connect(&route.target, call.query, &call.context()).await?;
     // A log of which nothing has been written yet.
     let mut reply = reply::with_body(204, reply::TEXT, ResponseBody::empty());
     reply.headers_mut().remove(header::CONTENT_TYPE);

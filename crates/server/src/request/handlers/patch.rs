@@ -4,9 +4,10 @@ use bytes::Bytes;
 use machinery::Status;
 use machinery::media::{self, PatchType};
 use machinery::options::PatchOptions;
-use registry::PatchBody;
+use registry::{PatchBody, WriteRequest};
 
 use crate::request::handlers::Call;
+use crate::request::operation::Operation;
 use crate::request::reply::Reply;
 use crate::request::routing::ResourceRoute;
 
@@ -15,8 +16,14 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let asked = call.negotiate(route)?;
     let body = PatchBody { bytes: body, kind };
     let options = PatchOptions::from_query(call.query, kind == PatchType::Apply)?;
-    let context = call.context();
-    let write = call.server.registry.patch(&route.target, body, &options, &context);
+    let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
+    let registry = &call.server.registry;
+    let write = async {
+        match route.operation {
+            Operation::PatchScale => registry.patch_scale(request, &body).await,
+            _ => registry.patch(request, &body).await,
+        }
+    };
     let outcome = call.within_write_limit(write).await?;
     call.show_outcome(outcome, &route.target, &asked).await
 }

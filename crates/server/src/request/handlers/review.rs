@@ -4,52 +4,45 @@ use machinery::go_text;
 use machinery::json::{Map, Value, json};
 use machinery::options::CreateOptions;
 use machinery::{FieldError, GroupResource, Status};
-use registry::{Body, Context, Outcome, Target, View};
+use registry::{Body, Outcome, View, WriteRequest};
 
 use crate::identity::User;
 use crate::request::authorization::{Attributes, Decision, ResourceAttributes, What};
 use crate::request::handlers::Call;
+use crate::request::operation::Review;
 
-const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
-/// Computes a review; none when the target is another kind.
-pub(super) async fn answer(
+/// Computes a review.
+pub(super) async fn compute(
     call: &Call<'_>,
-    target: &Target,
+    review: Review,
+    request: WriteRequest<'_, CreateOptions>,
     body: &Body,
-    options: &CreateOptions,
-    context: &Context,
-) -> Result<Option<Outcome>, Status> {
-    let kind = &target.kind;
-    if target.subresource.is_some() || !matches!(kind.gvk.group.as_str(), AUTHENTICATION | AUTHORIZATION) {
-        return Ok(None);
-    }
-    let mut object = call.server.registry.unstored(target, body, options, context)?;
-    let status = match kind.gvk.kind.as_str() {
-        "SelfSubjectReview" => {
+) -> Result<Outcome, Status> {
+    let mut object = call.server.registry.decode_unstored(request, body)?;
+    object["status"] = match review {
+        Review::SelfSubject => {
             object["metadata"]["creationTimestamp"] =
                 json!(call.server.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
             json!({"userInfo": call.user.to_value()})
         }
-        "TokenReview" => token(call, &object)?,
-        "SelfSubjectAccessReview" => {
+        Review::Token => token(call, &object)?,
+        Review::SelfSubjectAccess => {
             check_access(&object, Subject::Myself)?;
             access(call, call.user, &object["spec"]).await
         }
-        "SubjectAccessReview" => {
+        Review::SubjectAccess => {
             check_access(&object, Subject::Named)?;
             access(call, &subject(&object["spec"]), &object["spec"]).await
         }
-        "LocalSubjectAccessReview" => {
-            check_access(&object, Subject::Local(target.namespace.as_deref().unwrap_or_default()))?;
+        Review::LocalSubjectAccess => {
+            check_access(&object, Subject::Local(request.target.namespace.as_deref().unwrap_or_default()))?;
             access(call, &subject(&object["spec"]), &object["spec"]).await
         }
-        "SelfSubjectRulesReview" => rules(call, &object)?,
-        _ => return Ok(None),
+        Review::SelfSubjectRules => rules(call, &object)?,
     };
-    object["status"] = status;
-    Ok(Some(Outcome::new(201, View::Made { kind: None, value: object })))
+    Ok(Outcome::new(201, View::Made { kind: None, value: object }))
 }
 
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {

@@ -3,23 +3,19 @@
 use machinery::Status;
 use machinery::json::json;
 use machinery::options::CreateOptions;
-use registry::{Body, Context, Outcome, Target, View};
+use registry::{Body, Outcome, View, WriteRequest};
 
 use crate::request::handlers::Call;
 
-/// Issues a token; none when the target is another resource.
-pub(super) async fn answer(
+pub(super) async fn issue(
     call: &Call<'_>,
-    target: &Target,
+    request: WriteRequest<'_, CreateOptions>,
     body: &Body,
-    options: &CreateOptions,
-    context: &Context,
-) -> Result<Option<Outcome>, Status> {
-    let asked = target.kind.collection == "core/serviceaccounts" && target.subresource.as_deref() == Some("token");
-    let Some(tokens) = call.server.authenticator.accounts.as_ref().filter(|_| asked) else { return Ok(None) };
-    let grant = call.server.registry.token_request(target, body, options, context, tokens.audiences()).await?;
+) -> Result<Outcome, Status> {
+    let Some(tokens) = &call.server.authenticator.accounts else { return Err(Status::router_method_not_allowed()) };
+    let grant = call.server.registry.request_token(request, body, tokens.audiences()).await?;
     let until = jiff::Timestamp::from_second(grant.expires).map_err(Status::internal)?;
     let mut value = grant.request;
     value["status"] = json!({"token": tokens.sign(grant.claims)?, "expirationTimestamp": until.to_string()});
-    Ok(Some(Outcome::new(201, View::Made { kind: None, value })))
+    Ok(Outcome::new(201, View::Made { kind: None, value }))
 }

@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use machinery::Status;
 use machinery::options::UpdateOptions;
+use registry::WriteRequest;
 
 use crate::request::handlers::Call;
+use crate::request::operation::Operation;
 use crate::request::reply::Reply;
 use crate::request::routing::ResourceRoute;
 
@@ -12,8 +14,14 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let asked = call.negotiate(route)?;
     let body = call.object(body)?;
     let options = UpdateOptions::from_query(call.query)?;
-    let context = call.context();
-    let write = call.server.registry.update(&route.target, body, &options, &context);
+    let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
+    let registry = &call.server.registry;
+    let write = async {
+        match route.operation {
+            Operation::UpdateScale => registry.update_scale(request, &body).await,
+            _ => registry.update(request, &body).await,
+        }
+    };
     let outcome = call.within_write_limit(write).await?;
     call.show_outcome(outcome, &route.target, &asked).await
 }

@@ -1,0 +1,60 @@
+//! WATCH: opens a watch at the revision that a client requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cache::Start;
+use machinery::options::{ListOptions, WatchStart};
+use machinery::{Revision, Status};
+use rand::Rng;
+
+use super::watch_view::{WatchTerms, WatchView};
+use crate::conversion_webhook;
+use crate::registry::Registry;
+use crate::request::Target;
+
+pub(crate) async fn watch(registry: &Registry, target: &Target, options: &ListOptions) -> Result<WatchView, Status> {
+    let filter = registry.filter(target, options)?;
+    let start = options.watch_start()?;
+    let from = match start {
+        WatchStart::After(revision) | WatchStart::InitialNotOlderThan(revision) => revision,
+        _ => Revision::ZERO,
+    };
+    let settings = registry.settings();
+    let terms = WatchTerms {
+        bookmarks: options.allow_watch_bookmarks,
+        mark_initial_end: options.wants_initial_bookmark(),
+        timeout: watch_timeout(options.timeout_seconds, settings.watch_timeout_min),
+        from,
+    };
+    let (kind, cache, clock) = (Arc::clone(&target.kind), Arc::clone(registry.cache()), settings.clock.clone());
+    let reached = match start {
+        WatchStart::InitialFresh | WatchStart::FreshOnly => registry.storage().fresh().await,
+        WatchStart::InitialNotOlderThan(revision) => registry.storage().reach(revision).await,
+        WatchStart::InitialAny | WatchStart::AnyOnly | WatchStart::After(_) => Ok(Revision::ZERO),
+    };
+    if let Err(status) = reached {
+        return Ok(WatchView::refused(kind, cache, status, terms, clock));
+    }
+    let start = match start {
+        WatchStart::After(revision) => Start::After(revision),
+        WatchStart::FreshOnly | WatchStart::AnyOnly => Start::Now,
+        _ => Start::Initial,
+    };
+    let watcher = cache.watch(&registry.collection(&target.kind), filter, start);
+    let mut view = WatchView::new(kind, cache, watcher, terms, clock);
+    if conversion_webhook::webhook(&target.kind).is_some() {
+        view.convert_with(Arc::clone(registry.converter()));
+    }
+    Ok(view)
+}
+
+/// The timeout of a watch. Unless the client names one it is spread over a factor of two, so that clients that started
+/// together do not all return together.
+fn watch_timeout(requested: Option<i64>, min: Duration) -> Duration {
+    match requested {
+        Some(seconds) if seconds < 0 => Duration::ZERO,
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        _ => min.mul_f64(1.0 + rand::rng().random::<f64>()),
+    }
+}

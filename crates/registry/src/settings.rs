@@ -1,0 +1,45 @@
+//! Settings of a registry.
+
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use machinery::Clock;
+
+use crate::conversion_webhook::Webhooks;
+
+/// Settings of a registry.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub cache: cache::Config,
+    /// Shortest timeout of a watch that names none; the longest is twice that.
+    pub watch_timeout_min: Duration,
+    /// How long an Event is kept after its last write.
+    pub event_ttl: Duration,
+    /// The network of service addresses, and the bits of its prefix.
+    pub service_range: Ipv4Addr,
+    pub service_range_bits: u8,
+    pub node_ports: RangeInclusive<u16>,
+    /// Whether a pod must have a service account, and gets its token. Only where a controller creates the accounts.
+    pub service_accounts: bool,
+    /// Calls the webhooks that convert custom resources; none refuses requests that need one.
+    pub webhooks: Option<Arc<dyn Webhooks>>,
+    pub clock: Clock,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            cache: cache::Config::default(),
+            watch_timeout_min: Duration::from_secs(1800),
+            event_ttl: Duration::from_secs(3600),
+            service_range: Ipv4Addr::new(10, 96, 0, 0),
+            service_range_bits: 16,
+            node_ports: 30000..=32767,
+            service_accounts: false,
+            webhooks: None,
+            clock: Clock::system(),
+        }
+    }
+}

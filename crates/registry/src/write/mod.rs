@@ -1,0 +1,21 @@
+//! Writing verbs, and the steps that they share.
+//!
+//! ```text
+//!   POST             body ─► Draft ─► create ─┐
+//!   PUT, PATCH, SSA  body ─► change ─► update ─┼─► commit ─► store
+//!   DELETE                             delete ─┘
+//! ```
+//!
+//! - [`draft`]: an object under way, with what is known of it; [`templates`]: specs that were sent before
+//! - [`create`], [`update`], [`patch`], [`apply`], [`delete`], [`delete_collection`]: the verbs
+//! - [`commit`]: the only code that writes objects to the store
+
+pub(crate) mod apply;
+pub(crate) mod commit;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod delete_collection;
+pub(crate) mod draft;
+pub(crate) mod patch;
+pub(crate) mod templates;
+pub(crate) mod update;
