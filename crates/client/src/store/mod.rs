@@ -33,6 +33,22 @@ use writer::WriterState;
 ///
 /// Every read takes the current [`Snapshot`]; reads that must agree with each other use one snapshot. No read waits
 /// for a writer and no writer waits for a read.
+///
+/// ```
+/// use client::store::Store;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # fn main() -> Result<(), client::store::IndexError> {
+/// let (pods, _writer) = Store::<Pod>::new();
+/// let by_node = pods.add_index("node", |pod: &Pod| -> Vec<String> {
+///     pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
+/// })?;
+/// let snapshot = pods.snapshot();
+/// let on_node = by_node.get_in(&snapshot, &"node-1".to_owned());
+/// println!("{} of {} pods, at version {}", on_node.len(), snapshot.len(), snapshot.version());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Store<K> {
     shared: Arc<Shared<K>>,
 }
