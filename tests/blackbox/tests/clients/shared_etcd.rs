@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use blackbox::{Etcd, Process, Server, Writer};
+use blackbox::{Etcd, Process, Server, Wire, Writer};
+use serde_json::json;
 
 fn two_servers(etcd: &Etcd) -> (Server, Server) {
     (Server::start_with(&["--etcd", etcd.url()]), Server::start_with(&["--etcd", etcd.url()]))
@@ -39,6 +40,35 @@ fn a_new_server_continues_where_a_killed_one_was() {
     assert_eq!(Writer::new(&second).names().len(), 10);
     let third = Server::start_with(&["--etcd", etcd.url()]);
     assert_eq!(Writer::new(&third).names().len(), 10);
+}
+
+/// A fixed address and port are free again on every server as soon as their service is deleted, through whichever server.
+#[tokio::test]
+async fn an_address_that_one_server_releases_can_be_assigned_by_the_other() {
+    let etcd = Etcd::start();
+    let (first, second) = two_servers(&etcd);
+    let (a, b) = (Wire::to(&first), Wire::to(&second));
+    let services = "/api/v1/namespaces/default/services";
+    let ports = json!([{"port": 80, "nodePort": 30123}]);
+    let service = |name: &str| {
+        json!({"metadata": {"name": name},
+            "spec": {"type": "NodePort", "clusterIP": "10.96.10.10", "ports": ports}})
+    };
+    // A list without a revision waits until the server has seen every write of the other one.
+    let catch_up = async |wire: &Wire| drop(wire.get(services).send().await.expect(200));
+    for round in 0..3 {
+        let created = a.post(services, &service("fixed")).send().await.expect(201);
+        let assigned = (&created["spec"]["clusterIP"], &created["spec"]["ports"][0]["nodePort"]);
+        assert_eq!(assigned, (&json!("10.96.10.10"), &json!(30123)), "round {round}");
+
+        catch_up(&b).await;
+        let status = b.post(services, &service("another")).send().await.refused(422, "Invalid");
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(message.contains("provided IP is already allocated"), "round {round}: {status}");
+        b.delete(format!("{services}/fixed")).send().await.expect(200);
+        catch_up(&a).await;
+    }
+    b.post(services, &service("another")).send().await.expect(201);
 }
 
 /// The holder of the leader lease, when it acquired the lease, and when it last renewed it.
