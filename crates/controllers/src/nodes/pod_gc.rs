@@ -49,7 +49,7 @@ async fn round(context: &Context, pods: &Store<Pod>, nodes: &Store<Node>, missin
     let orphaned = pods.iter().filter(|pod| gone.contains(node_of(pod)));
     remove.extend(orphaned.map(|pod| (pod.clone(), true)));
     futures::stream::iter(remove)
-        .for_each_concurrent(AT_ONCE, |(pod, orphaned)| remove_pod(&context, pod, orphaned))
+        .for_each_concurrent(AT_ONCE, |(pod, orphaned)| remove_pod(context, pod, orphaned))
         .await;
 }
 
