@@ -264,3 +264,56 @@ async fn an_idle_watch_is_heard_of_within_the_interval() {
     }
     assert!(shortest <= PROGRESS_INTERVAL, "{shortest:?}");
 }
+
+#[tokio::test]
+async fn a_wiped_etcd_is_noticed_and_nothing_is_written_or_called_fresh_until_a_restart() {
+    let mut server = EtcdServer::start(&[]).await;
+    let options = EtcdOptions { compaction: false, ..EtcdOptions::new([&server.url]) };
+    let store = server.connect(options.clone()).await;
+    for number in 0..20 {
+        store.create(pod(&number.to_string()), Bytes::new()).await.unwrap();
+    }
+    let before = store.current_revision().await.unwrap();
+    assert!(store.health().await.iter().all(|check| check.problem.is_none()));
+    let mut changes = store.watch(Prefix::everything(), before).await.unwrap();
+    server.wipe();
+    drop(server.connect(options.clone()).await);
+
+    let refused = store.current_revision().await.expect_err("it is below an acknowledged write");
+    assert!(refused.to_string().contains("went back"), "{refused}");
+    let refused = store.create(pod("new"), Bytes::new()).await.expect_err("revisions would repeat");
+    assert!(matches!(&refused, WriteError::Unavailable(_)), "{refused}");
+    let health = store.health().await;
+    let failed: Vec<_> = health.iter().filter(|check| check.problem.is_some()).collect();
+    assert!(matches!(&failed[..], [check] if check.name == "etcd-revision"), "{health:?}");
+    assert!(failed[0].problem.as_ref().is_some_and(|problem| problem.needs_restart));
+    let ended = tokio::time::timeout(TIME_LIMIT, async {
+        loop {
+            if let Err(error) = changes.next().await.expect("it ends with an error") {
+                return error;
+            }
+        }
+    });
+    let ended = ended.await.expect("the watch ends");
+    assert!(matches!(ended, store::WatchError::Corrupt(_)), "{ended}");
+    let listed = store.list(ListQuery::default()).await.expect("what is there now can be read");
+    assert!(listed.entries.is_empty() && listed.revision < before);
+    let again = server.connect(options).await;
+    again.create(pod("new"), Bytes::new()).await.expect("a restart accepts the new state");
+}
+
+#[tokio::test]
+async fn an_etcd_that_does_not_answer_is_unhealthy_until_it_does() {
+    let mut server = EtcdServer::start(&[]).await;
+    let store = server.connect(EtcdOptions { compaction: false, ..EtcdOptions::new([&server.url]) }).await;
+    server.kill();
+    let health = store.health().await;
+    assert!(health.iter().any(|check| check.name == "etcd" && check.problem.is_some()), "{health:?}");
+    server.restart();
+    let recovered = async {
+        while store.health().await.iter().any(|check| check.problem.is_some()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIME_LIMIT, recovered).await.expect("healthy again");
+}

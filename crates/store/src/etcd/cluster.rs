@@ -327,7 +327,7 @@ impl Cluster {
 fn check_cluster(url: &str, known: &AtomicU64, header: Option<&ResponseHeader>) -> Result<(), Fault> {
     let Some(header) = header else { return Ok(()) };
     match known.compare_exchange(0, header.cluster_id, Ordering::Relaxed, Ordering::Relaxed) {
-        Err(known) if known != header.cluster_id => Err(Fault::Refused(format!(
+        Err(known) if known != header.cluster_id => Err(Fault::OtherCluster(format!(
             "{url} belongs to another etcd cluster ({:x}) than the endpoint that answered first ({known:x})",
             header.cluster_id
         ))),

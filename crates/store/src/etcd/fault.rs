@@ -30,7 +30,9 @@ pub(super) enum Fault {
     /// With the limit, if the answer has it.
     TooLarge(Option<usize>),
     Corrupt(String),
-    /// Refused for another reason: permissions, a missing method, another cluster. Certainly had no effect.
+    /// The member belongs to another cluster than the one that answered first. Certainly had no effect.
+    OtherCluster(String),
+    /// Refused for another reason: permissions, a missing method. Certainly had no effect.
     Refused(String),
 }
 
@@ -63,6 +65,7 @@ impl fmt::Display for Fault {
             | Fault::Token(reason)
             | Fault::Full(reason)
             | Fault::Corrupt(reason)
+            | Fault::OtherCluster(reason)
             | Fault::Refused(reason) => f.write_str(reason),
             Fault::Compacted => f.write_str("the revision is compacted"),
             Fault::Future => f.write_str("the revision has not happened yet"),

@@ -5,6 +5,7 @@
 //! - `keyspace`: layout of the keys; `messages`: etcd's messages by field number
 //! - `read`, `write`, `watch`: the calls of the contract
 //! - [`compactor`]: removal of history, by one server at a time
+//! - `timeline`: detection of an etcd that was wiped or restored
 //! - `backup`: a snapshot of etcd as a file
 //! - `testing`: real etcd processes for tests
 //!
@@ -22,12 +23,14 @@ pub mod options;
 mod read;
 #[cfg(feature = "suite")]
 pub mod testing;
+mod timeline;
 mod watch;
 mod write;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use machinery::Revision;
@@ -36,7 +39,7 @@ use tokio::task::JoinHandle;
 
 pub use options::{EtcdCredentials, EtcdIdentity, EtcdOptions, EtcdTls};
 
-use crate::contract::{Changes, ListQuery, Stats, Store, StoreFuture};
+use crate::contract::{Changes, HealthCheck, ListQuery, Stats, Store, StoreFuture};
 use crate::entry::{Entry, Snapshot};
 use crate::error::{EngineError, OpenError, ReadError, WatchError, WriteError};
 use crate::key::{Key, Prefix};
@@ -44,6 +47,14 @@ use cluster::Cluster;
 use compactor::Compactor;
 use fault::Fault;
 use keyspace::{Keyspace, number};
+use timeline::Timeline;
+
+/// The checks of this engine.
+const REACHABLE: &str = "etcd";
+const TIMELINE: &str = "etcd-revision";
+
+/// Longest wait of a health check for etcd.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A store in an etcd cluster.
 pub struct EtcdStore {
@@ -52,6 +63,7 @@ pub struct EtcdStore {
     value_bytes_max: usize,
     /// The highest compaction known to this process. Other servers may have compacted further.
     floor: Arc<AtomicU64>,
+    timeline: Arc<Timeline>,
     compactor: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -70,10 +82,13 @@ impl EtcdStore {
             keyspace: Keyspace::new(options.key_prefix()),
             value_bytes_max: options.value_bytes_max,
             floor: Arc::default(),
+            timeline: Arc::default(),
             compactor: Mutex::new(None),
         };
         store.first_contact().await.map_err(|fault| match fault {
-            Fault::Refused(reason) | Fault::Token(reason) => OpenError::Inaccessible { path: cluster.urls(), reason },
+            Fault::Refused(reason) | Fault::OtherCluster(reason) | Fault::Token(reason) => {
+                OpenError::Inaccessible { path: cluster.urls(), reason }
+            }
             Fault::Corrupt(reason) => OpenError::Corrupt { path: cluster.urls(), reason },
             fault => OpenError::Unreachable { endpoint: cluster.urls(), reason: fault.to_string() },
         })?;
@@ -159,6 +174,28 @@ impl Store for EtcdStore {
     /// of the database beyond the objects.
     fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>> {
         Box::pin(self.read_stats())
+    }
+
+    /// Two checks: etcd answers, and it has not gone back.
+    fn health(&self) -> StoreFuture<'_, Vec<HealthCheck>> {
+        Box::pin(async move {
+            let answered = tokio::time::timeout(HEALTH_TIMEOUT, self.position(0)).await;
+            let reachable = match answered {
+                Ok(Ok(_)) => HealthCheck::passed(REACHABLE),
+                // The first cluster that answered is the one for the life of the process.
+                Ok(Err(Fault::OtherCluster(reason))) => HealthCheck::failed(REACHABLE, reason, true),
+                Ok(Err(fault)) => HealthCheck::failed(REACHABLE, fault.to_string(), false),
+                Err(_) => {
+                    let reason = format!("{} did not answer within {HEALTH_TIMEOUT:.1?}", self.cluster.urls());
+                    HealthCheck::failed(REACHABLE, reason, false)
+                }
+            };
+            let timeline = match self.timeline.check() {
+                Ok(()) => HealthCheck::passed(TIMELINE),
+                Err(fault) => HealthCheck::failed(TIMELINE, fault.to_string(), true),
+            };
+            vec![reachable, timeline]
+        })
     }
 
     fn close(&self) -> StoreFuture<'_, ()> {

@@ -103,7 +103,10 @@ impl EtcdStore {
 
     /// The current revision of the log, confirmed by a majority of the members.
     pub(super) async fn read_revision(&self) -> Result<Revision, ReadError> {
-        self.position(0).await.map_err(unavailable)
+        let revision = self.position(0).await.map_err(unavailable)?;
+        // A fresh read must not be older than an acknowledged write.
+        self.timeline.check().map_err(unavailable)?;
+        Ok(revision)
     }
 
     /// Fails if the state at `at` is compacted or in the future. Returns the current revision.
@@ -116,11 +119,15 @@ impl EtcdStore {
     }
 
     /// The current revision, by the cheapest possible read: one key that hardly ever exists. Fails unless `at` is readable.
-    async fn position(&self, at: i64) -> Result<Revision, Fault> {
+    pub(super) async fn position(&self, at: i64) -> Result<Revision, Fault> {
         let key = self.keyspace.progress_record();
+        let at_least = self.timeline.highest();
         let answer =
             self.cluster.range(RangeRequest { key, revision: at, count_only: true, ..Default::default() }).await?;
-        header_revision(answer.header.as_ref())
+        let current = header_revision(answer.header.as_ref())?;
+        // Noted here, and an error only for those that need a fresh answer.
+        let _ = self.timeline.observe(current, at_least);
+        Ok(current)
     }
 
     /// The oldest revision that is kept. etcd reveals it only to a watch that starts below it. So the last known one is
@@ -145,9 +152,9 @@ impl EtcdStore {
                 Ok(oldest) => ReadError::Compacted { asked, oldest },
                 Err(error) => error,
             },
-            Fault::Future => match self.read_revision().await {
+            Fault::Future => match self.position(0).await {
                 Ok(current) => ReadError::Future { asked, current },
-                Err(error) => error,
+                Err(fault) => unavailable(fault),
             },
             fault => unavailable(fault),
         }

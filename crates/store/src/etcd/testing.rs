@@ -147,6 +147,13 @@ impl EtcdServer {
         self.supervisor = Some(supervisor.stdin(Stdio::piped()).spawn().expect("a shell starts"));
     }
 
+    /// Starts it again on the same ports without any data.
+    pub fn wipe(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.folder.path().join("data")).expect("etcd has been started");
+        self.restart();
+    }
+
     /// Sends SIGKILL, as in a crash.
     pub fn kill(&mut self) {
         self.end(b"killed\n");

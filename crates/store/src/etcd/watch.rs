@@ -28,6 +28,7 @@ use super::cluster::Cluster;
 use super::fault::{self, Fault};
 use super::keyspace::{Keyspace, revision};
 use super::messages::{Event, EventType, WatchResponse};
+use super::timeline::Timeline;
 use crate::contract::{Batch, Changes, PROGRESS_INTERVAL};
 use crate::entry::Change;
 use crate::error::{EngineError, ReadError, WatchError};
@@ -61,6 +62,7 @@ impl EtcdStore {
             cluster: self.cluster.clone(),
             keyspace: self.keyspace.clone(),
             floor: self.floor.clone(),
+            timeline: self.timeline.clone(),
             prefix,
             reached: after,
             stream: None,
@@ -79,6 +81,7 @@ struct Watching {
     cluster: Arc<Cluster>,
     keyspace: Keyspace,
     floor: Arc<AtomicU64>,
+    timeline: Arc<Timeline>,
     prefix: Prefix,
     /// Every change up to and including this revision has been delivered. Never decreases.
     reached: Revision,
@@ -165,7 +168,9 @@ impl Watching {
         let token = self.stream.take().and_then(|stream| stream.token);
         match fault {
             Fault::Corrupt(reason) => return Step::End(WatchError::Corrupt(reason.clone())),
-            Fault::Refused(reason) => return Step::End(WatchError::Unavailable(EngineError::new(reason.clone()))),
+            Fault::Refused(reason) | Fault::OtherCluster(reason) => {
+                return Step::End(WatchError::Unavailable(EngineError::new(reason.clone())));
+            }
             Fault::Compacted => return self.compacted(Revision(self.floor.load(Ordering::Relaxed))),
             // If the stream could not be opened, the refused token is the one of all calls, which replace it.
             Fault::Token(_) if token.is_some() => self.cluster.forget_token(token.as_ref()),
@@ -225,6 +230,7 @@ impl Watching {
             return Step::Continue;
         }
         self.reached = revision;
+        self.timeline.advance(revision);
         if let Some(stream) = &mut self.stream {
             stream.advanced_at = Instant::now();
         }
@@ -257,6 +263,7 @@ impl Watching {
         }
         self.failures = 0;
         self.reached = last;
+        self.timeline.advance(last);
         if let Some(stream) = &mut self.stream {
             stream.advanced_at = Instant::now();
         }

@@ -96,7 +96,12 @@ impl EtcdStore {
     }
 
     async fn transact(&self, key: Bytes, compare: Compare, operation: Operation) -> Result<Outcome, Fault> {
+        self.timeline.check()?;
+        let at_least = self.timeline.highest();
         let answer = self.cluster.txn(transaction(key, compare, operation)).await?;
+        let answered = header_revision(answer.header.as_ref()).map_err(|fault| Fault::Lost(fault.to_string()))?;
+        // The write may have happened, but in a log that lacks acknowledged ones.
+        self.timeline.observe(answered, at_least).map_err(|fault| Fault::Lost(fault.to_string()))?;
         Ok(match applied(&answer)? {
             Some(revision) => Outcome::Applied(revision),
             None => {
