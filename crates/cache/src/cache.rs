@@ -1,12 +1,13 @@
 //! The cache as a whole: its collections, how far it has come, and how fresh a read must be.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use machinery::Revision;
 use machinery::json::Value;
-use store::Store;
+use store::{DamagedEntry, Store};
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
@@ -61,6 +62,7 @@ pub enum FreshError {
 pub struct Cache {
     pub(crate) shared: Arc<Shared>,
     feed: JoinHandle<()>,
+    expiry: JoinHandle<()>,
 }
 
 /// What the feed and the readers have in common.
@@ -86,7 +88,8 @@ impl Cache {
         let revision = feed::load(&shared).await?;
         shared.collections.reached.send_replace(revision);
         let feed = tokio::spawn(feed::follow(Arc::clone(&shared), revision));
-        Ok(Cache { shared, feed })
+        let expiry = tokio::spawn(feed::expire_history(Arc::clone(&shared)));
+        Ok(Cache { shared, feed, expiry })
     }
 
     /// The collection of that name; an unknown one begins empty.
@@ -165,8 +168,21 @@ impl Cache {
     /// Opens a watch. A caller that needs a fresh start calls [`Cache::fresh`] first.
     #[must_use]
     pub fn watch(&self, collection: &Arc<Collection>, filter: Filter, start: Start) -> Watcher {
-        let store = Arc::clone(&self.shared.store);
-        Watcher::open(Arc::clone(collection), store, filter, start, self.revision())
+        let (store, reached) = (Arc::clone(&self.shared.store), self.revision());
+        let watcher = Watcher::open(Arc::clone(collection), store, filter, start, reached);
+        if let Start::After(revision) = start
+            && revision > reached
+            && revision.0 <= self.shared.collections.lost.load(Ordering::Acquire)
+        {
+            watcher.expire(reached);
+        }
+        watcher
+    }
+
+    /// Objects that exist but cannot be read, each with the reason.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<DamagedEntry> {
+        self.collections().iter().flat_map(|collection| collection.all_damaged()).collect()
     }
 
     /// Ends every watch, when the server stops.
@@ -178,5 +194,6 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         self.feed.abort();
+        self.expiry.abort();
     }
 }

@@ -1,5 +1,6 @@
 //! The objects of one resource: the snapshot that readers clone, and the one place where a change becomes visible.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -7,8 +8,9 @@ use arc_swap::ArcSwap;
 use machinery::Revision;
 use machinery::encoded::Malformed;
 use parking_lot::Mutex;
-use store::{Change, Entry, Key, ListQuery, Prefix, ReadError, Store};
+use store::{Change, DamagedEntry, Entry, Key, ListQuery, Prefix, ReadError, Store};
 use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::event::Event;
 use crate::history::{History, HistoryLimits};
@@ -33,15 +35,23 @@ pub(crate) struct State {
     pub(crate) items: Items,
     pub(crate) history: History,
     pub(crate) routes: Routes,
+    /// Objects that exist but cannot be read, so that no read takes them for absent.
+    pub(crate) damaged: Damaged,
     /// The last revision that changed this collection.
     pub(crate) changed: Revision,
+    /// The collection is no longer one of the cache: it gets no more changes.
+    pub(crate) retired: bool,
 }
+
+/// Unreadable objects by key; nearly always empty.
+pub(crate) type Damaged = Arc<BTreeMap<Key, DamagedEntry>>;
 
 /// The collection at one revision. Holding it costs only the objects that changed since.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub revision: Revision,
     items: Items,
+    damaged: Damaged,
 }
 
 /// Why a collection cannot be read at an exact revision.
@@ -61,7 +71,9 @@ impl Collection {
             items: Items::default(),
             history: History::new(floor, limits),
             routes: Routes::default(),
+            damaged: Damaged::default(),
             changed: Revision::ZERO,
+            retired: false,
         };
         let tally = Tally::default();
         Collection { name: name.into(), spec: ArcSwap::from_pointee(spec), tally, state: Mutex::new(state) }
@@ -101,6 +113,18 @@ impl Collection {
         self.state.lock().items.get(key).cloned()
     }
 
+    /// The damage of an object that exists but cannot be read.
+    #[must_use]
+    pub fn damaged(&self, key: &Key) -> Option<DamagedEntry> {
+        self.state.lock().damaged.get(key).cloned()
+    }
+
+    /// All objects that cannot be read.
+    #[must_use]
+    pub fn all_damaged(&self) -> Vec<DamagedEntry> {
+        self.state.lock().damaged.values().cloned().collect()
+    }
+
     #[must_use]
     pub fn len(&self) -> usize {
         self.state.lock().items.len()
@@ -126,18 +150,19 @@ impl Collection {
     /// is never newer than the objects.
     pub(crate) fn snapshot(&self, reached: Revision) -> Snapshot {
         let state = self.state.lock();
-        Snapshot { revision: reached.max(state.changed), items: state.items.clone() }
+        Snapshot { revision: reached.max(state.changed), items: state.items.clone(), damaged: state.damaged.clone() }
     }
 
     /// The collection at exactly `revision`, if history in memory reaches back that far: the current objects with later
     /// changes undone.
     pub(crate) fn at(&self, revision: Revision) -> Option<Snapshot> {
-        let (mut items, undo) = {
+        let (mut items, undo, damaged) = {
             let state = self.state.lock();
             if revision < state.history.floor() {
                 return None;
             }
-            (state.items.clone(), state.history.back_to(revision).cloned().collect::<Vec<_>>())
+            let undo: Vec<_> = state.history.back_to(revision).cloned().collect();
+            (state.items.clone(), undo, state.damaged.clone())
         };
         for event in undo {
             match (event.previous(), event.current()) {
@@ -150,30 +175,31 @@ impl Collection {
                 (None, None) => {}
             }
         }
-        Some(Snapshot { revision, items })
+        Some(Snapshot { revision, items, damaged })
     }
 
     /// The collection at exactly `revision`, from the store's history.
     pub(crate) async fn at_from_store(&self, store: &dyn Store, revision: Revision) -> Result<Snapshot, ExactError> {
-        let query = ListQuery { at: Some(revision), ..ListQuery::prefix(self.prefix()) };
+        let query = ListQuery { at: Some(revision), tolerate_damage: true, ..ListQuery::prefix(self.prefix()) };
         let listed = store.list(query).await.map_err(|error| match error {
             ReadError::Compacted { asked, oldest } => ExactError::Compacted { asked, oldest },
             ReadError::Future { asked, current } => ExactError::Future { asked, current },
             error => ExactError::Unavailable(error.to_string()),
         })?;
-        let spec = self.spec();
-        let items = listed.entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
-        Ok(Snapshot { revision, items })
+        let (items, damaged) = parse_entries(&listed.entries, &listed.damaged, &self.spec());
+        Ok(Snapshot { revision, items, damaged })
     }
 
     /// Adds objects at the start of the cache, when there are no watches yet.
-    pub(crate) fn load(&self, entries: &[Entry]) {
-        let spec = self.spec();
-        let items: Vec<_> = entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
+    pub(crate) fn load(&self, entries: &[Entry], damaged: &[DamagedEntry]) {
+        let (items, damaged) = parse_entries(entries, damaged, &self.spec());
         let mut state = self.state.lock();
-        for item in items {
+        for item in items.iter() {
             state.changed = state.changed.max(item.revision());
-            state.items.insert(item);
+            state.items.insert(Arc::clone(item));
+        }
+        if !damaged.is_empty() {
+            Arc::make_mut(&mut state.damaged).extend(damaged.iter().map(|(key, entry)| (key.clone(), entry.clone())));
         }
     }
 
@@ -196,13 +222,19 @@ impl Collection {
                 Some(peeked) => Item::peeked(key, change.revision, value, peeked, &spec),
                 None => Item::new(key, change.revision, value, &spec),
             };
-            log_malformed(item, &change.key, change.revision)
+            Some(item.map(Arc::new).map_err(|error| malformed(&change.key, change.revision, &error)))
         });
         let mut state = self.state.lock();
         if change.revision <= state.changed {
             return None;
         }
         state.changed = change.revision;
+        if !state.damaged.is_empty() {
+            Arc::make_mut(&mut state.damaged).remove(&change.key);
+        }
+        let current = current.and_then(|parsed| {
+            parsed.map_err(|damage| drop(Arc::make_mut(&mut state.damaged).insert(change.key.clone(), damage))).ok()
+        });
         let previous = match &current {
             Some(item) => state.items.insert(Arc::clone(item)),
             None => state.items.remove(&change.key),
@@ -230,23 +262,49 @@ impl Collection {
     ///
     /// The objects are parsed first and replace the old ones under one lock, together with the list of watches: a reader
     /// sees the old collection or the new one, and each watch either expires or was opened on the new one.
-    pub(crate) fn reload(&self, entries: &[Entry], revision: Revision, limits: HistoryLimits) {
+    pub(crate) fn reload(
+        &self,
+        entries: &[Entry],
+        unreadable: &[DamagedEntry],
+        revision: Revision,
+        limits: HistoryLimits,
+    ) {
         let mut spec = self.spec();
-        let mut items: Items = entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
+        let (mut items, mut damaged) = parse_entries(entries, unreadable, &spec);
         let watchers = {
             let mut state = self.state.lock();
             // The fields were redefined while the objects were parsed. That happens under this lock only, and rarely.
             if !Arc::ptr_eq(&spec, &self.spec.load()) {
                 spec = self.spec();
-                items = entries.iter().filter_map(|entry| parse_entry(entry, &spec)).collect();
+                (items, damaged) = parse_entries(entries, unreadable, &spec);
             }
             state.items = items;
+            state.damaged = damaged;
             state.history = History::new(revision, limits);
             // Not the newest revision among the objects: the last change may have been a delete.
             state.changed = revision;
             state.routes.drain()
         };
         watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Reloaded { oldest: revision }));
+    }
+
+    /// Drops changes from memory that are older than [`HistoryLimits::age_max`].
+    pub(crate) fn expire_history(&self, now: Instant) {
+        self.state.lock().history.expire(now);
+    }
+
+    /// Ends the collection if it has no objects: its watches end, and later ones end at once. Returns false if it has some.
+    pub(crate) fn retire(&self) -> bool {
+        let watchers = {
+            let mut state = self.state.lock();
+            if !state.items.is_empty() || !state.damaged.is_empty() {
+                return false;
+            }
+            state.retired = true;
+            state.routes.drain()
+        };
+        watchers.iter().for_each(|mailbox| mailbox.end(MailboxEnd::Closed));
+        true
     }
 
     /// Ends every watch of this collection: it was redefined, it is no longer served, or the server stops.
@@ -294,21 +352,45 @@ impl Collection {
     }
 }
 
-fn parse_entry(entry: &Entry, spec: &Spec) -> Option<Arc<Item>> {
-    let item = Item::new(entry.key.clone(), entry.revision, &entry.value, spec);
-    log_malformed(item, &entry.key, entry.revision)
+/// Parses objects from the store. Those that cannot be read are returned apart, so that the others stay available.
+fn parse_entries(entries: &[Entry], damaged: &[DamagedEntry], spec: &Spec) -> (Items, Damaged) {
+    let mut unreadable: BTreeMap<Key, DamagedEntry> = BTreeMap::new();
+    for entry in damaged {
+        let DamagedEntry { key, revision, reason } = entry;
+        tracing::error!(%key, %revision, reason, "an object cannot be read: requests for it fail");
+        unreadable.insert(key.clone(), entry.clone());
+    }
+    let mut items = Items::default();
+    for entry in entries {
+        match Item::new(entry.key.clone(), entry.revision, &entry.value, spec) {
+            Ok(item) => drop(items.insert(Arc::new(item))),
+            Err(error) => {
+                unreadable.insert(entry.key.clone(), malformed(&entry.key, entry.revision, &error));
+            }
+        }
+    }
+    (items, Arc::new(unreadable))
 }
 
-/// Drops a malformed object with a log entry, so that the others stay available.
-fn log_malformed(item: Result<Item, Malformed>, key: &Key, revision: Revision) -> Option<Arc<Item>> {
-    item.map(Arc::new)
-        .inspect_err(|error| tracing::error!(%key, %revision, %error, "a malformed object is not in the cache"))
-        .ok()
+fn malformed(key: &Key, revision: Revision, error: &Malformed) -> DamagedEntry {
+    tracing::error!(%key, %revision, %error, "an object is malformed: requests for it fail");
+    DamagedEntry { key: key.clone(), revision, reason: format!("it is malformed: {error}") }
 }
 
 impl Snapshot {
-    pub(crate) fn new(revision: Revision, items: Items) -> Self {
-        Snapshot { revision, items }
+    /// The current objects of a collection whose state is locked.
+    pub(crate) fn of(state: &State, revision: Revision) -> Self {
+        Snapshot { revision, items: state.items.clone(), damaged: state.damaged.clone() }
+    }
+
+    /// An object of a namespace, or of all, that exists but cannot be read: a list would leave it out.
+    #[must_use]
+    pub fn damaged_in(&self, collection: &str, namespace: Option<&str>) -> Option<&DamagedEntry> {
+        if self.damaged.is_empty() {
+            return None;
+        }
+        let prefix = namespace.map_or_else(|| format!("{collection}/"), |name| format!("{collection}/{name}/"));
+        self.damaged.values().find(|entry| entry.key.as_str().starts_with(&prefix))
     }
 
     /// The objects of a namespace, or of all, in key order, from the key `from` on, which need not exist.

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
 use machinery::Revision;
-use store::{Batch, Entry, ListQuery, Prefix, WatchError};
+use store::{Batch, DamagedEntry, Entry, ListQuery, Prefix, WatchError};
 
 use crate::cache::{CacheError, Shared};
 use crate::collection::Collection;
@@ -22,11 +23,14 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
     let mut revision = None;
     let mut start_after = None;
     loop {
-        let query = ListQuery { start_after, limit: PAGE, at: revision, ..ListQuery::default() };
+        let query = ListQuery { start_after, limit: PAGE, at: revision, tolerate_damage: true, ..ListQuery::default() };
         let page = shared.store.list(query).await.map_err(|error| CacheError(error.to_string()))?;
         revision = Some(page.revision);
         for chunk in page.entries.chunk_by(|a, b| a.key.collection() == b.key.collection()) {
-            shared.collections.get(chunk[0].key.collection()).load(chunk);
+            shared.collections.get(chunk[0].key.collection()).load(chunk, &[]);
+        }
+        for damaged in &page.damaged {
+            shared.collections.get(damaged.key.collection()).load(&[], std::slice::from_ref(damaged));
         }
         match page.entries.last() {
             Some(last) if page.remaining > 0 => start_after = Some(last.key.as_str().to_owned()),
@@ -60,17 +64,31 @@ pub(crate) async fn follow(shared: Arc<Shared>, mut revision: Revision) {
             },
         };
         tracing::warn!(%error, %revision, "the cache lost the store's log");
-        if let WatchError::Compacted { .. } = error {
+        // Besides compaction: the log on disk is damaged, or the store went back to an earlier state.
+        if let WatchError::Compacted { .. } | WatchError::Corrupt(_) | WatchError::Future { .. } = error {
             match reload(&shared).await {
                 Ok(reloaded) => {
                     revision = reloaded;
-                    continue;
+                    if let WatchError::Compacted { .. } = error {
+                        continue;
+                    }
                 }
                 Err(error) => tracing::warn!(%error, "the cache could not be reloaded"),
             }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY_MAX);
+    }
+}
+
+/// Drops old changes from memory, for as long as the cache lives.
+pub(crate) async fn expire_history(shared: Arc<Shared>) {
+    let mut interval = tokio::time::interval((shared.config.history.age_max / 5).max(Duration::from_millis(1)));
+    loop {
+        let now = interval.tick().await;
+        for collection in shared.collections.all() {
+            collection.expire_history(now);
+        }
     }
 }
 
@@ -99,19 +117,29 @@ fn apply(shared: &Shared, batch: &Batch) {
 
 /// Replaces all objects with the current ones, after the log was compacted beyond the cache's position.
 async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
-    let everything = ListQuery::prefix(Prefix::everything());
+    let everything = ListQuery { tolerate_damage: true, ..ListQuery::default() };
     let listed = shared.store.list(everything).await.map_err(|error| CacheError(error.to_string()))?;
     let mut found: HashMap<&str, &[Entry]> = HashMap::new();
     for chunk in listed.entries.chunk_by(|a, b| a.key.collection() == b.key.collection()) {
         found.insert(chunk[0].key.collection(), chunk);
     }
-    for name in found.keys() {
+    let mut unreadable: HashMap<&str, Vec<DamagedEntry>> = HashMap::new();
+    for damaged in &listed.damaged {
+        unreadable.entry(damaged.key.collection()).or_default().push(damaged.clone());
+    }
+    for name in found.keys().chain(unreadable.keys()) {
         // Begins those that are new.
         let _ = shared.collections.get(name);
     }
+    let before = *shared.collections.reached.borrow();
+    if listed.revision < before {
+        tracing::error!(%before, now = %listed.revision, "the store went back; every watch expires");
+        shared.collections.lost.fetch_max(before.0, Ordering::AcqRel);
+    }
     let reload = |collection: &Collection| {
         let entries = found.get(collection.name()).copied().unwrap_or_default();
-        collection.reload(entries, listed.revision, shared.config.history);
+        let damaged = unreadable.get(collection.name()).map_or(&[][..], Vec::as_slice);
+        collection.reload(entries, damaged, listed.revision, shared.config.history);
     };
     let reloaded = shared.collections.all();
     reloaded.iter().for_each(|collection| reload(collection));

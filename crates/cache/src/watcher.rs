@@ -199,13 +199,22 @@ impl Watcher {
         let mut state = collection.state.lock();
         let now = reached.max(state.changed);
         let (cursor, phase) = match start {
-            Start::Initial => (now, Phase::Initial { snapshot: Snapshot::new(now, state.items.clone()), from: None }),
+            Start::Initial => (now, Phase::Initial { snapshot: Snapshot::of(&state, now), from: None }),
             Start::Now => (now, Phase::Live),
             Start::After(revision) => (revision, Phase::Behind),
         };
-        state.routes.insert(Arc::clone(&mailbox));
+        if state.retired {
+            mailbox.end(MailboxEnd::Closed);
+        } else {
+            state.routes.insert(Arc::clone(&mailbox));
+        }
         drop(state);
         Watcher { collection, store, mailbox, cursor, phase, waker_registered: false }
+    }
+
+    /// Expires the watch: it starts at a revision that the store has lost.
+    pub(crate) fn expire(&self, oldest: Revision) {
+        self.mailbox.end(MailboxEnd::Reloaded { oldest });
     }
 
     #[must_use]
@@ -385,6 +394,11 @@ impl Watcher {
     fn failed(&self, error: WatchError) -> WatchEnd {
         match error {
             WatchError::Compacted { oldest, .. } => self.expired(oldest),
+            // History cannot be read, or the store went back: a client that lists again goes on from what is there.
+            WatchError::Corrupt(_) | WatchError::Future { .. } => {
+                tracing::error!(%error, collection = self.collection.name(), "a watch expires");
+                self.expired(self.collection.state.lock().history.floor())
+            }
             error => WatchEnd::Failed(error.to_string()),
         }
     }

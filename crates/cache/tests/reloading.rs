@@ -151,7 +151,8 @@ impl World {
             written.counts.insert(revision, written.now.len());
         }
         let specs = [(PODS.to_owned(), Spec::default())];
-        let cache = Cache::start(Arc::clone(&store) as Arc<dyn Store>, specs, Config::default(), Vec::new()).await.unwrap();
+        let cache =
+            Cache::start(Arc::clone(&store) as Arc<dyn Store>, specs, Config::default(), Vec::new()).await.unwrap();
         World { store, cache, written: RwLock::new(written) }
     }
 

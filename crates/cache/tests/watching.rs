@@ -166,7 +166,7 @@ async fn a_watcher_that_falls_behind_is_caught_up_from_history() {
 
 #[tokio::test]
 async fn what_memory_forgot_comes_from_the_store() {
-    let config = Config { history: HistoryLimits { changes_max: 5, bytes_max: 1 << 20 }, ..Config::default() };
+    let config = Config { history: HistoryLimits { changes_max: 5, ..HistoryLimits::default() }, ..Config::default() };
     let world = World::with(Arc::new(MemoryStore::new(Retention::default())), config).await;
     world.create("a/p", "x", "").await;
     for n in 0..50 {
