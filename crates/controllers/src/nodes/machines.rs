@@ -181,6 +181,21 @@ mod tests {
     }
 
     #[test]
+    fn na_2_a_condition_keeps_its_transition_time_until_its_status_changes() {
+        let then = Timestamp::from_second(1_800_000_000).unwrap();
+        let later = Timestamp::from_second(1_800_000_600).unwrap();
+        let shape = NodeShape::default();
+        let mut made = node(new_node(0, &shape, then));
+        made.status.as_mut().unwrap().conditions.as_mut().unwrap()[4].status = "Unknown".into();
+        let renewed = status("node-1", Some(&made), &shape, address_of(&made), later);
+        for condition in renewed["conditions"].as_array().unwrap() {
+            let since = if condition["type"] == "Ready" { later } else { then };
+            assert_eq!(condition["lastTransitionTime"], json!(seconds(since)), "{condition}");
+            assert_eq!(condition["lastHeartbeatTime"], json!(seconds(later)), "{condition}");
+        }
+    }
+
+    #[test]
     fn na_3_a_node_has_an_address_and_a_name() {
         let made = node(new_node(0, &NodeShape::default(), Timestamp::UNIX_EPOCH));
         assert_eq!(address_of(&made).to_string(), "172.16.0.1");

@@ -200,7 +200,16 @@ mod tests {
     #[test]
     fn dp_21_the_new_set_grows_into_what_is_left() {
         let budget = Budget { replicas: 10, surge: 3, unavailable: 2 };
-        for (total, new, expected) in [(10, 0, 3), (13, 3, 3), (11, 3, 5), (0, 0, 10), (12, 9, 10), (14, 12, 10)] {
+        for (total, new, expected) in [
+            (10, 0, 3),
+            (13, 3, 3),
+            (11, 3, 5),
+            (0, 0, 10),
+            (12, 9, 10),
+            (14, 12, 10),
+            // More pods than the budget allows, after a scale-down: the new set waits and does not shrink.
+            (15, 3, 3),
+        ] {
             assert_eq!(new_size(budget, total, new), expected, "{total} in all, {new} new");
         }
     }

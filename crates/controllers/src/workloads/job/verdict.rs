@@ -310,6 +310,18 @@ mod tests {
     }
 
     #[test]
+    fn jb_5_failures_that_the_policy_ignores_are_not_counted() {
+        let rules = json!([{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]);
+        let job = job(json!({"backoffLimit": 0, "podFailurePolicy": {"rules": rules}}), json!({}));
+        let mut evicted = pods(&["Failed"]);
+        let conditions = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        Arc::make_mut(&mut evicted[0]).status.as_mut().unwrap().conditions =
+            Some(serde_json::from_value(conditions).unwrap());
+        assert_eq!(View::of(&job, evicted).failed, 0);
+        assert_eq!(View::of(&job, pods(&["Failed"])).failed, 1);
+    }
+
+    #[test]
     fn jb_5_failed_indexes() {
         let per_index = |extra: Value| {
             let mut spec = json!({"completionMode": "Indexed", "completions": 3, "parallelism": 3, "backoffLimit": 2147483647, "backoffLimitPerIndex": 0});
