@@ -383,14 +383,16 @@ impl Snapshot {
         Snapshot { revision, items: state.items.clone(), damaged: state.damaged.clone() }
     }
 
-    /// An object of a namespace, or of all, that exists but cannot be read: a list would leave it out.
+    /// An object of a namespace or of all, with any name or this one, that exists but cannot be read: a list would leave it
+    /// out.
     #[must_use]
-    pub fn damaged_in(&self, collection: &str, namespace: Option<&str>) -> Option<&DamagedEntry> {
+    pub fn damaged_in(&self, collection: &str, namespace: Option<&str>, name: Option<&str>) -> Option<&DamagedEntry> {
         if self.damaged.is_empty() {
             return None;
         }
         let prefix = namespace.map_or_else(|| format!("{collection}/"), |name| format!("{collection}/{name}/"));
-        self.damaged.values().find(|entry| entry.key.as_str().starts_with(&prefix))
+        let is_named = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
+        self.damaged.values().find(|entry| entry.key.as_str().starts_with(&prefix) && is_named(entry.key.as_str()))
     }
 
     /// The objects of a namespace, or of all, in key order, from the key `from` on, which need not exist.

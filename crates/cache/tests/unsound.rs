@@ -162,11 +162,12 @@ async fn a_damaged_object_is_neither_absent_nor_a_reason_not_to_start() {
     assert_eq!((damaged.revision, damaged.reason.as_str()), (Revision(2), "store.db: flipped"));
     assert_eq!(cache.damaged(), [damaged.clone()]);
     let snapshot = cache.snapshot(&pods);
-    assert_eq!(snapshot.damaged_in(PODS, None), Some(&damaged));
-    assert_eq!(snapshot.damaged_in(PODS, Some("a")), Some(&damaged));
-    assert_eq!(snapshot.damaged_in(PODS, Some("b")), None, "another namespace is whole");
+    assert_eq!(snapshot.damaged_in(PODS, None, None), Some(&damaged));
+    assert_eq!(snapshot.damaged_in(PODS, Some("a"), None), Some(&damaged));
+    assert_eq!(snapshot.damaged_in(PODS, Some("b"), None), None, "another namespace is whole");
+    assert_eq!(snapshot.damaged_in(PODS, Some("a"), Some("good")), None, "another name is whole");
     let exact = cache.snapshot_at(&pods, Revision(3)).await.unwrap();
-    assert!(exact.damaged_in(PODS, None).is_some(), "also at an exact revision");
+    assert!(exact.damaged_in(PODS, None, None).is_some(), "also at an exact revision");
 
     let entry = store.get(&key("a/bad")).await.unwrap().unwrap();
     store.update(entry.key, body("a/bad"), entry.revision).await.unwrap();

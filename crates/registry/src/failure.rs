@@ -3,7 +3,7 @@
 use cache::cache::FreshError;
 use cache::{ExactError, TooFarAhead};
 use machinery::{GroupResource, Status};
-use store::WriteError;
+use store::{DamagedEntry, WriteError};
 
 pub(crate) fn too_far_ahead(error: TooFarAhead) -> Status {
     Status::too_large_resource_version(error.asked, error.current)
@@ -23,6 +23,12 @@ pub(crate) fn exact(error: ExactError) -> Status {
         ExactError::Future { asked, current } => Status::too_large_resource_version(asked, current),
         ExactError::Unavailable(why) => Status::internal(why),
     }
+}
+
+/// The refusal of a read that would have to leave out an object. The reason names a file, which is for the log.
+pub(crate) fn damaged(object: &DamagedEntry) -> Status {
+    let DamagedEntry { key, revision, .. } = object;
+    Status::internal(format_args!("{key} at revision {revision} cannot be read: its stored value is damaged"))
 }
 
 /// The refusal of a write.

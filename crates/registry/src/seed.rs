@@ -55,7 +55,9 @@ async fn create_missing(
         name: object["metadata"]["name"].as_str().map(str::to_owned),
         subresource: None,
     };
-    if registry.storage().current(&registry.key(&target)?).await?.is_some() {
+    let key = registry.key(&target)?;
+    // An object that cannot be read is reported by the cache, and no reason not to start.
+    if registry.collection(kind).damaged(&key).is_some() || registry.storage().current(&key).await?.is_some() {
         return Ok(());
     }
     object["kind"] = json!(kind.gvk.kind);

@@ -45,7 +45,16 @@ impl Storage {
     /// The object as of now: every write acknowledged before this call is in it.
     pub(crate) async fn current(&self, key: &Key) -> Result<Option<Arc<Item>>, Status> {
         self.fresh().await?;
-        Ok(self.cache.collection(key.collection()).get(key))
+        self.visible(key)
+    }
+
+    /// The object as the cache has it; an error if it exists and cannot be read.
+    pub(crate) fn visible(&self, key: &Key) -> Result<Option<Arc<Item>>, Status> {
+        let collection = self.cache.collection(key.collection());
+        match collection.get(key) {
+            Some(item) => Ok(Some(item)),
+            None => collection.damaged(key).map_or(Ok(None), |object| Err(failure::damaged(&object))),
+        }
     }
 
     /// As [`Storage::current`], by name. A name that cannot be a key names nothing.
@@ -56,7 +65,10 @@ impl Storage {
         name: &str,
     ) -> Result<Option<Arc<Item>>, Status> {
         self.fresh().await?;
-        Ok(self.cached(collection, namespace, name))
+        match self.cache.collection(collection).key(namespace, name) {
+            Some(key) => self.visible(&key),
+            None => Ok(None),
+        }
     }
 
     /// An object as the cache has it. A write waits for everything acknowledged before it, so this is no older than that.

@@ -26,7 +26,7 @@ pub(crate) async fn find(registry: &Registry, target: &Target, options: &GetOpti
             registry.storage().reach(revision).await?;
         }
     }
-    let item = registry.collection(&target.kind).get(&registry.key(target)?);
+    let item = registry.storage().visible(&registry.key(target)?)?;
     let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
     registry.converter().prepare(&target.kind, std::slice::from_ref(&item)).await?;
     Ok(item)

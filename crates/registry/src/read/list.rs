@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cache::{ExactError, Filter, Item, Snapshot};
+use cache::{Collection, ExactError, Filter, Item, Snapshot};
 use machinery::Status;
 use machinery::continue_token::ContinueToken;
 use machinery::options::{ListMode, ListOptions};
@@ -48,6 +48,7 @@ pub(crate) async fn list(registry: &Registry, target: &Target, options: &ListOpt
             }
         }
     };
+    refuse_damaged(&snapshot, &collection, &filter)?;
     let prefix = match target.namespace.as_deref().filter(|_| target.kind.namespaced) {
         Some(namespace) => format!("{}/{namespace}/", collection.name()),
         None => format!("{}/", collection.name()),
@@ -65,6 +66,14 @@ pub(crate) async fn list(registry: &Registry, target: &Target, options: &ListOpt
     tally.looked_at.add(looked_at);
     tally.returned.add(list.items.len());
     Ok(list)
+}
+
+/// Fails if an object that cannot be read may belong to the list: leaving it out would be wrong, and what a selector would say
+/// of it is unknown.
+pub(crate) fn refuse_damaged(snapshot: &Snapshot, collection: &Collection, filter: &Filter) -> Result<(), Status> {
+    snapshot
+        .damaged_in(collection.name(), filter.namespace(), filter.name())
+        .map_or(Ok(()), |object| Err(failure::damaged(object)))
 }
 
 /// The objects from `from` on that the filter admits, at most `limit` of them; and how many were looked at. `left` is the

@@ -8,6 +8,7 @@ use machinery::options::{ListOptions, WatchStart};
 use machinery::{Revision, Status};
 use rand::Rng;
 
+use super::list;
 use super::watch_view::{WatchTerms, WatchView};
 use crate::conversion_webhook;
 use crate::registry::Registry;
@@ -41,7 +42,13 @@ pub(crate) async fn watch(registry: &Registry, target: &Target, options: &ListOp
         WatchStart::FreshOnly | WatchStart::AnyOnly => Start::Now,
         _ => Start::Initial,
     };
-    let watcher = cache.watch(&registry.collection(&target.kind), filter, start);
+    let collection = registry.collection(&target.kind);
+    if start == Start::Initial
+        && let Err(status) = list::refuse_damaged(&cache.snapshot(&collection), &collection, &filter)
+    {
+        return Ok(WatchView::refused(kind, cache, status, terms, clock));
+    }
+    let watcher = cache.watch(&collection, filter, start);
     let mut view = WatchView::new(kind, cache, watcher, terms, clock);
     if conversion_webhook::webhook(&target.kind).is_some() {
         view.convert_with(Arc::clone(registry.converter()));

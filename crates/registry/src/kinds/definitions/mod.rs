@@ -103,11 +103,15 @@ impl Definitions {
             }
             table.insert(item.name().to_owned(), (item.revision(), Arc::new(installed)));
         }
+        let mut unserved: Vec<String> = Vec::new();
         let gone: Vec<String> = table.keys().filter(|name| !seen.contains(name.as_str())).cloned().collect();
         for name in gone {
             touched = true;
             kinds = kinds.without(|kind| is_of(kind, &name));
-            ended.extend(table.remove(&name).map(|(_, installed)| installed.collection.clone()));
+            if let Some((_, removed)) = table.remove(&name) {
+                let is_served = table.values().any(|(_, other)| other.collection == removed.collection);
+                if is_served { &mut ended } else { &mut unserved }.push(removed.collection.clone());
+            }
         }
         if !touched {
             return;
@@ -116,6 +120,10 @@ impl Definitions {
         drop(table);
         for collection in ended {
             collections.get(&collection).end_watches();
+        }
+        for collection in unserved {
+            collections.get(&collection).end_watches();
+            collections.remove_unserved(&collection);
         }
         self.changed.send_modify(|count| *count += 1);
     }

@@ -11,6 +11,7 @@ use schema::custom::Condition;
 use super::names::{condition, set_condition};
 use super::{MANAGER, status_of};
 use crate::admission::plugin::{Attributes, Operation, Options};
+use crate::failure;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Context, Target, WriteRequest};
@@ -67,6 +68,14 @@ fn instances(registry: &Registry, name: &str) -> Vec<Target> {
     snapshot.scan(&kind.collection, None, None).map(|item| Target::of_item(kind, item)).collect()
 }
 
+/// Fails if an instance cannot be read: it cannot be deleted, and must not be left behind.
+fn refuse_damaged(registry: &Registry, name: &str) -> Result<(), Status> {
+    let kinds = registry.kinds();
+    let Some(kind) = kinds.iter().find(|kind| super::is_of(kind, name)) else { return Ok(()) };
+    let damaged = registry.collection(kind).all_damaged();
+    damaged.first().map_or(Ok(()), |object| Err(failure::damaged(object)))
+}
+
 /// Sets the condition of a definition that is being removed; without the finalizer if its instances are `gone`.
 async fn write_progress(
     registry: &Registry,
@@ -105,6 +114,7 @@ async fn remove(registry: &Weak<Registry>, name: &str, uid: &str, ctx: &Context)
         let (status, reason, message) = if !definition.holds("Established") {
             ("False", "NeverEstablished", "resource was never established")
         } else {
+            refuse_damaged(&registry, name)?;
             let instances = instances(&registry, name);
             if instances.is_empty() {
                 ("False", "InstanceDeletionCompleted", "removed all instances")
