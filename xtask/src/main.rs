@@ -23,8 +23,8 @@ cargo xtask COMMAND
   test [--only NAME]   install what the tests need into .tools, then run them all
                        NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs, crds
   ci                   fmt, clippy, tidy, deny (where cargo-deny is installed), counts, test
-  tidy [--words]       house rules: crate order, purpose lines, size, the map, rows of the specification;
-                       --words lists phrases that need a second reading
+  tidy                 house rules: crate order, purpose lines, size, the map, rows of the specification, phrases
+                       that need a second reading
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
   facts                generate the committed tables of Kubernetes facts (tools/facts)
   torture --kills N    kill the store N times while it writes, and check its content

@@ -6,7 +6,7 @@
 //! - `paths.rs`: paths and links in the documentation exist
 //! - `rows.rs`: every row of the specification is listed and has a test that carries its id
 //! - `spec.rs`: the rows and sections of `docs/spec`, and citations of them
-//! - `words.rs`: English that needs a second reading, with `--words`
+//! - `words.rs`: English that needs a second reading
 
 mod crates;
 mod files;
@@ -19,12 +19,11 @@ mod words;
 use crate::progress::{Outcome, say};
 use crate::workspace::Workspace;
 
-/// Checks all rules; with `--words` only the list of words.
+/// Checks all rules.
 pub(crate) fn tidy(workspace: &Workspace, args: &[&str]) -> Outcome {
     match args {
         [] => report(rules(workspace)?),
-        ["--words"] => report(words::check(&workspace.root)),
-        _ => Err(format!("tidy takes --words or nothing, not {}", args.join(" "))),
+        _ => Err(format!("tidy takes no arguments, not {}", args.join(" "))),
     }
 }
 
@@ -38,6 +37,7 @@ fn rules(workspace: &Workspace) -> Result<(String, Vec<String>), String> {
     complaints.extend(paths::check(&workspace.root));
     let (rows, found) = rows::check(&workspace.root);
     complaints.extend(found);
+    complaints.extend(words::check(&workspace.root));
     Ok((format!("{read} files, {rows} rows of the specification"), complaints))
 }
 

@@ -82,7 +82,7 @@ async fn create(taken: usize, metadata: Value) -> (Result<String, Status>, usize
         .create(WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &Context::default() }, &body)
         .await;
     let name = created.map(|outcome| {
-        let segments = outcome.view.render(&Form::default(), jiff::Timestamp::now()).unwrap();
+        let segments = outcome.view.render(&Form::default(), machinery::Clock::system().now()).unwrap();
         let object: Value = serde_json::from_slice(&segments.concat()).unwrap();
         object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
     });

@@ -230,7 +230,7 @@ impl Server {
 }
 
 fn shown(view: &View) -> Value {
-    let segments = view.render(&Form::default(), jiff::Timestamp::now()).unwrap();
+    let segments = view.render(&Form::default(), machinery::Clock::system().now()).unwrap();
     serde_json::from_slice(&segments.concat()).unwrap()
 }
 

@@ -89,7 +89,7 @@ impl World {
     async fn list(&self, path: &str, query: &str) -> Result<Value, Status> {
         let options = ListOptions::from_query(&Query::parse(query))?;
         let list = self.registry.list(&self.target(path), &options).await?;
-        let segments = list.render(&Form::default(), jiff::Timestamp::now())?;
+        let segments = list.render(&Form::default(), machinery::Clock::system().now())?;
         Ok(serde_json::from_slice(&segments.concat()).unwrap())
     }
 }
@@ -99,7 +99,7 @@ fn value(outcome: Outcome) -> Value {
 }
 
 fn shown(view: &View) -> Value {
-    let segments = view.render(&Form::default(), jiff::Timestamp::now()).unwrap();
+    let segments = view.render(&Form::default(), machinery::Clock::system().now()).unwrap();
     serde_json::from_slice(&segments.concat()).unwrap()
 }
 

@@ -11,7 +11,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use blackbox::{Server, tools};
 use futures::StreamExt;
@@ -104,8 +104,8 @@ fn pod(name: &str) -> Pod {
     .expect("a pod")
 }
 
-fn now() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+fn now() -> i128 {
+    blackbox::clock::now().as_nanosecond()
 }
 
 async fn touch(api: &Api<Pod>, n: usize, pods: usize) {

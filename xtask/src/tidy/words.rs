@@ -1,4 +1,4 @@
-//! `cargo xtask tidy --words`: phrases in comments and pages that make a reader stop.
+//! Phrases in comments and pages that make a reader stop.
 
 use std::fs;
 use std::path::Path;
@@ -14,19 +14,17 @@ const PHRASES: [(&str, &str); 5] = [
     (concat!(" says", " so"), "say which message is sent or returned"),
 ];
 
-/// Returns a summary of what was checked, and the offenders with their lines.
-pub(super) fn check(root: &Path) -> (String, Vec<String>) {
+/// Returns the offenders with their lines.
+pub(super) fn check(root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
-    let mut read = 0;
     for file in files::all(root) {
         let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         let Ok(text) = fs::read_to_string(&file) else { continue };
         if checked(&shown) {
-            read += 1;
             complaints.extend(offenders(&shown, &text));
         }
     }
-    (format!("{read} files without phrases that need a second reading"), complaints)
+    complaints
 }
 
 /// The Rust sources of the workspace, and all pages.

@@ -121,7 +121,7 @@ impl Reconciler {
     }
 
     fn report(&self, service: &Service, error: Error) -> RunError {
-        // Somebody else wrote a slice: the next run sees it.
+        // After a conflict the next run sees the slice as it is now.
         if !error.is_conflict() {
             let message = format!(
                 "Error updating Endpoint Slices for Service {}/{}: {}",

@@ -39,7 +39,7 @@ pub(super) fn owners(
     ordinal: i64,
 ) -> Option<Vec<OwnerReference>> {
     if is_stale(claim, set) || is_stale(claim, pod) {
-        // Whoever deleted the earlier one gets its wish first.
+        // The deletion of the earlier claim or pod takes effect first.
         return None;
     }
     let (with_set, with_pod) = policy(set);

@@ -57,7 +57,7 @@ async fn verbs_14_07_scheduled_pod_has_its_grace() {
         let time: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time = serde_json::from_value(value.clone()).unwrap();
         time.0.as_second()
     };
-    let (earliest, latest) = (moment(&pod["metadata"]["creationTimestamp"]), jiff::Timestamp::now().as_second());
+    let (earliest, latest) = (moment(&pod["metadata"]["creationTimestamp"]), blackbox::clock::now().as_second());
     let due = moment(deletion(&deleted)) - 30;
     assert!((earliest..=latest).contains(&due), "deleted at {due}, between {earliest} and {latest}");
     assert_eq!(deletion(&ns.read("pods/a").await), deletion(&deleted), "it is still there");
