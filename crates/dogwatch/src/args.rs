@@ -139,6 +139,24 @@ pub struct Limits {
     /// Time that a stopping server waits for open requests.
     #[arg(long, value_name = "SECONDS")]
     pub drain_timeout: Option<u64>,
+    /// Bytes of all request bodies that are being read or handled.
+    #[arg(long, value_name = "BYTES")]
+    pub max_body_bytes_total: Option<usize>,
+    /// Bytes of responses that are rendered and not sent yet.
+    #[arg(long, value_name = "BYTES")]
+    pub max_unsent_bytes: Option<usize>,
+    /// Time after which a client that does not read its response is disconnected.
+    #[arg(long, value_name = "SECONDS")]
+    pub response_stall_timeout: Option<u64>,
+    /// Bytes of the selectors of open watches.
+    #[arg(long, value_name = "BYTES")]
+    pub max_watch_selector_bytes: Option<usize>,
+    /// Bytes of webhook responses that are being read.
+    #[arg(long, value_name = "BYTES")]
+    pub max_webhook_bytes: Option<usize>,
+    /// Bytes that large requests may have which run at the same time.
+    #[arg(long, value_name = "BYTES")]
+    pub max_heavy_bytes: Option<usize>,
     /// Minimum age before a change may leave the history that watches resume from.
     #[arg(long, value_name = "SECONDS")]
     pub history_age: Option<u64>,

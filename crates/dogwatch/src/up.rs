@@ -187,6 +187,14 @@ fn limits(given: &args::Limits) -> Limits {
     set(&mut limits.inflight_reads_max, given.max_requests_inflight);
     set(&mut limits.inflight_writes_max, given.max_mutating_requests_inflight);
     set(&mut limits.watches_max, given.max_watches);
+    set(&mut limits.body_bytes_total_max, given.max_body_bytes_total);
+    set(&mut limits.unsent_bytes_max, given.max_unsent_bytes);
+    set(&mut limits.watch_selector_bytes_max, given.max_watch_selector_bytes);
+    set(&mut limits.webhook_bytes_total_max, given.max_webhook_bytes);
+    set(&mut limits.heavy_bytes_max, given.max_heavy_bytes);
+    if let Some(seconds) = given.response_stall_timeout {
+        limits.response_stall_timeout = Duration::from_secs(seconds);
+    }
     if let Some(seconds) = given.request_timeout {
         limits.request_timeout = Duration::from_secs(seconds);
     }

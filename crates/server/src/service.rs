@@ -75,7 +75,7 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) metrics_registry: MetricsRegistry,
+    pub(crate) metrics_registry: Arc<MetricsRegistry>,
     pub(crate) clock: Clock,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<dyn Authorizer>,
@@ -97,7 +97,7 @@ impl Server {
             registry,
             limits: Arc::new(config.limits),
             metrics,
-            metrics_registry,
+            metrics_registry: Arc::new(metrics_registry),
             clock: config.clock,
             authenticator: config.authenticator,
             authorizer: config.authorizer,
@@ -345,7 +345,9 @@ impl Inner {
     async fn read_body(&self, body: &mut RequestBody, user: &User) -> Result<(Bytes, Slot), Status> {
         let (limits, metrics) = (&self.limits, &self.metrics);
         let mut charged = metrics.body_bytes.force(0);
-        let mut charge = |bytes: usize| charged.grow_for(&user.name, bytes);
+        let is_master = user.is_master();
+        let mut charge =
+            |bytes: usize| if is_master { charged.grow(bytes) } else { charged.grow_for(&user.name, bytes) };
         let terms = ReadTerms {
             bytes_max: limits.body_bytes_max,
             grace: limits.body_grace,

@@ -7,7 +7,7 @@ use crate::engine::{self, CheckReport, Repaired};
 use crate::failure::Failure;
 
 /// Exit code 0 without damage or after a repair; 1 with damage.
-pub async fn check(args: Check) -> Result<(), Failure> {
+pub(super) async fn check(args: Check) -> Result<(), Failure> {
     if args.repair {
         let repaired = engine::repair(&args.dir, Clock::system()).await?;
         print!("{}", repair_text(&repaired));

@@ -13,9 +13,10 @@ pub struct Report {
     pub text: String,
 }
 
-/// Reports all checks of an endpoint (`healthz`, …); lists each with `verbose` or when one fails.
+/// Reports all checks of an endpoint (`healthz`, …); lists each with `verbose` or when one fails, with the reason of a failure
+/// only if `reasons`.
 #[must_use]
-pub fn report(endpoint: &str, checks: &[Check], query: &Query) -> Report {
+pub fn report(endpoint: &str, checks: &[Check], query: &Query, reasons: bool) -> Report {
     let mut excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
     excluded.sort_unstable();
     excluded.dedup();
@@ -32,7 +33,8 @@ pub fn report(endpoint: &str, checks: &[Check], query: &Query) -> Report {
             Err(why) => {
                 failed = true;
                 tracing::warn!(endpoint, check = name, why, "health check failed");
-                lines.push_str(&format!("[-]{name} failed: reason withheld\n"));
+                let shown = if reasons { why } else { "reason withheld" };
+                lines.push_str(&format!("[-]{name} failed: {shown}\n"));
             }
         }
     }
@@ -46,6 +48,15 @@ pub fn report(endpoint: &str, checks: &[Check], query: &Query) -> Report {
     let text =
         if query.get("verbose").is_some() { format!("{lines}{endpoint} check passed\n") } else { "ok".to_owned() };
     Report { code: 200, text }
+}
+
+/// Adds sentences that are no failures, such as the names of damaged objects, before the last line of a verbose report.
+#[must_use]
+pub fn with_warnings(mut report: Report, warnings: &[String]) -> Report {
+    let Some(end) = report.text.trim_end().rfind('\n') else { return report };
+    let lines: String = warnings.iter().map(|warning| format!("warn: {warning}\n")).collect();
+    report.text.insert_str(end + 1, &lines);
+    report
 }
 
 /// Reports one check; none when there is no such check.
@@ -67,7 +78,7 @@ mod tests {
     }
 
     fn code_and_text(store: Result<(), &str>, query: &str) -> (u16, String) {
-        let report = report("readyz", &checks(store), &Query::parse(query));
+        let report = report("readyz", &checks(store), &Query::parse(query), query.contains("reasons"));
         (report.code, report.text)
     }
 
@@ -82,6 +93,10 @@ mod tests {
             code_and_text(Err("gone"), ""),
             (500, "[+]ping ok\n[-]store failed: reason withheld\nreadyz check failed\n".to_owned())
         );
+        assert_eq!(
+            code_and_text(Err("gone"), "verbose&reasons"),
+            (500, "[+]ping ok\n[-]store failed: gone\nreadyz check failed\n".to_owned())
+        );
         assert_eq!(code_and_text(Err("gone"), "exclude=store"), (200, "ok".to_owned()));
         assert_eq!(
             code_and_text(Ok(()), "verbose&exclude=ping&exclude=nope"),
@@ -92,6 +107,14 @@ mod tests {
                     .to_owned()
             )
         );
+    }
+
+    #[test]
+    fn warnings_are_named_and_fail_nothing() {
+        let report = report("readyz", &checks(Ok(())), &Query::parse("verbose"), true);
+        let report = with_warnings(report, &["core/pods/a/b at revision 3: damaged".to_owned()]);
+        let text = "[+]ping ok\n[+]store ok\nwarn: core/pods/a/b at revision 3: damaged\nreadyz check passed\n";
+        assert_eq!((report.code, report.text.as_str()), (200, text));
     }
 
     #[test]

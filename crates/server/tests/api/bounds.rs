@@ -182,9 +182,11 @@ async fn heavy_requests_run_on_the_pool_and_are_refused_when_too_many_wait() {
     assert_eq!(answer.refusal(), (429, "too many large requests are waiting, please try again later".to_owned()));
     assert_eq!(world.post(MAPS, &json!({"metadata": {"name": "small"}})).await.code, 201);
     assert_eq!(world.get(&format!("{MAPS}?labelSelector={}", ["!z"; 2000].join(","))).await.code, 429);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(world.post(definitions, &json!({})).await.code, 429, "a definition is heavy whatever its size");
     let metrics = world.get("/metrics").await;
     assert!(
-        metrics.text().contains("dogwatch_limit_refusals_total{name=\"heavy_waiting_max\"} 2"),
+        metrics.text().contains("dogwatch_limit_refusals_total{name=\"heavy_waiting_max\"} 3"),
         "{}",
         metrics.text()
     );

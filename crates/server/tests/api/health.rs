@@ -1,6 +1,17 @@
 //! Health, version, metrics, discovery, OpenAPI: the paths other than resources.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use machinery::Revision;
+use machinery::clock::Clock;
 use machinery::json::json;
+use server::authorization::AuthenticatedOnly;
+use server::limits::Limits;
+use store::error::{EngineError, ReadError, WatchError, WriteError};
+use store::memory::MemoryStore;
+use store::{Changes, Entry, HealthCheck, Key, ListQuery, Prefix, Retention, Snapshot, Stats, Store, StoreFuture};
 
 use crate::world::World;
 
@@ -39,6 +50,93 @@ async fn a_stopping_server_is_alive_and_not_ready() {
         text.contains("[-]shutdown failed: reason withheld\n") && text.ends_with("readyz check failed\n"),
         "{text}"
     );
+}
+
+/// A store in memory with health checks that a test sets.
+struct Ailing {
+    store: MemoryStore,
+    health: parking_lot::Mutex<Vec<HealthCheck>>,
+}
+
+impl Store for Ailing {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Result<Option<Entry>, ReadError>> {
+        self.store.get(key)
+    }
+
+    fn list(&self, query: ListQuery) -> StoreFuture<'_, Result<Snapshot, ReadError>> {
+        self.store.list(query)
+    }
+
+    fn create(&self, key: Key, value: Bytes) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        self.store.create(key, value)
+    }
+
+    fn update(&self, key: Key, value: Bytes, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        self.store.update(key, value, expected)
+    }
+
+    fn delete(&self, key: Key, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        self.store.delete(key, expected)
+    }
+
+    fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>> {
+        self.store.watch(prefix, after)
+    }
+
+    fn compact(&self, at: Revision) -> StoreFuture<'_, Result<(), ReadError>> {
+        self.store.compact(at)
+    }
+
+    fn current_revision(&self) -> StoreFuture<'_, Result<Revision, ReadError>> {
+        self.store.current_revision()
+    }
+
+    fn oldest_revision<'a>(&'a self, prefix: &'a Prefix) -> StoreFuture<'a, Result<Revision, ReadError>> {
+        self.store.oldest_revision(prefix)
+    }
+
+    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, Result<(), EngineError>> {
+        self.store.backup(to)
+    }
+
+    fn stats(&self) -> StoreFuture<'_, Result<Stats, ReadError>> {
+        self.store.stats()
+    }
+
+    fn health(&self) -> StoreFuture<'_, Vec<HealthCheck>> {
+        let health = self.health.lock().clone();
+        Box::pin(async { health })
+    }
+
+    fn close(&self) -> StoreFuture<'_, ()> {
+        self.store.close()
+    }
+}
+
+#[tokio::test]
+async fn readiness_names_what_the_store_reports_and_liveness_what_a_restart_helps() {
+    let ailing = Ailing { store: MemoryStore::new(Retention::default()), health: parking_lot::Mutex::default() };
+    let store = Arc::new(ailing);
+    let passed = || HealthCheck::passed("store-space");
+    *store.health.lock() = vec![passed(), HealthCheck::passed("store-sync")];
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let world = World::on(shared, Limits::default(), Arc::new(AuthenticatedOnly), Clock::system()).await;
+    assert_eq!(world.get("/readyz?verbose").await.code, 200);
+    assert_eq!(world.get("/readyz/store-space").await.text(), "ok");
+
+    *store.health.lock() = vec![HealthCheck::failed("store-space", "/data is full", false)];
+    let strangers = world.ask(false, "GET", "/readyz?verbose", &[], "").await;
+    assert_eq!(strangers.code, 500);
+    assert!(strangers.text().contains("[-]store-space failed: reason withheld\n"), "{}", strangers.text());
+    let verbose = world.get("/readyz?verbose").await;
+    assert!(verbose.text().contains("[-]store-space failed: /data is full\n"), "{}", verbose.text());
+    assert_eq!(world.get("/livez").await.code, 200, "a restart does not help");
+
+    *store.health.lock() = vec![passed(), HealthCheck::failed("store-sync", "a sync failed", true)];
+    let live = world.get("/livez?verbose").await;
+    assert_eq!(live.code, 500);
+    assert!(live.text().contains("[-]store-sync failed: a sync failed\n"), "{}", live.text());
+    assert!(live.text().contains("[+]store-space ok\n"), "{}", live.text());
 }
 
 async fn tower_answer(world: &World, path: &str) -> (u16, String) {

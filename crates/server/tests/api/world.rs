@@ -88,6 +88,15 @@ impl World {
 
     async fn new(limits: Limits, authorizer: Arc<dyn Authorizer>, clock: Clock) -> Self {
         let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
+        Self::on(store, limits, authorizer, clock).await
+    }
+
+    pub(crate) async fn on(
+        store: Arc<dyn store::Store>,
+        limits: Limits,
+        authorizer: Arc<dyn Authorizer>,
+        clock: Clock,
+    ) -> Self {
         let registry = registry::Registry::start(store, registry::Settings::default()).await.unwrap();
         let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
         let key = server::certs::make_key().unwrap();

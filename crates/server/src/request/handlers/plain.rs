@@ -1,11 +1,15 @@
 //! Paths other than resources: health, version, metrics, discovery, OpenAPI, the index.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::HeaderValue;
 use machinery::Status;
 use machinery::json::json;
 use machinery::media::MediaType;
 use registry::discovery;
 
+use crate::identity::UNAUTHENTICATED;
 use crate::request::discovery::{encoded, plain};
 use crate::request::handlers::Call;
 use crate::request::health::{self, Check};
@@ -15,6 +19,9 @@ use crate::request::version;
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+/// Longest time that a health check waits for the store.
+const STORE_CHECK_MAX: Duration = Duration::from_secs(5);
 
 pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Status> {
     let server = call.server;
@@ -28,14 +35,25 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
             Ok(reply::whole(200, reply::JSON, text))
         }
         Route::Metrics => {
-            let mut text = String::new();
-            prometheus_client::encoding::text::encode(&mut text, &server.metrics_registry).map_err(Status::internal)?;
+            // Takes milliseconds with hundreds of kinds. Not on the pool for heavy requests: those who look at a server that
+            // has too many of them must not wait for them.
+            let registry = Arc::clone(&server.metrics_registry);
+            let encode = move || {
+                let mut text = String::new();
+                prometheus_client::encoding::text::encode(&mut text, &registry).map(|()| text)
+            };
+            let text =
+                tokio::task::spawn_blocking(encode).await.map_err(Status::internal)?.map_err(Status::internal)?;
             Ok(reply::whole(200, OPEN_METRICS, text.into_bytes()))
         }
         Route::Health(endpoint, check) => {
             let checks = checks(call, endpoint).await;
             let report = match check {
-                None => health::report(endpoint, &checks, query),
+                None => {
+                    // Reasons name files and objects: not for strangers.
+                    let reasons = query.get("verbose").is_some() && !call.user.in_group(UNAUTHENTICATED);
+                    health::report(endpoint, &checks, query, reasons)
+                }
                 Some(name) => match health::single(&name, &checks) {
                     Some(report) => report,
                     None => return Ok(reply::page_not_found()),
@@ -57,12 +75,34 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
     }
 }
 
-/// The checks of an endpoint: `livez` has no dependencies, `readyz` also fails while the server stops.
+/// The checks of an endpoint. `livez` has only those of the store that a restart would help; `readyz` also fails while the
+/// server stops.
 async fn checks(call: &Call<'_>, endpoint: &str) -> Vec<Check> {
+    let registry = &call.server.registry;
+    let store = tokio::time::timeout(STORE_CHECK_MAX, registry.store().health()).await;
+    let store = match store {
+        Ok(checks) => checks.into_iter().map(|check| (check.name.to_owned(), check.problem)).collect(),
+        // The readiness check `store` fails then as well.
+        Err(_) => Vec::new(),
+    };
+    let mut checks: Vec<Check> = Vec::new();
     if endpoint == "livez" {
-        return vec![("ping".to_owned(), Ok(()))];
+        checks.push(("ping".to_owned(), Ok(())));
+        checks.extend(store.into_iter().map(|(name, problem)| {
+            let fatal = problem.filter(|problem| problem.needs_restart);
+            (name, fatal.map_or(Ok(()), |problem| Err(problem.reason)))
+        }));
+        return checks;
     }
-    let mut checks = call.server.registry.ready().await;
+    match tokio::time::timeout(STORE_CHECK_MAX, registry.ready()).await {
+        Ok(ready) => checks.extend(ready),
+        Err(_) => {
+            checks.push(("ping".to_owned(), Ok(())));
+            checks.push(("store".to_owned(), Err(format!("no answer within {} s", STORE_CHECK_MAX.as_secs()))));
+        }
+    }
+    checks
+        .extend(store.into_iter().map(|(name, problem)| (name, problem.map_or(Ok(()), |problem| Err(problem.reason)))));
     if endpoint == "readyz" {
         let stopping = call.server.drain.has_begun();
         checks.push(("shutdown".to_owned(), if stopping { Err("the server is stopping".to_owned()) } else { Ok(()) }));
