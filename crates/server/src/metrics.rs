@@ -241,6 +241,17 @@ impl Metrics {
         Arc::clone(self.watches.write().entry(key).or_insert_with(|| Arc::new(series)))
     }
 
+    /// Drops the series of resources that are no longer served, given by group, version and plural. Open watches keep theirs.
+    pub fn retain_resources(&self, is_served: impl Fn(&str, &str, &str) -> bool) {
+        let is_kept = |labels: &Labels| {
+            let value = |name: &str| labels.iter().find(|(held, _)| *held == name).map_or("", |(_, value)| value);
+            let resource = value("resource");
+            resource.is_empty() || is_served(value("group"), value("version"), resource)
+        };
+        self.requests.write().retain(|_, series| is_kept(&series.labels));
+        self.watches.write().retain(|_, series| series.open.load(Ordering::Relaxed) > 0 || is_kept(&series.labels));
+    }
+
     /// Counts a refusal because of this limit.
     pub fn refused(&self, limit: &'static str) {
         *self.refusals.write().entry(limit).or_default() += 1;
@@ -426,6 +437,24 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn resources_that_are_no_longer_served_leave_no_series() {
+        let metrics = Metrics::new(&Limits::default());
+        let labels =
+            |resource| RequestLabels { verb: "GET", group: "g", version: "v1", resource, ..Default::default() };
+        for resource in ["kept", "gone", ""] {
+            metrics.request(&labels(resource)).observe(200, Duration::from_millis(1), Some(1));
+            let _closed = metrics.watch(&labels(resource)).open();
+        }
+        let open = metrics.watch(&labels("gone")).open();
+        let is_served = |group: &str, version: &str, resource: &str| (group, version, resource) == ("g", "v1", "kept");
+        metrics.retain_resources(is_served);
+        assert_eq!((metrics.requests.read().len(), metrics.watches.read().len()), (2, 3), "its watch is still open");
+        drop(open);
+        metrics.retain_resources(is_served);
+        assert_eq!(metrics.watches.read().len(), 2);
+    }
 
     #[test]
     fn shows_the_names_of_the_reference() {

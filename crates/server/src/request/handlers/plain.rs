@@ -37,6 +37,8 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
         Route::Metrics => {
             // Takes milliseconds with hundreds of kinds. Not on the pool for heavy requests: those who look at a server that
             // has too many of them must not wait for them.
+            let is_served = |group: &str, version: &str, plural: &str| kinds.get(group, version, plural).is_some();
+            server.metrics.retain_resources(is_served);
             let registry = Arc::clone(&server.metrics_registry);
             let encode = move || {
                 let mut text = String::new();
@@ -52,7 +54,8 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
                 None => {
                     // Reasons name files and objects: not for strangers.
                     let reasons = query.get("verbose").is_some() && !call.user.in_group(UNAUTHENTICATED);
-                    health::report(endpoint, &checks, query, reasons)
+                    let report = health::report(endpoint, &checks, query, reasons);
+                    if reasons { health::with_warnings(report, &server.registry.damage()) } else { report }
                 }
                 Some(name) => match health::single(&name, &checks) {
                     Some(report) => report,
