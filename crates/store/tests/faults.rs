@@ -594,3 +594,36 @@ async fn a_removed_log_is_noticed_by_the_health_check_alone() {
     let health = store.health().await;
     assert!(health.iter().any(|check| check.name == "store-directory" && check.problem.is_some()), "{health:?}");
 }
+
+/// Compaction of the other collections goes on, and a deleted object does not return.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_in_the_history_of_one_collection_stops_the_compaction_of_no_other() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = open(dir.path()).expect("opens");
+    for collection in ["core/secrets", "core/pods"] {
+        let name = key(&format!("{collection}/a/victim"));
+        let first = store.create(name.clone(), format!("NEEDLE {collection}").into()).await.expect("free");
+        let second = store.update(name.clone(), "second".into(), first).await.expect("current");
+        store.delete(name, second).await.expect("current");
+    }
+    store.close().await;
+    drop(store);
+    let file = dir.path().join("store.db");
+    let mut bytes = std::fs::read(&file).expect("readable");
+    let value = bytes.windows(19).position(|window| window == b"NEEDLE core/secrets").expect("stored as it is");
+    let name = bytes[..value].windows(6).rposition(|window| window == b"victim").expect("the key is before the value");
+    assert!(value - name < 32, "of the same row");
+    bytes[name] ^= 1;
+    std::fs::write(&file, bytes).expect("writable");
+
+    let store = open(dir.path()).expect("opens");
+    let now = store.create(key("core/nodes/n"), "1".into()).await.expect("free");
+    store.compact(now).await.expect("the others are compacted");
+    let stats = store.stats().await.expect("open");
+    assert_eq!((stats.objects, stats.history), (1, 3), "only the damaged collection keeps its history");
+    store.close().await;
+    drop(store);
+    let store = open(dir.path()).expect("the index still matches its tally");
+    let listed = store.list(ListQuery::default()).await.expect("nothing current is damaged");
+    assert_eq!(listed.entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["core/nodes/n"]);
+}

@@ -4,8 +4,12 @@
 //! replaced value is removed, and the change itself if it is a delete. A step takes some of the oldest rows, moves the floor
 //! past them and removes the changes they name, in one transaction, so that the file never claims more history than it has.
 //!
+//! Damage stops compaction of its own collection only: going past it could remove a delete whose value stays, so that a
+//! deleted object would return.
+//!
 //! Steps are not synced: the next group's sync covers them, and a step lost in a power failure is simply done again.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use machinery::Revision;
@@ -36,6 +40,10 @@ pub(super) struct Compaction {
     targeting: bool,
     sweeping: bool,
     step_rows: usize,
+    /// Collections whose history is damaged. They keep it until the store is repaired.
+    blocked: HashSet<Box<str>>,
+    /// The collection in which the last step found damage.
+    suspect: Option<Box<str>>,
 }
 
 /// The rules by which a row of history may be removed.
@@ -90,6 +98,8 @@ impl Compaction {
             targeting: false,
             sweeping: false,
             step_rows: 64,
+            blocked: HashSet::new(),
+            suspect: None,
         }
     }
 
@@ -120,6 +130,13 @@ impl Compaction {
         for answer in self.waiting.drain(..) {
             let _ = answer.send(Err(ReadError::Unavailable(EngineError::new(fault.to_string()))));
         }
+    }
+
+    /// Leaves out the collection in which a failed step found damage. Returns false if there is none: the fault is elsewhere.
+    pub(super) fn block_damaged(&mut self, fault: &Fault) -> bool {
+        let Some(name) = self.suspect.take().filter(|_| fault.is_corruption()) else { return false };
+        tracing::error!(%fault, collection = %name, "damaged history is not compacted; the store needs a repair");
+        self.blocked.insert(name)
     }
 
     /// Removes a bounded part of the history that the rules allow to remove.
@@ -182,14 +199,15 @@ impl Compaction {
         ledger.raise_floor(self.target);
         let mut rules = self.rules(connection, ledger, statements, now_unix_ms)?;
         let mut plan = Plan::new(self.step_rows, ledger.history_bytes());
-        for (name, collection) in ledger.collections() {
-            plan.take(connection, name, collection, &rules)?;
+        for (name, collection) in ledger.collections().filter(|(name, _)| !self.blocked.contains(*name)) {
+            let taken = plan.take(connection, name, collection, &rules);
+            taken.inspect_err(|_| self.suspect = Some(name.into()))?;
         }
         // The size cap removes the oldest history of all collections first: one collection at a time, up to the oldest row
         // of the next.
         while !plan.is_full() && plan.history_bytes > self.retention.history_bytes_max {
             let mut oldest: Vec<(Revision, &str, &Collection)> = Vec::new();
-            for (name, collection) in ledger.collections() {
+            for (name, collection) in ledger.collections().filter(|(name, _)| !self.blocked.contains(*name)) {
                 if let Some(front) = plan.front(connection, name, collection)? {
                     oldest.push((front, name, collection));
                 }
@@ -197,9 +215,11 @@ impl Compaction {
             oldest.sort_unstable_by_key(|(front, ..)| *front);
             let Some(&(_, name, collection)) = oldest.first() else { break };
             rules.capped = oldest.get(1).map_or(ledger.revision(), |(next, ..)| *next);
-            plan.take(connection, name, collection, &rules)?;
+            let taken = plan.take(connection, name, collection, &rules);
+            taken.inspect_err(|_| self.suspect = Some(name.into()))?;
         }
-        plan.write(connection, ledger)?;
+        self.suspect = None;
+        plan.write(connection, ledger, &mut self.suspect)?;
         statements.save_state(&ledger.state())?;
         statements.commit()?;
         let full = plan.is_full();
@@ -243,7 +263,8 @@ struct Plan {
     history_freed: u64,
     /// Name, new floor, rows of history removed.
     moved: Vec<(Box<str>, Revision, u64)>,
-    rows: Vec<HistoryRow>,
+    /// Each with the index of its collection in `moved`.
+    rows: Vec<(usize, HistoryRow)>,
 }
 
 impl Plan {
@@ -316,7 +337,7 @@ impl Plan {
             self.rows_left -= 1;
             self.bytes_left = self.bytes_left.saturating_sub(removable.bytes);
             self.history_bytes = self.history_bytes.saturating_sub(removable.bytes);
-            self.rows.push(removable);
+            self.rows.push((self.moved.len(), removable));
             floor = at;
             pending = pending.saturating_sub(1);
             removed += 1;
@@ -327,11 +348,17 @@ impl Plan {
         Ok(())
     }
 
-    /// Removes the changes that the rows name, and moves the floors.
-    fn write(&mut self, connection: &Connection, ledger: &mut Ledger) -> Result<(), Fault> {
+    /// Removes the changes that the rows name, and moves the floors. `suspect` is the collection of the change at hand.
+    fn write(
+        &mut self,
+        connection: &Connection,
+        ledger: &mut Ledger,
+        suspect: &mut Option<Box<str>>,
+    ) -> Result<(), Fault> {
         let mut remove =
             connection.prepare_cached("DELETE FROM changes WHERE revision = ?1 RETURNING key, revision, size")?;
-        for row in &self.rows {
+        for (moved, row) in &self.rows {
+            *suspect = self.moved.get(*moved).map(|(name, ..)| name.clone());
             let replaced = (!row.previous.is_zero()).then_some(row.previous);
             for gone in replaced.into_iter().chain(row.deletes.then_some(row.at)) {
                 let mut rows = remove.query((gone.0 as i64,))?;
@@ -343,6 +370,7 @@ impl Plan {
                 self.history_freed += 1;
             }
         }
+        *suspect = None;
         let mut clear = connection.prepare_cached("DELETE FROM history WHERE collection = ?1 AND revision <= ?2")?;
         let mut raise = connection.prepare_cached("UPDATE collections SET floor = ?2, sum = ?3 WHERE id = ?1")?;
         for (name, floor, _) in &self.moved {

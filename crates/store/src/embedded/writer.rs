@@ -279,6 +279,9 @@ impl WriteLoop<'_> {
         let step = self.compaction.step(self.connection, &mut self.statements, &mut self.ledger, self.shared, now);
         if let Err(fault) = step {
             rollback(self.connection);
+            if self.compaction.block_damaged(&fault) {
+                return;
+            }
             self.compaction.give_up(&fault);
             if self.shared.classify(&fault) == CommitFailure::Lost {
                 self.poison(&fault);
