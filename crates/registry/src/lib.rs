@@ -14,6 +14,7 @@
 //! - `versions`: kinds that are served in a version they are not stored in; `conversion_webhook`: custom ones that a webhook
 //!   converts
 //! - `storage`: the store and its cache; `collections`: their names; `failure`: their errors as a `Status`
+//! - `interrupted`: finishes deletions that a kill interrupted
 //! - [`unstored`]: bodies that are handled elsewhere; [`expiry`]: events that are too old; [`metrics`] of the cache
 
 pub mod admission;
@@ -22,6 +23,7 @@ mod collections;
 mod conversion_webhook;
 pub mod expiry;
 mod failure;
+mod interrupted;
 pub mod kinds;
 mod meta;
 pub mod metrics;

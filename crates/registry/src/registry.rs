@@ -16,6 +16,7 @@ use store::{Key, Store};
 use crate::admission::chain::Chain;
 use crate::collections;
 use crate::conversion_webhook::Converter;
+use crate::interrupted;
 use crate::kinds::definitions::{self, Definitions};
 use crate::read::view::{ListView, Outcome, View};
 use crate::read::watch_view::WatchView;
@@ -64,6 +65,7 @@ impl Registry {
             settings,
         });
         tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
+        tokio::spawn(interrupted::finish_deletions(Arc::downgrade(&registry)));
         seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
         Ok(registry)
     }
@@ -88,6 +90,18 @@ impl Registry {
     pub async fn ready(&self) -> Vec<(String, Result<(), String>)> {
         let fresh = self.cache().fresh().await.map(|_| ()).map_err(|error| error.to_string());
         vec![("ping".to_owned(), Ok(())), ("store".to_owned(), fresh)]
+    }
+}
+
+impl Registry {
+    /// Objects that cannot be read, one sentence each. Everything else is served, so they are no reason not to be ready.
+    #[must_use]
+    pub fn damage(&self) -> Vec<String> {
+        let damaged = self.cache().damaged();
+        damaged
+            .iter()
+            .map(|object| format!("{} at revision {}: {}", object.key, object.revision, object.reason))
+            .collect()
     }
 }
 

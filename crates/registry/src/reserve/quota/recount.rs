@@ -1,4 +1,4 @@
-//! Corrects the figures of quotas by what is there: when their limits change, and periodically.
+//! Corrects the figures of quotas by what is there: at the start, when their limits change, and periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,17 +31,18 @@ pub async fn keep_counts(registry: Arc<Registry>) {
         loop {
             tokio::select! {
                 next = std::future::poll_fn(|cx| watcher.poll_next(cx)) => {
-                    let items: Vec<Arc<Item>> = match next {
-                        Ok(Output::Initial(items)) => items,
-                        Ok(Output::InitialEnd(_)) => Vec::new(),
+                    let (items, when): (Vec<Arc<Item>>, _) = match next {
+                        // A server that was killed may have taken shares for writes that it did not make.
+                        Ok(Output::Initial(items)) => (items, Recount::Always),
+                        Ok(Output::InitialEnd(_)) => continue,
                         Ok(Output::Live(changes)) => {
                             let there = changes.into_iter().filter(|change| change.kind != EventKind::Deleted);
-                            there.map(|change| Arc::clone(change.item())).collect()
+                            (there.map(|change| Arc::clone(change.item())).collect(), Recount::IfLimitsChanged)
                         }
                         Err(_) => break,
                     };
                     for item in items {
-                        registry.quota().recount(&registry.kinds(), item, Recount::IfLimitsChanged).await;
+                        registry.quota().recount(&registry.kinds(), item, when).await;
                     }
                 }
                 _ = recounts.tick() => registry.quota().recount_all(&registry.kinds()).await,
