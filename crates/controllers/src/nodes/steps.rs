@@ -50,6 +50,8 @@ pub(super) struct Plan {
 const KILLED: i32 = 137;
 /// So long after a removal by force a pod that is still there is held by a finalizer.
 const HELD: Duration = Duration::from_millis(200);
+/// So long after a removal by force a pod that nothing holds is still there because its removal was interrupted.
+const INTERRUPTED: Duration = Duration::from_secs(2);
 
 /// The next step for a pod on a node that is served; none if there is nothing to do. `ran` is when its containers were last
 /// started, if this process knows that better than the status, which counts in seconds.
@@ -80,7 +82,10 @@ pub(super) fn next(
             return None;
         }
         if pod.metadata.deletion_grace_period_seconds == Some(0) {
-            // Removed already, or held by a finalizer.
+            // Removed already, held by a finalizer, or left by a removal that was interrupted.
+            if pod.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) {
+                return plan(Step::Remove, draw(stages.remove, "remove").max(INTERRUPTED));
+            }
             let stops = started && !ended && !fast;
             return if stops { plan(Step::Stop(KILLED), draw(stages.stop, "stop").max(HELD)) } else { None };
         }

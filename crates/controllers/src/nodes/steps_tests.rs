@@ -138,6 +138,19 @@ fn na_stages_stop_never_after_the_deletion_time() {
 }
 
 #[test]
+fn a_pod_whose_removal_was_interrupted_is_removed_again() {
+    let mut pod = bound(|_| {});
+    done(&mut pod, &Step::Accept, 0);
+    done(&mut pod, &Step::Run, 1);
+    pod["metadata"]["deletionTimestamp"] = json!("2027-01-15T08:00:00Z");
+    pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    let plan = step(&pod, &Stages::default(), 1).unwrap();
+    assert_eq!(plan, Plan { step: Step::Remove, after: INTERRUPTED });
+    pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    assert_eq!(next_step(&pod, 1), Some(Step::Stop(KILLED)), "held");
+}
+
+#[test]
 fn na_stages_killed_containers_fail_the_pod() {
     let mut pod = bound(|_| {});
     done(&mut pod, &Step::Accept, 0);
