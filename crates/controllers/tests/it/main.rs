@@ -3,6 +3,7 @@
 mod accounts;
 mod between;
 mod cleanup;
+mod kills;
 mod nodes;
 mod policies;
 mod quiet;
