@@ -165,7 +165,7 @@ impl<K: Stored + ?Sized> Reflector<K> {
 
 /// The default of [`Reflector::on_problem`] (RF-9): an expired version and a connection that the server ended are part of a
 /// normal day and logged at debug level, everything else is an error. The clean end of a watch is not a problem at all.
-fn log_problem(problem: &Problem) {
+pub fn log_problem(problem: &Problem) {
     let Problem { phase, error } = problem;
     if error.is_expired() || matches!(error, Error::Transport { kind: TransportKind::Eof, .. }) {
         tracing::debug!(?phase, %error, "list-watch starts over");

@@ -25,6 +25,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use client::informer::{Event, HandlerHandle, InformerConfig, SharedInformer, SubscriptionOptions};
 use client::list_watch::ApiListWatch;
+use client::reflector::{Problem, log_problem};
 use client::workqueue::WorkQueue;
 use kube::core::ApiResource;
 use parking_lot::Mutex;
@@ -150,6 +151,16 @@ impl Watches {
         let informer = SharedInformer::<Tracked>::new(source, InformerConfig::default());
         let kind = Kind::new(&resource.api_version, &resource.kind);
         let defines_kinds = resource.plural == "customresourcedefinitions";
+        let (unserved, plural) = (self.kinds_changed.clone(), resource.plural.clone());
+        let on_problem = move |problem: &Problem| {
+            if problem.error.is_not_found() {
+                // Its definition was deleted: the next discovery ends this watch.
+                tracing::debug!(resource = %plural, "a resource is no longer served");
+                unserved.notify_one();
+            } else {
+                log_problem(problem);
+            }
+        };
         let (collector, kinds_changed) = (self.collector.clone(), self.kinds_changed.clone());
         let joined = informer.add_handler(SubscriptionOptions::default(), move |event| {
             if defines_kinds && !matches!(event, Event::Added { initial: true, .. }) {
@@ -168,7 +179,8 @@ impl Watches {
             done()
         });
         let stop = self.context.stop.child_token();
-        match (joined, informer.start(stop.clone())) {
+        let prepared = informer.on_problem(Arc::new(on_problem));
+        match (joined, prepared.and_then(|()| informer.start(stop.clone()))) {
             (Ok(handler), Ok(run)) => {
                 self.tasks.spawn(run);
                 self.running.insert(resource.clone(), Watch { handler, stop });
