@@ -216,13 +216,13 @@ impl Collection {
         pending_writes: &PendingWrites,
         wakers: &mut Vec<Waker>,
     ) -> Option<Arc<Event>> {
-        let current = change.value.as_ref().and_then(|value| {
+        let current = change.value.as_ref().map(|value| {
             let (key, spec) = (change.key.clone(), self.spec());
             let item = match pending_writes.take(value, &spec) {
                 Some(peeked) => Item::peeked(key, change.revision, value, peeked, &spec),
                 None => Item::new(key, change.revision, value, &spec),
             };
-            Some(item.map(Arc::new).map_err(|error| malformed(&change.key, change.revision, &error)))
+            item.map(Arc::new).map_err(|error| malformed(&change.key, change.revision, &error))
         });
         let mut state = self.state.lock();
         if change.revision <= state.changed {

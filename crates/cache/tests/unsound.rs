@@ -160,7 +160,7 @@ async fn a_damaged_object_is_neither_absent_nor_a_reason_not_to_start() {
     assert!(pods.get(&key("a/bad")).is_none());
     let damaged = pods.damaged(&key("a/bad")).expect("it exists");
     assert_eq!((damaged.revision, damaged.reason.as_str()), (Revision(2), "store.db: flipped"));
-    assert_eq!(cache.damaged(), [damaged.clone()]);
+    assert_eq!(cache.damaged(), std::slice::from_ref(&damaged));
     let snapshot = cache.snapshot(&pods);
     assert_eq!(snapshot.damaged_in(PODS, None, None), Some(&damaged));
     assert_eq!(snapshot.damaged_in(PODS, Some("a"), None), Some(&damaged));
