@@ -1,5 +1,6 @@
 //! Label selectors: parsing, and matching with an object's labels (spec 01 §3).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::field_error::{self, FieldError, Path};
@@ -116,7 +117,7 @@ impl Requirement {
     /// Returns whether a label with this value, or its absence, meets the requirement.
     #[must_use]
     pub fn accepts(&self, label: Option<&str>) -> bool {
-        let listed = |label: &str| self.values.iter().any(|value| value == label);
+        let listed = |label: &str| self.values.binary_search_by(|value| value.as_str().cmp(label)).is_ok();
         match self.operator {
             Operator::Equals | Operator::DoubleEquals | Operator::In => label.is_some_and(listed),
             Operator::NotEquals | Operator::NotIn => !label.is_some_and(listed),
@@ -154,6 +155,8 @@ pub struct Selector {
     requirements: Vec<Requirement>,
     /// Selects no object: an absent selector where absence means "none".
     nothing: bool,
+    /// The requirements in the form in which many of them are matched; absent if they are few.
+    merged: Option<Box<MergedRequirements>>,
 }
 
 impl Selector {
@@ -164,13 +167,14 @@ impl Selector {
 
     #[must_use]
     pub fn nothing() -> Self {
-        Selector { requirements: Vec::new(), nothing: true }
+        Selector { nothing: true, ..Selector::default() }
     }
 
     #[must_use]
     pub fn new(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Selector { requirements, nothing: false }
+        let merged = (requirements.len() > MERGED_MIN).then(|| Box::new(MergedRequirements::new(&requirements)));
+        Selector { requirements, nothing: false, merged }
     }
 
     /// Parses the text form. The error is the message of the 400 response.
@@ -195,12 +199,24 @@ impl Selector {
     }
 
     /// Returns whether an object matches; `label` returns its labels by key.
+    ///
+    /// Takes time proportional to the selector. [`Selector::matches_sorted`] and [`Selector::matches_value`] are faster for a
+    /// long selector.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        !self.nothing && self.requirements.iter().all(|requirement| requirement.accepts(label(&requirement.key)))
+        match &self.merged {
+            Some(merged) => merged.keys.iter().all(|test| test.accepts(label(&test.key))),
+            None => {
+                !self.nothing
+                    && self.requirements.iter().all(|requirement| requirement.accepts(label(&requirement.key)))
+            }
+        }
     }
 
     /// Returns whether labels, as pairs sorted by key, match.
     pub fn matches_sorted<K: AsRef<str>, V: AsRef<str>>(&self, labels: &[(K, V)]) -> bool {
+        if let Some(merged) = &self.merged {
+            return merged.match_labels(labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())));
+        }
         self.matches(|key| {
             let found = labels.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
             Some(labels[found].1.as_ref())
@@ -210,7 +226,113 @@ impl Selector {
     /// Returns whether labels, as the JSON object `metadata.labels`, match.
     #[must_use]
     pub fn matches_value(&self, labels: &crate::json::Value) -> bool {
+        if let Some(merged) = &self.merged {
+            let labels = labels.as_object().into_iter().flatten();
+            return merged.match_labels(labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))));
+        }
         self.matches(|key| labels.get(key)?.as_str())
+    }
+}
+
+/// More requirements than this are merged by key, so that an object is matched in time proportional to its labels.
+const MERGED_MIN: usize = 16;
+
+/// The requirements of a long selector, those of one key in one test.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct MergedRequirements {
+    /// Sorted by key.
+    keys: Vec<KeyTest>,
+    /// The number of keys that must be present.
+    present: usize,
+}
+
+/// All requirements on one label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct KeyTest {
+    key: String,
+    must_be_present: bool,
+    must_be_absent: bool,
+    /// Sorted, like `denied`. `None` accepts all values that are not denied.
+    allowed: Option<Vec<String>>,
+    denied: Vec<String>,
+    /// Both bounds exclude the number itself.
+    above: Option<i64>,
+    below: Option<i64>,
+}
+
+impl MergedRequirements {
+    /// Merges requirements that are sorted by key.
+    fn new(requirements: &[Requirement]) -> Self {
+        let keys: Vec<KeyTest> = requirements.chunk_by(|a, b| a.key == b.key).map(KeyTest::new).collect();
+        let present = keys.iter().filter(|test| test.must_be_present).count();
+        MergedRequirements { keys, present }
+    }
+
+    /// Matches labels whose keys differ.
+    fn match_labels<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+        let mut present = 0;
+        for (key, value) in labels {
+            let Ok(at) = self.keys.binary_search_by(|test| test.key.as_str().cmp(key)) else { continue };
+            let test = &self.keys[at];
+            if !test.accepts(Some(value)) {
+                return false;
+            }
+            present += usize::from(test.must_be_present);
+        }
+        present == self.present
+    }
+}
+
+impl KeyTest {
+    fn new(requirements: &[Requirement]) -> Self {
+        let mut test = KeyTest {
+            key: requirements.first().map(|first| first.key.clone()).unwrap_or_default(),
+            must_be_present: false,
+            must_be_absent: false,
+            allowed: None,
+            denied: Vec::new(),
+            above: None,
+            below: None,
+        };
+        // How many requirements allow each value: it has to be all of them.
+        let mut allowed: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut allowing = 0;
+        for requirement in requirements {
+            let values = &requirement.values;
+            test.must_be_present |=
+                !matches!(requirement.operator, Operator::NotEquals | Operator::NotIn | Operator::DoesNotExist);
+            match requirement.operator {
+                Operator::Equals | Operator::DoubleEquals | Operator::In => {
+                    allowing += 1;
+                    values.iter().for_each(|value| *allowed.entry(value).or_default() += 1);
+                }
+                Operator::NotEquals | Operator::NotIn => test.denied.extend_from_slice(values),
+                Operator::Exists => {}
+                Operator::DoesNotExist => test.must_be_absent = true,
+                Operator::GreaterThan => test.above = test.above.max(Some(requirement.bound)),
+                Operator::LessThan => {
+                    test.below = Some(test.below.map_or(requirement.bound, |below| below.min(requirement.bound)));
+                }
+            }
+        }
+        if allowing > 0 {
+            let by_all = allowed.into_iter().filter(|(_, count)| *count == allowing);
+            test.allowed = Some(by_all.map(|(value, _)| value.to_owned()).collect());
+        }
+        test.denied.sort_unstable();
+        test.denied.dedup();
+        test
+    }
+
+    fn accepts(&self, label: Option<&str>) -> bool {
+        let Some(label) = label else { return !self.must_be_present };
+        let listed = |values: &[String]| values.binary_search_by(|value| value.as_str().cmp(label)).is_ok();
+        let number = || label.parse::<i64>().ok();
+        !self.must_be_absent
+            && self.allowed.as_deref().is_none_or(listed)
+            && !listed(&self.denied)
+            && self.above.is_none_or(|above| number().is_some_and(|number| number > above))
+            && self.below.is_none_or(|below| number().is_some_and(|number| number < below))
     }
 }
 
@@ -297,6 +419,54 @@ mod tests {
     fn equalities_are_what_one_value_must_have() {
         let selector = Selector::parse("a=1,b in (2),c in (3,4),d!=5,e").unwrap_or_default();
         assert_eq!(selector.equalities().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
+    }
+
+    #[test]
+    fn a_long_selector_selects_what_its_terms_select() {
+        let terms = [
+            "a",
+            "!b",
+            "a=1",
+            "a!=2",
+            "a in (1,2,3)",
+            "a notin (4)",
+            "c",
+            "!c",
+            "c=1",
+            "c>1",
+            "c<9",
+            "c>3",
+            "c!=5",
+            "d!=1",
+        ];
+        let objects: &[&[(&str, &str)]] = &[
+            &[],
+            &[("a", "1")],
+            &[("a", "2"), ("b", "")],
+            &[("a", "1"), ("c", "4")],
+            &[("a", "1"), ("c", "5"), ("d", "1")],
+            &[("c", "x")],
+        ];
+        for mask in (1..1u32 << terms.len()).step_by(13) {
+            let chosen: Vec<&str> =
+                terms.iter().enumerate().filter(|(at, _)| mask & 1 << at != 0).map(|(_, term)| *term).collect();
+            let short = Selector::parse(&chosen.join(",")).unwrap();
+            // Each term as often as it takes.
+            let long = Selector::parse(&vec![chosen.join(","); MERGED_MIN + 1].join(",")).unwrap();
+            assert!(long.merged.is_some());
+            for labels in objects {
+                let value: crate::json::Map = labels.iter().map(|(key, value)| (*key, *value)).collect();
+                let value = crate::json::Value::Object(value);
+                let want = short.requirements.iter().all(|requirement| {
+                    let label = labels.iter().find(|(key, _)| *key == requirement.key).map(|(_, value)| *value);
+                    requirement.accepts(label)
+                });
+                assert_eq!(long.matches_sorted(labels), want, "{short} on {labels:?}");
+                assert_eq!(long.matches_value(&value), want);
+                assert_eq!(long.matches(|key| value.get(key)?.as_str()), want);
+                assert_eq!(short.matches_sorted(labels), want);
+            }
+        }
     }
 
     #[test]
