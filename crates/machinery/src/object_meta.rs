@@ -1,5 +1,7 @@
 //! Validation of an object's `metadata`, on create and on update (spec 02 §2.1).
 
+use std::collections::HashSet;
+
 use crate::json::{Map, Value};
 
 use crate::field_error::{FieldError, Path};
@@ -217,8 +219,8 @@ fn known_finalizers(errors: &mut Vec<FieldError>, meta: &Value) {
 }
 
 fn no_new_finalizers(errors: &mut Vec<FieldError>, new: &Value, old: &Value) {
-    let mut added: Vec<&str> =
-        finalizer_names(new).filter(|name| !finalizer_names(old).any(|other| other == *name)).collect();
+    let known: HashSet<&str> = finalizer_names(old).collect();
+    let mut added: Vec<&str> = finalizer_names(new).filter(|name| !known.contains(name)).collect();
     added.sort_unstable();
     added.dedup();
     if !added.is_empty() {

@@ -1,5 +1,7 @@
 //! Equality of values, with each other and with Rust values.
 
+use std::hash::{Hash, Hasher};
+
 use super::{List, Map, Text, Value};
 
 impl Value {
@@ -51,6 +53,32 @@ impl PartialEq for Value {
 }
 
 impl Eq for Value {}
+
+/// Equal values have equal hashes, so that long lists of values are searched by hash.
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if let Value::Raw(_) = self {
+            return self.parsed().hash(state);
+        }
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Value::Null | Value::Raw(_) => {}
+            Value::Bool(value) => value.hash(state),
+            Value::Number(number) => number.hash(state),
+            Value::String(text) => text.hash(state),
+            Value::Array(items) => {
+                items.len().hash(state);
+                items.iter().for_each(|item| item.hash(state));
+            }
+            Value::Object(members) => {
+                members.len().hash(state);
+                let mut sorted: Vec<(&Text, &Value)> = members.iter().collect();
+                sorted.sort_unstable_by_key(|(name, _)| *name);
+                sorted.hash(state);
+            }
+        }
+    }
+}
 
 impl PartialEq for List {
     fn eq(&self, other: &Self) -> bool {

@@ -340,3 +340,23 @@ fn every_byte_that_needs_it_is_escaped_at_every_position() {
         }
     }
 }
+
+#[test]
+fn equal_values_have_equal_hashes() {
+    use std::hash::BuildHasher as _;
+    let seed = std::hash::RandomState::new();
+    let hash = |value: &Value| seed.hash_one(value);
+    let stored =
+        from_stored(&bytes::Bytes::from_static(br#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#))
+            .unwrap();
+    let plain = json!({"metadata": {"managedFields": [{"fieldsV1": {"f:a": {}}}]}});
+    for (a, b) in [
+        (json!({"a": 1, "b": [null, "x"]}), json!({"b": [null, "x"], "a": 1})),
+        (json!(1.5), json!(1.5)),
+        (stored, plain),
+    ] {
+        assert_eq!(a, b);
+        assert_eq!(hash(&a), hash(&b));
+    }
+    assert_ne!(hash(&json!([["a"], []])), hash(&json!([[], ["a"]])));
+}

@@ -1,5 +1,7 @@
 //! One constructor for each outcome of a request, by the table of spec 02 §1.2.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 /// Message of a conflict with a newer version of the object.
@@ -148,14 +150,14 @@ impl Status {
         let message = match conflicts {
             [(manager, path)] => format!("Apply failed with 1 conflict: conflict with {manager}: {path}"),
             many => {
-                let mut managers: Vec<&str> = many.iter().map(|(manager, _)| manager.as_str()).collect();
-                managers.sort_unstable();
-                managers.dedup();
+                let mut managers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+                for (manager, path) in many {
+                    managers.entry(manager).or_default().push(path);
+                }
                 let mut lines = Vec::with_capacity(many.len() + managers.len());
-                for manager in managers {
+                for (manager, paths) in managers {
                     lines.push(format!("conflicts with {manager}:"));
-                    let paths = many.iter().filter(|(other, _)| other == manager);
-                    lines.extend(paths.map(|(_, path)| format!("- {path}")));
+                    lines.extend(paths.into_iter().map(|path| format!("- {path}")));
                 }
                 format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
             }
