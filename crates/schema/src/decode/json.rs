@@ -1,10 +1,12 @@
 //! Parses JSON: keeps the last of duplicate keys and reports duplicates. Errors have the text of Go's decoder, which
 //! clients see and compare.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::{BuildHasher as _, DefaultHasher, Hasher as _, RandomState};
 
 use machinery::json::{self, Value};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 /// A parsed document.
 #[derive(Debug)]
@@ -65,35 +67,72 @@ fn repair(text: &[u8]) -> String {
     out
 }
 
-/// Returns the paths of duplicate keys in the order of the text: `spec.containers[0].image`.
+/// Most paths of duplicate keys that are reported. The reference's decoder ends there too: a path may be as long as the text,
+/// and a text may have as many as it has bytes.
+pub(super) const COMPLAINTS_MAX: usize = 100;
+
+/// Returns the paths of duplicate keys in the order of the text, each once, [`COMPLAINTS_MAX`] at most:
+/// `spec.containers[0].image`.
 ///
 /// Only for documents that have some: a second pass is cheaper than tracking the path while parsing.
 pub fn duplicates(text: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
-    let mut path = String::new();
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    // The text was parsed before, so there is no error to report.
-    let _ = Paths { path: &mut path, found: &mut found, all: false }.deserialize(&mut deserializer);
+    let mut known = HashSet::new();
+    visit_keys(text, &RandomState::new(), &mut |path, hash, is_new| {
+        if !is_new && known.insert(hash) {
+            found.push(path.to_owned());
+        }
+        found.len() < COMPLAINTS_MAX
+    });
     found
 }
 
-/// Returns the path of every key of a document, in order.
-pub fn key_paths(text: &[u8]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut path = String::new();
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let _ = Paths { path: &mut path, found: &mut found, all: true }.deserialize(&mut deserializer);
-    found
+/// Returns the positions of the first and of the second key of each path, among all keys in order; the largest number for
+/// none.
+pub(super) fn key_positions(text: &[u8], paths: &[String]) -> Vec<[usize; 2]> {
+    const NONE: usize = usize::MAX;
+    let seed = RandomState::new();
+    let hash = |path: &str| finish(&seed.build_hasher(), path);
+    let mut positions: HashMap<u64, [usize; 2]> = paths.iter().map(|path| (hash(path), [NONE; 2])).collect();
+    let mut at = 0;
+    visit_keys(text, &seed, &mut |_, hash, _| {
+        match positions.get_mut(&hash) {
+            Some([first @ NONE, _]) => *first = at,
+            Some([_, second @ NONE]) => *second = at,
+            _ => {}
+        }
+        at += 1;
+        true
+    });
+    paths.iter().map(|path| positions[&hash(path)]).collect()
 }
 
-/// Collects the paths of keys, of all or only of duplicates.
-struct Paths<'a> {
+/// Called with the path of a key, the hash of the path, and whether its object has no such key before. Returns false to end.
+type Visit<'a> = dyn FnMut(&str, u64, bool) -> bool + 'a;
+
+/// Visits the keys of a document in order.
+fn visit_keys(text: &[u8], seed: &RandomState, visit: &mut Visit<'_>) {
+    let mut path = String::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    // The text was parsed before, so the only error is the end that the visitor asks for.
+    let _ = Keys { path: &mut path, hasher: seed.build_hasher(), visit }.deserialize(&mut deserializer);
+}
+
+/// Returns the hash of a text that follows what a hasher has read.
+fn finish(hasher: &DefaultHasher, text: &str) -> u64 {
+    let mut hasher = hasher.clone();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+/// Visits the keys below a path. A path may be long, and its hash is continued from that of the path above it.
+struct Keys<'a, 'v> {
     path: &'a mut String,
-    found: &'a mut Vec<String>,
-    all: bool,
+    hasher: DefaultHasher,
+    visit: &'a mut Visit<'v>,
 }
 
-impl<'de> DeserializeSeed<'de> for Paths<'_> {
+impl<'de> DeserializeSeed<'de> for Keys<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -101,7 +140,7 @@ impl<'de> DeserializeSeed<'de> for Paths<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Paths<'_> {
+impl<'de> Visitor<'de> for Keys<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,8 +174,11 @@ impl<'de> Visitor<'de> for Paths<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let length = self.path.len();
         for index in 0.. {
-            self.path.push_str(&format!("[{index}]"));
-            let more = items.next_element_seed(Paths { path: self.path, found: self.found, all: self.all })?.is_some();
+            let step = format!("[{index}]");
+            self.path.push_str(&step);
+            let mut hasher = self.hasher.clone();
+            hasher.write(step.as_bytes());
+            let more = items.next_element_seed(Keys { path: self.path, hasher, visit: self.visit })?.is_some();
             self.path.truncate(length);
             if !more {
                 break;
@@ -147,17 +189,19 @@ impl<'de> Visitor<'de> for Paths<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let length = self.path.len();
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         while let Some(key) = entries.next_key::<String>()? {
+            let mut hasher = self.hasher.clone();
             if length > 0 {
                 self.path.push('.');
+                hasher.write(b".");
             }
             self.path.push_str(&key);
-            let is_new = seen.insert(key);
-            if self.all || (!is_new && !self.found.contains(self.path)) {
-                self.found.push(self.path.clone());
+            hasher.write(key.as_bytes());
+            if !(self.visit)(self.path, hasher.finish(), seen.insert(key)) {
+                return Err(A::Error::custom("enough keys"));
             }
-            entries.next_value_seed(Paths { path: self.path, found: self.found, all: self.all })?;
+            entries.next_value_seed(Keys { path: self.path, hasher, visit: self.visit })?;
             self.path.truncate(length);
         }
         Ok(())
@@ -406,6 +450,23 @@ mod tests {
         assert_eq!(document.value["metadata"]["name"], "b");
         assert_eq!(duplicates(text), ["metadata.name", "list[1].x"]);
         assert!(!parse(b"{\"a\":{\"a\":1}}").unwrap().has_duplicates);
+    }
+
+    #[test]
+    fn a_duplicate_is_named_once_and_a_hundred_at_most() {
+        assert_eq!(duplicates(br#"{"a":{"x":1,"x":2},"a":{"x":3,"x":4},"a":0}"#), ["a.x", "a"]);
+        let many: Vec<String> = (0..150).map(|at| format!("\"k{at}\":1,\"k{at}\":2")).collect();
+        let found = duplicates(format!("{{{}}}", many.join(",")).as_bytes());
+        assert_eq!((found.len(), found.last().map(String::as_str)), (100, Some("k99")));
+    }
+
+    #[test]
+    fn keys_are_found_at_their_positions() {
+        let text = br#"{"a":{"b":1},"a":{"c":[{"d":1}]}}"#;
+        assert_eq!(
+            key_positions(text, &["a.c[0].d".into(), "a".into(), "x".into()]),
+            [[4, usize::MAX], [0, 2], [usize::MAX; 2]]
+        );
     }
 
     #[test]

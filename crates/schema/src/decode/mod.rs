@@ -210,17 +210,22 @@ pub(crate) fn complaints(body: &[u8], duplicates: Vec<String>, yaml: bool, unkno
         return unknown;
     }
     // Both at once are rare: a third pass over the text gives their common order.
-    let order = json::key_paths(body);
-    let place = |complaint: &String| {
-        let path = complaint.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"'));
-        let is_duplicate = complaint.starts_with("duplicate");
-        let mut places = order.iter().enumerate().filter(|(_, p)| *p == path).map(|(at, _)| at);
-        let first = places.next();
-        if is_duplicate { places.next().or(first) } else { first }
-    };
-    let mut all: Vec<String> = duplicates.into_iter().chain(unknown).collect();
-    all.sort_by_key(|complaint| place(complaint).unwrap_or(usize::MAX));
-    all
+    let all: Vec<String> = duplicates.into_iter().chain(unknown).collect();
+    let path =
+        |complaint: &'_ String| complaint.split_once('"').map_or("", |(_, rest)| rest.trim_end_matches('"')).to_owned();
+    let paths: Vec<String> = all.iter().map(path).collect();
+    let positions = json::key_positions(body, &paths);
+    let mut all: Vec<(usize, String)> = all
+        .into_iter()
+        .zip(positions)
+        .map(|(complaint, [first, second])| {
+            let is_second = complaint.starts_with("duplicate") && second < usize::MAX;
+            (if is_second { second } else { first }, complaint)
+        })
+        .collect();
+    all.sort_by_key(|(position, _)| *position);
+    all.truncate(json::COMPLAINTS_MAX);
+    all.into_iter().map(|(_, complaint)| complaint).collect()
 }
 
 /// Returns the kind that a document names; missing parts are those of the endpoint.
