@@ -1,5 +1,7 @@
 //! JSON merge patch (RFC 7386): merges an object into another; null deletes.
 
+use std::collections::HashSet;
+
 use machinery::go_json::json_kind;
 use machinery::json::{Map, Value};
 
@@ -43,10 +45,13 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
 
 /// Merges `patch` into `base`. With `sorted`, changed objects are sorted, as in the reference.
 fn merge_into(base: &mut Map, patch: Map, sorted: bool) {
+    // Removed at once in the end: each removal from a large map would move all members behind it.
+    let mut removed = HashSet::new();
     for (key, value) in patch {
         match (base.get_mut(&key), value) {
-            (_, Value::Null) => {
-                base.shift_remove(&key);
+            (None, Value::Null) => {}
+            (Some(_), Value::Null) => {
+                removed.insert(key);
             }
             (Some(Value::Object(base)), Value::Object(patch)) => merge_into(base, patch, sorted),
             // An existing value is replaced by the list as it is sent; in a new value, nulls are dropped.
@@ -56,6 +61,9 @@ fn merge_into(base: &mut Map, patch: Map, sorted: bool) {
                 base.insert(key, value);
             }
         }
+    }
+    if !removed.is_empty() {
+        base.retain(|key, _| !removed.contains(key));
     }
     if sorted {
         base.sort_keys();

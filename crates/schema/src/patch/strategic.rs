@@ -2,7 +2,10 @@
 //! the patch control the rest: `$patch`, `$retainKeys`, `$setElementOrder/<field>`, `$deleteFromPrimitiveList/<field>`.
 
 pub(crate) mod go_value;
+mod index;
 mod order;
+
+use std::collections::{HashMap, HashSet};
 
 use machinery::go_json::json_kind;
 use machinery::go_text::type_name;
@@ -13,6 +16,7 @@ use crate::decode;
 use crate::decode::coerce::{Words, coerce};
 use crate::facts::{Field, Form, NodeId, Shapes};
 use go_value::go_value;
+use index::without_duplicates;
 use order::{in_order, partition};
 
 const DIRECTIVE: &str = "$patch";
@@ -153,6 +157,9 @@ impl<'a> Merge<'a> {
         retain_keys(&mut base, patch)?;
         self.set_orders(&mut base, patch, node)?;
         let keys: Vec<Text> = patch.keys().cloned().collect();
+        // Removed at once in the end: each removal from a large map would move all members behind it.
+        let mut removed: HashSet<Text> = HashSet::new();
+        let mut put_again = Object::new();
         for key in keys {
             let (name, is_deletion) = match key.strip_prefix(DELETE_PRIMITIVES) {
                 Some(rest) => (rest.strip_prefix('/').ok_or_else(|| malformed("primitive list"))?, true),
@@ -160,14 +167,17 @@ impl<'a> Merge<'a> {
             };
             let Some(value) = patch.get_mut(&key) else { continue };
             if value.is_null() {
-                base.shift_remove(name);
+                put_again.shift_remove(name);
+                removed.insert(name.into());
                 continue;
             }
+            // A name has two keys at most: itself, and that of `$deleteFromPrimitiveList`.
+            let base = if removed.contains(name) { &mut put_again } else { &mut base };
             let is_alike = base.get(name).is_some_and(|old| value_class(old) == value_class(value));
             if !is_alike {
                 if !is_deletion {
                     discard_nulls(value);
-                    put(&mut base, name, without_directives(value.clone()));
+                    put(base, name, without_directives(value.clone()));
                 }
                 continue;
             }
@@ -188,17 +198,30 @@ impl<'a> Merge<'a> {
                     let merged = self.lists(old.into(), patch, &declared, is_deletion)?;
                     base.insert(name.to_owned(), Value::Array(merged.into()));
                 }
-                value => put(&mut base, name, without_directives(value.clone())),
+                value => put(base, name, without_directives(value.clone())),
             }
+        }
+        if !removed.is_empty() {
+            base.retain(|name, _| !removed.contains(name));
+            base.extend(put_again);
         }
         Ok(base)
     }
 
     /// Applies `$setElementOrder/<field>`: merges the field's list and sorts it.
     fn set_orders(&self, base: &mut Object, patch: &mut Object, node: Option<NodeId>) -> Result<(), PatchError> {
-        let keys: Vec<Text> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
-        for key in keys {
-            let Some(wanted) = patch.shift_remove(&key) else { continue };
+        if !patch.keys().any(|key| key.starts_with(SET_ORDER)) {
+            return Ok(());
+        }
+        let mut orders = Vec::new();
+        patch.retain(|key, value| {
+            let is_order = key.starts_with(SET_ORDER);
+            if is_order {
+                orders.push((key.clone(), value.take()));
+            }
+            !is_order
+        });
+        for (key, wanted) in orders {
             let wanted = as_list(&wanted)?;
             let name = key.strip_prefix(SET_ORDER).and_then(|rest| rest.strip_prefix('/'));
             let name = name.ok_or_else(|| malformed("setElementOrder list"))?;
@@ -241,7 +264,8 @@ impl<'a> Merge<'a> {
         }
         if !is_list_of_maps(&[&old, patch])? {
             if is_deletion {
-                return Ok(old.into_iter().filter(|item| !patch.contains(item)).collect());
+                let gone: HashSet<&Value> = patch.iter().collect();
+                return Ok(old.into_iter().filter(|item| !gone.contains(item)).collect());
             }
             let merged = without_duplicates(old.iter().chain(patch.iter()).cloned().collect());
             let (patched, others) = partition(merged, patch, None)?;
@@ -252,19 +276,19 @@ impl<'a> Merge<'a> {
         };
         let (mut merged, mut patch) = special_items(old, patch, key)?;
         let old = merged.clone();
+        let mut positions: HashMap<Value, usize> = HashMap::with_capacity(old.len() + patch.len());
+        for (at, item) in old.iter().enumerate() {
+            if let Some(value) = item.get(key) {
+                positions.entry(value.clone()).or_insert(at);
+            }
+        }
         for item in &mut patch {
             let Value::Object(patch) = item else { continue };
             let Some(value) = patch.get(key).cloned() else { return Err(no_merge_key(item, key)) };
-            let found = merged.iter_mut().find(|other| other.get(key) == Some(&value));
-            match found.map(Value::take) {
-                Some(Value::Object(old)) => {
-                    let at = merged.iter().position(Value::is_null);
-                    let new = Value::Object(self.maps(old, patch, Some(declared.node))?);
-                    match at {
-                        Some(at) => merged[at] = new,
-                        None => merged.push(new),
-                    }
-                }
+            let at = *positions.entry(value).or_insert(merged.len());
+            match merged.get_mut(at).map(Value::take) {
+                // The merge keeps the value of the key.
+                Some(Value::Object(old)) => merged[at] = Value::Object(self.maps(old, patch, Some(declared.node))?),
                 _ => merged.push(item.clone()),
             }
         }
@@ -287,7 +311,8 @@ fn bad_directive(directive: &Value, map: &Object) -> PatchError {
 fn retain_keys(base: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
     let Some(retained) = patch.shift_remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(retained) = retained else { return Err(malformed("retainKeys")) };
-    let is_listed = |key: &str| retained.iter().any(|listed| listed.as_str() == Some(key));
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let is_listed = |key: &str| retained.contains(key);
     for (key, value) in patch.iter() {
         if !value.is_null() && !key.starts_with(DELETE_PRIMITIVES) && !key.starts_with(SET_ORDER) && !is_listed(key) {
             return Err(malformed("retainKeys"));
@@ -301,6 +326,7 @@ fn retain_keys(base: &mut Object, patch: &mut Object) -> Result<(), PatchError> 
 fn special_items(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let mut rest = Vec::with_capacity(patch.len());
     let mut replaces = false;
+    let mut deleted = HashSet::new();
     for item in patch {
         let Value::Object(map) = item else { continue };
         let Some(directive) = map.get(DIRECTIVE) else {
@@ -310,7 +336,7 @@ fn special_items(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec
         match directive.as_str() {
             Some("delete") => {
                 let value = map.get(key).ok_or_else(|| no_merge_key(item, key))?;
-                old.retain(|other| other.get(key) != Some(value));
+                deleted.insert(value);
             }
             Some("replace") => replaces = true,
             Some("merge") => return Err(unmapped("merging lists cannot yet be specified in the patch")),
@@ -319,6 +345,9 @@ fn special_items(mut old: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec
     }
     if replaces {
         return Ok((rest, Vec::new()));
+    }
+    if !deleted.is_empty() {
+        old.retain(|other| other.get(key).is_none_or(|value| !deleted.contains(value)));
     }
     Ok((old, rest))
 }
@@ -373,21 +402,4 @@ fn without_directives(value: Value) -> Option<Value> {
         Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
         other => Some(other),
     }
-}
-
-/// Keeps the first of equal scalars; the last item moves to the position of a removed one, as in the reference.
-fn without_duplicates(mut items: Vec<Value>) -> Vec<Value> {
-    let mut at = 0;
-    while at < items.len() {
-        let mut other = at + 1;
-        while other < items.len() {
-            if items[at] == items[other] {
-                items.swap_remove(other);
-            } else {
-                other += 1;
-            }
-        }
-        at += 1;
-    }
-    items
 }

@@ -1,24 +1,13 @@
 //! The order of a merged list: items of the patch in the order of the patch, the others at their previous positions.
 
+use std::collections::HashSet;
+
 use machinery::json::Value;
 
 use super::super::PatchError;
 use super::go_value::go_value;
+use super::index::{Positions, identity, values};
 use super::{DIRECTIVE, SET_ORDER, no_merge_key, unmapped, wrong_type};
-
-/// Returns the identity of an item: its merge key, or itself.
-fn identity<'v>(item: &'v Value, key: Option<&str>) -> &'v Value {
-    const NONE: &Value = &Value::Null;
-    match key {
-        Some(key) => item.get(key).unwrap_or(NONE),
-        None => item,
-    }
-}
-
-fn position(list: &[Value], item: &Value, key: Option<&str>) -> Option<usize> {
-    let wanted = identity(item, key);
-    list.iter().position(|other| identity(other, key) == wanted)
-}
 
 /// Splits a list into the items that are in `by` and the others.
 pub(super) fn partition(
@@ -27,13 +16,17 @@ pub(super) fn partition(
     key: Option<&str>,
 ) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let (mut inside, mut outside) = (Vec::with_capacity(list.len()), Vec::new());
+    let listed: HashSet<&Value> = match key {
+        None => by.iter().collect(),
+        Some(key) => values(by, key),
+    };
     for item in list {
         let is_inside = match key {
-            None => by.contains(&item),
+            None => listed.contains(&item),
             Some(key) => {
                 let Value::Object(map) = &item else { return Err(wrong_type("map[string]interface {}", &item)) };
                 let value = map.get(key).ok_or_else(|| no_merge_key(&item, key))?;
-                by.iter().any(|other| other.get(key) == Some(value))
+                listed.contains(value)
             }
         };
         if is_inside { inside.push(item) } else { outside.push(item) }
@@ -57,8 +50,9 @@ pub(super) fn in_order(
             }
         }
     }
-    patched.sort_by_key(|item| position(patch_order, item, key).unwrap_or(usize::MAX));
-    others.sort_by_key(|item| position(server_order, item, key).unwrap_or(usize::MAX));
+    let (in_patch, on_server) = (Positions::new(patch_order, key), Positions::new(server_order, key));
+    patched.sort_by_cached_key(|item| in_patch.get(item).unwrap_or(usize::MAX));
+    others.sort_by_cached_key(|item| on_server.get(item).unwrap_or(usize::MAX));
     let mut merged = Vec::with_capacity(patched.len() + others.len());
     let (mut patched, mut others) = (patched.into_iter().peekable(), others.into_iter().peekable());
     loop {
@@ -67,7 +61,7 @@ pub(super) fn in_order(
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (Some(other), Some(patched)) => {
-                let places = (position(server_order, other, key), position(server_order, patched, key));
+                let places = (on_server.get(other), on_server.get(patched));
                 matches!(places, (Some(other), Some(patched)) if other < patched)
             }
         };
