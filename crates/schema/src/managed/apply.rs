@@ -1,6 +1,8 @@
 //! Server-side apply: a manager states the fields it wants. Fields that it stated before and no longer states are removed; fields
 //! that others own with another value are conflicts.
 
+use std::collections::HashMap;
+
 use machinery::go_json::json_kind;
 use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind, Status};
@@ -227,15 +229,17 @@ fn attempt(
 
 /// Returns the fields of other managers that would get another value.
 fn conflicts(changes: &Changes<'_>, owners: &mut [Entry]) -> Vec<Conflict> {
-    owners.sort_by_key(|owner| owner.identity());
+    owners.sort_by_cached_key(|owner| owner.identity());
     let mut conflicts = Vec::new();
+    // Shared by the owners that wrote in one version.
+    let mut by_version: HashMap<String, Option<Set>> = HashMap::new();
     for owner in owners {
-        let Some(found) = changes.in_version(&owner.api_version) else { continue };
-        if found.modified.is_empty() && found.added.is_empty() {
-            continue;
-        }
-        let changed = found.modified.clone().union(found.added.clone());
-        let taken = owner.fields.read().intersection(&changed);
+        let changed = by_version.entry(owner.api_version.clone()).or_insert_with(|| {
+            let found = changes.in_version(&owner.api_version)?;
+            Some(found.modified.clone().union(found.added.clone()))
+        });
+        let Some(changed) = changed.as_ref().filter(|changed| !changed.is_empty()) else { continue };
+        let taken = owner.fields.read().intersection(changed);
         let manager = describe(owner);
         conflicts.extend(taken.paths().into_iter().map(|path| Conflict { manager: manager.clone(), path }));
     }
@@ -260,7 +264,7 @@ fn prune(subject: &Subject<'_>, merged: Value, last: &Set, now: &Set, others: &m
     let merged_set = named(&field_set(shapes, root, &merged));
     let pruned = remove(shapes, root, &merged, &named(last));
     // Fields that others own, and those applied now, are restored.
-    let owned = others.iter_mut().fold(now.clone(), |all, owner| all.union(owner.fields.read().clone()));
+    let owned = Set::union_all(others.iter_mut().map(|owner| owner.fields.read().clone()).chain([now.clone()]));
     let pruned_set = named(&field_set(shapes, root, &pruned));
     let gone = merged_set.clone().difference(&pruned_set.union(named(&owned)));
     let pruned = remove(shapes, root, &merged, &gone);

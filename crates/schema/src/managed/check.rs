@@ -1,6 +1,8 @@
 //! Validation of an applied configuration: every field is declared, every value has its type, every list item has a unique key.
 //! Messages are those of the reference's library, which prints Go values.
 
+use std::collections::BTreeSet;
+
 use machinery::go_text;
 use machinery::json::Value;
 
@@ -81,7 +83,7 @@ impl<'a> Check<'a> {
             }
             return;
         }
-        let mut seen: Vec<Element> = Vec::with_capacity(items.len());
+        let mut seen: BTreeSet<Element> = BTreeSet::new();
         for (at, item) in items.iter().enumerate() {
             let element = match item_element(self.shapes, list, item) {
                 Ok(element) => element,
@@ -93,10 +95,9 @@ impl<'a> Check<'a> {
             if seen.contains(&element) {
                 self.error(format!("duplicate entries for key {element}"));
             }
-            self.path.push(element.clone());
+            self.path.push(element);
             self.value(list.item, item);
-            self.path.pop();
-            seen.push(element);
+            seen.extend(self.path.pop());
         }
     }
 

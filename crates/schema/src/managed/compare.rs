@@ -335,9 +335,10 @@ impl<'v> Members<'v> {
 
     /// Adds the items of another group of the same element. Always returns true.
     fn join(&mut self, other: &Members<'v>) -> bool {
-        let mut all = self.as_slice().to_vec();
-        all.extend_from_slice(other.as_slice());
-        *self = Members::Several(all);
+        match self {
+            Members::One(item) => *self = Members::Several([&[*item], other.as_slice()].concat()),
+            Members::Several(all) => all.extend_from_slice(other.as_slice()),
+        }
         true
     }
 }

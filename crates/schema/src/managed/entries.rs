@@ -1,5 +1,7 @@
 //! Parsing and writing of `metadata.managedFields`.
 
+use std::collections::HashMap;
+
 use machinery::json::{Map, Value};
 
 use super::element::MalformedPath;
@@ -105,7 +107,7 @@ impl Entry {
         (self.operation, self.time.as_deref(), &self.manager, &self.api_version, &self.subresource)
     }
 
-    /// Returns the key by which messages sort managers.
+    /// Returns the key by which messages sort managers; equal for entries of one manager.
     pub(super) fn identity(&self) -> String {
         let version = if self.operation == Operation::Apply { "" } else { &self.api_version };
         format!("{}\u{0}{:?}\u{0}{version}\u{0}{}", self.manager, self.operation, self.subresource)
@@ -140,7 +142,9 @@ pub(super) fn sent(list: Option<&Value>) -> Result<Vec<Entry>, String> {
 }
 
 fn read(list: Option<&Value>, fields: impl Fn(&Value) -> Result<Fields, MalformedPath>) -> Result<Vec<Entry>, String> {
-    let mut entries: Vec<Entry> = Vec::new();
+    // The last entry of a manager wins.
+    let mut entries: Vec<Option<Entry>> = Vec::new();
+    let mut positions: HashMap<String, usize> = HashMap::new();
     for (at, entry) in list.and_then(Value::as_array).into_iter().flatten().enumerate() {
         let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
         let operation = match text("operation") {
@@ -166,11 +170,12 @@ fn read(list: Option<&Value>, fields: impl Fn(&Value) -> Result<Fields, Malforme
             time: Some(text("time").to_owned()).filter(|time| !time.is_empty()),
             fields,
         };
-        // The last entry of a manager wins.
-        entries.retain(|other| !other.is_same_manager(&decoded));
-        entries.push(decoded);
+        if let Some(earlier) = positions.insert(decoded.identity(), entries.len()) {
+            entries[earlier] = None;
+        }
+        entries.push(Some(decoded));
     }
-    Ok(entries)
+    Ok(entries.into_iter().flatten().collect())
 }
 
 /// Encodes the list, appliers first, then by age, the oldest first.

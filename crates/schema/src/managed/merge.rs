@@ -1,5 +1,7 @@
 //! The two halves of apply: merging a configuration into an object, and removing paths from an object.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use machinery::json::{Map, Text, Value};
 
 use super::compare::{View, child_of, item_element, view};
@@ -73,14 +75,17 @@ impl Merge<'_> {
         };
         let (live_elements, config_elements) = (index(live), index(config));
         // A duplicate item of the live object is not merged but replaced.
-        let in_live = |element: &Element| -> Option<Option<&Value>> {
-            let mut found = (0..live.len()).filter(|at| live_elements[*at].as_ref() == Some(element));
-            let first = found.next()?;
-            Some(found.next().is_none().then(|| &live[first]))
-        };
-        let in_config = |element: &Element| (0..config.len()).find(|at| config_elements[*at].as_ref() == Some(element));
+        let mut of_live: BTreeMap<&Element, Option<&Value>> = BTreeMap::new();
+        for (element, item) in live_elements.iter().zip(live) {
+            if let Some(element) = element {
+                of_live.entry(element).and_modify(|known| *known = None).or_insert(Some(item));
+            }
+        }
+        let in_live = |element: &Element| of_live.get(element).copied();
+        let of_config: BTreeSet<&Element> = config_elements.iter().flatten().collect();
+        let in_config = |element: &Element| of_config.contains(element);
         let mut shared = config_elements.iter().flatten().filter(|element| in_live(element).is_some()).peekable();
-        let mut done: Vec<&Element> = Vec::new();
+        let mut done: BTreeSet<&Element> = BTreeSet::new();
         let mut merged = Vec::with_capacity(live.len().max(config.len()));
         let (mut left, mut right) = (0, 0);
         while left < live.len() || right < config.len() {
@@ -90,7 +95,7 @@ impl Merge<'_> {
             };
             if let Some((l, r)) = both {
                 if l == r {
-                    done.push(r);
+                    done.insert(r);
                     merged.extend(self.value(list.item, in_live(l).flatten(), Some(&config[right])));
                     left += 1;
                     right += 1;
@@ -98,15 +103,15 @@ impl Merge<'_> {
                     continue;
                 }
                 // In both lists, but not the next in the order of the configuration: it follows later.
-                if in_config(l).is_some() && shared.peek().is_some_and(|next| *next != l) {
+                if in_config(l) && shared.peek().is_some_and(|next| *next != l) {
                     left += 1;
                     continue;
                 }
             }
             if left < live.len() {
                 match &live_elements[left] {
-                    Some(element) if in_config(element).is_some() => {
-                        if done.contains(&element) {
+                    Some(element) if in_config(element) => {
+                        if done.contains(element) {
                             left += 1;
                         }
                     }
@@ -120,7 +125,7 @@ impl Merge<'_> {
             if right < config.len() {
                 match &config_elements[right] {
                     Some(element) => {
-                        done.push(element);
+                        done.insert(element);
                         merged.extend(self.value(list.item, in_live(element).flatten(), Some(&config[right])));
                         if shared.peek() == Some(&element) {
                             shared.next();

@@ -3,6 +3,8 @@
 //! A write to a Scale is handled like any other, on a Scale with the managedFields of [`of_parent`]; if it changed the number of
 //! replicas, the parent then gets the managedFields of [`to_parent`].
 
+use std::collections::{BTreeMap, HashMap};
+
 use machinery::json::Value;
 
 use super::element::Element;
@@ -44,15 +46,18 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, path: &[&str]) ->
     let owners = entries::stored(list(parent)).unwrap_or_default();
     let mut scalers = entries::sent(list(scale)).unwrap_or_default();
     scalers.retain_mut(|scaler| scaler.fields.read().has(&replicas));
-    let is_same =
-        |a: &Entry, b: &Entry| a.manager == b.manager && a.operation == b.operation && a.subresource == b.subresource;
+    let manager = |entry: &Entry| (entry.manager.clone(), entry.operation, entry.subresource.clone());
+    // By manager, the first of several last.
+    let mut by_manager: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (at, scaler) in scalers.iter().enumerate().rev() {
+        by_manager.entry(manager(scaler)).or_default().push(at);
+    }
+    let mut scalers: Vec<Option<Entry>> = scalers.into_iter().map(Some).collect();
     let mut kept = Vec::with_capacity(owners.len() + 1);
     for mut owner in owners {
         if owner.api_version == version && owner.fields.read().has(&path) {
-            match scalers.iter().position(|scaler| is_same(scaler, &owner)) {
-                Some(at) => {
-                    scalers.swap_remove(at);
-                }
+            match by_manager.get_mut(&manager(&owner)).and_then(Vec::pop) {
+                Some(at) => scalers[at] = None,
                 None => owner.fields.subtract(&set),
             }
         }
@@ -60,13 +65,15 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, path: &[&str]) ->
             kept.push(owner);
         }
     }
-    for scaler in scalers {
+    for scaler in scalers.into_iter().flatten() {
         kept.push(Entry { api_version: version.to_owned(), time: None, fields: Fields::Read(set.clone()), ..scaler });
     }
     // Entries of one manager in two versions are merged.
     let mut merged: Vec<Entry> = Vec::with_capacity(kept.len());
+    let mut positions: HashMap<String, usize> = HashMap::with_capacity(kept.len());
     for entry in kept {
-        match merged.iter_mut().find(|other| other.is_same_manager(&entry)) {
+        let at = *positions.entry(entry.identity()).or_insert(merged.len());
+        match merged.get_mut(at) {
             Some(other) if other.operation == Operation::Update => {
                 let before = std::mem::take(other.fields.read());
                 other.fields = Fields::Read(before.union(entry.fields.into_set()));

@@ -78,12 +78,30 @@ impl Set {
                 match self.nodes.last_mut() {
                     Some(last) if last.element == node.element => {
                         last.owned |= node.owned;
-                        last.children = std::mem::take(&mut last.children).union(node.children);
+                        last.children.nodes.extend(node.children.nodes);
                     }
-                    _ => self.nodes.push(node),
+                    _ => {
+                        self.sort_last();
+                        self.nodes.push(node);
+                    }
                 }
             }
+            self.sort_last();
         }
+    }
+
+    /// Sorts below the last node, which several nodes may have been joined in.
+    fn sort_last(&mut self) {
+        if let Some(last) = self.nodes.last_mut() {
+            last.children.sort();
+        }
+    }
+
+    /// Returns the union of many sets.
+    pub(super) fn union_all(sets: impl IntoIterator<Item = Set>) -> Set {
+        let mut all = Set { nodes: sets.into_iter().flat_map(|set| set.nodes).collect() };
+        all.sort();
+        all
     }
 
     /// Returns the names of its paths, if all are fields of the object itself.
@@ -120,6 +138,7 @@ impl Set {
         if self.is_empty() {
             return other;
         }
+        let mut new = Vec::new();
         for node in other.nodes {
             match self.nodes.binary_search_by(|own| own.element.cmp(&node.element)) {
                 Ok(at) => {
@@ -127,8 +146,13 @@ impl Set {
                     own.owned |= node.owned;
                     own.children = std::mem::take(&mut own.children).union(node.children);
                 }
-                Err(at) => self.nodes.insert(at, node),
+                Err(_) => new.push(node),
             }
+        }
+        if !new.is_empty() {
+            self.nodes.append(&mut new);
+            // Two sorted runs: a stable sort merges them in one pass.
+            self.nodes.sort_by(|a, b| a.element.cmp(&b.element));
         }
         self
     }
@@ -136,6 +160,9 @@ impl Set {
     /// Returns the intersection.
     #[must_use]
     pub fn intersection(&self, other: &Set) -> Set {
+        if other.nodes.len() < self.nodes.len() {
+            return other.intersection(self);
+        }
         let mut nodes = Vec::new();
         for node in &self.nodes {
             let Some(own) = other.find(&node.element) else { continue };
@@ -151,6 +178,9 @@ impl Set {
     /// Returns whether the intersection is not empty.
     #[must_use]
     pub fn intersects(&self, other: &Set) -> bool {
+        if other.nodes.len() < self.nodes.len() {
+            return other.intersects(self);
+        }
         self.nodes.iter().any(|node| {
             let own = other.find(&node.element);
             own.is_some_and(|own| (node.owned && own.owned) || node.children.intersects(&own.children))
@@ -174,6 +204,16 @@ impl Set {
     }
 
     fn subtract(&mut self, other: &Set) {
+        // The smaller set is walked: an object may have many managers, each with a few fields.
+        if self.nodes.len() < other.nodes.len() {
+            self.nodes.retain_mut(|own| {
+                let Some(node) = other.find(&own.element) else { return true };
+                own.owned &= !node.owned;
+                own.children.subtract(&node.children);
+                own.owned || !own.children.is_empty()
+            });
+            return;
+        }
         let mut emptied = false;
         for node in &other.nodes {
             let Ok(at) = self.nodes.binary_search_by(|own| own.element.cmp(&node.element)) else { continue };
@@ -315,8 +355,15 @@ impl Set {
     }
 
     fn touches_text(&self, fields: &str) -> bool {
-        self.nodes.iter().any(|node| {
-            let Some(below) = stored_below(fields, &node.element) else { return false };
+        if self.nodes.len() <= SCANNED_MAX {
+            return self.nodes.iter().any(|node| {
+                let Some(below) = stored_below(fields, &node.element) else { return false };
+                (node.owned && is_stored_owned(below)) || node.children.touches_text(below)
+            });
+        }
+        scan::members(fields).any(|(name, below)| {
+            let element = decode_stored(name).ok().flatten();
+            let Some(node) = element.and_then(|element| self.find(&element)) else { return false };
             (node.owned && is_stored_owned(below)) || node.children.touches_text(below)
         })
     }
@@ -330,10 +377,19 @@ impl Set {
     }
 
     fn is_within_text(&self, fields: &str) -> bool {
-        self.nodes.iter().all(|node| {
-            let Some(below) = stored_below(fields, &node.element) else { return false };
-            (!node.owned || is_stored_owned(below)) && node.children.is_within_text(below)
-        })
+        let is_within =
+            |node: &Node, below: &str| (!node.owned || is_stored_owned(below)) && node.children.is_within_text(below);
+        if self.nodes.len() <= SCANNED_MAX {
+            return self
+                .nodes
+                .iter()
+                .all(|node| stored_below(fields, &node.element).is_some_and(|below| is_within(node, below)));
+        }
+        let found = scan::members(fields).filter(|(name, below)| {
+            let element = decode_stored(name).ok().flatten();
+            element.and_then(|element| self.find(&element)).is_some_and(|node| is_within(node, below))
+        });
+        found.count() == self.nodes.len()
     }
 
     /// Returns a stored `fieldsV1` with this set added, if that can be done in its text: only the ancestors of the new paths
@@ -357,10 +413,8 @@ impl Set {
             }
         };
         for (name, below) in scan::members(fields).filter(|(name, _)| *name != ".") {
-            let decoded: Cow<'_, str> =
-                if name.contains('\\') { serde_json::from_str(&format!("\"{name}\"")).ok()? } else { name.into() };
             // Elements that a later version wrote have no position in this order.
-            let element = Element::decode(&decoded).ok()??;
+            let element = decode_stored(name).ok()??;
             while let Some(node) = more.next_if(|node| node.element < element) {
                 separate(out);
                 node.element.write(out);
@@ -406,6 +460,18 @@ impl Set {
         set.sort();
         Ok((set, owned))
     }
+}
+
+/// Up to this many elements are looked for one by one in a stored text; more of them in one pass that decodes all of it.
+const SCANNED_MAX: usize = 8;
+
+/// Decodes a name of a stored text, which has the escapes of JSON.
+fn decode_stored(name: &str) -> Result<Option<Element>, MalformedPath> {
+    let decoded: Cow<'_, str> = match name.contains('\\') {
+        true => serde_json::from_str(&format!("\"{name}\"")).map_err(|_| MalformedPath)?,
+        false => name.into(),
+    };
+    Element::decode(&decoded)
 }
 
 /// Returns the text below an element in a text that this server wrote.

@@ -1,5 +1,8 @@
 //! Ownership after a create, an update or a patch: the manager that changes a field owns it, and all others lose it.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use machinery::GroupVersionKind;
 use machinery::json::Value;
 
@@ -264,20 +267,25 @@ impl<'a> Changes<'a> {
     }
 
     /// Returns the changes in a version; `None` if the objects cannot be converted to it.
-    pub(super) fn in_version(&self, version: &str) -> Option<std::borrow::Cow<'_, Comparison>> {
+    pub(super) fn in_version(&self, version: &str) -> Option<Cow<'_, Comparison>> {
         let Some(convert) = self.kind.convert.filter(|_| version != self.kind.gvk.group_version().to_string()) else {
-            return Some(std::borrow::Cow::Borrowed(&self.own));
+            return Some(Cow::Borrowed(&self.own));
         };
         let (ty, live) = convert(self.live, version)?;
         let (_, new) = convert(self.new, version)?;
-        Some(std::borrow::Cow::Owned(compare(ty.shapes(), ty.root(), &live, &new)))
+        Some(Cow::Owned(compare(ty.shapes(), ty.root(), &live, &new)))
     }
 }
 
 /// Removes changed fields from their owners, and owners without fields.
 pub(super) fn take_over(changes: &Changes<'_>, owners: &mut Vec<Entry>) {
+    // Shared by the owners that wrote in one version.
+    let mut by_version: HashMap<String, Option<Cow<'_, Comparison>>> = HashMap::new();
     owners.retain_mut(|owner| {
-        let Some(found) = changes.in_version(&owner.api_version) else { return false };
+        if !by_version.contains_key(&owner.api_version) {
+            by_version.insert(owner.api_version.clone(), changes.in_version(&owner.api_version));
+        }
+        let Some(found) = &by_version[&owner.api_version] else { return false };
         for gone in [&found.modified, &found.added, &found.removed] {
             owner.fields.subtract(gone);
         }
@@ -308,37 +316,41 @@ fn merge_oldest(mut owners: Vec<Entry>) -> Vec<Entry> {
     if updates.len() <= UPDATE_ENTRIES_MAX {
         return owners;
     }
-    updates.sort_by(|a, b| {
-        let key = |at: &usize| (owners[*at].time.clone(), owners[*at].identity());
-        key(a).cmp(&key(b))
-    });
+    updates.sort_by_cached_key(|at| (owners[*at].time.clone(), owners[*at].identity()));
     let mut surplus = updates.len() - UPDATE_ENTRIES_MAX;
     let mut folded = vec![false; owners.len()];
-    // For each version the entry that the next one is merged into.
-    let mut buckets: Vec<(String, usize)> = Vec::new();
+    // For each version the entry that the others are merged into, and their fields.
+    let mut buckets: HashMap<String, (usize, Vec<Set>)> = HashMap::new();
+    let mut ancient: HashMap<String, usize> = HashMap::new();
+    for (at, owner) in owners.iter().enumerate() {
+        if owner.manager == ANCIENT && owner.subresource.is_empty() && owner.operation == Operation::Update {
+            ancient.entry(owner.api_version.clone()).or_insert(at);
+        }
+    }
     for at in updates {
         if surplus == 0 {
             break;
         }
         let version = owners[at].api_version.clone();
-        match buckets.iter().find(|(other, _)| *other == version).map(|(_, bucket)| *bucket) {
-            None => buckets.push((version, at)),
-            Some(first) => {
-                let ancient = |owner: &Entry| {
-                    owner.manager == ANCIENT && owner.api_version == version && owner.subresource.is_empty()
-                };
-                let bucket =
-                    owners.iter().position(|o| ancient(o) && o.operation == Operation::Update).unwrap_or(first);
-                let newer = std::mem::take(owners[at].fields.read());
+        match buckets.get_mut(&version) {
+            None => drop(buckets.insert(version, (at, Vec::new()))),
+            Some((bucket, merged)) => {
+                *bucket = ancient.get(&version).copied().unwrap_or(*bucket);
+                merged.push(std::mem::take(owners[at].fields.read()));
                 let time = owners[at].time.clone();
-                let entry = &mut owners[bucket];
-                entry.fields = Fields::Read(std::mem::take(entry.fields.read()).union(newer));
+                let entry = &mut owners[*bucket];
                 entry.manager = ANCIENT.to_owned();
                 entry.subresource = String::new();
                 entry.time = time;
                 folded[at] = true;
                 surplus -= 1;
             }
+        }
+    }
+    for (bucket, merged) in buckets.into_values() {
+        let fields = &mut owners[bucket].fields;
+        if !merged.is_empty() {
+            *fields = Fields::Read(Set::union_all(merged.into_iter().chain([std::mem::take(fields.read())])));
         }
     }
     let mut keep = folded.iter().map(|folded| !folded);
