@@ -94,8 +94,8 @@ pub fn deprecation(kind: &Kind) -> Option<&'static str> {
 fn finalizers(new: &Value, old: Option<&Value>, out: &mut Vec<String>) {
     const PATH: &str = "metadata.finalizers";
     let mut added: Vec<&str> = new.list(PATH).iter().filter_map(Value::as_str).collect();
-    let before = old.map(|old| old.list(PATH)).unwrap_or_default();
-    added.retain(|name| !before.iter().any(|known| known == *name));
+    let before: HashSet<&str> = old.map(|old| old.list(PATH)).into_iter().flatten().filter_map(Value::as_str).collect();
+    added.retain(|name| !before.contains(name));
     added.sort_unstable();
     for name in added {
         let quoted = machinery::go_text::quote(name);
@@ -183,7 +183,7 @@ fn pod(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
         out.push(format!("{}: invalid empty name \"\"", list.index(i).child("name")));
     }
     whole_bytes(spec, "overhead", &spec_path, out);
-    let mut ports: HashMap<(i64, &str), Vec<(String, &Value)>> = HashMap::new();
+    let mut ports: HashMap<(i64, &str), SeenPorts<'_>> = HashMap::new();
     let mut named: HashMap<&str, String> = HashMap::new();
     let (mut clashes, mut same_names) = (Vec::new(), Vec::new());
     for field in ["initContainers", "containers", "ephemeralContainers"] {
@@ -199,12 +199,12 @@ fn pod(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
                 let here = list.index(j).to_string();
                 let key = (port.int("containerPort").unwrap_or(0), port.text("protocol"));
                 let others = ports.entry(key).or_default();
-                for (there, other) in others.iter() {
+                for (there, other) in others.clashes(port, CLASHES_MAX - clashes.len()) {
                     clashes.extend(
                         port_clash(port, other).map(|how| format!("{here}: {how} port definition with {there}")),
                     );
                 }
-                others.push((here.clone(), port));
+                others.push(here.clone(), port);
                 let name = port.text("name");
                 if name.is_empty() {
                     continue;
@@ -243,6 +243,54 @@ fn dead_annotations(pod: &Value, path: &Path<'_>, out: &mut Vec<String>) {
         if has_annotation(pod, name) {
             out.push(format!("{}: {why}", annotations.key(name)));
         }
+    }
+}
+
+/// Most warnings of ports that clash: each pair of them is one, and a header holds a hundred at most.
+const CLASHES_MAX: usize = 1000;
+
+/// The ports of one number and protocol, by the port of the host, so that those that clash are found without comparing all.
+#[derive(Default)]
+struct SeenPorts<'v> {
+    all: Vec<(String, &'v Value)>,
+    /// Positions of ports without a port of the host.
+    without_host: Vec<usize>,
+    by_host: HashMap<(i64, &'v str), Vec<usize>>,
+    /// Those with an address, by number.
+    with_address: HashMap<i64, Vec<usize>>,
+}
+
+impl<'v> SeenPorts<'v> {
+    /// Returns the first `max` ports for which [`port_clash`] finds a conflict, in order.
+    fn clashes(&self, port: &Value, max: usize) -> impl Iterator<Item = (&str, &'v Value)> {
+        let (ip, number) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0));
+        let mut found: Vec<usize> = if number == 0 {
+            (0..self.all.len().min(max)).collect()
+        } else {
+            let ambiguous = match ip {
+                "" => self.with_address.get(&number),
+                _ => self.by_host.get(&(number, "")),
+            };
+            let lists = [Some(&self.without_host), self.by_host.get(&(number, ip)), ambiguous];
+            lists.into_iter().flatten().flat_map(|list| list.iter().take(max).copied()).collect()
+        };
+        found.sort_unstable();
+        found.truncate(max);
+        found.into_iter().map(|at| (self.all[at].0.as_str(), self.all[at].1))
+    }
+
+    fn push(&mut self, here: String, port: &'v Value) {
+        let (ip, number, at) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0), self.all.len());
+        match number {
+            0 => self.without_host.push(at),
+            _ => {
+                self.by_host.entry((number, ip)).or_default().push(at);
+                if !ip.is_empty() {
+                    self.with_address.entry(number).or_default().push(at);
+                }
+            }
+        }
+        self.all.push((here, port));
     }
 }
 
@@ -458,6 +506,24 @@ mod tests {
             ["spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when using apply"]
         );
         assert!(pod("$(A) more").is_empty(), "a value may build on the one before");
+    }
+
+    #[test]
+    fn clashing_ports_are_found_as_by_comparing_all() {
+        let values: Vec<Value> = (0..60)
+            .map(|at| {
+                let (number, ip) = ([0, 80, 81][at % 3], ["", "1.1.1.1", "2.2.2.2"][at / 3 % 3]);
+                json!({"hostPort": number, "hostIP": ip, "at": at})
+            })
+            .collect();
+        let mut seen = SeenPorts::default();
+        for (at, port) in values.iter().enumerate() {
+            let wanted: Vec<&Value> =
+                values[..at].iter().filter(|other| port_clash(port, other).is_some()).take(40).collect();
+            let found: Vec<&Value> = seen.clashes(port, 40).map(|(_, other)| other).collect();
+            assert_eq!(found, wanted);
+            seen.push(at.to_string(), port);
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The value checks of a schema: bounds, patterns, enumerations and `allOf`, `anyOf`, `oneOf`, `not`.
 
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
+use std::sync::OnceLock;
 
 use cel::interner::Interned;
 use cel::pattern::Pattern;
@@ -16,9 +18,64 @@ pub(crate) struct Checks {
     pub(crate) range: Option<Box<Range>>,
     sizes: Box<[(Size, u64)]>,
     pub(crate) pattern: Option<Pattern>,
-    pub(crate) allowed: Box<[Constant]>,
+    pub(crate) allowed: Allowed,
     pub(crate) required: Box<[Box<str>]>,
     pub(crate) junctors: Option<Box<Junctors>>,
+}
+
+/// The values of an `enum`.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed {
+    pub(crate) values: Box<[Constant]>,
+    /// Built at the first lookup among many values.
+    index: OnceLock<HashSet<AllowedKey>>,
+}
+
+/// A value of an `enum`; numbers are compared by amount.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum AllowedKey {
+    Number(u64),
+    Other(Value),
+}
+
+impl AllowedKey {
+    /// `None` for null, which equals no value.
+    fn new(value: &Value) -> Option<AllowedKey> {
+        match value {
+            Value::Null => None,
+            // Both zeros are one amount.
+            Value::Number(number) => Some(AllowedKey::Number((number.as_f64().unwrap_or_default() + 0.0).to_bits())),
+            other => Some(AllowedKey::Other(other.clone())),
+        }
+    }
+}
+
+impl Allowed {
+    /// Up to this many values are compared one by one.
+    const SCANNED_MAX: usize = 16;
+
+    pub(crate) fn contains(&self, value: &Value) -> bool {
+        let Some(wanted) = AllowedKey::new(value) else { return false };
+        let keys = || self.values.iter().filter_map(|Constant(value)| AllowedKey::new(value));
+        match self.values.len() <= Self::SCANNED_MAX {
+            true => keys().any(|key| key == wanted),
+            false => self.index.get_or_init(|| keys().collect()).contains(&wanted),
+        }
+    }
+}
+
+impl PartialEq for Allowed {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Eq for Allowed {}
+
+impl Hash for Allowed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.values.hash(state);
+    }
 }
 
 /// Bounds of a number.
@@ -134,7 +191,7 @@ impl Checks {
             }),
             sizes: Size::ALL.into_iter().filter_map(|(name, size)| Some((size, count(name)?))).collect(),
             pattern: word("pattern").map(Pattern::new),
-            allowed: list("enum").iter().cloned().map(Constant).collect(),
+            allowed: Allowed { values: list("enum").iter().cloned().map(Constant).collect(), index: OnceLock::new() },
             required: list("required").iter().filter_map(Value::as_str).map(Into::into).collect(),
             junctors: has(&["allOf", "anyOf", "oneOf", "not"]).then(|| {
                 let mut schemas = |name: &str| list(name).iter().map(|source| compiler.intern(source)).collect();

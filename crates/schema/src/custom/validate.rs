@@ -3,6 +3,7 @@
 //! On an update, values are paired with old ones where possible, and errors of unchanged values are ignored: a schema
 //! may become stricter without blocking updates of stored objects.
 
+use std::cell::Cell;
 use std::fmt;
 
 use machinery::field_error::{BadValue, FieldError};
@@ -13,13 +14,17 @@ use super::checks::{Checks, Junctors, Size};
 use super::lists;
 use super::structural::{Constant, Listing, Rest, Schema, Sort};
 
+/// Most bytes of the lists of allowed values in errors. Later errors come without the list: a definition may allow as many values
+/// as an object has wrong ones.
+const WORDS_BYTES_MAX: usize = 16 << 20;
+
 /// Largest number of errors.
 const ERRORS_MAX: usize = 200;
 
 /// Returns the errors of an object; `old` is the object that it replaces.
 #[must_use]
 pub(crate) fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut found = check(schema, new, old, &Position::Root);
+    let mut found = check(schema, new, old, &Position::Root(&Cell::new(WORDS_BYTES_MAX)));
     found.errors.truncate(ERRORS_MAX);
     found.errors
 }
@@ -27,16 +32,26 @@ pub(crate) fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec
 /// The path of the current value; a chain on the stack.
 #[derive(Clone, Copy)]
 enum Position<'a> {
-    Root,
+    /// Has the bytes that are left of [`WORDS_BYTES_MAX`].
+    Root(&'a Cell<usize>),
     Field(&'a Position<'a>, &'a str),
     Index(&'a Position<'a>, usize),
+}
+
+impl Position<'_> {
+    fn words_left(&self) -> &Cell<usize> {
+        match self {
+            Position::Root(left) => left,
+            Position::Field(parent, _) | Position::Index(parent, _) => parent.words_left(),
+        }
+    }
 }
 
 impl fmt::Display for Position<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Position::Root => Ok(()),
-            Position::Field(Position::Root, name) => f.write_str(name),
+            Position::Root(_) => Ok(()),
+            Position::Field(Position::Root(_), name) => f.write_str(name),
             Position::Field(parent, name) => write!(f, "{parent}.{name}"),
             Position::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
@@ -394,21 +409,18 @@ fn check_items(
 }
 
 fn check_enum(checks: &Checks, value: &Value, at: &Position<'_>, found: &mut Findings) {
-    let same = |Constant(allowed): &Constant| match (allowed, value) {
-        (Value::Null, _) | (_, Value::Null) => false,
-        (Value::Number(allowed), Value::Number(value)) => {
-            allowed == value || allowed.as_f64().zip(value.as_f64()).is_some_and(|(a, b)| a == b)
-        }
-        (allowed, value) => allowed == value,
-    };
-    if checks.allowed.is_empty() || checks.allowed.iter().any(same) {
+    if checks.allowed.values.is_empty() || checks.allowed.contains(value) {
         return;
     }
-    let words = checks.allowed.iter().map(|Constant(allowed)| match allowed {
+    let left = at.words_left();
+    let values = if left.get() > 0 { &*checks.allowed.values } else { &[] };
+    let words = values.iter().map(|Constant(allowed)| match allowed {
         Value::String(text) => text.to_string(),
         other => go_text::json(other),
     });
-    found.push(FieldError::not_supported(field(at), value, words));
+    let error = FieldError::not_supported(field(at), value, words);
+    left.set(left.get().saturating_sub(error.detail.len()));
+    found.push(error);
 }
 
 fn check_fields(
@@ -431,7 +443,7 @@ fn check_fields(
         found.push(FieldError::too_many(field(at), count, usize::try_from(max).unwrap_or(usize::MAX)));
     }
     // kind and apiVersion of the object are not compared: both objects were converted to the same version.
-    let root = matches!(at, Position::Root);
+    let root = matches!(at, Position::Root(_));
     let before = |name: &str| {
         let old = old.and_then(Value::as_object)?.get(name);
         old.filter(|_| !(root && matches!(name, "kind" | "apiVersion")))

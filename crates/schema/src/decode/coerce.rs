@@ -263,7 +263,7 @@ impl<'a> Coercion<'a> {
             positions.extend(at);
             at.is_some()
         });
-        for at in object.always.iter().map(|at| usize::from(*at)) {
+        for at in object.always.iter().map(|at| *at as usize) {
             if !positions.contains(&at) {
                 let field = &object.fields[at];
                 let mut value = Value::Null;

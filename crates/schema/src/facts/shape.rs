@@ -5,8 +5,8 @@
 //! only.
 
 use std::borrow::Cow;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use machinery::json::Value;
 
@@ -100,9 +100,9 @@ pub struct Object {
     pub atomic: bool,
     /// Hash table of field names: one more than the index in `fields`, at the slot given by [`slot_of`] or the next
     /// free one; zero is free. Every key of every document is looked up here.
-    pub(crate) by_name: Vec<u16>,
+    pub(crate) by_name: Vec<u32>,
     /// Indices of the fields that are always present.
-    pub(crate) always: Vec<u16>,
+    pub(crate) always: Vec<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -208,7 +208,7 @@ impl Shapes {
 impl Object {
     /// Builds the lookup tables; called once all fields are added.
     pub(crate) fn index(&mut self, is_shown: impl Fn(&Field) -> bool) {
-        let count = u16::try_from(self.fields.len()).expect("an object has fewer than 65535 declared fields");
+        let count = u32::try_from(self.fields.len()).expect("a definition is smaller than 4 GiB");
         self.by_name = vec![0; (self.fields.len() * 2).next_power_of_two()];
         for at in 0..count {
             let mut slot = slot_of(&self.fields[at as usize].name, self.by_name.len());
@@ -230,7 +230,7 @@ impl Object {
         let mut slot = slot_of(name, self.by_name.len());
         loop {
             let at = *self.by_name.get(slot)?;
-            let at = usize::from(at.checked_sub(1)?);
+            let at = at.checked_sub(1)? as usize;
             if self.fields[at].name == name {
                 return Some(at);
             }
@@ -250,9 +250,18 @@ impl Object {
     }
 }
 
-/// Returns the slot of a name in a table whose size is a power of two, from the length and three bytes of the name:
-/// these usually differ between the fields of an object.
+/// Largest table whose slots are taken from three bytes of a name. A definition may have more fields, and names that were chosen
+/// to have the same slot.
+const SMALL_TABLE_MAX: usize = 256;
+
+/// Returns the slot of a name in a table whose size is a power of two: from the length and three bytes of the name, which
+/// usually differ between the fields of an object, or from a hash if there are many fields.
 fn slot_of(name: &str, places: usize) -> usize {
+    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    if places > SMALL_TABLE_MAX {
+        #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are used")]
+        return SEED.hash_one(name) as usize & (places - 1);
+    }
     let bytes = name.as_bytes();
     let byte = |at: usize| usize::from(bytes.get(at).copied().unwrap_or_default());
     let mixed =

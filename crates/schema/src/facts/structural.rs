@@ -92,6 +92,7 @@ impl Graph {
 
     fn object(&mut self, schema: &Value, resource: bool, above: Above<'_>) -> NodeId {
         let mut fields = Vec::new();
+        let keys: std::collections::HashSet<&str> = above.keys.iter().filter_map(Value::as_str).collect();
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
             if resource && name == "metadata" {
@@ -99,7 +100,7 @@ impl Graph {
             }
             let node = self.node(property, above.below());
             // Presets are only used for keys.
-            let is_key = above.keys.iter().any(|key| *key == name.as_str());
+            let is_key = keys.contains(name.as_str());
             fields.push(field(name.to_string(), node, property.get("default").filter(|_| is_key).cloned()));
         }
         if resource {

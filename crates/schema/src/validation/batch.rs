@@ -260,11 +260,12 @@ fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: &Path<'_>, errors
         errors.push(FieldError::too_many(list, values.len(), 255));
     }
     let numbers: Vec<i64> = values.iter().map(|value| value.as_i64().unwrap_or(0)).collect();
+    let mut seen = HashSet::new();
     for (i, code) in numbers.iter().enumerate() {
         if operator == "In" && *code == 0 {
             errors.push(FieldError::invalid(list.index(i), 0, "must not be 0 for the In operator"));
         }
-        if numbers[..i].contains(code) {
+        if !seen.insert(code) {
             errors.push(FieldError::duplicate(list.index(i), *code));
         }
     }

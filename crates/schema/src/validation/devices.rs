@@ -64,10 +64,16 @@ fn claim(devices: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.push(FieldError::duplicate(path.child("name"), name));
         }
     }
+    let mut known = RequestNames::new();
+    for request in requests {
+        let name = request.text("name");
+        known.insert((name, None));
+        known.extend(request.list("firstAvailable").iter().map(|other| (name, Some(other.text("name")))));
+    }
     let list = path.child("constraints");
     for (i, constraint) in devices.list("constraints").iter().enumerate() {
         let path = list.index(i);
-        request_names(constraint, requests, &path.child("requests"), errors);
+        request_names(constraint, &known, &path.child("requests"), errors);
         let attribute = constraint.at("matchAttribute").as_str().or(constraint.at("distinctAttribute").as_str());
         match attribute {
             None => required(errors, &path.child("matchAttribute")),
@@ -80,7 +86,7 @@ fn claim(devices: &Value, path: &Path<'_>, errors: &mut Errors) {
     let list = path.child("config");
     for (i, config) in devices.list("config").iter().enumerate() {
         let path = list.index(i);
-        request_names(config, requests, &path.child("requests"), errors);
+        request_names(config, &known, &path.child("requests"), errors);
         if config.has("opaque") {
             storage::driver_name(config.text("opaque.driver"), &path.child("opaque.driver"), errors);
         } else {
@@ -123,8 +129,11 @@ fn selectors(selectors: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// The names of requests, each alone and with its alternatives.
+type RequestNames<'a> = HashSet<(&'a str, Option<&'a str>)>;
+
 /// Checks references to requests, by name or by name and alternative: `gpu`, `gpu/large`.
-fn request_names(holder: &Value, requests: &[Value], path: &Path<'_>, errors: &mut Errors) {
+fn request_names(holder: &Value, known: &RequestNames<'_>, path: &Path<'_>, errors: &mut Errors) {
     const WHY: &str =
         "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     for (i, reference) in holder.list("requests").iter().enumerate() {
@@ -133,13 +142,7 @@ fn request_names(holder: &Value, requests: &[Value], path: &Path<'_>, errors: &m
         for segment in reference.split('/') {
             objections(errors, &path.index(i), segment, names::dns1123_label(segment));
         }
-        let known = requests.iter().any(|request| {
-            request.text("name") == name
-                && alternative.is_none_or(|alternative| {
-                    request.list("firstAvailable").iter().any(|other| other.text("name") == alternative)
-                })
-        });
-        if !known {
+        if !known.contains(&(name, alternative)) {
             errors.push(FieldError::invalid(path.index(i), reference, WHY));
         }
     }

@@ -1,5 +1,7 @@
 //! Validation of deployments, sets, revisions and disruption budgets.
 
+use std::collections::HashSet;
+
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::{Text, Value, json};
 use machinery::labels::Selector;
@@ -231,10 +233,11 @@ fn with_claims(spec: &Value) -> Value {
         return template;
     }
     let names: Vec<&str> = claims.iter().map(|claim| claim.text("metadata.name")).collect();
+    let claimed: HashSet<&str> = names.iter().copied().collect();
     let mut volumes: Vec<Value> =
         names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})).collect();
     if let Some(Value::Array(own)) = pod.get("volumes") {
-        volumes.extend(own.iter().filter(|volume| !names.contains(&volume.text("name"))).cloned());
+        volumes.extend(own.iter().filter(|volume| !claimed.contains(volume.text("name"))).cloned());
     }
     pod.insert("volumes", volumes.into());
     template

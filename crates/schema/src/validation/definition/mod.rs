@@ -13,6 +13,8 @@ mod keywords;
 mod schema;
 mod structural;
 
+use std::collections::HashSet;
+
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::{Value, json};
 use machinery::{go_text, names};
@@ -110,9 +112,10 @@ fn spec(spec: &Value, errors: &mut Errors) {
         }
     }
     let (mut storage, mut unique) = (0, true);
+    let mut named = HashSet::new();
     for (i, version) in versions.iter().enumerate() {
         storage += usize::from(version.flag("storage") == Some(true));
-        unique &= !versions[..i].iter().any(|other| other.text("name") == version.text("name"));
+        unique &= named.insert(version.text("name"));
         let at = list.index(i);
         let why = names::dns1035_label(version.text("name"));
         if !why.is_empty() {
@@ -335,7 +338,7 @@ fn columns(version: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 fn selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
     let source = version.at("schema.openAPIV3Schema");
-    let mut seen: Vec<Vec<String>> = Vec::new();
+    let mut seen: HashSet<Vec<String>> = HashSet::new();
     for (i, field) in version.list("selectableFields").iter().enumerate() {
         let item = path.index(i);
         let path = item.child("jsonPath");
@@ -359,10 +362,8 @@ fn selectable(version: &Value, path: &Path<'_>, errors: &mut Errors) {
                        formats are allowed.";
             errors.push(FieldError::invalid(path, text, why));
         }
-        if seen.contains(&names) {
+        if !seen.insert(names) {
             errors.push(FieldError::duplicate(path, text));
-        } else {
-            seen.push(names);
         }
     }
     if seen.len() > SELECTABLE_MAX {
@@ -453,8 +454,9 @@ fn conversion(conversion: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.push(FieldError::required(versions_path, ""));
         return;
     }
+    let mut seen = HashSet::new();
     for (i, version) in list.iter().enumerate() {
-        if list[..i].contains(version) {
+        if !seen.insert(*version) {
             errors.push(FieldError::invalid(versions_path.index(i), *version, "duplicate version"));
             continue;
         }
@@ -529,14 +531,16 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
         return;
     }
     let versions = definition.list("spec.versions");
+    let known: HashSet<&Value> = stored.iter().collect();
+    let named: HashSet<&Value> = versions.iter().map(|version| version.at("name")).collect();
     for version in versions.iter().filter(|version| version.flag("storage") == Some(true)) {
-        if !stored.contains(version.at("name")) {
+        if !known.contains(version.at("name")) {
             let why = format!("must have the storage version {}", version.text("name"));
             errors.push(FieldError::invalid(PATH, definition.at(PATH), why));
         }
     }
     for (i, name) in stored.iter().enumerate() {
-        if !versions.iter().any(|version| version.at("name") == name) {
+        if !named.contains(name) {
             let text = name.as_str().unwrap_or_default();
             let why = format!(
                 "missing from spec.versions; {text} was previously a storage version, and must remain in spec.versions until \
@@ -608,7 +612,7 @@ pub(crate) fn unknown_formats(definition: &Value, old: Option<&Value>) -> Vec<St
         }
         found
     };
-    let before = old.map(formats).unwrap_or_default();
+    let before: HashSet<String> = old.map(formats).unwrap_or_default().into_iter().collect();
     let new = formats(definition).into_iter().filter(|format| !before.contains(format));
     new.map(|format| format!("unrecognized format {}", go_text::quote(&format))).collect()
 }

@@ -1,5 +1,7 @@
 //! Validation of the keywords of a definition's schema: their positions and their values.
 
+use std::collections::HashSet;
+
 use cel::pattern::Pattern;
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::Value;
@@ -221,7 +223,8 @@ fn list_map(schema: &Value, keys: &[Value], path: &Path<'_>, errors: &mut Errors
         errors.push(FieldError::invalid(items_path.child("type"), items.text("type"), why));
         return;
     }
-    for (i, key) in keys.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for key in keys {
         let name = key.as_str().unwrap_or_default();
         let all: BadValue = schema.at("x-kubernetes-list-map-keys").into();
         match items.at("properties").as_object().and_then(|properties| properties.get(name)) {
@@ -236,7 +239,7 @@ fn list_map(schema: &Value, keys: &[Value], path: &Path<'_>, errors: &mut Errors
                 errors.push(FieldError::invalid(keys_path, all.clone(), why));
             }
         }
-        if keys[..i].contains(key) {
+        if !seen.insert(key) {
             errors.push(FieldError::invalid(keys_path, all, "must not contain duplicate entries"));
         }
     }
@@ -251,12 +254,13 @@ fn keys_are_there(items: &Value, list_type: &str, keys: &[Value], path: &Path<'_
     if list_type != "map" {
         return;
     }
+    let required: HashSet<&Value> = items.list("required").iter().collect();
     for key in keys {
         let name = key.as_str().unwrap_or_default();
         let Some(property) = items.at("properties").as_object().and_then(|all| all.get(name)) else { continue };
         let list = path.child("properties");
         let path = list.key(name);
-        if !items.list("required").contains(key) && !property.has("default") {
+        if !required.contains(key) && !property.has("default") {
             let why =
                 "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.push(FieldError::required(path.child("default"), why));

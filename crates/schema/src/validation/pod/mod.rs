@@ -8,6 +8,8 @@
 //! - `scheduling.rs`: affinity, tolerations, spreading, gates
 //! - `update.rs`: updates, and the status
 
+use std::collections::{HashMap, HashSet};
+
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 use machinery::names;
@@ -34,8 +36,8 @@ struct Whole<'a> {
     restart_policy: &'a str,
     host_users: bool,
     /// The valid ones only.
-    volumes: Vec<(&'a str, &'a Value)>,
-    claims: Vec<&'a str>,
+    volumes: HashMap<&'a str, &'a Value>,
+    claims: HashSet<&'a str>,
 }
 
 /// Checks a new pod.
@@ -119,7 +121,7 @@ pub(super) fn pod_spec(spec: &Value, path: &Path<'_>, is_pod: bool, name: &str, 
         grace_period: spec.int("terminationGracePeriodSeconds"),
         restart_policy: spec.text("restartPolicy"),
         host_users: spec.flag("hostUsers").unwrap_or(true),
-        volumes: Vec::new(),
+        volumes: HashMap::new(),
         claims: spec.list("resourceClaims").iter().map(|claim| claim.text("name")).collect(),
     };
     if whole.grace_period.is_none() && is_pod {

@@ -123,7 +123,13 @@ fn huge_pages(name: &str, value: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Checks limits and requests of a container, or of a pod as a whole.
-pub(super) fn requirements(resources: &Value, claims: &[&str], whole_pod: bool, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn requirements(
+    resources: &Value,
+    claims: &HashSet<&str>,
+    whole_pod: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     if !resources.is_object() {
         return;
     }
@@ -183,7 +189,7 @@ pub(super) fn requirements(resources: &Value, claims: &[&str], whole_pod: bool, 
             required(errors, &path.child("name"));
         } else if !seen.insert((name, claim.text("request"))) {
             errors.push(FieldError::duplicate(path, name));
-        } else if !claims.contains(&name) {
+        } else if !claims.contains(name) {
             errors.push(FieldError::not_found(path.child("name"), name));
         }
     }

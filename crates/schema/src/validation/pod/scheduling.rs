@@ -1,6 +1,6 @@
 //! Validation of scheduling rules: affinity, tolerations, spreading, gates.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
@@ -227,6 +227,10 @@ pub(super) fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 pub(super) fn spreading(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let constraints = spec.list("topologySpreadConstraints");
+    let mut later: HashMap<(&str, &str), usize> = HashMap::new();
+    for constraint in constraints {
+        *later.entry((constraint.text("topologyKey"), constraint.text("whenUnsatisfiable"))).or_default() += 1;
+    }
     for (i, constraint) in constraints.iter().enumerate() {
         let path = path.index(i);
         positive(errors, &path.child("maxSkew"), Some(constraint.int("maxSkew").unwrap_or(0)));
@@ -235,8 +239,9 @@ pub(super) fn spreading(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.push(FieldError::required(path.child("topologyKey"), "can not be empty"));
         }
         word(errors, &path.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]);
-        let repeats = |other: &Value| other.text("topologyKey") == key && other.text("whenUnsatisfiable") == action;
-        if constraints[i + 1..].iter().any(repeats) {
+        let repeated = later.entry((key, action)).or_default();
+        *repeated = repeated.saturating_sub(1);
+        if *repeated > 0 {
             let path = path.child("{topologyKey, whenUnsatisfiable}");
             errors.push(FieldError::duplicate(path, format!("{{{key}, {action}}}")));
         }

@@ -1,5 +1,7 @@
 //! Validation of updates of a pod: few fields of its spec may change, some only through a subresource; and of its status.
 
+use std::collections::{HashMap, HashSet};
+
 use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 use machinery::names;
@@ -75,13 +77,11 @@ fn deadline(new: &Value, old: &Value, errors: &mut Errors) -> bool {
 
 fn added_tolerations(new: &Value, old: &Value, errors: &mut Errors) {
     let path = SPEC.child("tolerations");
-    let kept = |old: &Value| {
-        let equal = |name: &str, new: &Value| new.text(name) == old.text(name);
-        new.list("tolerations")
-            .iter()
-            .any(|new| ["key", "operator", "value", "effect"].iter().all(|name| equal(name, new)))
-    };
-    if !old.list("tolerations").iter().all(kept) {
+    fn identity(toleration: &Value) -> [&str; 4] {
+        ["key", "operator", "value", "effect"].map(|name| toleration.text(name))
+    }
+    let sent: HashSet<[&str; 4]> = new.list("tolerations").iter().map(identity).collect();
+    if !old.list("tolerations").iter().all(|old| sent.contains(&identity(old))) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden(path, why));
         return;
@@ -91,9 +91,10 @@ fn added_tolerations(new: &Value, old: &Value, errors: &mut Errors) {
 
 fn removed_gates(new: &Value, old: &Value, errors: &mut Errors) {
     let list = SPEC.child("schedulingGates");
+    let stored: HashSet<&str> = old.list("schedulingGates").iter().map(|gate| gate.text("name")).collect();
     for (i, gate) in new.list("schedulingGates").iter().enumerate() {
         let name = gate.text("name");
-        if !old.list("schedulingGates").iter().any(|gate| gate.text("name") == name) {
+        if !stored.contains(name) {
             let why = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.push(FieldError::forbidden(list.index(i).child("name"), why));
         }
@@ -162,10 +163,12 @@ pub(in super::super) fn ephemeral_containers(new: &Value, old: &Value, errors: &
         return;
     }
     let path = SPEC.child("ephemeralContainers");
+    // The last of several of one name counts.
+    let sent: HashMap<&str, &Value> =
+        new.list("spec.ephemeralContainers").iter().map(|container| (container.text("name"), container)).collect();
     for stored in old.list("spec.ephemeralContainers") {
         let name = stored.text("name");
-        let sent = new.list("spec.ephemeralContainers").iter().rev().find(|container| container.text("name") == name);
-        let why = match sent {
+        let why = match sent.get(name) {
             None => format!("existing ephemeral containers {name:?} may not be removed\n"),
             Some(sent) if !same(sent, stored) => {
                 format!("existing ephemeral containers {name:?} may not be changed\n")
@@ -295,11 +298,14 @@ pub(in super::super) fn status(new: &Value, old: &Value, errors: &mut Errors) {
     let restart = old.text("spec.restartPolicy");
     for field in ["containerStatuses", "initContainerStatuses"] {
         let list = STATUS.child(field);
+        // The first of several of one name counts.
+        let sent: HashMap<&str, &Value> =
+            status.list(field).iter().rev().map(|after| (after.text("name"), after)).collect();
         for (i, before) in stored.list(field).iter().enumerate() {
             let Some(exit) = before.at("state.terminated").as_object() else { continue };
             let failed = exit.get("exitCode").and_then(Value::as_i64).unwrap_or(0) != 0;
             let may_restart = restart == "Always" || (restart == "OnFailure" && failed);
-            let after = status.list(field).iter().find(|after| after.text("name") == before.text("name"));
+            let after = sent.get(before.text("name"));
             if !may_restart && after.is_some_and(|after| !after.has("state.terminated")) {
                 let why = "may not be transitioned to non-terminated state";
                 errors.push(FieldError::forbidden(list.index(i).child("state"), why));

@@ -55,8 +55,8 @@ pub(super) fn volumes<'a>(whole: &mut Whole<'a>, pod: &str, path: &Path<'_>, err
     let spec = whole.spec;
     let mut names = HashSet::new();
     let is_ephemeral = |volume: &&Value| volume.has("ephemeral");
-    let created: Vec<String> = match pod {
-        "" => Vec::new(),
+    let created: HashSet<String> = match pod {
+        "" => HashSet::new(),
         pod => spec.list("volumes").iter().filter(is_ephemeral).map(|v| format!("{pod}-{}", v.text("name"))).collect(),
     };
     for (i, volume) in spec.list("volumes").iter().enumerate() {
@@ -70,10 +70,10 @@ pub(super) fn volumes<'a>(whole: &mut Whole<'a>, pod: &str, path: &Path<'_>, err
         }
         if errors.len() == before {
             names.insert(name);
-            whole.volumes.push((name, volume));
+            whole.volumes.insert(name, volume);
         }
         let claim = volume.text("persistentVolumeClaim.claimName");
-        if created.iter().any(|created| created == claim) {
+        if created.contains(claim) {
             let why = "must not reference a PVC that gets created for an ephemeral volume";
             errors.push(FieldError::invalid(path.child("persistentVolumeClaim.claimName"), claim, why));
         }
@@ -326,7 +326,10 @@ fn projected(projected: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 pub(super) fn mounts(whole: &Whole<'_>, container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let devices = container.list("volumeDevices");
+    let texts = |field: &str| -> HashSet<&str> {
+        container.list("volumeDevices").iter().map(|device| device.text(field)).collect()
+    };
+    let (device_names, device_paths) = (texts("name"), texts("devicePath"));
     let mut taken = HashSet::new();
     for (i, mount) in container.list("volumeMounts").iter().enumerate() {
         let entry = path.index(i);
@@ -334,7 +337,7 @@ pub(super) fn mounts(whole: &Whole<'_>, container: &Value, path: &Path<'_>, erro
         if name.is_empty() {
             required(errors, &entry.child("name"));
         }
-        if !whole.volumes.iter().any(|(volume, _)| *volume == name) {
+        if !whole.volumes.contains_key(name) {
             errors.push(FieldError::not_found(entry.child("name"), name));
         }
         if target.is_empty() {
@@ -343,10 +346,10 @@ pub(super) fn mounts(whole: &Whole<'_>, container: &Value, path: &Path<'_>, erro
         if !taken.insert(target) {
             errors.push(FieldError::invalid(entry.child("mountPath"), target, "must be unique"));
         }
-        if devices.iter().any(|device| device.text("name") == name) {
+        if device_names.contains(name) {
             errors.push(FieldError::invalid(entry.child("name"), name, "must not already exist in volumeDevices"));
         }
-        if devices.iter().any(|device| device.text("devicePath") == target) {
+        if device_paths.contains(target) {
             let why = "must not already exist as a path in volumeDevices";
             errors.push(FieldError::invalid(entry.child("mountPath"), target, why));
         }
@@ -392,7 +395,10 @@ fn propagation(mount: &Value, container: &Value, path: &Path<'_>, errors: &mut E
 }
 
 pub(super) fn devices(whole: &Whole<'_>, container: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mounts = container.list("volumeMounts");
+    let texts = |field: &str| -> HashSet<&str> {
+        container.list("volumeMounts").iter().map(|mount| mount.text(field)).collect()
+    };
+    let (mount_names, mount_paths) = (texts("name"), texts("mountPath"));
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     for (i, device) in container.list("volumeDevices").iter().enumerate() {
         let path = path.index(i);
@@ -404,9 +410,9 @@ pub(super) fn devices(whole: &Whole<'_>, container: &Value, path: &Path<'_>, err
         if !names.insert(name) {
             errors.push(FieldError::invalid(name_path, name, "must be unique"));
         }
-        match whole.volumes.iter().find(|(volume, _)| *volume == name) {
+        match whole.volumes.get(name) {
             None => errors.push(FieldError::not_found(name_path, name)),
-            Some((_, volume)) if !volume.has("persistentVolumeClaim") && !volume.has("ephemeral") => {
+            Some(volume) if !volume.has("persistentVolumeClaim") && !volume.has("ephemeral") => {
                 let why = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errors.push(FieldError::invalid(name_path, name, why));
             }
@@ -421,10 +427,10 @@ pub(super) fn devices(whole: &Whole<'_>, container: &Value, path: &Path<'_>, err
         if target.split('/').any(|part| part == "..") {
             errors.push(FieldError::invalid(target_path, target, "can not contain backsteps ('..')"));
         }
-        if mounts.iter().any(|mount| mount.text("name") == name) {
+        if mount_names.contains(name) {
             errors.push(FieldError::invalid(name_path, name, "must not already exist in volumeMounts"));
         }
-        if mounts.iter().any(|mount| mount.text("mountPath") == target) {
+        if mount_paths.contains(target) {
             let why = "must not already exist as a path in volumeMounts";
             errors.push(FieldError::invalid(target_path, target, why));
         }
