@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_waiting_room_refuses_with_429() {
+    async fn too_many_waiting_requests_are_refused_with_429() {
         let (pool, metrics) = pool(&Limits { heavy_waiting_max: 0, ..Limits::default() });
         let refused = pool.run(None, 1, async { Ok(()) }).await.unwrap_err();
         assert_eq!((refused.code, refused.retry_after_seconds()), (429, Some(1)));
