@@ -1,5 +1,7 @@
 //! Access to the metadata of an object.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use machinery::json::{Map, Value, json};
 
@@ -59,26 +61,24 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
 /// Removes duplicate owner references; returns a warning if there were any.
 pub(crate) fn dedupe_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
-    let mut seen: Vec<Value> = Vec::new();
-    let mut twice: Vec<String> = Vec::new();
+    let (mut seen, mut seen_twice) = (HashSet::new(), HashSet::new());
+    let (mut once, mut twice): (Vec<Value>, Vec<&str>) = (Vec::new(), Vec::new());
     for owner in owners.iter() {
-        if seen.contains(owner) {
-            let uid = owner["uid"].as_str().unwrap_or_default();
-            if !twice.iter().any(|known| known == uid) {
-                twice.push(uid.to_owned());
-            }
-        } else {
-            seen.push(owner.clone());
+        let uid = owner["uid"].as_str().unwrap_or_default();
+        if seen.insert(owner) {
+            once.push(owner.clone());
+        } else if seen_twice.insert(uid) {
+            twice.push(uid);
         }
     }
     if twice.is_empty() {
         return None;
     }
-    *owners = seen;
+    let twice = twice.join(", ");
+    *owners = once;
     Some(format!(
         ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may \
-         reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-        twice.join(", ")
+         reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {twice}"
     ))
 }
 

@@ -1,6 +1,6 @@
 //! The parts of a request: target, body, options, user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -94,20 +94,27 @@ pub struct Context {
 
 /// Warnings that are collected while a request is handled.
 #[derive(Clone, Debug, Default)]
-pub struct Warnings(Arc<Mutex<Vec<String>>>);
+pub struct Warnings(Arc<Mutex<Collected>>);
+
+#[derive(Debug, Default)]
+struct Collected {
+    texts: Vec<String>,
+    /// The same texts: each is sent once, and there may be one for each item of a long list.
+    known: HashSet<String>,
+}
 
 impl Warnings {
     pub fn push(&self, text: impl Into<String>) {
-        let (mut texts, text) = (self.0.lock(), text.into());
-        if !texts.contains(&text) {
-            texts.push(text);
+        let (mut collected, text) = (self.0.lock(), text.into());
+        if collected.known.insert(text.clone()) {
+            collected.texts.push(text);
         }
     }
 
     /// Takes the warnings that were collected.
     #[must_use]
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut *self.0.lock()).texts
     }
 }
 

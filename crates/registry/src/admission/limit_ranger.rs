@@ -15,6 +15,10 @@ use crate::storage::Storage;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
+/// The most defaults that limit ranges set in one pod. Each container gets all of them, so that two objects of a permitted
+/// size could make one a thousand times as large.
+const FILLED_MAX: usize = 32 * 1024;
+
 pub(super) struct LimitRanger {
     storage: Storage,
 }
@@ -60,7 +64,12 @@ impl Plugin for LimitRanger {
     ) -> Decision<'a> {
         if attributes.writes(Operation::Create, PODS) {
             for range in self.ranges(attributes) {
-                fill(&range, object);
+                let defaults = Defaults::new(&range);
+                if defaults.len().saturating_mul(containers(object).count()) > FILLED_MAX {
+                    let why = format_args!("the limit range sets more than {FILLED_MAX} defaults in this pod");
+                    return Decision::Now(Err(Status::request_entity_too_large(why)));
+                }
+                defaults.fill(object);
             }
         }
         Decision::ADMIT
@@ -91,34 +100,57 @@ fn limits<'a>(range: &'a Value, of: &'a str) -> impl Iterator<Item = &'a Value> 
     range["spec"]["limits"].as_array().into_iter().flatten().filter(move |limit| limit["type"] == of)
 }
 
-fn fill(range: &Value, pod: &mut Value) {
-    let (mut requests, mut most) = (BTreeMap::new(), BTreeMap::new());
-    for limit in limits(range, "Container") {
-        requests.extend(limit["defaultRequest"].as_object().cloned().unwrap_or_default());
-        most.extend(limit["default"].as_object().cloned().unwrap_or_default());
+/// The containers that limits apply to.
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    ["containers", "initContainers"].into_iter().flat_map(|list| pod["spec"][list].as_array().into_iter().flatten())
+}
+
+/// The defaults that a range has for each container.
+struct Defaults {
+    requests: BTreeMap<Text, Value>,
+    limits: BTreeMap<Text, Value>,
+}
+
+impl Defaults {
+    fn new(range: &Value) -> Self {
+        let mut defaults = Defaults { requests: BTreeMap::new(), limits: BTreeMap::new() };
+        for limit in limits(range, "Container") {
+            defaults.requests.extend(limit["defaultRequest"].as_object().cloned().unwrap_or_default());
+            defaults.limits.extend(limit["default"].as_object().cloned().unwrap_or_default());
+        }
+        defaults
     }
-    let mut filled = Vec::new();
-    for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
-        let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten() {
-            let name = container["name"].as_str().unwrap_or_default().to_owned();
-            if !container.is_object() {
-                continue;
-            }
-            for (half, shown, defaults) in [("requests", "request", &requests), ("limits", "limit", &most)] {
-                let set = fill_half(container, half, defaults);
-                if !set.is_empty() {
-                    filled.push(format!("{} {shown} for {what} {name}", set.join(", ")));
+
+    fn len(&self) -> usize {
+        self.requests.len() + self.limits.len()
+    }
+
+    fn fill(&self, pod: &mut Value) {
+        let mut filled = Vec::new();
+        for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
+            let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten() {
+                let name = container["name"].as_str().unwrap_or_default().to_owned();
+                if !container.is_object() {
+                    continue;
+                }
+                for (half, shown, defaults) in
+                    [("requests", "request", &self.requests), ("limits", "limit", &self.limits)]
+                {
+                    let set = fill_half(container, half, defaults);
+                    if !set.is_empty() {
+                        filled.push(format!("{} {shown} for {what} {name}", set.join(", ")));
+                    }
                 }
             }
         }
-    }
-    if filled.is_empty() {
-        return;
-    }
-    let annotations = meta::of_mut(pod).entry("annotations").or_insert_with(|| json!({}));
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.insert(ANNOTATION.to_owned(), json!(format!("LimitRanger plugin set: {}", filled.join("; "))));
+        if filled.is_empty() {
+            return;
+        }
+        let annotations = meta::of_mut(pod).entry("annotations").or_insert_with(|| json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(ANNOTATION.to_owned(), json!(format!("LimitRanger plugin set: {}", filled.join("; "))));
+        }
     }
 }
 
@@ -144,35 +176,43 @@ fn fill_half(container: &mut Value, half: &str, defaults: &BTreeMap<Text, Value>
 fn violations(range: &Value, plural: &str, object: &Value) -> Vec<String> {
     let mut whys = Vec::new();
     if plural == "persistentvolumeclaims" {
-        for limit in limits(range, "PersistentVolumeClaim") {
-            let requested = Requested {
-                of: "PersistentVolumeClaim",
-                requests: Half::Requests.of(&object["spec"]["resources"]),
-                limits: None,
-            };
-            requested.check(limit, &mut whys);
-        }
+        let requests = Half::Requests.of(&object["spec"]["resources"]);
+        let requested = Requested { of: "PersistentVolumeClaim", requests, limits: None };
+        limits(range, "PersistentVolumeClaim").for_each(|limit| requested.check(&Bounds::new(limit), &mut whys));
         return whys;
     }
     for limit in range["spec"]["limits"].as_array().into_iter().flatten() {
         match limit["type"].as_str() {
             Some("Container") => {
-                for list in ["containers", "initContainers"] {
-                    for container in object["spec"][list].as_array().into_iter().flatten() {
-                        let resources = &container["resources"];
-                        let (requests, limits) = (Half::Requests.of(resources), Half::Limits.of(resources));
-                        Requested { of: "Container", requests, limits: Some(limits) }.check(limit, &mut whys);
-                    }
+                let bounds = Bounds::new(limit);
+                for container in containers(object) {
+                    let resources = &container["resources"];
+                    let (requests, limits) = (Half::Requests.of(resources), Half::Limits.of(resources));
+                    Requested { of: "Container", requests, limits: Some(limits) }.check(&bounds, &mut whys);
                 }
             }
             Some("Pod") => {
                 let (requests, limits) = (of_pod(object, Half::Requests), of_pod(object, Half::Limits));
-                Requested { of: "Pod", requests, limits: Some(limits) }.check(limit, &mut whys);
+                Requested { of: "Pod", requests, limits: Some(limits) }.check(&Bounds::new(limit), &mut whys);
             }
             _ => {}
         }
     }
     whys
+}
+
+/// The bounds of one limit of a range.
+struct Bounds {
+    min: Amounts,
+    max: Amounts,
+    ratio: Amounts,
+}
+
+impl Bounds {
+    fn new(limit: &Value) -> Self {
+        let of = |member: &str| Amounts::from_value(&limit[member]);
+        Bounds { min: of("min"), max: of("max"), ratio: of("maxLimitRequestRatio") }
+    }
 }
 
 /// The resources of a container, a pod or a claim (which has requests alone).
@@ -183,16 +223,10 @@ struct Requested {
 }
 
 impl Requested {
-    fn check(&self, limit: &Value, whys: &mut Vec<String>) {
-        for (name, least) in &Amounts::from_value(&limit["min"]).0 {
-            whys.extend(self.below(name, least));
-        }
-        for (name, most) in &Amounts::from_value(&limit["max"]).0 {
-            whys.extend(self.above(name, most));
-        }
-        for (name, most) in &Amounts::from_value(&limit["maxLimitRequestRatio"]).0 {
-            whys.extend(self.too_far_apart(name, most));
-        }
+    fn check(&self, bounds: &Bounds, whys: &mut Vec<String>) {
+        whys.extend(bounds.min.0.iter().filter_map(|(name, least)| self.below(name, least)));
+        whys.extend(bounds.max.0.iter().filter_map(|(name, most)| self.above(name, most)));
+        whys.extend(bounds.ratio.0.iter().filter_map(|(name, most)| self.too_far_apart(name, most)));
     }
 
     fn limit(&self, name: &str) -> Option<Quantity> {
@@ -256,7 +290,7 @@ mod tests {
             "containers": [{"name": "c", "resources": {"limits": {"memory": "2Gi"}}}],
             "initContainers": [{"name": "i"}],
         }});
-        fill(&range, &mut pod);
+        Defaults::new(&range).fill(&mut pod);
         assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"], json!({"memory": "2Gi", "cpu": "1"}));
         assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"], json!({"cpu": "100m"}));
         assert_eq!(
@@ -265,7 +299,7 @@ mod tests {
              container i; cpu, memory limit for init container i"
         );
         let mut again = pod.clone();
-        fill(&range, &mut again);
+        Defaults::new(&range).fill(&mut again);
         assert_eq!(again, pod);
     }
 

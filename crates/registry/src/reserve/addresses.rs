@@ -4,7 +4,7 @@
 //! under way that has reserved it. Both are counted in one place, so that a number passes from the second to the first without
 //! ever being free in between: see [`Addresses::hold_until_visible`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -235,16 +235,19 @@ impl Addresses {
     fn allocate_ports(&self, held: &mut Held, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
         let wants_ports =
             service["spec"]["type"] == "NodePort" || service["spec"]["allocateLoadBalancerNodePorts"] != json!(false);
-        let own = old.map(ports_of).unwrap_or_default();
-        let mut given: Vec<(u16, Value)> = Vec::new();
+        let own: HashSet<u16> = old.map(ports_of).unwrap_or_default().into_iter().collect();
+        // By number, with its protocols.
+        let mut given: HashMap<u16, HashSet<Value>> = HashMap::new();
+        let mut is_full = false;
         let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
         for at in 0..count {
             let port = &mut service["spec"]["ports"][at];
             let number = match port["nodePort"].as_u64().and_then(|number| u16::try_from(number).ok()) {
                 Some(number) if number != 0 => {
                     // One number may serve two protocols of the same service.
-                    let shared =
-                        given.iter().any(|(other, protocol)| *other == number && *protocol != port["protocol"]);
+                    let shared = given
+                        .get(&number)
+                        .is_some_and(|protocols| protocols.len() > 1 || !protocols.contains(&port["protocol"]));
                     let free = own.contains(&number) || shared || self.state.lock().take_port(number, held);
                     if !free || !self.node_ports.contains(&number) {
                         let why = if free {
@@ -260,12 +263,16 @@ impl Addresses {
                     }
                     Some(number)
                 }
-                _ if wants_ports => self.draw_port(held),
+                _ if wants_ports && !is_full => {
+                    let drawn = self.draw_port(held);
+                    is_full = drawn.is_none();
+                    drawn
+                }
                 _ => None,
             };
             if let Some(number) = number {
                 port["nodePort"] = json!(number);
-                given.push((number, port["protocol"].clone()));
+                given.entry(number).or_default().insert(port["protocol"].clone());
             }
         }
         Ok(())

@@ -103,12 +103,15 @@ pub(crate) fn of_pod(pod: &Value, half: Half) -> Amounts {
         if container["restartPolicy"] == "Always" {
             running.add(&own);
             sidecars.add(&own);
-            own = sidecars.clone();
         } else {
-            own.add(&sidecars);
+            // Of the sidecars' other resources no more is needed now than at the end.
+            let theirs = own.0.keys().filter_map(|name| Some((name.clone(), sidecars.get(name)?)));
+            let theirs = Amounts(theirs.collect());
+            own.add(&theirs);
+            starting.raise_to(&own);
         }
-        starting.raise_to(&own);
     }
+    starting.raise_to(&sidecars);
     running.raise_to(&starting);
     let whole = half.of(&spec["resources"]);
     running.0.extend(whole.only(|name| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")).0);
