@@ -333,7 +333,7 @@ fn a_directory_without_rights_is_refused_with_a_reason() {
         assert!(matches!(error, OpenError::Inaccessible { .. }), "{error}");
         assert!(error.to_string().contains("denied"), "{error}");
     } else {
-        // Permissions do not apply to root; they apply to the user `nobody`.
+        // Permissions do not apply to root, so an unprivileged user tries.
         use std::os::unix::process::CommandExt;
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("permitted");
         let writer = dir.path().join("writer");
