@@ -75,15 +75,34 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// Longest path in an error; the rest is cut. A key may be nearly as long as the request, with many errors below it.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// A text that refuses what exceeds [`PATH_BYTES_MAX`].
+struct PathText(String);
+
+impl fmt::Write for PathText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.floor_char_boundary(PATH_BYTES_MAX - self.0.len());
+        self.0.push_str(&text[..end]);
+        if end == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
 impl From<Path<'_>> for String {
     fn from(path: Path<'_>) -> String {
-        path.to_string()
+        String::from(&path)
     }
 }
 
 impl From<&Path<'_>> for String {
     fn from(path: &Path<'_>) -> String {
-        path.to_string()
+        use fmt::Write as _;
+        let mut text = PathText(String::new());
+        if write!(text, "{path}").is_err() {
+            text.0.push('…');
+        }
+        text.0
     }
 }
 
@@ -312,12 +331,26 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// Joins errors to one text: a single one as it is, several as `[a, b]` without duplicates.
+/// Most bytes of text of several errors in one response; the rest of them is counted. An error may show a value as large as the
+/// request, and there may be one for each of its items.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Joins errors to one text: a single one as it is, several as `[a, b]` without duplicates, [`TEXT_BYTES_MAX`] at most.
 #[must_use]
 pub fn join(errors: &[FieldError]) -> String {
-    let mut seen = std::collections::HashSet::with_capacity(errors.len());
-    let texts = errors.iter().map(ToString::to_string);
-    let said: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
+    let mut seen = std::collections::HashSet::new();
+    let (mut said, mut bytes): (Vec<String>, usize) = (Vec::new(), 0);
+    for (at, error) in errors.iter().enumerate() {
+        if bytes > TEXT_BYTES_MAX {
+            said.push(format!("and {} more errors", errors.len() - at));
+            break;
+        }
+        let text = error.to_string();
+        bytes += text.len();
+        if seen.insert(text.clone()) {
+            said.push(text);
+        }
+    }
     match said.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
@@ -378,5 +411,20 @@ mod tests {
         assert_eq!(join(std::slice::from_ref(&a)), "a: Required value");
         assert_eq!(join(&[a.clone(), a.clone()]), "a: Required value");
         assert_eq!(join(&[a.clone(), b, a]), "[a: Required value, b: Forbidden: no]");
+    }
+
+    #[test]
+    fn errors_with_large_values_are_counted_after_the_first() {
+        let large = FieldError::invalid("a", "x".repeat(TEXT_BYTES_MAX), "no");
+        let text = join(&vec![large; 1000]);
+        assert!(text.ends_with(": no, and 999 more errors]"));
+    }
+
+    #[test]
+    fn a_long_path_is_cut() {
+        let name = "x".repeat(3 * PATH_BYTES_MAX);
+        let path = Path::new("spec");
+        assert_eq!(String::from(path.child(&name)).len(), PATH_BYTES_MAX + "…".len());
+        assert_eq!(String::from(path.child("x")), "spec.x");
     }
 }

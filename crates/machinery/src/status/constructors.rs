@@ -226,14 +226,16 @@ impl Status {
             message.push_str(&field_error::join(errors));
         }
         let mut details = Details::new(gk, name);
-        details.causes = errors
-            .iter()
-            .map(|error| Cause {
-                reason: Cow::Borrowed(error.kind.reason()),
-                message: error.body(),
-                field: error.field.clone(),
-            })
-            .collect();
+        let mut bytes = 0;
+        for error in errors {
+            let cause =
+                Cause { reason: Cow::Borrowed(error.kind.reason()), message: error.body(), field: error.field.clone() };
+            bytes += cause.message.len() + cause.field.len();
+            details.causes.push(cause);
+            if bytes > field_error::TEXT_BYTES_MAX {
+                break;
+            }
+        }
         Self::failure(422, reason::INVALID, message).about(details)
     }
 
