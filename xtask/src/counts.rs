@@ -3,6 +3,9 @@
 //! The program is `crates/registry/examples/hot_paths.rs`; callgrind counts the instructions in its function `measured`. The record is
 //! `xtask/counts.tsv`, with one line for each path: name, number of runs, instructions of one run. A change that makes a path more
 //! expensive on purpose writes the record again (`cargo xtask counts --write`).
+//!
+//! `cargo xtask counts --scaling` runs each step of `crates/schema/examples/scaling.rs` with an input of growing size, and holds
+//! the growth of the instructions with each doubling below [`DOUBLING_MAX`].
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,6 +19,12 @@ const RECORD: &str = "xtask/counts.tsv";
 /// percent, as measured.
 const TOLERANCE: u64 = 10;
 
+/// Largest growth of the instructions when an input is doubled. Proportional work doubles, quadratic work is four times as much.
+const DOUBLING_MAX: f64 = 2.5;
+
+/// The sizes of the inputs.
+const SIZES: [usize; 3] = [1000, 2000, 4000];
+
 /// A line of the record.
 struct Line<'a> {
     path: &'a str,
@@ -27,7 +36,8 @@ pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
     let write = match args {
         [] => false,
         ["--write"] => true,
-        _ => return Err("usage: cargo xtask counts [--write]".into()),
+        ["--scaling"] => return scaling(workspace),
+        _ => return Err("usage: cargo xtask counts [--write | --scaling]".into()),
     };
     if !workspace.command("valgrind", &["--version"]).output().is_ok_and(|output| output.status.success()) {
         say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
@@ -60,6 +70,56 @@ pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
     }
     if write {
         return std::fs::write(workspace.root.join(RECORD), written).map_err(|e| format!("cannot write {RECORD}: {e}"));
+    }
+    if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
+}
+
+fn scaling(workspace: &Workspace) -> Outcome {
+    if !workspace.command("valgrind", &["--version"]).output().is_ok_and(|output| output.status.success()) {
+        say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
+        return Ok(());
+    }
+    Step::new("scaling: build").run(&mut workspace.cargo(&[
+        "build",
+        "--quiet",
+        "--profile",
+        "counts",
+        "--package",
+        "dogwatch-schema",
+        "--example",
+        "scaling",
+    ]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root.join("target"), Into::into);
+    let program = target.join("counts/examples/scaling");
+    let names = std::process::Command::new(&program).output().map_err(|e| format!("{}: {e}", program.display()))?;
+    let names = String::from_utf8_lossy(&names.stdout).into_owned();
+    let directory = target.join("scaling");
+    // The profiles of an earlier run would be counted as this one's.
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    let profile = directory.join("profile");
+    let mut command = workspace.command(
+        "valgrind",
+        &["--tool=callgrind", "--toggle-collect=scaling::measured*", "--dump-after=scaling::measured*"],
+    );
+    command.arg(format!("--callgrind-out-file={}", profile.display()));
+    Step::new("scaling: count").run(command.arg(&program).args(SIZES.map(|size| size.to_string())))?;
+    // One profile for each run, numbered from one.
+    let mut instructions = (1..).map(|number| {
+        let path = directory.join(format!("profile.{number}"));
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let total =
+            text.lines().find_map(|line| line.strip_prefix("totals: ")).and_then(|total| total.trim().parse().ok());
+        total.ok_or_else(|| format!("{} has no total", path.display()))
+    });
+    let mut exceeded = Vec::new();
+    for name in names.lines() {
+        let counts: Vec<f64> = instructions.by_ref().take(SIZES.len()).collect::<Result<_, Failure>>()?;
+        let growth = counts.windows(2).map(|pair| pair[1] / pair[0].max(1.0)).fold(0.0, f64::max);
+        say(&format!("{growth:5.2} {:>13} {name}", counts.last().copied().unwrap_or_default()));
+        if growth > DOUBLING_MAX {
+            exceeded.push(format!("{name}: {growth:.2} times the instructions for twice the input"));
+        }
     }
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
 }
