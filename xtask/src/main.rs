@@ -28,6 +28,8 @@ cargo xtask COMMAND
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
   facts                generate the committed tables of Kubernetes facts (tools/facts)
   torture --kills N    kill the store N times while it writes, and check its content
+  torture --cluster --kills N
+                       kill a cluster N times in the middle of everything, and compare it with its specs
   informers [PODS [RATE [SECONDS]]]
                        compare our informer with kube-rs' reflector and client-go's informer
   soak                 10 informers on 50 000 objects, 2 000 changes a second, three kills of the server

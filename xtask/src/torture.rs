@@ -1,18 +1,26 @@
-//! `cargo xtask torture --kills N`: the store's crash tests with N kills.
+//! `cargo xtask torture [--cluster] --kills N`: the crash tests of the store, or of a whole cluster, with N kills.
 
 use crate::progress::{Outcome, Step};
 use crate::workspace::Workspace;
 
-/// Environment variable from which the store's crash tests take the number of kills.
-const KILLS_ENV: &str = "DOGWATCH_TORTURE_KILLS";
+/// Environment variables from which the crash tests take the number of kills.
+const STORE_KILLS_ENV: &str = "DOGWATCH_TORTURE_KILLS";
+const CLUSTER_KILLS_ENV: &str = "DOGWATCH_TORTURE_CLUSTER_KILLS";
 
 pub(crate) fn torture(workspace: &Workspace, args: &[&str]) -> Outcome {
-    let kills = match args {
-        ["--kills", number] => number.parse::<u32>().map_err(|_| format!("--kills wants a number, not {number:?}"))?,
-        _ => return Err("usage: cargo xtask torture --kills N".into()),
+    let (is_cluster, number) = match args {
+        ["--kills", number] => (false, number),
+        ["--cluster", "--kills", number] => (true, number),
+        _ => return Err("usage: cargo xtask torture [--cluster] --kills N".into()),
     };
+    let kills = number.parse::<u32>().map_err(|_| format!("--kills wants a number, not {number:?}"))?;
+    if is_cluster {
+        let name = format!("torture of a cluster with {kills} kills");
+        let mut command = workspace.cargo(&["test", "--release", "--package", "dogwatch", "--test", "torture"]);
+        return Step::new(&name).run(command.args(["--", "--nocapture"]).env(CLUSTER_KILLS_ENV, kills.to_string()));
+    }
     let name = format!("torture with {kills} kills");
     let mut command = workspace.cargo(&["test", "--package", "dogwatch-store", "--all-features"]);
     command.args(["--test", "crash", "--", "--nocapture"]);
-    Step::new(&name).run(command.env(KILLS_ENV, kills.to_string()))
+    Step::new(&name).run(command.env(STORE_KILLS_ENV, kills.to_string()))
 }
