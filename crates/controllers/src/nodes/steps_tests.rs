@@ -343,5 +343,6 @@ fn a_removed_pod_that_a_finalizer_holds_is_removed_once() {
     let mut pod = bound(|pod| pod["status"]["phase"] = json!("Succeeded"));
     pod["metadata"]["deletionTimestamp"] = json!("2027-01-15T08:00:00Z");
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
     assert_eq!(next_step(&pod, 5), None);
 }
