@@ -253,14 +253,33 @@ fn escape(c: char) -> String {
     out
 }
 
-/// Sorts by insertion: the reference's comparison is not an order, as a library sort would need.
+/// Up to this many members are sorted by insertion, more of them in runs that are merged: insertion moves all that follow.
+const INSERTED_MAX: usize = 128;
+
+/// Sorts by the reference's comparison, which is not an order, as a library sort would need.
 fn natural_order(members: &Map) -> Vec<(&Text, &Value)> {
-    let mut sorted: Vec<(&Text, &Value)> = Vec::with_capacity(members.len());
-    for member in members {
-        let at = sorted.partition_point(|(key, _)| natural(key, member.0) != Ordering::Greater);
-        sorted.insert(at, member);
+    let members: Vec<(&Text, &Value)> = members.iter().collect();
+    sorted(&members)
+}
+
+fn sorted<'m>(members: &[(&'m Text, &'m Value)]) -> Vec<(&'m Text, &'m Value)> {
+    let mut all: Vec<(&Text, &Value)> = Vec::with_capacity(members.len());
+    if members.len() <= INSERTED_MAX {
+        for member in members {
+            let at = all.partition_point(|(key, _)| natural(key, member.0) != Ordering::Greater);
+            all.insert(at, *member);
+        }
+        return all;
     }
-    sorted
+    let (left, right) = members.split_at(members.len() / 2);
+    let (mut left, mut right) = (sorted(left).into_iter().peekable(), sorted(right).into_iter().peekable());
+    while let (Some((a, _)), Some((b, _))) = (left.peek(), right.peek()) {
+        let is_right_first = natural(a, b) == Ordering::Greater;
+        all.extend(if is_right_first { right.next() } else { left.next() });
+    }
+    all.extend(left);
+    all.extend(right);
+    all
 }
 
 /// Compares letters by code, numbers by value; letters sort after everything else.
@@ -297,6 +316,13 @@ fn natural(a: &str, b: &str) -> Ordering {
 mod tests {
     use super::*;
     use crate::json::json;
+
+    #[test]
+    fn many_members_are_in_the_order_of_few() {
+        let members: Map = (0..5000).rev().map(|at| (format!("k{at}"), Value::Null)).collect();
+        let keys: Vec<String> = natural_order(&members).into_iter().map(|(key, _)| key.to_string()).collect();
+        assert!(keys.iter().enumerate().all(|(at, key)| *key == format!("k{at}")));
+    }
 
     #[test]
     fn answers_of_the_recordings() {
