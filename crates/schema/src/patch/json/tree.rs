@@ -34,7 +34,7 @@ pub(super) struct OpenList {
     len: usize,
 }
 
-const CHUNK_MAX: usize = 1024;
+const CHUNK_MAX: usize = 128;
 
 impl Node {
     /// Opens a container for changes; other values stay as they are.
