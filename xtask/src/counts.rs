@@ -23,7 +23,7 @@ const TOLERANCE: u64 = 10;
 const DOUBLING_MAX: f64 = 2.5;
 
 /// The sizes of the inputs.
-const SIZES: [usize; 3] = [1000, 2000, 4000];
+const SIZES: [usize; 3] = [500, 1000, 2000];
 
 /// A line of the record.
 struct Line<'a> {
@@ -100,7 +100,7 @@ fn scaling(workspace: &Workspace) -> Outcome {
     let profile = directory.join("profile");
     let mut command = workspace.command(
         "valgrind",
-        &["--tool=callgrind", "--toggle-collect=scaling::measured*", "--dump-after=scaling::measured*"],
+        &["--tool=callgrind", "--toggle-collect=scaling::measured*", "--dump-after=*scaling::measured*"],
     );
     command.arg(format!("--callgrind-out-file={}", profile.display()));
     Step::new("scaling: count").run(command.arg(&program).args(SIZES.map(|size| size.to_string())))?;
