@@ -159,7 +159,11 @@ impl Shape {
         }
         // A reserved word may also follow a dot without escaping.
         let is_named = |p: &&Property| p.escaped() == Some(escaped) || (p.name == escaped && is_reserved(escaped));
-        let found = self.properties.as_deref()?.iter().find(is_named)?;
+        // Names that escaping changes have two underscores; all others are found by themselves, without a scan.
+        let found = match escaped.contains("__") {
+            true => self.properties.as_deref()?.iter().find(is_named)?,
+            false => self.property(escaped).filter(is_named)?,
+        };
         found.shape.declared.then_some(&found.shape)
     }
 
