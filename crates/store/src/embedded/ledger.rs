@@ -141,7 +141,7 @@ pub(super) fn read_collection(row: &rusqlite::Row<'_>) -> Result<(Box<str>, Coll
 }
 
 fn damaged(what: &str) -> Fault {
-    Fault::Corrupt(format!("{what} is not as it was written"))
+    Fault::Corrupt(format!("{what} does not match its checksum"))
 }
 
 impl Ledger {
