@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use access::identity::{MASTERS, User};
 use controllers::{Clients, Settings};
-use server::identity::{MASTERS, User};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 

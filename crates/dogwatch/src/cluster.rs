@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::authorizer::AuthenticatedOnly;
 use machinery::clock::Clock;
 use registry::{Registry, Settings};
 use server::authentication::Authenticator;
 use server::authentication::accounts::AccountTokens;
 use server::authentication::tokens::Tokens;
-use server::authorization::AuthenticatedOnly;
 use server::limits::Limits;
 use server::metrics::Metrics;
 use server::service::{Config, Server};

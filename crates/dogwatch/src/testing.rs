@@ -22,9 +22,9 @@
 
 use std::sync::Arc;
 
+use access::identity::User;
 use machinery::clock::Clock;
 use registry::Registry;
-use server::identity::User;
 use server::limits::Limits;
 use store::memory::MemoryStore;
 use store::{Retention, Store};

@@ -45,7 +45,7 @@ pub use read::segments::Segments;
 pub use read::view::{ListView, Outcome, View};
 pub use read::watch_view::{Frames, WatchView};
 pub use registry::Registry;
-pub use request::{Body, Context, PatchBody, Target, UserInfo, Warnings, WriteRequest};
+pub use request::{Annotations, Body, Context, PatchBody, Target, Warnings, WriteRequest};
 pub use schema::warnings::deprecation;
 pub use schema::{discovery, kind, openapi};
 pub use settings::Settings;

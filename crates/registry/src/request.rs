@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use access::User;
 use bytes::Bytes;
 use cache::Item;
 use machinery::GroupResource;
@@ -74,22 +75,14 @@ pub struct PatchBody {
     pub kind: PatchType,
 }
 
-/// The user who makes a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserInfo {
-    pub name: String,
-    pub uid: String,
-    pub groups: Vec<String>,
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
-/// The user of a request, and where its warnings are collected.
+/// The user of a request, and where its warnings and audit annotations are collected.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    pub user: UserInfo,
+    pub user: Arc<User>,
     pub user_agent: String,
     /// Texts of `Warning` headers, sent whether the write succeeds or not.
     pub warnings: Warnings,
+    pub annotations: Annotations,
 }
 
 /// Warnings that are collected while a request is handled.
@@ -115,6 +108,37 @@ impl Warnings {
     #[must_use]
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock()).texts
+    }
+}
+
+/// Annotations of the request's audit event, collected while it is handled. Without an audit log nothing is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Annotations(Option<Arc<Mutex<BTreeMap<String, String>>>>);
+
+impl Annotations {
+    /// Annotations that are kept.
+    #[must_use]
+    pub fn recording() -> Self {
+        Annotations(Some(Arc::default()))
+    }
+
+    /// Whether annotations are kept: a text that takes work need not be made otherwise.
+    #[must_use]
+    pub fn are_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Sets an annotation. A key is set once; a second value is ignored.
+    pub fn set(&self, key: impl Into<String>, value: impl Into<String>) {
+        if let Some(kept) = &self.0 {
+            kept.lock().entry(key.into()).or_insert_with(|| value.into());
+        }
+    }
+
+    /// The annotations that were set so far.
+    #[must_use]
+    pub fn get(&self) -> BTreeMap<String, String> {
+        self.0.as_ref().map(|kept| kept.lock().clone()).unwrap_or_default()
     }
 }
 

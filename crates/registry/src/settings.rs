@@ -5,12 +5,14 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::Authorizer;
+use access::authorizer::AlwaysAllow;
 use machinery::Clock;
 
 use crate::conversion_webhook::Webhooks;
 
 /// Settings of a registry.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     pub cache: cache::Config,
     /// Shortest timeout of a watch that names none; the longest is twice that.
@@ -25,6 +27,8 @@ pub struct Settings {
     pub service_accounts: bool,
     /// Calls the webhooks that convert custom resources; none refuses requests that need one.
     pub webhooks: Option<Arc<dyn Webhooks>>,
+    /// Decides what a write needs beyond the right to its verb: the grants of a role, `approve`, policies that ask.
+    pub authorizer: Arc<dyn Authorizer>,
     pub clock: Clock,
 }
 
@@ -39,6 +43,7 @@ impl Default for Settings {
             node_ports: 30000..=32767,
             service_accounts: false,
             webhooks: None,
+            authorizer: Arc::new(AlwaysAllow),
             clock: Clock::system(),
         }
     }

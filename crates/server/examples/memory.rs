@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
+use access::authorizer::AuthenticatedOnly;
+use access::identity::User;
 use machinery::clock::Clock;
 use server::authentication::Authenticator;
-use server::authorization::AuthenticatedOnly;
 use server::certs::{self, Pki};
-use server::identity::User;
 use server::kubeconfig::{Credential, kubeconfig};
 use server::limits::Limits;
 use server::tls::Tls;

@@ -6,14 +6,13 @@
 //! - `request/` authenticates, authorizes and routes a request, and has a handler for each verb
 //! - [`service`] joins the two: the whole server as one function from request to response, which a caller in the same
 //!   process uses without `wire/`
-//! - [`certs`] is the certificate authority, [`identity`] the user type, [`kubeconfig`] the file that clients connect with
+//! - [`certs`] is the certificate authority, [`kubeconfig`] the file that clients connect with
 //! - `webhooks` calls the webhooks that convert custom resources
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
 pub mod certs;
 pub mod error;
 mod http_date;
-pub mod identity;
 pub mod kubeconfig;
 pub mod limits;
 pub mod metrics;
@@ -24,8 +23,8 @@ pub mod webhooks;
 mod wire;
 
 pub use request::{
-    authentication, authorization, deadline, discovery, health, negotiation, openapi, operation, reply, request_info,
-    routing, version, warnings,
+    authentication, deadline, discovery, health, negotiation, openapi, operation, reply, request_info, routing,
+    version, warnings,
 };
 pub use service::{Config, InProcess, Server};
 pub use wire::{body, chunk, compression, connection, drain, listener, peer, tls, websocket};

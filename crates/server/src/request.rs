@@ -1,14 +1,13 @@
 //! Requests: authentication, authorization, routing, and a handler for each verb.
 //!
 //! - [`request_info`] reads verb and resource from the path, [`deadline`] the time limit from the query
-//! - [`authentication`] finds the user, [`authorization`] decides what the user may do
+//! - [`authentication`] finds the user; `access` decides what the user may do
 //! - [`routing`] finds the target, [`operation`] decides what is done with it, [`handlers`] has one module for each verb
 //! - [`heavy`] has the threads for requests that take long
 //! - [`negotiation`] chooses the encoding of the response; [`reply`] builds it, [`warnings`] adds its `Warning` headers
 //! - [`discovery`], [`openapi`], [`health`] and [`version`] serve the paths that are not resources
 
 pub mod authentication;
-pub mod authorization;
 pub mod deadline;
 pub mod discovery;
 pub(crate) mod handlers;

@@ -20,14 +20,12 @@ use machinery::Status;
 use machinery::clock::Clock;
 use machinery::query::Query;
 use prometheus_client::registry::Registry as MetricsRegistry;
-use registry::{Registry, Warnings};
+use registry::{Annotations, Registry, Warnings};
 use tokio::net::TcpListener;
 
-use crate::identity::User;
 use crate::limits::{Limits, Slot, Slots};
 use crate::metrics::{Metrics, RequestLabels, RequestSeries};
 use crate::request::authentication::{Authenticator, impersonation};
-use crate::request::authorization::{Attributes, Authorizer, ResourceAttributes, What, forbidden};
 use crate::request::deadline;
 use crate::request::discovery::DiscoveryBodies;
 use crate::request::handlers::{self, Call};
@@ -46,6 +44,8 @@ use crate::wire::drain::Drain;
 use crate::wire::listener;
 use crate::wire::peer::Peer;
 use crate::wire::tls::Tls;
+use access::authorizer::{Attributes, Authorizer, ResourceAttributes, What, forbidden};
+use access::identity::User;
 
 /// The collection of custom resource definitions.
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -209,6 +209,7 @@ struct RequestRecord {
     place: Option<Slot>,
     series: Option<Arc<RequestSeries>>,
     warnings: Warnings,
+    annotations: Annotations,
 }
 
 impl Server {
@@ -262,6 +263,7 @@ impl Server {
             user: &user,
             peer,
             warnings: &record.warnings,
+            annotations: &record.annotations,
         };
         let place = &mut record.place;
         let work = async {
@@ -308,7 +310,7 @@ impl Server {
         };
         let (server, peer, user) = (self.clone(), Arc::clone(peer), Arc::clone(call.user));
         let (method, headers, query) = (parts.method.clone(), parts.headers.clone(), call.query.clone());
-        let warnings = call.warnings.clone();
+        let (warnings, annotations) = (call.warnings.clone(), call.annotations.clone());
         let work = async move {
             let call = Call {
                 server: &server.0,
@@ -318,6 +320,7 @@ impl Server {
                 user: &user,
                 peer: &peer,
                 warnings: &warnings,
+                annotations: &annotations,
             };
             handlers::answer(&call, Route::Resource(route), bytes, extensions).await
         };

@@ -1,14 +1,14 @@
 //! CertificateSigningRequests: the requester is the user who creates it, whatever the object states.
 
+use access::User;
 use machinery::json::{Value, json};
 
 use super::KindBehaviour;
-use crate::request::UserInfo;
 
 pub(super) struct CertificateSigningRequests;
 
 impl KindBehaviour for CertificateSigningRequests {
-    fn complete_new(&self, request: &mut Value, user: &UserInfo) {
+    fn complete_new(&self, request: &mut Value, user: &User) {
         let spec = &mut request["spec"];
         spec["username"] = json!(user.name);
         spec["groups"] = json!(user.groups);

@@ -13,6 +13,7 @@ mod priority_classes;
 mod services;
 mod workloads;
 
+use access::User;
 use jiff::Timestamp;
 use machinery::Status;
 use machinery::json::Value;
@@ -24,7 +25,7 @@ use crate::collections::{
     CERTIFICATE_SIGNING_REQUESTS, CRON_JOBS, DAEMON_SETS, DEFINITIONS, DEPLOYMENTS, JOBS, NAMESPACES, POD_TEMPLATES,
     PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS,
 };
-use crate::request::{Context, UserInfo};
+use crate::request::Context;
 use crate::reserve::Reservation;
 use crate::subresources::node::{NodeRequest, needs_agent};
 use crate::write::delete::DeleteStep;
@@ -37,7 +38,7 @@ pub(crate) trait KindBehaviour: Send + Sync {
     }
 
     /// Completes a new object after admission, from who creates it.
-    fn complete_new(&self, _object: &mut Value, _user: &UserInfo) {}
+    fn complete_new(&self, _object: &mut Value, _user: &User) {}
 
     /// Fills in what must be there before the object is validated, and may have to be reserved.
     fn prepare(&self, _reservation: &mut Reservation<'_>, _object: &mut Value, _old: Option<&Value>) {}

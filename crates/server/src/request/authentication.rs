@@ -21,10 +21,10 @@ use http::{HeaderMap, header};
 use jiff::Timestamp;
 use machinery::status::Status;
 
-use crate::identity::User;
 use crate::request::authentication::accounts::{AccountTokens, TokenVerdict};
 use crate::request::authentication::tokens::Tokens;
 use crate::wire::peer::{ClientCertificate, Peer};
+use access::identity::User;
 
 /// Prefix of the WebSocket subprotocol that carries a bearer token of a browser.
 pub const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";

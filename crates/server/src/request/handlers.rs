@@ -30,10 +30,9 @@ use machinery::labels::{Requirement, Selector};
 use machinery::options::ListOptions;
 use machinery::query::Query;
 use machinery::{Status, media};
-use registry::{Body, Context, Form, ListView, Outcome, Segments, Shape, Target, UserInfo, View, Warnings};
+use registry::{Annotations, Body, Context, Form, ListView, Outcome, Segments, Shape, Target, View, Warnings};
 use tokio::time::Instant;
 
-use crate::identity::User;
 use crate::limits::Slot;
 use crate::request::negotiation::Negotiated;
 use crate::request::operation::Operation;
@@ -42,6 +41,7 @@ use crate::request::routing::{ResourceRoute, Route};
 use crate::service::Inner;
 use crate::wire::chunk::Chunk;
 use crate::wire::peer::Peer;
+use access::identity::User;
 
 /// Bytes that a form other than the stored one is expected to have for each stored byte, until it is rendered.
 const RENDERED_PER_STORED: usize = 2;
@@ -57,6 +57,7 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a Arc<User>,
     pub(crate) peer: &'a Peer,
     pub(crate) warnings: &'a Warnings,
+    pub(crate) annotations: &'a Annotations,
 }
 
 /// Handles an authorized request.
@@ -182,12 +183,12 @@ impl Call<'_> {
 
     /// The context of a write: user, user agent, warnings.
     fn context(&self) -> Context {
-        let User { name, uid, groups, extra } = User::clone(self.user);
         let agent = self.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
         Context {
-            user: UserInfo { name, uid, groups, extra },
+            user: Arc::clone(self.user),
             user_agent: agent.unwrap_or_default().to_owned(),
             warnings: self.warnings.clone(),
+            annotations: self.annotations.clone(),
         }
     }
 

@@ -11,7 +11,7 @@ use machinery::query::Query;
 use machinery::{Status, fields};
 use percent_encoding::percent_decode_str;
 
-use crate::request::authorization::{ResourceAttributes, What};
+use access::authorizer::{ResourceAttributes, What};
 
 /// The verb of a request for a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

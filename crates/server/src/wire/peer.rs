@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::identity::User;
+use access::identity::User;
 
 /// The client of a connection; the same for all its requests.
 #[derive(Clone, Debug, Default)]

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use access::authorizer::AuthenticatedOnly;
 use bytes::Bytes;
 use machinery::Revision;
 use machinery::clock::Clock;
 use machinery::json::json;
-use server::authorization::AuthenticatedOnly;
 use server::limits::Limits;
 use store::error::{EngineError, ReadError, WatchError, WriteError};
 use store::memory::MemoryStore;
@@ -147,7 +147,7 @@ async fn in_process(server: &server::Server, path: &str) -> (u16, String) {
     use http_body_util::{BodyExt as _, Empty};
     use tower_service::Service as _;
     let request = http::Request::get(path).body(Empty::<bytes::Bytes>::new()).unwrap();
-    let answer = server.in_process(server::identity::User::anonymous()).call(request).await.unwrap();
+    let answer = server.in_process(access::identity::User::anonymous()).call(request).await.unwrap();
     let code = answer.status().as_u16();
     (code, String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
 }

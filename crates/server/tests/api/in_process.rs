@@ -1,10 +1,10 @@
 //! The server without a socket: a tower service.
 
+use access::identity::User;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use machinery::json::{Value, json};
-use server::identity::User;
 use tower_service::Service as _;
 
 use crate::world::World;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
-use server::authorization::{Attributes, Authorizer, Decision, Verdict, What};
+use access::authorizer::{Attributes, Authorizer, Decision, Verdict, What};
 use server::limits::Limits;
 
 use crate::world::World;

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::authorizer::{AuthenticatedOnly, Authorizer};
+use access::identity::User;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt as _, Full};
@@ -17,9 +19,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use server::authentication::Authenticator;
 use server::authentication::accounts::AccountTokens;
-use server::authorization::{AuthenticatedOnly, Authorizer};
 use server::certs::Pki;
-use server::identity::User;
 use server::limits::Limits;
 use server::shutdown::{self, Trigger};
 use server::tls::Tls;

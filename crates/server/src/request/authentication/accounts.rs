@@ -17,7 +17,7 @@ use registry::Registry;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::CertError;
-use crate::identity::User;
+use access::identity::User;
 
 /// The issuer of tokens, and the audience of a token that names none.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";

@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::identity::User;
+use access::identity::User;
 
 /// The subject attribute for the user's UID.
 const UID_OID: &[u64] = &[1, 3, 6, 1, 4, 1, 57_683, 2];

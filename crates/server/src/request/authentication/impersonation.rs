@@ -6,7 +6,7 @@ use http::HeaderMap;
 use machinery::status::Status;
 use percent_encoding::percent_decode_str;
 
-use crate::identity::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
+use access::identity::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::TokenFileError;
-use crate::identity::User;
+use access::identity::User;
 
 /// Static tokens, by their digest, so that the time of a lookup reveals nothing about a token.
 #[derive(Debug)]

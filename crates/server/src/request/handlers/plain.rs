@@ -9,13 +9,13 @@ use machinery::json::json;
 use machinery::media::MediaType;
 use registry::discovery;
 
-use crate::identity::UNAUTHENTICATED;
 use crate::request::discovery::{encoded, plain};
 use crate::request::handlers::Call;
 use crate::request::health::{self, Check};
 use crate::request::reply::{self, Reply};
 use crate::request::routing::{Route, index};
 use crate::request::version;
+use access::identity::UNAUTHENTICATED;
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

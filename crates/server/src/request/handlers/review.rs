@@ -6,10 +6,10 @@ use machinery::options::CreateOptions;
 use machinery::{FieldError, GroupResource, Status};
 use registry::{Body, Outcome, View, WriteRequest};
 
-use crate::identity::User;
-use crate::request::authorization::{Attributes, Decision, ResourceAttributes, What};
 use crate::request::handlers::Call;
 use crate::request::operation::Review;
+use access::authorizer::{Attributes, Decision, ResourceAttributes, What};
+use access::identity::User;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
@@ -193,7 +193,7 @@ fn rules(call: &Call<'_>, object: &Value) -> Result<Value, Status> {
     if text(&object["spec"], "namespace").is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let all = call.user.is_master() || call.user.in_group(crate::identity::AUTHENTICATED);
+    let all = call.user.is_master() || call.user.in_group(access::identity::AUTHENTICATED);
     let everything = json!(["*"]);
     Ok(if all {
         json!({
