@@ -7,21 +7,38 @@ use crate::workspace::Workspace;
 /// Each crate, by its folder, with the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may use more crates than the code that it tests.
-pub(super) const ORDER: [(&str, &[&str]); 15] = [
+pub(super) const ORDER: [(&str, &[&str]); 17] = [
     ("machinery", &[]),
     ("cel", &["machinery"]),
     ("schema", &["machinery", "cel"]),
     ("store", &["machinery"]),
     ("cache", &["machinery", "store"]),
-    ("registry", &["machinery", "schema", "store", "cache"]),
-    ("server", &["machinery", "registry"]),
+    ("access", &["machinery"]),
+    ("outbound", &["machinery"]),
+    ("registry", &["machinery", "access", "schema", "store", "cache"]),
+    ("server", &["machinery", "access", "outbound", "registry"]),
     // The client side shares the protocol's vocabulary with the server, and meets it over the wire only.
     ("client", &["machinery"]),
     ("controllers", &["client", "machinery"]),
     // The load generator meets the server over the wire; it also measures the store alone.
     ("bench", &["machinery", "store"]),
-    ("testkit", &["machinery", "schema", "store", "cache", "registry", "server", "client", "dogwatch"]),
-    ("dogwatch", &["machinery", "schema", "store", "cache", "registry", "server", "client", "controllers", "bench"]),
+    ("testkit", &["machinery", "access", "schema", "store", "cache", "registry", "server", "client", "dogwatch"]),
+    (
+        "dogwatch",
+        &[
+            "machinery",
+            "access",
+            "outbound",
+            "schema",
+            "store",
+            "cache",
+            "registry",
+            "server",
+            "client",
+            "controllers",
+            "bench",
+        ],
+    ),
     // Drives the built binary; knows no crate.
     ("blackbox", &[]),
     ("fuzzing", &["machinery", "cel", "schema", "server", "client"]),
