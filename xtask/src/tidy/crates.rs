@@ -7,19 +7,20 @@ use crate::workspace::Workspace;
 /// Each crate, by its folder, with the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may use more crates than the code that it tests.
-pub(super) const ORDER: [(&str, &[&str]); 17] = [
+pub(super) const ORDER: [(&str, &[&str]); 18] = [
     ("machinery", &[]),
+    ("certificates", &[]),
     ("cel", &["machinery"]),
-    ("schema", &["machinery", "cel"]),
+    ("schema", &["machinery", "certificates", "cel"]),
     ("store", &["machinery"]),
     ("cache", &["machinery", "store"]),
     ("access", &["machinery"]),
     ("outbound", &["machinery"]),
-    ("registry", &["machinery", "access", "schema", "store", "cache"]),
-    ("server", &["machinery", "access", "outbound", "registry"]),
+    ("registry", &["machinery", "access", "certificates", "schema", "store", "cache"]),
+    ("server", &["machinery", "access", "certificates", "outbound", "registry"]),
     // The client side shares the protocol's vocabulary with the server, and meets it over the wire only.
     ("client", &["machinery"]),
-    ("controllers", &["client", "machinery"]),
+    ("controllers", &["client", "certificates", "machinery"]),
     // The load generator meets the server over the wire; it also measures the store alone.
     ("bench", &["machinery", "store"]),
     ("testkit", &["machinery", "access", "schema", "store", "cache", "registry", "server", "client", "dogwatch"]),
@@ -28,6 +29,7 @@ pub(super) const ORDER: [(&str, &[&str]); 17] = [
         &[
             "machinery",
             "access",
+            "certificates",
             "outbound",
             "schema",
             "store",
@@ -41,7 +43,7 @@ pub(super) const ORDER: [(&str, &[&str]); 17] = [
     ),
     // Drives the built binary; knows no crate.
     ("blackbox", &[]),
-    ("fuzzing", &["machinery", "cel", "schema", "server", "client"]),
+    ("fuzzing", &["machinery", "certificates", "cel", "schema", "server", "client"]),
     ("xtask", &[]),
 ];
 
