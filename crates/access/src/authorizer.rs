@@ -5,9 +5,12 @@ use std::pin::Pin;
 
 use machinery::GroupResource;
 use machinery::go_text::quote;
+use machinery::json::Text;
 use machinery::status::Status;
 
 use crate::identity::{AUTHENTICATED, User};
+use crate::rbac::rule::Rule;
+use crate::selectors::Selectors;
 
 /// A request to authorize.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,8 @@ pub struct ResourceAttributes<'a> {
     pub subresource: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
+    /// The selectors of a list, watch or deletecollection.
+    pub selectors: Selectors<'a>,
 }
 
 /// The decision of an authorizer. A request without an opinion is refused, like a denied one; only reviews show the
@@ -42,24 +47,40 @@ pub struct ResourceAttributes<'a> {
 pub struct Decision {
     pub allowed: bool,
     pub denied: bool,
-    /// Shown in reviews and at the end of a refusal; may be empty.
-    pub reason: String,
+    /// Shown in reviews, in the audit log and at the end of a refusal; may be empty. An index keeps the texts of its
+    /// grants, so that a decision only shares them.
+    pub reason: Text,
+    /// The failure of an authorizer that could not decide; usually empty. A request that is not allowed because of it is
+    /// answered with 500 instead of 403.
+    pub error: Text,
 }
 
 impl Decision {
     #[must_use]
-    pub fn allow(reason: impl Into<String>) -> Self {
-        Decision { allowed: true, denied: false, reason: reason.into() }
+    pub fn allow(reason: impl Into<Text>) -> Self {
+        Decision { allowed: true, denied: false, reason: reason.into(), error: Text::default() }
     }
 
     #[must_use]
     pub fn no_opinion() -> Self {
-        Decision { allowed: false, denied: false, reason: String::new() }
+        Self::no_opinion_because(Text::default())
+    }
+
+    /// No opinion, with a reason that the refusal shows.
+    #[must_use]
+    pub fn no_opinion_because(reason: impl Into<Text>) -> Self {
+        Decision { allowed: false, denied: false, reason: reason.into(), error: Text::default() }
     }
 
     #[must_use]
-    pub fn deny(reason: impl Into<String>) -> Self {
-        Decision { allowed: false, denied: true, reason: reason.into() }
+    pub fn deny(reason: impl Into<Text>) -> Self {
+        Decision { allowed: false, denied: true, reason: reason.into(), error: Text::default() }
+    }
+
+    /// No opinion, because the authorizer failed.
+    #[must_use]
+    pub fn failed(error: impl Into<Text>) -> Self {
+        Decision { error: error.into(), ..Self::no_opinion() }
     }
 }
 
@@ -78,9 +99,43 @@ impl Verdict<'_> {
     }
 }
 
+/// The rules of a user in a namespace, as far as an authorizer can list them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleList {
+    pub rules: Vec<Rule>,
+    /// Whether the user may have more rights than these.
+    pub incomplete: bool,
+    pub errors: Vec<String>,
+}
+
+impl RuleList {
+    /// The list of an authorizer that decides on requests one by one.
+    #[must_use]
+    pub fn unsupported(authorizer: &str) -> Self {
+        let error = format!("{authorizer} authorizer does not support user rule resolution");
+        RuleList { rules: Vec::new(), incomplete: true, errors: vec![error] }
+    }
+
+    /// The rules of a user that may do everything.
+    #[must_use]
+    pub fn everything() -> Self {
+        RuleList { rules: vec![Rule::every_resource(), Rule::every_path()], ..RuleList::default() }
+    }
+
+    /// Adds the list of the next authorizer.
+    pub fn append(&mut self, other: RuleList) {
+        self.rules.extend(other.rules);
+        self.incomplete |= other.incomplete;
+        self.errors.extend(other.errors);
+    }
+}
+
 /// Authorizes requests. Called for each request before the named objects are looked up.
 pub trait Authorizer: Send + Sync + 'static {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a>;
+
+    /// Lists the rules of a user, for reviews.
+    fn rules_for(&self, user: &User, namespace: &str) -> RuleList;
 }
 
 /// Allows everything.
@@ -90,6 +145,10 @@ pub struct AlwaysAllow;
 impl Authorizer for AlwaysAllow {
     fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Verdict<'a> {
         Verdict::Now(Decision::allow(""))
+    }
+
+    fn rules_for(&self, _: &User, _: &str) -> RuleList {
+        RuleList::everything()
     }
 }
 
@@ -108,6 +167,13 @@ impl Authorizer for AuthenticatedOnly {
         };
         let allowed = open || user.is_master() || user.in_group(AUTHENTICATED);
         Verdict::Now(if allowed { Decision::allow("") } else { Decision::no_opinion() })
+    }
+
+    fn rules_for(&self, user: &User, _: &str) -> RuleList {
+        if user.is_master() || user.in_group(AUTHENTICATED) {
+            return RuleList::everything();
+        }
+        RuleList { incomplete: true, ..RuleList::default() }
     }
 }
 
@@ -143,11 +209,11 @@ pub fn forbidden(attributes: &Attributes<'_>, decision: &Decision) -> Status {
             (GroupResource::new(about.group, about.resource), about.name, why)
         }
     };
+    // A browser may render this text: escape the markup of what the client sent. The reason is the server's own text.
+    why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     if !decision.reason.is_empty() {
         why = format!("{why}: {}", decision.reason);
     }
-    // A browser may render this text: escape markup.
-    let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     Status::forbidden(&gr, name, why)
 }
 

@@ -2,9 +2,19 @@
 //!
 //! - [`identity`] is the user type
 //! - [`authorizer`] is the trait of everything that decides, and the text of a refusal
+//! - [`selectors`] are those of a list, as attributes of the request
+//! - [`union`] asks several authorizers in their order
+//! - [`node`] decides on the requests of nodes
+//! - [`rbac`] decides by roles and their bindings
 
 pub mod authorizer;
 pub mod identity;
+pub mod node;
+pub mod selectors;
+pub mod union;
+pub mod rbac;
 
-pub use authorizer::{Attributes, Authorizer, Decision, ResourceAttributes, Verdict, What, forbidden};
+pub use authorizer::{Attributes, Authorizer, Decision, ResourceAttributes, RuleList, Verdict, What, forbidden};
 pub use identity::User;
+pub use selectors::{FieldTerms, LabelTerms, Selectors};
+pub use rbac::Rbac;

@@ -1,0 +1,72 @@
+//! Role-based access control: roles, bindings, and decisions by them.
+//!
+//! - [`rule`]: one rule of a role, and the requests it allows
+//! - [`objects`]: roles, bindings and subjects as values
+//! - [`index`]: all of them, by the subjects that requests name; `grants` is what one subject has in one place, `table` finds one
+//!   of very many rules
+//! - [`decision`]: a decision, its reason, and the rules of a user
+//! - [`covering`]: whether a user holds the rules that it is about to grant
+//!
+//! [`Rbac`] is the authorizer: the current index and those who change it.
+
+pub mod covering;
+pub mod decision;
+mod grants;
+pub mod index;
+pub mod objects;
+pub mod rule;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::authorizer::{Attributes, Authorizer, Decision, RuleList, Verdict};
+use crate::identity::User;
+pub use index::Index;
+
+/// Authorizes by the roles and bindings of the cluster. What observes the objects changes the index; requests only read it.
+#[derive(Debug, Default)]
+pub struct Rbac {
+    current: ArcSwap<Index>,
+    /// Held by those who change the index, never by those who decide.
+    writer: Mutex<()>,
+}
+
+impl Rbac {
+    /// The roles and bindings of this moment.
+    #[must_use]
+    pub fn index(&self) -> Arc<Index> {
+        self.current.load_full()
+    }
+
+    /// Changes the index. Requests are decided by its former state until this returns.
+    pub fn change(&self, change: impl FnOnce(&mut Index)) {
+        let _writer = self.writer.lock();
+        let mut index = (*self.index()).clone();
+        change(&mut index);
+        self.current.store(Arc::new(index));
+    }
+
+    #[must_use]
+    pub fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        self.current.load().decide(attributes)
+    }
+}
+
+impl Authorizer for Rbac {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        // Members of this group need no binding, so that a cluster without roles can be mended.
+        if attributes.user.is_master() {
+            return Verdict::Now(Decision::allow(""));
+        }
+        Verdict::Now(self.decide(attributes))
+    }
+
+    fn rules_for(&self, user: &User, namespace: &str) -> RuleList {
+        self.current.load().rules_for(user, namespace)
+    }
+}
