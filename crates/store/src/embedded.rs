@@ -166,13 +166,7 @@ impl EmbeddedStore {
         let lock = Arc::new(DirectoryLock::take(&options.dir)?);
         let database = schema::database(&options.dir);
         make_private(&database)?;
-        let connection = schema::open_writer(&database, options.durability)?;
-        let opened = session::begin(&connection, options.durability).and_then(|()| {
-            let ledger = Ledger::load(&connection)?;
-            let mark: Option<i64> = connection.query_row("SELECT max(unix_ms) FROM marks", (), |row| row.get(0))?;
-            Ok((ledger, mark.unwrap_or(0)))
-        });
-        let (ledger, last_mark_unix_ms) = opened.map_err(|fault| fault.into_open_error(&database))?;
+        let (connection, ledger, last_mark_unix_ms) = load_or_rebuild(&database, &options)?;
 
         let revision = ledger.revision();
         let health = Arc::new(Health::new(&database).map_err(inaccessible(&database))?);
@@ -243,6 +237,34 @@ impl EmbeddedStore {
         let mut announced = self.shared.announced.subscribe();
         let reached = announced.wait_for(|announced| announced.closed || announced.revision >= revision).await;
         reached.map(drop).map_err(|_| closed())
+    }
+}
+
+/// Opens the file and reads its index. Rows that only count others are rebuilt if they are damaged: no object depends on
+/// them, and one flipped bit must not keep a server from starting.
+fn load_or_rebuild(database: &Path, options: &EmbeddedOptions) -> Result<(Connection, Ledger, i64), OpenError> {
+    let load = || {
+        let connection = schema::open_writer(database, options.durability)?;
+        let loaded = session::begin(&connection, options.durability).and_then(|()| {
+            let ledger = Ledger::load(&connection)?;
+            let mark: Option<i64> = connection.query_row("SELECT max(unix_ms) FROM marks", (), |row| row.get(0))?;
+            Ok((ledger, mark.unwrap_or(0)))
+        });
+        let (ledger, mark) = loaded.map_err(|fault| fault.into_open_error(database))?;
+        Ok((connection, ledger, mark))
+    };
+    let refused = match load() {
+        Err(refused @ OpenError::Corrupt { .. }) => refused,
+        opened => return opened,
+    };
+    match repair::rebuild_counts(&options.dir, &options.clock) {
+        Ok(Some(rebuilt)) => {
+            let file = rebuilt.files.map(|(_, kept)| kept.display().to_string()).unwrap_or_default();
+            tracing::warn!(%refused, objects = rebuilt.objects, file, "rebuilt the counts of the store; the damaged file is kept");
+            load()
+        }
+        // Its own failure would hide the damage.
+        Ok(None) | Err(_) => Err(refused),
     }
 }
 

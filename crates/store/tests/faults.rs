@@ -514,6 +514,63 @@ async fn a_check_lists_damage_and_a_repair_sets_it_aside() {
     assert!(repair_directory(dir.path(), &clock).expect("sound").files.is_none(), "nothing to repair, nothing changed");
 }
 
+/// Rows of `state` and `collections` only count others, so that a start rebuilds them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_counts_are_rebuilt_at_the_next_start() {
+    for damage in [
+        "UPDATE state SET rows = rows + 1",
+        "UPDATE state SET revision = 1",
+        "UPDATE state SET digest = 0, sum = 7",
+        "DELETE FROM state",
+        "UPDATE collections SET floor = 2 WHERE name = 'core/pods'",
+        "UPDATE collections SET name = 'core/podz' WHERE name = 'core/pods'",
+    ] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let store = open(dir.path()).expect("opens");
+        store.create(key("core/pods/a/one"), "1".into()).await.expect("free");
+        store.create(key("core/nodes/n"), "node".into()).await.expect("free");
+        store.create(key("core/pods/a/gone"), "3".into()).await.expect("free");
+        store.update(key("core/pods/a/one"), "two".into(), Revision(1)).await.expect("as expected");
+        let last = store.delete(key("core/pods/a/gone"), Revision(3)).await.expect("as expected");
+        store.close().await;
+        drop(store);
+        let file = rusqlite::Connection::open(dir.path().join("store.db")).expect("a database");
+        file.execute_batch(damage).expect(damage);
+        file.close().expect("closed");
+
+        let store = open(dir.path()).unwrap_or_else(|refused| panic!("{damage}: {refused}"));
+        let listed = store.list(ListQuery::default()).await.expect("readable");
+        let found: Vec<_> = listed.entries.iter().map(|entry| (entry.key.as_str(), &entry.value[..])).collect();
+        assert_eq!(found, [("core/nodes/n", &b"node"[..]), ("core/pods/a/one", b"two")], "{damage}");
+        let stale = store.watch(Prefix::everything(), last).await.err().expect("clients list again");
+        assert!(matches!(stale, WatchError::Compacted { .. }), "{damage}: {stale}");
+        let next = store.create(key("core/pods/a/new"), "n".into()).await.expect("free");
+        assert!(next > last, "{damage}: no revision is given out twice");
+        let kept = std::fs::read_dir(dir.path()).expect("a directory").flatten();
+        let kept: Vec<_> = kept.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+        assert!(kept.iter().any(|name| name.starts_with("damaged-") && name.ends_with(".db")), "{damage}: {kept:?}");
+        store.close().await;
+        drop(store);
+        verify(&dir.path().join("store.db")).unwrap_or_else(|error| panic!("{damage}: {error}"));
+    }
+}
+
+/// A count that does not match because objects are missing is no damaged count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_objects_are_not_taken_for_a_wrong_count() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = open(dir.path()).expect("opens");
+    store.create(key("core/pods/a/one"), "1".into()).await.expect("free");
+    store.create(key("core/pods/a/two"), "2".into()).await.expect("free");
+    store.close().await;
+    drop(store);
+    let file = rusqlite::Connection::open(dir.path().join("store.db")).expect("a database");
+    file.execute_batch("DELETE FROM changes WHERE revision = 2").expect("deleted");
+    file.close().expect("closed");
+    let refused = open(dir.path()).err().expect("refused");
+    assert!(matches!(refused, OpenError::Corrupt { .. }), "{refused}");
+}
+
 /// Whatever is damaged: after a repair the store opens and has only values that were written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repaired_store_has_no_value_that_was_not_current() {

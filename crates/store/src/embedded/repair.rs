@@ -62,22 +62,59 @@ pub fn repair_directory(dir: &Path, clock: &Clock) -> Result<Repaired, OpenError
     let path = schema::database(dir);
     path.metadata().map_err(inaccessible(&path))?;
     let _lock = DirectoryLock::take(dir)?;
-    let open_error = |fault: Fault| fault.into_open_error(&path);
-    copy_log(&path).map_err(open_error)?;
+    copy_log(&path).map_err(|fault| fault.into_open_error(&path))?;
     let old = check::open(&path)?;
     let (_, damage) = check::check(&old);
     if damage.is_empty() {
         return Ok(Repaired::default());
     }
-    let stamp = clock.now().strftime("%Y%m%dT%H%M%SZ").to_string();
-    let (list, kept) = (dir.join(format!("damaged-{stamp}.json")), dir.join(format!("damaged-{stamp}.db")));
+    let salvaged = salvage(&old, &make_partial(dir)?)?;
+    drop(old);
+    publish(dir, damage, salvaged, clock)
+}
+
+/// Rebuilds the rows that only count and number others, `state` and `collections`, from what they count. Returns `None` and
+/// changes nothing if anything else is damaged: then it is not certain that all objects would be kept.
+pub(super) fn rebuild_counts(dir: &Path, clock: &Clock) -> Result<Option<Repaired>, OpenError> {
+    let path = schema::database(dir);
+    copy_log(&path).map_err(|fault| fault.into_open_error(&path))?;
+    let old = check::open(&path)?;
+    let (_, damage) = check::check(&old);
+    let only_counts = damage.iter().all(|damage| matches!(damage.table, "state" | "collections"));
+    if damage.is_empty() || !only_counts || !is_complete(&old) {
+        return Ok(None);
+    }
+    let salvaged = salvage(&old, &make_partial(dir)?)?;
+    drop(old);
+    if salvaged.missing > 0 || !salvaged.set_aside.is_empty() {
+        return Ok(None);
+    }
+    publish(dir, damage, salvaged, clock).map(Some)
+}
+
+/// Whether the key index and the changes name the same rows: what `state` would prove otherwise.
+fn is_complete(old: &Connection) -> bool {
+    let (mut indexed, mut stored) = (Tally::default(), Tally::default());
+    let index = check::for_each_index_row(old, |key, revision, size| indexed.add(key, revision, size));
+    let changes = check::for_each_change(old, |key, revision, size| stored.add(key, revision, size));
+    index.is_ok() && changes && indexed == stored
+}
+
+/// The empty file that is to replace the store.
+fn make_partial(dir: &Path) -> Result<PathBuf, OpenError> {
     let partial = dir.join("store.db.partial");
     for suffix in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(super::with_suffix(&partial, suffix));
     }
     super::make_private(&partial)?;
-    let salvaged = salvage(&old, &partial)?;
-    drop(old);
+    Ok(partial)
+}
+
+/// Puts the new file in place of the damaged one, which stays under another name.
+fn publish(dir: &Path, damage: Vec<Damage>, salvaged: Repaired, clock: &Clock) -> Result<Repaired, OpenError> {
+    let (path, partial) = (schema::database(dir), dir.join("store.db.partial"));
+    let stamp = clock.now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let (list, kept) = (dir.join(format!("damaged-{stamp}.json")), dir.join(format!("damaged-{stamp}.db")));
     write_list(&list, &damage, &salvaged.set_aside).map_err(inaccessible(&list))?;
     // The damaged file keeps a name at every moment, and the log is empty, so that an interruption leaves one of the two.
     let published = File::open(&partial)
