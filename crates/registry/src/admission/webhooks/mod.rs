@@ -1,0 +1,5 @@
+//! Admission webhooks.
+//!
+//! - [`client`]: how one is called
+
+pub mod client;
