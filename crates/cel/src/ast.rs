@@ -22,6 +22,16 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
+/// A field of a message: `name: value`.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: Box<str>,
+    /// Offset of the colon, where errors of the field are reported.
+    pub(crate) offset: u32,
+    pub(crate) value: Id,
+    pub(crate) optional: bool,
+}
+
 /// A loop over a list or a map; with `bind` set, it only names a value.
 #[derive(Clone, Debug)]
 pub(crate) struct Comprehension {
@@ -60,7 +70,7 @@ pub(crate) enum Expr {
     Map(Vec<Entry>),
     Struct {
         name: Box<str>,
-        values: Vec<Id>,
+        fields: Vec<Field>,
     },
     Comprehension(Box<Comprehension>),
     /// A part that could not be parsed; an issue was reported.
@@ -121,6 +131,11 @@ impl Ast {
         self.nodes[id as usize].offset
     }
 
+    /// Levels of the whole tree.
+    pub(crate) fn depth(&self) -> u16 {
+        self.node(self.root).depth
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -143,7 +158,12 @@ impl Ast {
                 }
                 Expr::Map(copies)
             }
-            Expr::Struct { name, values } => Expr::Struct { name, values: self.copy_all(values)? },
+            Expr::Struct { name, mut fields } => {
+                for field in &mut fields {
+                    field.value = self.copy(field.value)?;
+                }
+                Expr::Struct { name, fields }
+            }
             Expr::Comprehension(mut inner) => {
                 for part in
                     [&mut inner.range, &mut inner.init, &mut inner.condition, &mut inner.step, &mut inner.result]
@@ -187,7 +207,7 @@ pub(crate) fn each_child(expr: &Expr, visit: &mut dyn FnMut(Id)) {
             visit(entry.key);
             visit(entry.value);
         }),
-        Expr::Struct { values, .. } => values.iter().for_each(|id| visit(*id)),
+        Expr::Struct { fields, .. } => fields.iter().for_each(|field| visit(field.value)),
         Expr::Comprehension(inner) => {
             for id in [inner.range, inner.init, inner.condition, inner.step, inner.result] {
                 visit(id);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ast::{Ast, Comprehension, Entry, Expr, Id, Literal};
+use crate::ast::{Ast, Comprehension, Entry, Expr, Field, Id, Literal};
 use crate::functions::{self, Overload};
 use crate::shape::Shape;
 use crate::source::Issues;
@@ -64,6 +64,13 @@ impl Checked {
         self.type_of(self.ast.root)
     }
 
+    /// Reports whether an identifier of the expression has this name.
+    pub(crate) fn names_variable(&self, name: &str) -> bool {
+        let is_named =
+            |id: usize| matches!(self.ast.expr(id as Id), Expr::Ident(found) if found.trim_start_matches('.') == name);
+        (0..self.ast.len()).any(is_named)
+    }
+
     /// Reports whether the expression uses a variable.
     pub(crate) fn mentions(&self, name: &str) -> bool {
         (0..self.ast.len()).any(|id| {
@@ -92,6 +99,26 @@ const TYPES: [(&str, Type); 15] = [
     ("optional_type", Type::Dyn),
 ];
 
+/// The type of JSON patch operations.
+pub(crate) const JSON_PATCH: &str = "JSONPatch";
+/// The type of apply configurations; the types of their parts are named by path: `Object.spec.template`.
+pub(crate) const OBJECT: &str = "Object";
+
+/// Reports whether this is a type of the messages that mutations create.
+fn is_message(name: &str) -> bool {
+    name == JSON_PATCH || name.strip_prefix(OBJECT).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Returns the type of a field of such a message.
+fn field_type(message: &str, field: &str) -> Option<Type> {
+    match (message, field) {
+        (JSON_PATCH, "op" | "path" | "from") => Some(Type::String),
+        (JSON_PATCH, "value") => Some(Type::Dyn),
+        (JSON_PATCH, _) => None,
+        _ => Some(Type::Dyn),
+    }
+}
+
 /// Type names that pass the checker of Kubernetes and fail when the program is built.
 pub(crate) const TYPES_WITHOUT_VALUE: [&str; 2] = ["timestamp", "duration"];
 
@@ -112,6 +139,11 @@ fn named_type(name: &str) -> Option<(&'static str, Type)> {
 
 /// Checks the types of an expression with these variables.
 pub(crate) fn check(ast: Ast, variables: &[(Box<str>, Type)]) -> Result<Checked, Issues> {
+    check_with(ast, variables, false)
+}
+
+/// Checks the types of an expression; with `patches` set it may create the messages of mutations.
+pub(crate) fn check_with(ast: Ast, variables: &[(Box<str>, Type)], patches: bool) -> Result<Checked, Issues> {
     let size = ast.len();
     let roots: Vec<Arc<Shape>> = variables
         .iter()
@@ -127,6 +159,7 @@ pub(crate) fn check(ast: Ast, variables: &[(Box<str>, Type)]) -> Result<Checked,
         mapping: Mapping::default(),
         scopes: variables.to_vec(),
         roots: roots.clone(),
+        patches,
         issues: Issues::default(),
     };
     checker.check(ast.root);
@@ -155,6 +188,8 @@ struct Checker<'a> {
     /// The innermost scope is last.
     scopes: Vec<(Box<str>, Type)>,
     roots: Vec<Arc<Shape>>,
+    /// `Object{…}`, `JSONPatch{…}` and their functions are declared.
+    patches: bool,
     issues: Issues,
 }
 
@@ -216,12 +251,34 @@ impl Checker<'_> {
             Expr::Call { function, target, args } => self.call(id, function, *target, args),
             Expr::List { elements, optional } => self.list(id, elements, optional),
             Expr::Map(entries) => self.map(id, entries),
-            Expr::Struct { name, .. } => {
-                self.report(id, format!("undeclared reference to '{name}' (in container '')"));
-            }
+            Expr::Struct { name, fields } => self.message(id, name, fields),
             Expr::Comprehension(inner) => self.comprehension(id, inner),
             Expr::Error => {}
         }
+    }
+
+    fn message(&mut self, id: Id, name: &str, fields: &[Field]) {
+        let plain = name.strip_prefix('.').unwrap_or(name);
+        if !self.patches || !is_message(plain) {
+            return self.report(id, format!("undeclared reference to '{name}' (in container '')"));
+        }
+        for field in fields {
+            self.check(field.value);
+            let found = self.element(field.value, field.optional);
+            let expected = field_type(plain, &field.name);
+            if !expected.as_ref().is_some_and(|expected| self.mapping.assign(expected, &found)) {
+                let expected = expected.map_or_else(String::new, |expected| self.display_type(&expected));
+                let found = self.display_type(&found);
+                let why =
+                    format!("expected type of field '{}' is '{expected}' but provided type is '{found}'", field.name);
+                self.issues.report(field.offset, why);
+            }
+        }
+        self.set(id, Type::Message(plain.into()));
+    }
+
+    fn overloads(&self, name: &str) -> Option<(&'static str, &'static [Overload])> {
+        functions::overloads(name).filter(|(name, _)| self.patches || *name != "jsonpatch.escapeKey")
     }
 
     fn ident(&mut self, id: Id, name: &str) {
@@ -262,6 +319,13 @@ impl Checker<'_> {
             Type::Map(inner) => inner.1.clone(),
             Type::Object(shape) => match shape.field(field) {
                 Some(shape) => shape.declared_type(),
+                None => {
+                    self.report(id, format!("undefined field '{field}'"));
+                    Type::Error
+                }
+            },
+            Type::Message(name) => match field_type(name, field) {
+                Some(ty) => ty,
                 None => {
                     self.report(id, format!("undefined field '{field}'"));
                     Type::Error
@@ -313,18 +377,18 @@ impl Checker<'_> {
             return self.logic(id, function, args);
         }
         let Some(target) = target else {
-            return match functions::overloads(function) {
+            return match self.overloads(function) {
                 Some((name, overloads)) => self.resolve(id, name, overloads, None, args, false),
                 None => self.report(id, format!("undeclared reference to '{function}' (in container '')")),
             };
         };
         if let Some(prefix) = self.ast.qualified_name(target)
-            && let Some((name, overloads)) = functions::overloads(&format!("{prefix}.{function}"))
+            && let Some((name, overloads)) = self.overloads(&format!("{prefix}.{function}"))
         {
             return self.resolve(id, name, overloads, None, args, true);
         }
         self.check(target);
-        match functions::overloads(function) {
+        match self.overloads(function) {
             Some((name, overloads)) => self.resolve(id, name, overloads, Some(target), args, false),
             None => self.report(id, format!("undeclared reference to '{function}' (in container '')")),
         }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cost::{self, CallCost, Meter};
-use crate::plan::{Attribute, Base, Call, Fold, Index, Members, Plan};
-use crate::value::{Fault, Key, List, Map, Outcome, Text, Val, equal};
+use crate::plan::{Attribute, Base, Call, Fold, Index, Members, NewMessage, Plan};
+use crate::run::Scope;
+use crate::value::{Fault, Key, List, Map, Message, Outcome, Text, Val, equal};
 
 /// The value of a variable.
 #[derive(Debug)]
@@ -13,13 +14,13 @@ pub(crate) enum Slot<'p, 'a> {
     Ready(Outcome<Val<'a>>),
     /// Evaluated on first use.
     Lazy(&'p Plan),
-    /// Without a value: `oldSelf` when an object is created.
-    Missing,
+    /// A variable of this name without a value: `oldSelf` when an object is created.
+    Missing(&'static str),
 }
 
 /// Evaluates a plan that needs no variables.
 pub(crate) fn constant(plan: &Plan) -> Result<Val<'static>, String> {
-    let mut evaluator = Evaluator { slots: Vec::new(), meter: Meter::new(u64::MAX) };
+    let mut evaluator = Evaluator { slots: Vec::new(), meter: Meter::new(u64::MAX), scope: None };
     evaluator.eval(plan).map_err(|fault| fault.to_string())
 }
 
@@ -27,6 +28,8 @@ pub(crate) fn constant(plan: &Plan) -> Result<Val<'static>, String> {
 pub(crate) struct Evaluator<'p, 'a> {
     pub(crate) slots: Vec<Slot<'p, 'a>>,
     pub(crate) meter: Meter,
+    /// The variables and the authorizer of a policy.
+    pub(crate) scope: Option<&'p Scope<'p, 'a>>,
 }
 
 impl<'p, 'a> Evaluator<'p, 'a> {
@@ -71,6 +74,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
             Plan::List(elements) => self.list(elements),
             Plan::Map(entries) => self.map(entries),
             Plan::Fold(fold) => self.fold(fold),
+            Plan::Message(message) => self.message(message),
             Plan::Append(slot, added) => self.append(*slot, added),
             Plan::Insert(slot, added) => self.insert(*slot, added),
         }
@@ -79,7 +83,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
     fn slot(&mut self, at: usize) -> Outcome<Val<'a>> {
         match &self.slots[at] {
             Slot::Ready(value) => value.clone(),
-            Slot::Missing => Err(Fault::from_static("no such attribute(s): oldSelf")),
+            Slot::Missing(name) => Err(Fault::new(format!("no such attribute(s): {name}"))),
             Slot::Lazy(plan) => {
                 let plan = *plan;
                 // The plan was made for the slots below this one.
@@ -95,6 +99,14 @@ impl<'p, 'a> Evaluator<'p, 'a> {
     fn resolve(&mut self, attribute: &'p Attribute) -> Outcome<Val<'a>> {
         let mut value = match &attribute.base {
             Base::Slot(at) => self.slot(*at)?,
+            Base::Composed(at) => {
+                let value = match self.scope {
+                    Some(scope) => scope.variable(*at)?,
+                    None => return Err(Fault::from_static("no such attribute(s): variables")),
+                };
+                self.meter.charge(1)?;
+                value
+            }
             Base::Value(plan) => self.eval(plan)?,
             Base::Choice(choice) => {
                 let (condition, yes, no) = &**choice;
@@ -148,6 +160,7 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         }
         let found = match &value {
             Val::Map(map) => map.get(&Val::String(Text::Borrowed(field))).map(|found| found.is_some()),
+            Val::Message(message) => Ok(message.fields.contains_key(field)),
             _ => Ok(false),
         };
         if !optional || found == Ok(true) {
@@ -221,6 +234,10 @@ impl<'p, 'a> Evaluator<'p, 'a> {
             return Err(fault);
         }
         let result = match &call.pattern {
+            _ if call.cost == CallCost::AuthorizerCheck => match self.scope {
+                Some(scope) => scope.check(&args),
+                None => Err(Fault::overload()),
+            },
             Some(pattern) => crate::library::with_pattern(call.name, pattern, &args, &mut self.meter),
             None => (call.run)(&args, &mut self.meter),
         };
@@ -293,6 +310,35 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         built.map(|()| Val::Map(Map::Values(Arc::new(values))))
     }
 
+    fn message(&mut self, new: &'p NewMessage) -> Outcome<Val<'a>> {
+        let mut fields = BTreeMap::new();
+        let mut failed = None;
+        for (name, plan, optional) in &new.fields {
+            let value = match (self.eval(plan), optional) {
+                (Ok(Val::Optional(None)), true) => continue,
+                (Ok(Val::Optional(Some(value))), true) => (*value).clone(),
+                (Ok(other), true) => {
+                    failed = Some(Fault::new(format!(
+                        "cannot initialize optional entry '{name}' from non-optional value {other}"
+                    )));
+                    break;
+                }
+                (Ok(value), false) => value,
+                (Err(Fault::Limit), _) => return Err(Fault::Limit),
+                (Err(fault), _) => {
+                    failed = Some(fault);
+                    break;
+                }
+            };
+            fields.insert(Arc::clone(name), value);
+        }
+        self.meter.charge(cost::STRUCT)?;
+        match failed {
+            Some(fault) => Err(fault),
+            None => Ok(Val::Message(Arc::new(Message { name: Arc::clone(&new.name), fields }))),
+        }
+    }
+
     fn fold(&mut self, fold: &'p Fold) -> Outcome<Val<'a>> {
         let base = self.slots.len();
         let result = self.fold_from(fold, base);
@@ -304,9 +350,9 @@ impl<'p, 'a> Evaluator<'p, 'a> {
         let range = self.eval(&fold.range)?;
         self.slots.push(Slot::Lazy(&fold.init));
         if !fold.bind {
-            self.slots.push(Slot::Missing);
+            self.slots.push(Slot::Missing(""));
             if fold.two {
-                self.slots.push(Slot::Missing);
+                self.slots.push(Slot::Missing(""));
             }
             match range {
                 Val::List(list) => {
@@ -474,6 +520,10 @@ fn select<'a>(value: &Val<'a>, key: &Val<'_>) -> Outcome<Option<Val<'a>>> {
                 _ => Ok(None),
             }
         }
+        Val::Message(message) => match key {
+            Val::String(name) => Ok(message.fields.get(&**name).cloned()),
+            _ => Err(Fault::overload()),
+        },
         _ => Ok(None),
     }
 }

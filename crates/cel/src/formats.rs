@@ -102,3 +102,7 @@ pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
     let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     STANDARD.decode(text).ok()
 }
+
+pub(crate) fn to_base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}

@@ -27,6 +27,7 @@
 //! and cost. The tables are `tests/recorded/expressions.tsv` and `tests/recorded/objects.jsonl`; the declared functions
 //! are `src/functions.tsv`.
 
+mod access;
 mod ast;
 mod checker;
 mod cost;
@@ -46,11 +47,13 @@ mod macros;
 mod network;
 mod numbers;
 mod parser;
+mod patch;
 pub mod pattern;
 mod plan;
 pub mod policy;
 mod program;
 mod rules;
+mod run;
 mod semver;
 mod shape;
 mod source;

@@ -17,7 +17,7 @@ use crate::semver::Version;
 use crate::time::{Span, Time};
 use crate::url::Url;
 use crate::value::{Fault, Key, Map, Outcome, Text, Val, compare};
-use crate::{lists, strings};
+use crate::{access, lists, patch, strings};
 
 pub(crate) type Implementation = for<'a> fn(&[Val<'a>], &mut Meter) -> Outcome<Val<'a>>;
 
@@ -166,7 +166,7 @@ fn added(name: &str) -> Option<Implementation> {
             let format = NamedFormat::named(string_arg(args)?);
             Ok(Val::Optional(format.map(|format| Arc::new(Val::Format(format)))))
         },
-        _ => return named_format(name),
+        _ => return access::implementation(name).or_else(|| patch::implementation(name)).or_else(|| named_format(name)),
     })
 }
 

@@ -3,7 +3,7 @@
 //! The length of the text, its nesting and, since macros copy their arguments, the number of nodes
 //! ([`crate::ast::Ast::NODES_MAX`]) are bounded. Error texts are those of the grammar that Kubernetes uses.
 
-use crate::ast::{Ast, Entry, Expr, Id, Literal, TreeLimit};
+use crate::ast::{Ast, Entry, Expr, Field, Id, Literal, TreeLimit};
 use crate::lexer::{self, Kind, Token};
 use crate::source::Issues;
 use crate::{literal, macros};
@@ -470,24 +470,25 @@ impl Parser {
             name.push_str(&self.raw(token));
         }
         let offset = self.next().start;
-        let mut values = Vec::new();
+        let mut fields = Vec::new();
         let mut weight = 0;
         while !self.is("}") {
-            self.accept("?");
+            let optional = self.accept("?").is_some();
             if self.kind() != Kind::Ident {
                 break;
             }
-            self.next();
-            self.expect(":")?;
+            let token = self.next();
+            let name = self.raw(token).into();
+            let offset = self.expect(":")?;
             let value = self.expr()?;
-            values.push(value.id);
+            fields.push(Field { name, offset, value: value.id, optional });
             weight = weight.max(value.weight);
             if self.accept(",").is_none() {
                 break;
             }
         }
         self.expect("}")?;
-        self.add(offset, Expr::Struct { name: name.into(), values }, weight)
+        self.add(offset, Expr::Struct { name: name.into(), fields }, weight)
     }
 
     /// Consumes a closing bracket; the error mentions that a comma is possible too.
@@ -630,7 +631,11 @@ mod tests {
                 };
                 format!("{{{}}}", entries.iter().map(shown).collect::<Vec<_>>().join(", "))
             }
-            Expr::Struct { name, values } => format!("{name}{{{}}}", join(values)),
+            Expr::Struct { name, fields } => {
+                let shown =
+                    |field: &Field| format!("{}{}: {}", mark(field.optional), field.name, tree(ast, field.value));
+                format!("{name}{{{}}}", fields.iter().map(shown).collect::<Vec<_>>().join(", "))
+            }
             Expr::Comprehension(inner) if inner.bind => {
                 format!("(let {} = {} in {})", inner.accumulator, tree(ast, inner.init), tree(ast, inner.result))
             }
@@ -699,7 +704,7 @@ mod tests {
             ("[1, ?a]", "[1 ?a]"),
             ("{'k': 1u, ?'o': b}", "{\"k\": 1u, ?\"o\": b}"),
             ("{1: 1.5, true: null,}", "{1: 1.5, true: null}"),
-            ("a.b.C{x: 1}", "a.b.C{1}"),
+            ("a.b.C{x: 1, ?y: a}", "a.b.C{x: 1, ?y: a}"),
             ("b'a'", "b[97]"),
         ] {
             assert_eq!(parsed(text), want, "{text}");

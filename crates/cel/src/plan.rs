@@ -3,6 +3,7 @@
 //! Its structure follows the costs: a chain `self.a.b` is one step with two qualifiers, since it is charged as such.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::ast::{Comprehension, Entry, Expr, Id, Literal};
 use crate::checker::{Checked, Reference, TYPES_WITHOUT_VALUE};
@@ -12,6 +13,7 @@ use crate::library::{self, Implementation};
 use crate::lists;
 use crate::macros::ACCUMULATOR;
 use crate::pattern::Pattern;
+use crate::policy::VARIABLES;
 use crate::value::{Key, Text, Val};
 
 /// One step of an evaluation.
@@ -35,6 +37,7 @@ pub(crate) enum Plan {
     List(Box<[(Plan, bool)]>),
     Map(Box<[(Plan, Plan, bool)]>),
     Fold(Box<Fold>),
+    Message(Box<NewMessage>),
     /// Extends the accumulator of a loop in place.
     Append(usize, Box<Plan>),
     Insert(usize, Box<[Plan]>),
@@ -59,6 +62,8 @@ impl Attribute {
 pub(crate) enum Base {
     /// A variable, by slot.
     Slot(usize),
+    /// A variable that a policy declares, by index; evaluated on first use.
+    Composed(usize),
     Choice(Box<(Plan, Attribute, Attribute)>),
     Value(Box<Plan>),
 }
@@ -102,16 +107,31 @@ pub(crate) struct Fold {
     pub(crate) bind: bool,
 }
 
+/// A message to create.
+#[derive(Debug)]
+pub(crate) struct NewMessage {
+    pub(crate) name: Arc<str>,
+    /// Name, value, and whether the value is optional.
+    pub(crate) fields: Box<[(Arc<str>, Plan, bool)]>,
+}
+
 /// Plans a checked expression.
 pub(crate) fn plan(checked: &Checked, variables: &[&str]) -> Result<Plan, String> {
+    plan_with(checked, variables, &[])
+}
+
+/// Plans a checked expression that may use `variables.x` for the names in `composed`.
+pub(crate) fn plan_with(checked: &Checked, variables: &[&str], composed: &[&str]) -> Result<Plan, String> {
     let scopes = variables.iter().map(|name| (*name).into()).collect();
-    Planner { checked, scopes }.plan(checked.ast.root)
+    Planner { checked, scopes, composed }.plan(checked.ast.root)
 }
 
 struct Planner<'c> {
     checked: &'c Checked,
     /// Variables by slot; the innermost is last.
     scopes: Vec<Box<str>>,
+    /// Names of the variables that a policy declares.
+    composed: &'c [&'c str],
 }
 
 type Planned = Result<Plan, String>;
@@ -131,6 +151,13 @@ impl Planner<'_> {
                 Ok(Plan::Attribute(Attribute { base: Base::Slot(self.slot(name)?), qualifiers: Vec::new() }))
             }
             Expr::Select { operand, field, test } => {
+                if let Some(base) = self.dotted(*operand, field) {
+                    // A declared variable always has a value or an error.
+                    return Ok(match test {
+                        true => Plan::Const(Val::Bool(true)),
+                        false => Plan::Attribute(Attribute { base, qualifiers: Vec::new() }),
+                    });
+                }
                 let mut attribute = attribute_of(self.plan(*operand)?);
                 if *test {
                     return Ok(Plan::Has(Box::new(attribute), field.clone()));
@@ -158,7 +185,14 @@ impl Planner<'_> {
                 fold(Plan::Map(planned.into()), known)
             }
             Expr::Comprehension(inner) => self.comprehension(inner),
-            Expr::Struct { name, .. } => Err(format!("unknown type: {name}")),
+            Expr::Struct { name, fields } => {
+                let name = name.strip_prefix('.').unwrap_or(name);
+                let mut planned = Vec::with_capacity(fields.len());
+                for field in fields {
+                    planned.push((Arc::from(&*field.name), self.plan(field.value)?, field.optional));
+                }
+                Ok(Plan::Message(Box::new(NewMessage { name: name.into(), fields: planned.into() })))
+            }
             Expr::Error => Err("expression was not understood".to_owned()),
         }
     }
@@ -166,6 +200,19 @@ impl Planner<'_> {
     fn slot(&self, name: &str) -> Result<usize, String> {
         let name = name.strip_prefix('.').unwrap_or(name);
         self.scopes.iter().rposition(|known| &**known == name).ok_or_else(|| format!("no such attribute(s): {name}"))
+    }
+
+    /// Returns the variable with a dotted name that a selection stands for: `variables.x`, `authorizer.requestResource`.
+    fn dotted(&self, operand: Id, field: &str) -> Option<Base> {
+        let Expr::Ident(prefix) = self.checked.ast.expr(operand) else {
+            return None;
+        };
+        let prefix = prefix.strip_prefix('.').unwrap_or(prefix);
+        if prefix == VARIABLES {
+            return self.composed.iter().rposition(|name| *name == field).map(Base::Composed);
+        }
+        let is_named = |name: &str| name.split_once('.') == Some((prefix, field));
+        self.scopes.iter().rposition(|name| is_named(name)).map(Base::Slot)
     }
 
     fn plans(&mut self, ids: impl IntoIterator<Item = Id>) -> Result<Vec<Plan>, String> {
@@ -182,6 +229,15 @@ impl Planner<'_> {
         };
         let (name, overload) = (*name, if let [one] = &**overloads { one } else { "" });
         let target = if *qualified { None } else { target };
+        if let ("_?._", [operand, index]) = (name, args)
+            && let Expr::Literal(Literal::String(field)) = self.checked.ast.expr(*index)
+            && let Some(base) = self.dotted(*operand, field)
+        {
+            let args = Box::new([Plan::Attribute(Attribute { base, qualifiers: Vec::new() })]);
+            let run = library::implementation("optional.of").ok_or("no such overload")?;
+            let call = Call { name: "optional.of", run, cost: CallCost::Unit, args, pattern: None };
+            return Ok(Plan::Call(Box::new(call)));
+        }
         match (name, target, args) {
             ("_&&_", ..) => return Ok(Plan::And(self.plans(args.iter().copied())?.into())),
             ("_||_", ..) => return Ok(Plan::Or(self.plans(args.iter().copied())?.into())),

@@ -1,13 +1,17 @@
-//! Type checks of expressions outside schemas: conditions of webhooks and admission policies, device selectors. They
-//! are checked when such an object is written and are not evaluated.
+//! Expressions outside schemas: conditions of webhooks, admission policies, device selectors. They are checked when such an
+//! object is written; those of webhooks and policies are compiled with the same declarations and run by [`Run`].
 
 use std::sync::{Arc, LazyLock};
 
 use machinery::json::{Value, json};
 
+use crate::run::SLOTS;
 use crate::shape::Shape;
 use crate::types::{Extra, Type};
-use crate::{checker, literal_checks, parser};
+use crate::{checker, literal_checks, parser, plan};
+
+pub use crate::access::{Check, CheckTarget, Decision, Decisions, ResourceCheck, Subject};
+pub use crate::run::{Answer, Evaluated, Expression, Inputs, OUT_OF_BUDGET, Run, Stop, Variable, Variables};
 
 /// The type that an expression must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,10 @@ pub enum ExpectedType {
     Anything,
     /// A bool, or a type that is not known before evaluation.
     BoolOrUnknown,
+    /// `Object`
+    ApplyConfiguration,
+    /// `list(JSONPatch)`
+    JsonPatch,
 }
 
 /// The variables of the expressions in one field.
@@ -26,10 +34,12 @@ pub enum ExpectedType {
 pub struct Declarations {
     variables: Vec<(Box<str>, Type)>,
     composes: bool,
+    /// The types of mutations are declared.
+    patches: bool,
 }
 
 /// Prefix of the variables that a policy declares.
-const VARIABLES: &str = "variables";
+pub(crate) const VARIABLES: &str = "variables";
 
 impl Declarations {
     /// The variables of admission: new and old object, request, namespace.
@@ -48,13 +58,23 @@ impl Declarations {
             variables.push(("authorizer".into(), Type::Extra(Extra::Authorizer)));
             variables.push(("authorizer.requestResource".into(), Type::Extra(Extra::ResourceCheck)));
         }
-        Declarations { variables, composes: false }
+        Declarations { variables, composes: false, patches: false }
+    }
+
+    /// Declares the types of mutations too.
+    #[must_use]
+    pub fn with_patches(self) -> Declarations {
+        Declarations { patches: true, ..self }
     }
 
     /// The variables of a device selector.
     #[must_use]
     pub fn device() -> Declarations {
-        Declarations { variables: vec![("device".into(), Type::Object(Arc::clone(&DEVICE)))], composes: false }
+        Declarations {
+            variables: vec![("device".into(), Type::Object(Arc::clone(&DEVICE)))],
+            composes: false,
+            patches: false,
+        }
     }
 
     /// Adds the variables that a policy declared so far, as fields of `variables`.
@@ -71,33 +91,58 @@ impl Declarations {
     /// Returns the error of an expression, in the wording of Kubernetes.
     #[must_use]
     pub fn error(&self, expression: &str, wanted: ExpectedType) -> Option<String> {
-        self.compile(expression, wanted).err()
+        self.check(expression, wanted).err()
     }
 
-    fn compile(&self, expression: &str, wanted: ExpectedType) -> Result<Type, String> {
+    /// Compiles an expression to be run, or returns its error in the wording of Kubernetes.
+    pub fn compile(&self, expression: &str, wanted: ExpectedType) -> Result<Expression, String> {
+        let checked = self.check(expression, wanted)?;
+        let composed: Vec<&str> = self.composed().collect();
+        let plan = plan::plan_with(&checked, &SLOTS, &composed)
+            .map_err(|why| format!("program instantiation failed: {why}"))?;
+        Ok(Expression {
+            text: expression.into(),
+            plan,
+            depth: checked.ast.depth(),
+            uses_authorizer: checked.names_variable(SLOTS[5]),
+        })
+    }
+
+    /// The names of the variables that a policy declared.
+    fn composed(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().filter_map(|(name, _)| name.strip_prefix(VARIABLES)?.strip_prefix('.'))
+    }
+
+    fn check(&self, expression: &str, wanted: ExpectedType) -> Result<checker::Checked, String> {
         let refused = |issues: crate::Issues| format!("compilation failed: {}", issues.render(expression));
         let ast = parser::parse(expression).map_err(refused)?;
-        let checked = checker::check(ast, &self.variables).map_err(refused)?;
+        let checked = checker::check_with(ast, &self.variables, self.patches).map_err(refused)?;
         let issues = literal_checks::check(&checked);
         if !issues.is_empty() {
             return Err(refused(issues));
         }
         let (found, shown) = (checked.output(), || checked.display_type(checked.output()));
-        match (wanted, found) {
+        let is_message = |ty: &Type, name: &str| matches!(ty, Type::Message(found) if &**found == name);
+        let why = match (wanted, found) {
             (ExpectedType::Anything, _)
             | (ExpectedType::Bool | ExpectedType::BoolOrUnknown, Type::Bool)
             | (ExpectedType::BoolOrUnknown, Type::Dyn)
             | (ExpectedType::String | ExpectedType::StringOrNull, Type::String)
-            | (ExpectedType::StringOrNull, Type::Null) => Ok(found.clone()),
-            (ExpectedType::Bool, _) => Err(format!("must evaluate to bool but got {}", shown())),
+            | (ExpectedType::StringOrNull, Type::Null) => return Ok(checked),
+            (ExpectedType::ApplyConfiguration, found) if is_message(found, checker::OBJECT) => return Ok(checked),
+            (ExpectedType::JsonPatch, Type::List(item)) if is_message(item, checker::JSON_PATCH) => return Ok(checked),
+            (ExpectedType::Bool, _) => format!("must evaluate to bool but got {}", shown()),
             (ExpectedType::BoolOrUnknown, _) => {
-                Err(format!("must evaluate to bool or the unknown type, not {}", shown()))
+                format!("must evaluate to bool or the unknown type, not {}", shown())
             }
-            (ExpectedType::String, _) => Err(format!("must evaluate to string but got {}", shown())),
+            (ExpectedType::String, _) => format!("must evaluate to string but got {}", shown()),
             (ExpectedType::StringOrNull, _) => {
-                Err(format!("must evaluate to one of [string null_type] but got {}", shown()))
+                format!("must evaluate to one of [string null_type] but got {}", shown())
             }
-        }
+            (ExpectedType::ApplyConfiguration, _) => format!("must evaluate to Object but got {}", shown()),
+            (ExpectedType::JsonPatch, _) => format!("must evaluate to list(JSONPatch) but got {}", shown()),
+        };
+        Err(why)
     }
 }
 
@@ -108,13 +153,21 @@ pub struct PolicyVariables(Vec<(Box<str>, Type)>);
 impl PolicyVariables {
     /// Adds a variable and returns the error of its expression. A variable with an error has type `dyn`.
     pub fn add(&mut self, base: &Declarations, name: &str, expression: &str) -> Option<String> {
-        let compiled = base.clone().and(self).compile(expression, ExpectedType::Anything);
-        let (ty, error) = match compiled {
-            Ok(ty) => (ty, None),
+        let checked = base.clone().and(self).check(expression, ExpectedType::Anything);
+        let (ty, error) = match checked {
+            Ok(checked) => (checked.output().clone(), None),
             Err(why) => (Type::Dyn, Some(why)),
         };
         self.0.push((format!("{VARIABLES}.{name}").into(), ty));
         error
+    }
+
+    /// Adds a variable and compiles its expression to be run.
+    pub fn compile(&mut self, base: &Declarations, name: &str, expression: &str) -> Variable {
+        let compiled = base.clone().and(self).compile(expression, ExpectedType::Anything);
+        // A variable that does not compile fails where it is used.
+        let _ = self.add(base, name, expression);
+        Variable { name: name.into(), expression: compiled }
     }
 }
 

@@ -146,12 +146,12 @@ impl Program {
             .enumerate()
             .map(|(at, variable)| match (values.get(at).copied().flatten(), variable.optional) {
                 (None, true) => Slot::Ready(Ok(Val::Optional(None))),
-                (None, false) => Slot::Missing,
+                (None, false) => Slot::Missing("oldSelf"),
                 (Some(value), true) => Slot::Ready(from_json(value, &variable.shape).map(Val::some)),
                 (Some(value), false) => Slot::Ready(from_json(value, &variable.shape)),
             })
             .collect();
-        let mut evaluator = Evaluator { slots, meter: Meter::new(limit) };
+        let mut evaluator = Evaluator { slots, meter: Meter::new(limit), scope: None };
         let answer = match evaluator.eval(&self.plan) {
             Ok(Val::Bool(value)) => Evaluation::Bool(value),
             Ok(Val::String(text)) => Evaluation::Text(text.to_string()),

@@ -1,6 +1,6 @@
 //! The part of a structural schema that expressions depend on: fields, types and maximum sizes.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use machinery::json::{Map, Text, Value};
 
@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     IntOrString,
     /// Unknown fields are preserved, without a type.
     Preserved,
+    /// The value itself decides: a value without a schema.
+    Dynamic,
     None,
 }
 
@@ -173,10 +175,23 @@ impl Shape {
 
     /// Returns the shape of a field of an object or an entry of a map.
     pub(crate) fn entry(&self, name: &str) -> Option<&Arc<Shape>> {
+        if self.kind == Kind::Dynamic {
+            return Some(&DYNAMIC);
+        }
         match (&self.properties, &self.additional) {
             (Some(_), _) => self.property(name).map(|property| &property.shape),
             (None, additional) => additional.as_ref(),
         }
+    }
+
+    /// Returns the shape of the elements of a list.
+    pub(crate) fn item(&self) -> Option<&Arc<Shape>> {
+        if self.kind == Kind::Dynamic { Some(&DYNAMIC) } else { self.items.as_ref() }
+    }
+
+    /// Returns the shape of values without a schema.
+    pub(crate) fn dynamic() -> &'static Arc<Shape> {
+        &DYNAMIC
     }
 
     /// Returns the shape of the elements of a list or a map.
@@ -204,7 +219,7 @@ impl Shape {
             Kind::Number => Type::Double,
             Kind::Integer => Type::Int,
             Kind::Boolean => Type::Bool,
-            Kind::IntOrString | Kind::Preserved | Kind::None => Type::Dyn,
+            Kind::IntOrString | Kind::Preserved | Kind::Dynamic | Kind::None => Type::Dyn,
         }
     }
 
@@ -243,10 +258,12 @@ impl Shape {
             Kind::Number => "number",
             Kind::Integer => "integer",
             Kind::Boolean => "boolean",
-            Kind::IntOrString | Kind::Preserved | Kind::None => "",
+            Kind::IntOrString | Kind::Preserved | Kind::Dynamic | Kind::None => "",
         }
     }
 }
+
+static DYNAMIC: LazyLock<Arc<Shape>> = LazyLock::new(|| Arc::new(Shape::scalar(Kind::Dynamic, 0, 0)));
 
 pub(crate) fn is_set(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or(false)

@@ -89,6 +89,8 @@ pub(crate) enum Type {
     Param(Param),
     /// An object with the fields of a schema.
     Object(Arc<Shape>),
+    /// A message that mutations create: `Object.spec`, `JSONPatch`.
+    Message(Arc<str>),
     Extra(Extra),
 }
 
@@ -129,7 +131,7 @@ impl Type {
     fn is_nullable(&self) -> bool {
         matches!(
             self,
-            Type::Null | Type::Optional(_) | Type::Object(_) | Type::Extra(_) | Type::Duration | Type::Timestamp
+            Type::Null | Type::Optional(_) | Type::Object(_) | Type::Message(_) | Type::Extra(_) | Type::Duration | Type::Timestamp
         )
     }
 
@@ -182,6 +184,7 @@ impl Type {
             Type::Optional(_) => "optional_type",
             Type::Kind(_) => "type",
             Type::Object(_) => "object",
+            Type::Message(_) => "message",
             Type::Extra(extra) => extra.name(),
         }
     }
@@ -195,6 +198,7 @@ impl PartialEq for Type {
             (Type::Kind(a), Type::Kind(b)) => a == b,
             (Type::Param(a), Type::Param(b)) => a == b,
             (Type::Object(a), Type::Object(b)) => Arc::ptr_eq(a, b),
+            (Type::Message(a), Type::Message(b)) => a == b,
             (Type::Extra(a), Type::Extra(b)) => a == b,
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
@@ -222,6 +226,7 @@ impl Type {
             Type::Optional(inner) => format!("optional_type({})", inner.display(name)),
             Type::Kind(Some(inner)) => format!("type({})", inner.display(name)),
             Type::Object(shape) => name(shape),
+            Type::Message(name) => name.to_string(),
             other => other.name().to_owned(),
         }
     }

@@ -13,6 +13,8 @@ use machinery::go_text::type_name;
 use machinery::json::Value;
 use machinery::quantity::Quantity;
 
+use crate::access::Access;
+use crate::checker::{JSON_PATCH, OBJECT};
 use crate::cost::Meter;
 use crate::escape::{escape, unescape};
 use crate::formats::NamedFormat;
@@ -151,7 +153,7 @@ impl<'a> List<'a> {
         match self {
             List::Json { items, shape } => {
                 let item = items.get(at as usize).ok_or_else(missing)?;
-                match &shape.items {
+                match shape.item() {
                     Some(shape) => from_json(item, shape),
                     None => Err(Fault::from_static("invalid array type, expected Items with a non-empty Schema")),
                 }
@@ -327,6 +329,13 @@ impl<'a> Map<'a> {
     }
 }
 
+/// A message that a mutation creates: `Object.spec{…}`, `JSONPatch{…}`.
+#[derive(Clone, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) name: Arc<str>,
+    pub(crate) fields: BTreeMap<Arc<str>, Val<'a>>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Val<'a> {
     Null,
@@ -351,6 +360,8 @@ pub(crate) enum Val<'a> {
     Semver(Arc<Version>),
     /// A value without a schema; it can only be compared.
     Preserved(&'a Value),
+    Access(Arc<Access>),
+    Message(Arc<Message<'a>>),
 }
 
 impl<'a> Val<'a> {
@@ -403,6 +414,9 @@ impl<'a> Val<'a> {
             Val::Format(_) => Extra::Format.name(),
             Val::Semver(_) => Extra::Semver.name(),
             Val::Preserved(_) => "unknown",
+            Val::Access(access) => access.ty().name(),
+            Val::Message(message) if &*message.name == JSON_PATCH => JSON_PATCH,
+            Val::Message(_) => OBJECT,
         }
     }
 
@@ -436,6 +450,7 @@ impl<'a> Val<'a> {
             Val::String(_) | Val::Bytes(_) | Val::List(_) => self.sized() == Some(0),
             Val::Map(Map::Values(values)) => values.is_empty(),
             Val::Optional(value) => value.as_ref().is_none_or(|value| value.is_zero()),
+            Val::Message(message) => message.fields.is_empty(),
             _ => false,
         }
     }
@@ -475,7 +490,7 @@ fn characters(text: &str) -> u64 {
 
 /// Converts a part of the object.
 pub(crate) fn from_json<'a>(value: &'a Value, shape: &'a Shape) -> Outcome<Val<'a>> {
-    if value.is_null() {
+    if value.is_null() && shape.kind != Kind::Dynamic {
         if shape.nullable {
             return Ok(Val::Null);
         }
@@ -504,10 +519,28 @@ pub(crate) fn from_json<'a>(value: &'a Value, shape: &'a Shape) -> Outcome<Val<'
         (Kind::Number, other) => Err(Fault::new(format!("invalid data, expected float, got {}", type_name(other)))),
         (Kind::Boolean, other) => Err(Fault::new(format!("invalid data, expected bool, got {}", type_name(other)))),
         (Kind::Preserved, other) => Ok(Val::Preserved(other)),
+        (Kind::Dynamic, other) => Ok(dynamic(other, shape)),
         (Kind::None, _) => Err(Fault::from_static(
             "invalid type, expected object, array, number, integer, boolean or string, or no type with \
              x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields is true, got ",
         )),
+    }
+}
+
+/// Converts a value without a schema.
+fn dynamic<'a>(value: &'a Value, shape: &'a Shape) -> Val<'a> {
+    match value {
+        Value::Null => Val::Null,
+        Value::Bool(value) => Val::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Val::Int(whole),
+            None => Val::Double(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Val::String(Text::Borrowed(text)),
+        Value::Array(items) => Val::List(List::Json { items, shape }),
+        Value::Object(entries) => Val::Map(Map::Json { entries, shape }),
+        // Only `fieldsV1` of managed fields is kept as text.
+        Value::Raw(_) => Val::Preserved(value),
     }
 }
 
@@ -552,7 +585,11 @@ pub(crate) fn equal<'a>(a: &Val<'a>, b: &Val<'a>, meter: &mut Meter) -> Outcome<
         (Val::List(a), Val::List(b)) => equal_lists(a, b, meter)?,
         (Val::Map(a), Val::Map(b)) => equal_maps(a, b, meter)?,
         // A value from the object cannot be compared with another type; values created by the expression are unequal.
-        (Val::List(List::Json { .. }), _) | (Val::Map(Map::Json { .. }), _) => return Err(Fault::overload()),
+        (Val::List(List::Json { shape, .. }), _) | (Val::Map(Map::Json { shape, .. }), _)
+            if shape.kind != Kind::Dynamic =>
+        {
+            return Err(Fault::overload());
+        }
         (Val::Quantity(a), Val::Quantity(b)) => a == b,
         (Val::Url(a), Val::Url(b)) => a == b,
         (Val::Ip(a), Val::Ip(b)) => a == b,
@@ -563,8 +600,23 @@ pub(crate) fn equal<'a>(a: &Val<'a>, b: &Val<'a>, meter: &mut Meter) -> Outcome<
             return Err(Fault::overload());
         }
         (Val::Preserved(a), Val::Preserved(b)) => a == b,
+        (Val::Access(a), Val::Access(b)) => a == b,
+        (Val::Message(a), Val::Message(b)) => equal_messages(a, b, meter)?,
         _ => false,
     })
+}
+
+fn equal_messages<'a>(a: &Message<'a>, b: &Message<'a>, meter: &mut Meter) -> Outcome<bool> {
+    if a.name != b.name || a.fields.len() != b.fields.len() {
+        return Ok(false);
+    }
+    for (name, value) in &a.fields {
+        match b.fields.get(name) {
+            Some(other) if equal(value, other, meter)? => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 fn equal_lists<'a>(a: &List<'a>, b: &List<'a>, meter: &mut Meter) -> Outcome<bool> {

@@ -171,8 +171,8 @@ impl<'c, 's> Estimator<'c, 's> {
                 self.set_entries(id, Some(Entries { list: false, key, value }));
                 cost
             }
-            Expr::Struct { values, .. } => {
-                values.iter().fold(Range::fixed(STRUCT), |cost, value| cost.plus(self.cost(*value)))
+            Expr::Struct { fields, .. } => {
+                fields.iter().fold(Range::fixed(STRUCT), |cost, field| cost.plus(self.cost(field.value)))
             }
             Expr::Comprehension(inner) if inner.bind => {
                 let cost = self.cost(inner.range).plus(self.cost(inner.init));

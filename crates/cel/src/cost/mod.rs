@@ -28,7 +28,7 @@ pub(crate) const LIST: u64 = 10;
 /// Cost of creating a map.
 pub(crate) const MAP: u64 = 30;
 /// Cost of creating a message.
-const STRUCT: u64 = 40;
+pub(crate) const STRUCT: u64 = 40;
 /// Cost of a question to the authorizer.
 const AUTHORIZER_CHECK: u64 = 350_000;
 
