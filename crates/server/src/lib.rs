@@ -7,9 +7,11 @@
 //! - [`service`] joins the two: the whole server as one function from request to response, which a caller in the same
 //!   process uses without `wire/`
 //! - [`certs`] is the certificate authority, [`kubeconfig`] the file that clients connect with
+//! - [`authorization`] has the authorizers of a configuration
 //! - `webhooks` calls the webhooks that convert custom resources
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
+pub mod authorization;
 pub mod certs;
 pub mod error;
 mod http_date;

@@ -58,7 +58,7 @@ impl Operation {
             Verb::Get => Operation::Get,
             Verb::Update => Operation::Update,
             Verb::Patch => Operation::Patch,
-            Verb::List | Verb::Watch | Verb::Delete | Verb::DeleteCollection | Verb::None => return None,
+            Verb::List | Verb::Watch | Verb::Delete | Verb::DeleteCollection | Verb::Proxy | Verb::None => return None,
         })
     }
 
@@ -73,7 +73,7 @@ impl Operation {
             Verb::Patch => Operation::Patch,
             Verb::Delete => Operation::Delete,
             Verb::DeleteCollection => Operation::DeleteCollection,
-            Verb::None => return None,
+            Verb::Proxy | Verb::None => return None,
         })
     }
 

@@ -7,11 +7,13 @@
 use std::borrow::Cow;
 
 use http::Method;
+use machinery::options::ListOptions;
 use machinery::query::Query;
 use machinery::{Status, fields};
 use percent_encoding::percent_decode_str;
 
 use access::authorizer::{ResourceAttributes, What};
+use access::selectors::{FieldTerms, LabelTerms, Selectors};
 
 /// The verb of a request for a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +26,8 @@ pub enum Verb {
     Patch,
     Delete,
     DeleteCollection,
+    /// `/proxy/` after the version, a path that no longer exists.
+    Proxy,
     /// A method without a verb (HEAD is `Get`).
     None,
 }
@@ -40,6 +44,7 @@ impl Verb {
             Verb::Patch => "patch",
             Verb::Delete => "delete",
             Verb::DeleteCollection => "deletecollection",
+            Verb::Proxy => "proxy",
             Verb::None => "",
         }
     }
@@ -56,7 +61,7 @@ impl Verb {
             Verb::Patch => "PATCH",
             Verb::Delete => "DELETE",
             Verb::DeleteCollection => "DELETECOLLECTION",
-            Verb::None => "other",
+            Verb::Proxy | Verb::None => "other",
         }
     }
 
@@ -74,6 +79,7 @@ pub struct RequestInfo<'r> {
     pub method: &'r Method,
     /// None for `/version`, `/apis/apps/v1`, `/nope`.
     pub resource: Option<ResourceInfo>,
+    query: &'r Query,
 }
 
 /// A request for a resource. Absent parts are empty.
@@ -85,7 +91,8 @@ pub struct ResourceInfo {
     pub namespace: String,
     pub resource: String,
     pub name: String,
-    /// The name that the field selector of a list or watch requires: rules that name objects apply to it too.
+    /// The name that the field selector of a list or watch requires: rules that name objects apply to it too. Not on
+    /// `/watch/` paths.
     pub selected_name: String,
     pub subresource: String,
     /// Segments after the subresource (`proxy/a/b`).
@@ -96,18 +103,30 @@ pub struct ResourceInfo {
 
 impl<'r> RequestInfo<'r> {
     /// Parses a request. The only error is a path with a broken escape.
-    pub fn new(method: &'r Method, path: &'r str, query: &Query) -> Result<Self, Status> {
+    pub fn new(method: &'r Method, path: &'r str, query: &'r Query) -> Result<Self, Status> {
         let path = decode(path)?;
         let resource = resource(method, &path, query);
-        Ok(RequestInfo { path, method, resource })
+        Ok(RequestInfo { path, method, resource, query })
     }
 
     /// The target for authorization.
     #[must_use]
     pub fn what(&self) -> What<'_> {
         match &self.resource {
-            Some(info) => What::Resource(info.attributes()),
+            Some(info) => What::Resource(ResourceAttributes { selectors: self.selectors(info), ..info.attributes() }),
             None => What::Path(&self.path),
+        }
+    }
+
+    /// The selectors of verbs that have some. Those of `/watch/` paths are no attributes: not every such path uses them.
+    fn selectors(&self, info: &ResourceInfo) -> Selectors<'_> {
+        if info.legacy_watch || !matches!(info.verb, Verb::List | Verb::Watch | Verb::DeleteCollection) {
+            return Selectors::default();
+        }
+        let text = |name: &str| self.query.get(name).filter(|text| !text.is_empty());
+        Selectors {
+            labels: text("labelSelector").map_or(LabelTerms::None, LabelTerms::Text),
+            fields: text("fieldSelector").map_or(FieldTerms::None, FieldTerms::Text),
         }
     }
 
@@ -134,6 +153,7 @@ impl ResourceInfo {
             subresource: &self.subresource,
             namespace: &self.namespace,
             name: if self.name.is_empty() { &self.selected_name } else { &self.name },
+            selectors: Selectors::default(),
         }
     }
 }
@@ -181,8 +201,13 @@ fn resource(method: &Method, path: &str, query: &Query) -> Option<ResourceInfo> 
         _ => Verb::None,
     };
     let legacy_watch = rest[0] == "watch";
-    if legacy_watch {
-        verb = Verb::Watch;
+    let by_path = match rest {
+        ["watch", ..] => Some(Verb::Watch),
+        ["proxy", _, ..] => Some(Verb::Proxy),
+        _ => None,
+    };
+    if let Some(named) = by_path {
+        verb = named;
         rest = &rest[1..];
     }
     let mut namespace = "";
@@ -198,13 +223,12 @@ fn resource(method: &Method, path: &str, query: &Query) -> Option<ResourceInfo> 
     let mut selected_name = String::new();
     if part(1).is_empty() {
         match verb {
-            Verb::Get if query.truth("watch").unwrap_or_default() => verb = Verb::Watch,
-            Verb::Get => verb = Verb::List,
+            Verb::Get => {
+                verb = if query.truth("watch").unwrap_or_default() { Verb::Watch } else { Verb::List };
+                selected_name = name_in_query(query).unwrap_or_default();
+            }
             Verb::Delete => verb = Verb::DeleteCollection,
             _ => {}
-        }
-        if matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection) {
-            selected_name = query.get("fieldSelector").and_then(name_in_selector).unwrap_or_default();
         }
     }
     Some(ResourceInfo {
@@ -215,18 +239,19 @@ fn resource(method: &Method, path: &str, query: &Query) -> Option<ResourceInfo> 
         resource: part(0).to_owned(),
         name: part(1).to_owned(),
         selected_name,
-        subresource: part(2).to_owned(),
+        subresource: if verb == Verb::Proxy { String::new() } else { part(2).to_owned() },
         more: rest.len().saturating_sub(3),
         legacy_watch,
     })
 }
 
-/// The name that a field selector requires, if it is valid in a path.
-fn name_in_selector(selector: &str) -> Option<String> {
-    let selector = fields::Selector::parse(selector).ok()?;
+/// The name that the field selector of a list or watch requires, if it is valid in a path. The reference reads all options
+/// together: if one of them cannot be read, there is no name.
+fn name_in_query(query: &Query) -> Option<String> {
+    let selector = fields::Selector::parse(query.get("fieldSelector")?).ok()?;
     let name = selector.equality("metadata.name")?;
     let legal = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%']);
-    legal.then(|| name.to_owned())
+    (legal && ListOptions::from_query(query).is_ok()).then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -236,7 +261,8 @@ mod tests {
     fn info(method: &str, url: &str) -> Option<String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        RequestInfo::new(&method, path, &Query::parse(query)).unwrap().resource.map(|info| {
+        let query = Query::parse(query);
+        RequestInfo::new(&method, path, &query).unwrap().resource.map(|info| {
             let legacy = if info.legacy_watch { " legacy" } else { "" };
             let more = if info.more > 0 { format!(" +{}", info.more) } else { String::new() };
             format!(
@@ -253,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn verbs_and_parts() {
+    fn az_15_to_20_verbs_and_parts() {
         for (method, url, expected) in [
             ("GET", "/api/v1/pods", "list /v1 ns= pods//"),
             ("GET", "/api/v1/pods?watch=1", "watch /v1 ns= pods//"),
@@ -279,6 +305,17 @@ mod tests {
             ("OPTIONS", "/api/v1/pods", " /v1 ns= pods//"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list /v1 ns= pods/p/"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name!%3Dp", "list /v1 ns= pods//"),
+            ("GET", "/api/v1/pods?watch=1&fieldSelector=metadata.name%3Dp", "watch /v1 ns= pods/p/"),
+            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp,spec.nodeName%3Dn", "list /v1 ns= pods/p/"),
+            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Da/b", "list /v1 ns= pods//"),
+            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp&limit=x", "list /v1 ns= pods//"),
+            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp&labelSelector=(", "list /v1 ns= pods//"),
+            ("DELETE", "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dp", "deletecollection /v1 ns=a pods//"),
+            ("GET", "/api/v1/watch/pods?fieldSelector=metadata.name%3Dp", "watch /v1 ns= pods// legacy"),
+            ("GET", "/api/v1/proxy/nodes/x", "proxy /v1 ns= nodes/x/"),
+            ("GET", "/api/v1/proxy/namespaces/a/pods/x/y", "proxy /v1 ns=a pods/x/"),
+            ("GET", "/api/v1//pods", "get /v1 ns= /pods/"),
+            ("POST", "/api/v1/namespaces/a/pods/p/eviction", "create /v1 ns=a pods/p/eviction"),
             ("GET", "/api/v1/namespaces/a/pods/a%20b", "get /v1 ns=a pods/a b/"),
         ] {
             assert_eq!(info(method, url).as_deref(), Some(expected), "{method} {url}");
@@ -286,7 +323,28 @@ mod tests {
     }
 
     #[test]
-    fn paths_other_than_resources() {
+    fn az_18_az_21_selectors_are_attributes_of_lists_only() {
+        let shown = |method: &str, url: &str| {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let (path, query) = url.split_once('?').unwrap_or((url, ""));
+            let query = Query::parse(query);
+            let info = RequestInfo::new(&method, path, &query).unwrap();
+            let What::Resource(about) = info.what() else { panic!("{url} is no resource") };
+            let Selectors { labels, fields } = about.selectors;
+            (labels.requirements().len(), fields.requirements().len())
+        };
+        let query = "labelSelector=a,b&fieldSelector=spec.nodeName%3Dn";
+        assert_eq!(shown("GET", &format!("/api/v1/pods?{query}")), (2, 1));
+        assert_eq!(shown("GET", &format!("/api/v1/pods?watch=1&{query}")), (2, 1));
+        assert_eq!(shown("DELETE", &format!("/api/v1/namespaces/a/pods?{query}")), (2, 1));
+        assert_eq!(shown("GET", &format!("/api/v1/watch/pods?{query}")), (0, 0));
+        assert_eq!(shown("GET", &format!("/api/v1/namespaces/a/pods/p?{query}")), (0, 0));
+        assert_eq!(shown("POST", &format!("/api/v1/namespaces/a/pods?{query}")), (0, 0));
+        assert_eq!(shown("GET", "/api/v1/pods?labelSelector=(&fieldSelector=x"), (0, 0));
+    }
+
+    #[test]
+    fn az_22_paths_other_than_resources() {
         for url in ["/", "/version", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz/a/b/c"] {
             assert_eq!(info("GET", url), None, "{url}");
         }

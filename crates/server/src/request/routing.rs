@@ -113,6 +113,9 @@ fn resource_route(info: &ResourceInfo, method: &Method, kinds: &Kinds) -> Result
     };
     // A missing resource of a custom group is treated as a missing group.
     let missing = || if group.is_builtin() { not_found() } else { Missed::Group };
+    if info.verb == Verb::Proxy {
+        return Err(missing());
+    }
     let kind = group.version(&info.version).and_then(|version| version.get(&info.resource)).ok_or_else(missing)?;
     if kind.custom && !info.name.is_empty() && !info.subresource.is_empty() {
         kind.subresource(&info.subresource)

@@ -169,13 +169,14 @@ async fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
             subresource: text(resource, "subresource"),
             namespace: text(resource, "namespace"),
             name: text(resource, "name"),
+            ..ResourceAttributes::default()
         };
         (text(resource, "verb"), What::Resource(what))
     } else {
         (text(path, "verb"), What::Path(text(path, "path")))
     };
     let attributes = Attributes { user, verb, what };
-    let Decision { allowed, denied, reason } = call.server.authorizer.authorize(&attributes).get().await;
+    let Decision { allowed, denied, reason, error } = call.server.authorizer.authorize(&attributes).get().await;
     let mut status = Map::new();
     status.insert("allowed", allowed.into());
     if denied {
@@ -183,6 +184,9 @@ async fn access(call: &Call<'_>, user: &User, spec: &Value) -> Value {
     }
     if !reason.is_empty() {
         status.insert("reason", reason.into());
+    }
+    if !error.is_empty() {
+        status.insert("evaluationError", error.into());
     }
     status.into()
 }
