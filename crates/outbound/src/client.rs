@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
 
 use crate::connect::{Connection, connect};
 use crate::endpoint::Endpoint;
@@ -166,28 +167,27 @@ impl Client {
     /// Sends a request to the path of the endpoint's URL and reads the answer. Errors name method and URL.
     pub async fn send(&self, endpoint: &Endpoint, request: Request) -> Result<Answer, Error> {
         let method = request.method.clone();
-        let timeout = request.timeout;
-        let result = match tokio::time::timeout(timeout, self.exchange(endpoint, request)).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::timeout()),
-        };
-        result.map_err(|error| error.of(&method, endpoint.url()))
+        self.exchange(endpoint, request).await.map_err(|error| error.of(&method, endpoint.url()))
     }
 
     async fn exchange(&self, endpoint: &Endpoint, request: Request) -> Result<Answer, Error> {
+        let deadline = Instant::now() + request.timeout;
         let path = endpoint.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut head = http::Request::new(whole(request.body));
         *head.method_mut() = request.method;
         *head.uri_mut() = path.parse().map_err(|error| Error::new(ErrorKind::Configuration, format!("{error}")))?;
         *head.headers_mut() = request.headers;
-        let response = self.start(endpoint, head, request.refused_wait).await?;
+        let response = timeout_at(deadline, self.start(endpoint, head, request.refused_wait))
+            .await
+            .unwrap_or_else(|_| Err(Error::timeout()))?;
         let (head, body) = response.into_parts();
-        let body = self.read(body).await?;
+        let body = timeout_at(deadline, self.read(body)).await.unwrap_or_else(|_| Err(Error::timeout()));
+        let body = body.map_err(Error::reading)?;
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 
     /// Sends a request with its own path and body, and returns the answer once its head is there. The body is streamed; an answer
-    /// `101 Switching Protocols` can be upgraded with `hyper::upgrade::on`.
+    /// `101 Switching Protocols` can be upgraded with `hyper::upgrade::on` before the response is dropped.
     pub async fn open(
         &self,
         endpoint: &Endpoint,

@@ -36,12 +36,13 @@ pub struct Error {
     why: String,
     /// Method and URL, once a request was attempted.
     request: Option<(Method, String)>,
+    while_reading: bool,
 }
 
 impl Error {
     #[must_use]
     pub fn new(kind: ErrorKind, why: impl Into<String>) -> Self {
-        Error { kind, why: why.into(), request: None }
+        Error { kind, why: why.into(), request: None, while_reading: false }
     }
 
     pub(crate) fn timeout() -> Self {
@@ -64,6 +65,17 @@ impl Error {
     #[must_use]
     pub fn why(&self) -> &str {
         &self.why
+    }
+
+    /// Whether the head of an answer was there, and its body failed.
+    #[must_use]
+    pub fn while_reading(&self) -> bool {
+        self.while_reading
+    }
+
+    pub(crate) fn reading(mut self) -> Self {
+        self.while_reading = true;
+        self
     }
 
     /// Whether no server was reached: the name has no address, or nothing accepts connections there.

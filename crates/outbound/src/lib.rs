@@ -20,6 +20,7 @@
 //! - [`services`] is where the address of a Service comes from: the trait, and addresses that were given at start
 //! - [`error`] has the texts that Go programs print for the same failures: clients and tests compare them
 //! - `connect` and `pool` open and keep connections
+//! - `testing` has certificates and TLS servers for tests, with the feature of that name
 //!
 //! Connections are HTTP/1.1, kept after use and shared by all calls to the same address with the same server name, roots and client
 //! certificate.
@@ -32,6 +33,8 @@ mod go_text;
 pub mod kubeconfig;
 mod pool;
 pub mod services;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tls;
 mod trust;
 

@@ -107,9 +107,4 @@ impl Pool {
         }
         *count = *count + connections.len() - before;
     }
-
-    #[cfg(test)]
-    pub(crate) fn idle(&self) -> usize {
-        self.idle.lock().count
-    }
 }

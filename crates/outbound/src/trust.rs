@@ -14,7 +14,7 @@ use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Version};
 
 /// Names of a certificate that a message lists; a certificate with more is described by their number.
 const NAMES_LISTED_MAX: usize = 100;
@@ -55,9 +55,25 @@ pub(crate) struct Anchors {
 impl Anchors {
     pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(certificates.iter().cloned());
+        roots.add_parsable_certificates(certificates.iter().filter(|der| may_sign(der)).cloned());
         Anchors { certificates, roots }
     }
+}
+
+/// Whether a certificate may vouch for others, and not only for itself.
+fn may_sign(der: &CertificateDer<'_>) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+    let is_authority = match certificate.basic_constraints() {
+        Ok(Some(constraints)) => constraints.value.ca,
+        // Before version 3 there was no such mark.
+        Ok(None) => certificate.version() != X509Version::V3,
+        Err(_) => false,
+    };
+    let may_sign = match certificate.key_usage() {
+        Ok(usage) => usage.is_none_or(|usage| usage.value.key_cert_sign()),
+        Err(_) => false,
+    };
+    is_authority && may_sign
 }
 
 impl Verifier {
