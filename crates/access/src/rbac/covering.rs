@@ -38,6 +38,24 @@ pub fn covers(held: &[Rule], wanted: &[Rule]) -> bool {
     missing(held, wanted).is_some_and(|missing| missing.is_empty())
 }
 
+/// The parts of `wanted` that are not held, each as a rule of its own.
+#[must_use]
+pub fn missing_rules(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+    let one = |text: &str| vec![Text::new(text)];
+    let missing = missing(held, wanted).unwrap_or_default();
+    let rule = |piece: Piece<'_>| match piece {
+        Piece::Resource { group, resource, verb, name } => Rule {
+            verbs: one(verb),
+            groups: one(group),
+            resources: one(resource),
+            names: name.map(one).unwrap_or_default(),
+            paths: Vec::new(),
+        },
+        Piece::Path { path, verb } => Rule { verbs: one(verb), paths: one(path), ..Rule::default() },
+    };
+    missing.into_iter().map(rule).collect()
+}
+
 /// The smallest part of a rule: one verb on one resource or path, with one name or any.
 #[derive(Clone, Copy, Debug)]
 enum Piece<'r> {

@@ -6,9 +6,11 @@
 //!   of very many rules
 //! - [`decision`]: a decision, its reason, and the rules of a user
 //! - [`covering`]: whether a user holds the rules that it is about to grant
+//! - [`bootstrap`]: the roles and bindings that every cluster has
 //!
 //! [`Rbac`] is the authorizer: the current index and those who change it.
 
+pub mod bootstrap;
 pub mod covering;
 pub mod decision;
 mod grants;
