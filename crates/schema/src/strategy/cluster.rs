@@ -126,24 +126,20 @@ pub(super) fn volume_phase(volume: &mut Fields, old: &Value, now: &str) {
     }
 }
 
-/// Keeps approval and denial, which have a subresource of their own: a status write can neither add nor drop them.
+/// Keeps the decisions about a request as they are stored. Where the status has more or fewer of them, validation refuses it.
 pub(super) fn certificate_status(request: &mut Fields, old: &Value, now: &str) {
-    let decided = |condition: &Value| matches!(condition.text("type"), "Approved" | "Denied");
-    let stored: Vec<Value> = old.list("status.conditions").iter().filter(|c| decided(c)).cloned().collect();
     let Some(status) = request.child("status") else { return };
-    let sent = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut conditions: Vec<Value> = Vec::new();
-    let mut stored = stored.into_iter();
-    for condition in sent {
-        if decided(&condition) {
-            conditions.extend(stored.next());
-        } else {
-            conditions.push(condition);
+    for kind in ["Approved", "Denied"] {
+        let stored = old.list("status.conditions").iter().filter(|condition| condition.text("type") == kind);
+        let sent = status.items("conditions").into_iter().filter(|condition| condition.word("type") == kind);
+        let (stored, mut sent): (Vec<&Value>, Vec<_>) = (stored.collect(), sent.collect());
+        if stored.len() == sent.len() {
+            for (condition, stored) in sent.iter_mut().zip(stored) {
+                if let Some(stored) = stored.as_object() {
+                    **condition = stored.clone();
+                }
+            }
         }
-    }
-    conditions.extend(stored);
-    if !conditions.is_empty() {
-        status.insert("conditions", conditions.into());
     }
     condition_times(status, old, now);
 }
@@ -190,12 +186,19 @@ mod tests {
     }
 
     #[test]
-    fn a_status_write_cannot_approve() {
-        let old = json!({"status": {"conditions": [{"type": "Denied", "status": "True", "lastTransitionTime": "t"}]}});
-        let mut new = json!({"status": {"conditions": [{"type": "Failed", "status": "True"}]}});
+    fn csr_7_a_status_write_keeps_decisions_as_they_are() {
+        let old = json!({"status": {"conditions": [
+            {"type": "Denied", "status": "True", "message": "m", "lastTransitionTime": "t", "lastUpdateTime": "t"},
+        ]}});
+        let mut new = json!({"status": {"conditions": [
+            {"type": "Failed", "status": "True"}, {"type": "Denied", "status": "True", "message": "other"},
+            {"type": "Approved", "status": "True"},
+        ]}});
         certificate_status(new.as_object_mut().unwrap(), &old, "now");
-        let kinds: Vec<_> = new["status"]["conditions"].as_array().unwrap().iter().map(|c| c["type"].clone()).collect();
-        assert_eq!(kinds, [json!("Failed"), json!("Denied")]);
+        let conditions = &new["status"]["conditions"];
+        assert_eq!(conditions[1], old["status"]["conditions"][0]);
+        assert_eq!(conditions[0]["lastTransitionTime"], "now");
+        assert_eq!(conditions[2]["type"], "Approved", "validation refuses it");
     }
 
     #[test]

@@ -1,8 +1,5 @@
-//! Validation of certificates, flow control, leases, priorities, runtime classes, events of their own group, API services.
+//! Validation of flow control, leases, priorities, runtime classes, events of their own group, API services.
 
-use std::collections::HashSet;
-
-use base64::Engine as _;
 use machinery::field_error::{BadValue, FieldError, Path};
 use machinery::json::{Value, json};
 use machinery::names;
@@ -16,7 +13,6 @@ const SPEC: Path<'static> = Path::new("spec");
 
 pub(super) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match (group, kind) {
-        ("certificates.k8s.io", "CertificateSigningRequest") => certificate(object, errors),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => flow_schema(object, errors),
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => priority_level(object, errors),
         ("coordination.k8s.io", "Lease") => {
@@ -31,153 +27,6 @@ pub(super) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("events.k8s.io", "Event") => event(object, old, errors),
         ("apiregistration.k8s.io", "APIService") if old.is_none() => api_service(object, errors),
         _ => {}
-    }
-}
-
-const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
-fn certificate(object: &Value, errors: &mut Errors) {
-    let spec = object.at("spec");
-    let request = spec.text("request");
-    if !is_pem(request, "CERTIFICATE REQUEST") {
-        let shown = if request.is_empty() { Value::Null } else { request.into() };
-        let why = "PEM block type must be CERTIFICATE REQUEST";
-        errors.push(FieldError::invalid(SPEC.child("request"), shown, why));
-    }
-    let (usages, list) = (spec.list("usages"), SPEC.child("usages"));
-    if usages.is_empty() {
-        required(errors, &list);
-    }
-    for (i, usage) in usages.iter().enumerate() {
-        word(errors, &list.index(i), usage.as_str().unwrap_or_default(), &USAGES);
-    }
-    let mut seen = HashSet::new();
-    for (i, usage) in usages.iter().enumerate() {
-        let usage = usage.as_str().unwrap_or_default();
-        if !seen.insert(usage) {
-            errors.push(FieldError::duplicate(list.index(i), usage));
-        }
-    }
-    signer(spec.text("signerName"), &SPEC.child("signerName"), errors);
-    if let Some(seconds) = spec.int("expirationSeconds").filter(|seconds| *seconds < 600) {
-        let why = "may not specify a duration less than 600 seconds (10 minutes)";
-        errors.push(FieldError::invalid(SPEC.child("expirationSeconds"), seconds, why));
-    }
-    certificate_conditions(object, errors);
-}
-
-fn signer(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    if name.is_empty() {
-        return required(errors, path);
-    }
-    if name == "kubernetes.io/legacy-unknown" {
-        let why = "the legacy signerName is not allowed via this API version";
-        errors.push(FieldError::invalid(path, name, why));
-        return;
-    }
-    match name.split('/').collect::<Vec<_>>()[..] {
-        [domain, rest] if !rest.is_empty() => {
-            objections(errors, path, domain, names::dns1123_subdomain(domain));
-            for segment in rest.split('.') {
-                objections(errors, path, segment, names::dns1123_subdomain(segment));
-            }
-            if domain.split('.').count() < 2 {
-                let why = "should be a domain with at least two segments separated by dots";
-                errors.push(FieldError::invalid(path, domain, why));
-            }
-        }
-        _ => {
-            let why = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-            errors.push(FieldError::invalid(path, name, why));
-        }
-    }
-}
-
-/// Returns whether Base64 text holds a PEM block of a type.
-fn is_pem(encoded: &str, kind: &str) -> bool {
-    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    text.contains(&format!("-----BEGIN {kind}-----")) && text.contains(&format!("-----END {kind}-----"))
-}
-
-fn certificate_conditions(object: &Value, errors: &mut Errors) {
-    let list = Path::new("status.conditions");
-    let (mut approved, mut denied) = (false, false);
-    let mut seen = HashSet::new();
-    for (i, condition) in object.list("status.conditions").iter().enumerate() {
-        let path = list.index(i);
-        let kind = condition.text("type");
-        if kind.is_empty() {
-            required(errors, &path.child("type"));
-        }
-        let words: &[&str] = match kind {
-            "Approved" | "Denied" | "Failed" => &["True"],
-            _ => &["False", "True", "Unknown"],
-        };
-        one_of(errors, &path.child("status"), condition.text("status"), words);
-        approved |= kind == "Approved";
-        denied |= kind == "Denied";
-        if approved && denied && matches!(kind, "Approved" | "Denied") {
-            errors.push(FieldError::invalid(list, kind, "Approved and Denied conditions are mutually exclusive"));
-        }
-        if !seen.insert(kind) {
-            errors.push(FieldError::duplicate(path.child("type"), kind));
-        }
-    }
-}
-
-fn kept_conditions(new: &Value, old: &Value, errors: &mut Errors) {
-    let count = |of: &Value, kind: &str| of.list("status.conditions").iter().filter(|c| c.text("type") == kind).count();
-    for kind in ["Approved", "Denied", "Failed"] {
-        if count(new, kind) < count(old, kind) {
-            let why = format!("updates may not remove a condition of type {kind:?}");
-            errors.push(FieldError::forbidden("status.conditions", why));
-        }
-    }
-}
-
-/// Checks a write to `/approval`.
-pub(super) fn certificate_approval(new: &Value, old: &Value, errors: &mut Errors) {
-    certificate(new, errors);
-    kept_conditions(new, old, errors);
-}
-
-/// Checks a write to `/status`.
-pub(super) fn certificate_status(new: &Value, old: &Value, errors: &mut Errors) {
-    certificate(new, errors);
-    let (issued, before) = (new.text("status.certificate"), old.text("status.certificate"));
-    let path = Path::new("status.certificate");
-    if !issued.is_empty() && issued != before && !is_pem(issued, "CERTIFICATE") {
-        let why = "must contain at least one CERTIFICATE PEM block";
-        errors.push(FieldError::invalid(path, "<certificate data>", why));
-    }
-    kept_conditions(new, old, errors);
-    if issued != before && !before.is_empty() {
-        errors.push(FieldError::forbidden(path, "updates may not modify existing certificate content"));
     }
 }
 

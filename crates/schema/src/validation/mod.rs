@@ -5,7 +5,7 @@
 //! - `core.rs`, `service.rs`: the rest of the core group
 //! - `workload.rs`, `batch.rs`, `autoscaling.rs`: workloads
 //! - `definition/`: CustomResourceDefinitions and their schemas
-//! - `network.rs`, `storage.rs`, `rbac.rs`, `admission.rs`, `cluster.rs`, `devices.rs`: the other groups
+//! - `network.rs`, `storage.rs`, `rbac.rs`, `admission.rs`, `certificate.rs`, `cluster.rs`, `devices.rs`: the other groups
 //!
 //! Most kinds check their own fields together with their metadata. For the others the rules for every object are checked once
 //! their own fields pass (spec 02 §2).
@@ -24,6 +24,7 @@ mod admission;
 mod amount;
 mod autoscaling;
 mod batch;
+mod certificate;
 mod cluster;
 mod core;
 mod definition;
@@ -150,7 +151,7 @@ pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value, warnings: &
         ("policy", "PodDisruptionBudget") => workload::budget_status(new, errors_of),
         ("networking.k8s.io", "Ingress") => network::ingress_status(new, errors_of),
         ("apiextensions.k8s.io", _) => definition::accepted_names(new, errors_of),
-        ("certificates.k8s.io", _) => cluster::certificate_status(new, old, errors_of),
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificate::validate_status(new, old, errors_of),
         _ => {}
     }
     errors
@@ -180,7 +181,7 @@ pub fn validate_subresource_update(
             pod::update::resize(new, old, &mut errors);
         }
         "finalize" => core::namespace_finalizers(new, true, &mut errors),
-        "approval" => cluster::certificate_approval(new, old, &mut errors),
+        "approval" => certificate::validate_approval(new, old, &mut errors),
         _ => {}
     }
     errors
@@ -234,6 +235,7 @@ fn own(kind: &Kind, object: &Value, old: Option<&Value>, errors: &mut Errors) {
         "admissionregistration.k8s.io" => admission::validate(name, object, errors),
         "resource.k8s.io" => devices::validate(name, object, old, errors),
         "apiextensions.k8s.io" => definition::validate(object, old, errors),
+        "certificates.k8s.io" if name == "CertificateSigningRequest" => certificate::validate(object, old, errors),
         group => cluster::validate(group, name, object, old, errors),
     }
 }
