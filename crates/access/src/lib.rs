@@ -5,9 +5,11 @@
 //! - [`selectors`] are those of a list, as attributes of the request
 //! - [`union`] asks several authorizers in their order
 //! - [`node`] decides on the requests of nodes
+//! - [`explain`] has the reasons of decisions by roles, and the roles that a user needs
 //! - [`rbac`] decides by roles and their bindings
 
 pub mod authorizer;
+pub mod explain;
 pub mod identity;
 pub mod node;
 pub mod selectors;

@@ -152,7 +152,9 @@ impl Request<'_> {
         match (self.verb, self.about.subresource) {
             ("get", "") => self.read(Kind::Account),
             ("create", "token") if !self.about.name.is_empty() => self.used(Kind::Account),
-            ("create", _) if !self.about.name.is_empty() => refuse("can only create token subresource of serviceaccount"),
+            ("create", _) if !self.about.name.is_empty() => {
+                refuse("can only create token subresource of serviceaccount")
+            }
             _ => refuse("can only create tokens for individual service accounts"),
         }
     }
@@ -190,9 +192,7 @@ impl Request<'_> {
         }
         match self.verb {
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => {
-                self.known(self.graph.has_slice(self.node, self.about.name))
-            }
+            "get" | "update" | "patch" | "delete" => self.known(self.graph.has_slice(self.node, self.about.name)),
             "watch" | "list" | "deletecollection" => {
                 if self.about.selectors.fields.require("spec.nodeName", self.node) {
                     return Ok(());
@@ -263,7 +263,11 @@ mod tests {
     }
 
     fn user(name: &str, groups: &[&str]) -> User {
-        User { name: name.to_owned(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..User::default() }
+        User {
+            name: name.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..User::default()
+        }
     }
 
     /// Decides on `verb group/resource[/subresource] namespace/name[?fieldSelector]`.
@@ -343,18 +347,28 @@ mod tests {
             ("create /serviceaccounts a/", refused("can only create tokens for individual service accounts")),
             ("get coordination.k8s.io/leases kube-node-lease/n", Ok(())),
             ("create coordination.k8s.io/leases kube-node-lease/", Ok(())),
-            ("list coordination.k8s.io/leases kube-node-lease/",
-             refused("can only get, create, update, patch, or delete a node lease")),
-            ("get coordination.k8s.io/leases a/n",
-             refused("can only access leases in the \"kube-node-lease\" system namespace")),
-            ("get coordination.k8s.io/leases kube-node-lease/m",
-             refused("can only access node lease with the same name as the requesting node")),
+            (
+                "list coordination.k8s.io/leases kube-node-lease/",
+                refused("can only get, create, update, patch, or delete a node lease"),
+            ),
+            (
+                "get coordination.k8s.io/leases a/n",
+                refused("can only access leases in the \"kube-node-lease\" system namespace"),
+            ),
+            (
+                "get coordination.k8s.io/leases kube-node-lease/m",
+                refused("can only access node lease with the same name as the requesting node"),
+            ),
             ("get storage.k8s.io/csinodes /n", Ok(())),
-            ("get storage.k8s.io/csinodes /m",
-             refused("can only access CSINode with the same name as the requesting node")),
+            (
+                "get storage.k8s.io/csinodes /m",
+                refused("can only access CSINode with the same name as the requesting node"),
+            ),
             ("list resource.k8s.io/resourceslices /?spec.nodeName=n", Ok(())),
-            ("list resource.k8s.io/resourceslices /",
-             refused("can only list/watch/deletecollection resourceslices with nodeName field selector")),
+            (
+                "list resource.k8s.io/resourceslices /",
+                refused("can only list/watch/deletecollection resourceslices with nodeName field selector"),
+            ),
         ] {
             assert_eq!(ask("n", request), expected, "{request}");
         }

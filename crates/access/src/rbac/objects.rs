@@ -190,7 +190,7 @@ impl Subject {
         }
     }
 
-    fn description(&self, binding_namespace: &str) -> String {
+    pub(crate) fn description(&self, binding_namespace: &str) -> String {
         match self.kind {
             SubjectKind::User => format!("User {}", quote(&self.name)),
             SubjectKind::Group => format!("Group {}", quote(&self.name)),

@@ -1,0 +1,244 @@
+//! The smallest roles for what a user did, compared with the roles it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machinery::json::{Text, Value, json};
+
+use super::manifest;
+use crate::identity::User;
+use crate::rbac::covering::missing_rules;
+use crate::rbac::index::Index;
+use crate::rbac::rule::Rule;
+
+/// Something that a user did or tried: a verb on a resource in a namespace, or on a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Action {
+    pub verb: String,
+    /// Of a resource; a path has none.
+    pub group: String,
+    /// `pods` or `pods/log`; empty for a path.
+    pub resource: String,
+    /// Empty for the cluster, and for requests over all namespaces.
+    pub namespace: String,
+    /// Empty for a resource.
+    pub path: String,
+}
+
+impl Action {
+    fn rule(&self) -> Rule {
+        let one = |text: &str| vec![Text::new(text)];
+        if self.resource.is_empty() {
+            return Rule { verbs: one(&self.verb), paths: one(&self.path), ..Rule::default() };
+        }
+        Rule { verbs: one(&self.verb), groups: one(&self.group), resources: one(&self.resource), ..Rule::default() }
+    }
+}
+
+/// What a user did in a time.
+#[derive(Clone, Debug, Default)]
+pub struct Usage {
+    pub user: User,
+    pub allowed: Vec<Action>,
+    pub refused: Vec<Action>,
+}
+
+impl Usage {
+    /// The smallest roles for everything that the user did and tried, by namespace; those of the cluster under the empty name.
+    #[must_use]
+    pub fn least(&self) -> BTreeMap<String, Vec<Rule>> {
+        group(self.allowed.iter().chain(&self.refused))
+    }
+
+    /// What the user did or tried and its present roles do not allow, by namespace.
+    #[must_use]
+    pub fn missing(&self, index: &Index) -> BTreeMap<String, Vec<Rule>> {
+        let lacking = self.allowed.iter().chain(&self.refused).filter(|action| {
+            let held = index.rules_for(&self.user, &action.namespace).rules;
+            !missing_rules(&held, &[action.rule()]).is_empty()
+        });
+        group(lacking)
+    }
+
+    /// Rules of the user's roles that it did not need, by namespace. Those that all authenticated users have do not count.
+    #[must_use]
+    pub fn beyond(&self, index: &Index) -> BTreeMap<String, Vec<Rule>> {
+        let everyone: BTreeSet<&str> = [crate::identity::AUTHENTICATED, "system:serviceaccounts"].into_iter().collect();
+        let own: Vec<String> =
+            self.user.groups.iter().filter(|group| !everyone.contains(group.as_str())).cloned().collect();
+        let user = User { groups: own, ..self.user.clone() };
+        let mut beyond: BTreeMap<String, Vec<Rule>> = BTreeMap::new();
+        for granted in index.granted_anywhere(&user) {
+            let place = granted.binding.name.namespace.to_string();
+            let used: Vec<Rule> = self
+                .allowed
+                .iter()
+                .chain(&self.refused)
+                .filter(|action| place.is_empty() || action.namespace == place)
+                .map(Action::rule)
+                .collect();
+            let rules = granted.role.iter().flat_map(|role| &role.rules);
+            let unused = rules.flat_map(|rule| missing_rules(&used, std::slice::from_ref(rule)));
+            beyond.entry(place).or_default().extend(unused);
+        }
+        beyond.retain(|_, rules| {
+            *rules = merge(std::mem::take(rules));
+            !rules.is_empty()
+        });
+        beyond
+    }
+
+    /// Roles and bindings as objects.
+    #[must_use]
+    pub fn manifests(&self, rules: &BTreeMap<String, Vec<Rule>>) -> Vec<Value> {
+        let account = self.user.name.rsplit(':').next().unwrap_or_default();
+        let name = manifest::object_name(account);
+        let objects = rules.iter().flat_map(|(namespace, rules)| {
+            [manifest::role(namespace, &name, rules), manifest::binding(namespace, &name, &self.user)]
+        });
+        objects.collect()
+    }
+
+    /// The report of `dogwatch access roles`.
+    #[must_use]
+    pub fn report(&self, index: &Index) -> Value {
+        let rules = |rules: &BTreeMap<String, Vec<Rule>>| -> Vec<Value> {
+            let of = |(namespace, rules): (&String, &Vec<Rule>)| json!({"namespace": namespace, "rules": rules.iter().map(Rule::to_value).collect::<Vec<Value>>()});
+            rules.iter().map(of).collect()
+        };
+        let missing = self.missing(index);
+        json!({
+            "user": self.user.name,
+            "least": self.manifests(&self.least()),
+            "missing": self.manifests(&missing),
+            "refused": rules(&group(&self.refused)),
+            "beyond": rules(&self.beyond(index)),
+        })
+    }
+}
+
+fn group<'a>(actions: impl IntoIterator<Item = &'a Action>) -> BTreeMap<String, Vec<Rule>> {
+    let mut found: BTreeMap<String, Vec<Rule>> = BTreeMap::new();
+    for action in actions {
+        found.entry(action.namespace.clone()).or_default().push(action.rule());
+    }
+    found.into_iter().map(|(namespace, rules)| (namespace, merge(rules))).collect()
+}
+
+/// Joins rules: verbs of the same resource first, then resources of the same group and verbs, then paths of the same verbs.
+fn merge(rules: Vec<Rule>) -> Vec<Rule> {
+    type Parts = BTreeSet<Text>;
+    let mut verbs: BTreeMap<(Vec<Text>, Vec<Text>, Vec<Text>, Vec<Text>), Parts> = BTreeMap::new();
+    for rule in rules {
+        verbs.entry((rule.groups, rule.resources, rule.names, rule.paths)).or_default().extend(rule.verbs);
+    }
+    let mut resources: BTreeMap<(Vec<Text>, Parts, Vec<Text>), (Parts, Parts)> = BTreeMap::new();
+    for ((groups, named, names, paths), verbs) in verbs {
+        let (all_resources, all_paths) = resources.entry((groups, verbs, names)).or_default();
+        all_resources.extend(named);
+        all_paths.extend(paths);
+    }
+    let list = |parts: Parts| parts.into_iter().collect();
+    let rule = |((groups, verbs, names), (resources, paths)): ((Vec<Text>, Parts, Vec<Text>), (Parts, Parts))| Rule {
+        verbs: list(verbs),
+        groups,
+        resources: list(resources),
+        names,
+        paths: list(paths),
+    };
+    resources.into_iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rbac::objects::{Binding, Name, Role};
+
+    fn action(verb: &str, group: &str, resource: &str, namespace: &str) -> Action {
+        let text = |text: &str| text.to_owned();
+        Action {
+            verb: text(verb),
+            group: text(group),
+            resource: text(resource),
+            namespace: text(namespace),
+            path: String::new(),
+        }
+    }
+
+    fn usage() -> Usage {
+        Usage {
+            user: User { name: "system:serviceaccount:n:op".to_owned(), ..User::default() }.authenticated(),
+            allowed: vec![
+                action("list", "", "pods", "n"),
+                action("get", "", "pods", "n"),
+                action("list", "", "configmaps", "n"),
+                action("get", "", "configmaps", "n"),
+                action("watch", "apps", "deployments", ""),
+            ],
+            refused: vec![action("patch", "apps", "deployments/status", "n")],
+        }
+    }
+
+    fn index() -> Index {
+        let mut index = Index::default();
+        let rules = json!({"rules": [
+            {"verbs": ["get", "list", "delete"], "apiGroups": [""], "resources": ["pods", "configmaps"]},
+        ]});
+        index.set_role(Role::from_value(Name::new("n", "op"), &rules));
+        let binding = json!({
+            "roleRef": {"kind": "Role", "name": "op"},
+            "subjects": [{"kind": "ServiceAccount", "name": "op", "namespace": "n"}],
+        });
+        index.set_binding(Binding::from_value(Name::new("n", "op"), &binding));
+        index
+    }
+
+    fn shown(rules: &BTreeMap<String, Vec<Rule>>) -> Vec<Value> {
+        rules.iter().flat_map(|(place, rules)| rules.iter().map(move |rule| json!([place, rule.to_value()]))).collect()
+    }
+
+    #[test]
+    fn ba_5_the_least_roles_are_split_by_namespace_and_merged() {
+        assert_eq!(
+            shown(&usage().least()),
+            [
+                json!(["", {"verbs": ["watch"], "apiGroups": ["apps"], "resources": ["deployments"]}]),
+                json!(["n", {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps", "pods"]}]),
+                json!(["n", {"verbs": ["patch"], "apiGroups": ["apps"], "resources": ["deployments/status"]}]),
+            ]
+        );
+        let manifests = usage().manifests(&usage().least());
+        let kinds: Vec<&str> = manifests.iter().filter_map(|object| object["kind"].as_str()).collect();
+        assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
+        assert_eq!(manifests[3]["subjects"][0]["kind"], "ServiceAccount");
+    }
+
+    #[test]
+    fn ba_5_missing_is_what_present_roles_do_not_allow_and_beyond_what_was_not_needed() {
+        assert_eq!(
+            shown(&usage().missing(&index())),
+            [
+                json!(["", {"verbs": ["watch"], "apiGroups": ["apps"], "resources": ["deployments"]}]),
+                json!(["n", {"verbs": ["patch"], "apiGroups": ["apps"], "resources": ["deployments/status"]}]),
+            ]
+        );
+        assert_eq!(
+            shown(&usage().beyond(&index())),
+            [json!(["n", {"verbs": ["delete"], "apiGroups": [""], "resources": ["configmaps", "pods"]}])]
+        );
+        let report = usage().report(&index());
+        assert_eq!(report["refused"][0]["rules"][0]["resources"], json!(["deployments/status"]));
+    }
+
+    #[test]
+    fn ba_5_the_least_roles_allow_exactly_what_was_done() {
+        let usage = usage();
+        let mut index = Index::default();
+        for (namespace, rules) in usage.least() {
+            index.set_role(Role { name: Name::new(namespace.as_str(), "op"), rules });
+            let object = manifest::binding(&namespace, "op", &usage.user);
+            index.set_binding(Binding::from_value(Name::new(namespace.as_str(), "op"), &object));
+        }
+        assert!(usage.missing(&index).is_empty());
+        assert!(usage.beyond(&index).is_empty());
+    }
+}
