@@ -14,10 +14,12 @@ use crate::request::{Body, Context, Target};
 
 /// Decodes the object in a body, in the version of the endpoint.
 pub(crate) fn object(kind: &Kind, body: &Body, validation: FieldValidation, ctx: &Context) -> Result<Value, Status> {
-    match &kind.definition {
+    let object = match &kind.definition {
         Some(definition) => custom_object(kind, definition, body, validation, ctx),
-        None => object_of(&kind.gvk, body, validation, ctx),
-    }
+        None => decode(&kind.gvk, body, validation, None, ctx).map(|(object, _)| object),
+    }?;
+    ctx.annotations.keep_sent(Some(kind), &object);
+    Ok(object)
 }
 
 /// As [`object`], for a kind that a definition describes.
@@ -58,7 +60,9 @@ pub(crate) fn object_of(
     validation: FieldValidation,
     ctx: &Context,
 ) -> Result<Value, Status> {
-    decode(gvk, body, validation, None, ctx).map(|(object, _)| object)
+    let (object, _) = decode(gvk, body, validation, None, ctx)?;
+    ctx.annotations.keep_sent(None, &object);
+    Ok(object)
 }
 
 /// As [`object_of`]; also returns the number of complaints. `known` is a member that was decoded before.

@@ -5,6 +5,7 @@
 //!
 //! - [`registry`]: the verbs as methods, and the parts they use; [`settings`]; `seed`: objects of every cluster
 //! - [`request`]: target, body, options and user of a request
+//! - [`audit`]: what the audit event of a request needs from its handling
 //! - [`read`]: get, list, watch, and how answers are shown
 //! - [`write`]: create, update, patch, apply, delete, and the commit to the store; `body` decodes
 //! - [`admission`]: plugins that change or refuse a write by looking at other objects
@@ -18,6 +19,7 @@
 //! - [`unstored`]: bodies that are handled elsewhere; [`expiry`]: events that are too old; [`metrics`] of the cache
 
 pub mod admission;
+pub mod audit;
 mod body;
 mod collections;
 mod conversion_webhook;
@@ -39,13 +41,14 @@ pub mod unstored;
 mod versions;
 mod write;
 
+pub use audit::{Annotations, AuditLevel};
 pub use conversion_webhook::Webhooks;
 pub use read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use read::segments::Segments;
 pub use read::view::{ListView, Outcome, View};
 pub use read::watch_view::{Frames, WatchView};
 pub use registry::Registry;
-pub use request::{Annotations, Body, Context, PatchBody, Target, Warnings, WriteRequest};
+pub use request::{Body, Context, PatchBody, Target, Warnings, WriteRequest};
 pub use schema::warnings::deprecation;
 pub use schema::{discovery, kind, openapi};
 pub use settings::Settings;

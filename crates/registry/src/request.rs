@@ -1,6 +1,6 @@
 //! The parts of a request: target, body, options, user.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use access::User;
@@ -10,6 +10,8 @@ use machinery::GroupResource;
 use machinery::media::{MediaType, PatchType};
 use parking_lot::Mutex;
 use schema::kind::Kind;
+
+use crate::audit::Annotations;
 
 /// The kind, namespace, object and subresource that a path names.
 #[derive(Clone, Debug)]
@@ -108,37 +110,6 @@ impl Warnings {
     #[must_use]
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock()).texts
-    }
-}
-
-/// Annotations of the request's audit event, collected while it is handled. Without an audit log nothing is kept.
-#[derive(Clone, Debug, Default)]
-pub struct Annotations(Option<Arc<Mutex<BTreeMap<String, String>>>>);
-
-impl Annotations {
-    /// Annotations that are kept.
-    #[must_use]
-    pub fn recording() -> Self {
-        Annotations(Some(Arc::default()))
-    }
-
-    /// Whether annotations are kept: a text that takes work need not be made otherwise.
-    #[must_use]
-    pub fn are_kept(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Sets an annotation. A key is set once; a second value is ignored.
-    pub fn set(&self, key: impl Into<String>, value: impl Into<String>) {
-        if let Some(kept) = &self.0 {
-            kept.lock().entry(key.into()).or_insert_with(|| value.into());
-        }
-    }
-
-    /// The annotations that were set so far.
-    #[must_use]
-    pub fn get(&self) -> BTreeMap<String, String> {
-        self.0.as_ref().map(|kept| kept.lock().clone()).unwrap_or_default()
     }
 }
 

@@ -71,6 +71,7 @@ impl Draft {
         };
         let is_known = member.is_some();
         let (object, complaints) = body::decode(&kind.gvk, body, validation, member, ctx)?;
+        ctx.annotations.keep_sent(Some(kind), &object);
         // A spec with unknown fields is complained about each time it is sent, so it is not remembered.
         let may_be_kept = complaints == 0 && validation != FieldValidation::Ignore;
         let known = match recalled {
