@@ -272,4 +272,57 @@ mod tests {
         let master = User { name: "m".to_owned(), groups: vec!["system:masters".to_owned()], ..User::default() };
         assert_eq!(authorize_text(&master, "list", nodes).await, Ok(()));
     }
+
+    fn refusal(user: &str, verb: &str, what: What<'_>, reason: &str) -> Status {
+        let user = User { name: user.to_owned(), ..User::default() };
+        forbidden(&Attributes { user: &user, verb, what }, &Decision::no_opinion_because(reason))
+    }
+
+    #[test]
+    fn az_50_the_sentence_is_escaped_and_the_reason_is_not() {
+        let about = ResourceAttributes { group: "a&b", resource: "<pods>", name: "p", ..ResourceAttributes::default() };
+        let status = refusal("al<i>ce", "get", What::Resource(about), "RBAC: role \"<x>&\" not found");
+        assert_eq!(
+            status.message,
+            "<pods>.a&b \"p\" is forbidden: User \"al&lt;i&gt;ce\" cannot get resource \"&lt;pods&gt;\" in API group \
+             \"a&amp;b\" at the cluster scope: RBAC: role \"<x>&\" not found"
+        );
+        let details = status.to_value()["details"].clone();
+        assert_eq!(details, machinery::json::json!({"name": "p", "group": "a&b", "kind": "<pods>"}));
+        assert_eq!((status.http_code(), status.reason()), (403, "Forbidden"));
+    }
+
+    #[test]
+    fn az_51_52_namespaced_and_cluster_wide_refusals() {
+        let scale = ResourceAttributes {
+            group: "apps",
+            resource: "deployments",
+            subresource: "scale",
+            namespace: "N",
+            name: "d",
+            ..ResourceAttributes::default()
+        };
+        assert_eq!(
+            refusal("alice", "get", What::Resource(scale), "").message,
+            "deployments.apps \"d\" is forbidden: User \"alice\" cannot get resource \"deployments/scale\" in API group \
+             \"apps\" in the namespace \"N\""
+        );
+        let nodes = ResourceAttributes { resource: "nodes", ..ResourceAttributes::default() };
+        assert_eq!(
+            refusal("alice", "list", What::Resource(nodes), "").message,
+            "nodes is forbidden: User \"alice\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
+        );
+    }
+
+    #[test]
+    fn az_53_54_55_paths_empty_verbs_and_quoted_names() {
+        let status = refusal("alice", "get", What::Path("/metrics"), "");
+        assert_eq!(status.message, "forbidden: User \"alice\" cannot get path \"/metrics\"");
+        assert_eq!(status.to_value()["details"], machinery::json::json!({}));
+        let pods = ResourceAttributes { resource: "pods", ..ResourceAttributes::default() };
+        assert_eq!(
+            refusal("a\"b\u{7f}", "", What::Resource(pods), "why").message,
+            "pods is forbidden: User \"a\\\"b\\x7f\" cannot  resource \"pods\" in API group \"\" at the cluster scope: why"
+        );
+    }
 }

@@ -39,7 +39,7 @@ impl User {
     /// Adds the group of all authenticated users.
     #[must_use]
     pub fn authenticated(mut self) -> Self {
-        if self.name != ANONYMOUS && !self.in_group(AUTHENTICATED) {
+        if self.name != ANONYMOUS && !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self
