@@ -26,6 +26,8 @@ pub struct Target {
     pub(crate) authorization: Option<String>,
     http1: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
+    /// Certificates that the server is trusted by.
+    trust: Trust,
 }
 
 impl Target {
@@ -38,21 +40,29 @@ impl Target {
     pub(crate) fn with_certificate(address: SocketAddr, certificate: CertificateDer<'static>) -> Result<Self, Trouble> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate).map_err(Trouble::impossible)?;
-        let configs = configs(Trust::Roots(roots), None).map_err(Trouble::impossible)?;
-        Self::new(format!("https://localhost:{}", address.port()), address, configs, None).map_err(Trouble::impossible)
+        let url = format!("https://localhost:{}", address.port());
+        Self::new(url, address, Trust::Roots(roots), None, None).map_err(Trouble::impossible)
+    }
+
+    /// The same server for another user: without the client certificate, and with this `Authorization`.
+    pub(crate) fn without_identity(&self, authorization: String) -> Result<Self, Trouble> {
+        let (url, trust) = (self.url.clone(), self.trust.clone());
+        Self::new(url, self.address, trust, None, Some(authorization)).map_err(Trouble::impossible)
     }
 
     fn new(
         url: String,
         address: SocketAddr,
-        (http1, http2): (ClientConfig, ClientConfig),
+        trust: Trust,
+        identity: Option<Identity>,
         authorization: Option<String>,
     ) -> Result<Self, String> {
+        let (http1, http2) = configs(trust.clone(), identity)?;
         let authority = url.strip_prefix("https://").unwrap_or(&url).trim_end_matches('/').to_owned();
         let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
-        Ok(Target { url, address, authority, name, authorization, http1: http1.into(), http2: http2.into() })
+        Ok(Target { url, address, authority, name, authorization, http1: http1.into(), http2: http2.into(), trust })
     }
 
     pub(crate) fn tls(&self, http2: bool) -> Arc<ClientConfig> {
@@ -122,7 +132,7 @@ fn read(path: &Path) -> Result<Target, String> {
         }
         (None, None) => None,
     };
-    Target::new(url, address, configs(trust, identity)?, token.map(|token| format!("Bearer {token}")))
+    Target::new(url, address, trust, identity, token.map(|token| format!("Bearer {token}")))
 }
 
 fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
@@ -138,6 +148,7 @@ fn inline_or_file(holder: &Value, name: &str, dir: &Path) -> Result<Option<Vec<u
     std::fs::read(dir.join(file)).map(Some).map_err(|error| format!("{file}: {error}"))
 }
 
+#[derive(Clone)]
 enum Trust {
     Roots(RootCertStore),
     Any,

@@ -1,6 +1,7 @@
 //! The scenarios.
 //!
 //! - `requests`: create, get, patch
+//! - `access`: gets by users with few and many bindings
 //! - `definitions`: CustomResourceDefinitions and their objects
 //! - `list`: a whole collection, with each kind of list request
 //! - `fanout`: one write to many watchers; watchers that do not match; watchers that do not read
@@ -10,6 +11,7 @@
 //! - `storing`: the embedded store alone
 //! - `scale`: simulated nodes, deployments, and the time until every pod runs
 
+mod access;
 mod definitions;
 mod fanout;
 mod idle;
@@ -40,11 +42,12 @@ pub enum Scenario {
     Restart,
     Scale,
     Crds,
+    Access,
 }
 
 impl Scenario {
     /// In the order in which `all` runs them: later ones use the objects of earlier ones.
-    pub const ALL: [Scenario; 15] = [
+    pub const ALL: [Scenario; 16] = [
         Scenario::Start,
         Scenario::Store,
         Scenario::Create,
@@ -60,6 +63,7 @@ impl Scenario {
         Scenario::Restart,
         Scenario::Scale,
         Scenario::Crds,
+        Scenario::Access,
     ];
 
     #[must_use]
@@ -80,6 +84,7 @@ impl Scenario {
             Scenario::Restart => "restart",
             Scenario::Scale => "scale",
             Scenario::Crds => "crds",
+            Scenario::Access => "access",
         }
     }
 
@@ -106,6 +111,7 @@ impl Scenario {
             Scenario::Restart => start::restart(stage).await,
             Scenario::Scale => scale::run(stage).await,
             Scenario::Crds => definitions::run(stage).await,
+            Scenario::Access => access::run(stage).await,
         }
     }
 }

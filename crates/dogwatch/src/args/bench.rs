@@ -38,6 +38,8 @@ pub enum Bench {
     Scale(BenchRun),
     /// Time until CustomResourceDefinitions are established, and writes of their objects.
     Crds(BenchRun),
+    /// Gets by an administrator and by accounts with few and many role bindings.
+    Access(BenchRun),
     /// Compare two results of --json, as a table and as a picture.
     Compare(BenchCompare),
     /// The baseline program, which only encrypts and writes; other measurements start it.
