@@ -7,32 +7,45 @@ use schema::kind::Kind;
 use schema::kinds::Kinds;
 
 pub(crate) const CERTIFICATE_SIGNING_REQUESTS: &str = "certificates.k8s.io/certificatesigningrequests";
+pub(crate) const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
+pub(crate) const CLUSTER_ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
 pub(crate) const CONFIG_MAPS: &str = "core/configmaps";
 pub(crate) const CRON_JOBS: &str = "batch/cronjobs";
+pub(crate) const CSI_DRIVERS: &str = "storage.k8s.io/csidrivers";
+pub(crate) const CSI_NODES: &str = "storage.k8s.io/csinodes";
 pub(crate) const DAEMON_SETS: &str = "apps/daemonsets";
 pub(crate) const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 pub(crate) const DEPLOYMENTS: &str = "apps/deployments";
 pub(crate) const DISRUPTION_BUDGETS: &str = "policy/poddisruptionbudgets";
 pub(crate) const EVENTS: &str = "core/events";
+pub(crate) const FLOW_SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
 pub(crate) const INGRESSES: &str = "networking.k8s.io/ingresses";
 pub(crate) const INGRESS_CLASSES: &str = "networking.k8s.io/ingressclasses";
 pub(crate) const JOBS: &str = "batch/jobs";
+pub(crate) const LEASES: &str = "coordination.k8s.io/leases";
 pub(crate) const LIMIT_RANGES: &str = "core/limitranges";
 pub(crate) const NAMESPACES: &str = "core/namespaces";
 pub(crate) const NODES: &str = "core/nodes";
 pub(crate) const PERSISTENT_VOLUME_CLAIMS: &str = "core/persistentvolumeclaims";
+pub(crate) const PERSISTENT_VOLUMES: &str = "core/persistentvolumes";
 pub(crate) const PODS: &str = "core/pods";
 pub(crate) const POD_TEMPLATES: &str = "core/podtemplates";
 pub(crate) const PRIORITY_CLASSES: &str = "scheduling.k8s.io/priorityclasses";
+pub(crate) const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
 pub(crate) const REPLICATION_CONTROLLERS: &str = "core/replicationcontrollers";
 pub(crate) const REPLICA_SETS: &str = "apps/replicasets";
 pub(crate) const RESOURCE_QUOTAS: &str = "core/resourcequotas";
+pub(crate) const RESOURCE_SLICES: &str = "resource.k8s.io/resourceslices";
+pub(crate) const ROLES: &str = "rbac.authorization.k8s.io/roles";
+pub(crate) const ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/rolebindings";
 pub(crate) const RUNTIME_CLASSES: &str = "node.k8s.io/runtimeclasses";
 pub(crate) const SECRETS: &str = "core/secrets";
 pub(crate) const SERVICES: &str = "core/services";
 pub(crate) const SERVICE_ACCOUNTS: &str = "core/serviceaccounts";
 pub(crate) const STATEFUL_SETS: &str = "apps/statefulsets";
 pub(crate) const STORAGE_CLASSES: &str = "storage.k8s.io/storageclasses";
+pub(crate) const VOLUME_ATTRIBUTES_CLASSES: &str = "storage.k8s.io/volumeattributesclasses";
+pub(crate) const VOLUME_ATTACHMENTS: &str = "storage.k8s.io/volumeattachments";
 
 /// The selectable fields of each stored collection.
 pub(crate) fn specs(kinds: &Kinds) -> Vec<(String, Spec)> {

@@ -11,10 +11,13 @@
 //! - [`admission`]: plugins that change or refuse a write by looking at other objects
 //! - [`reserve`]: service addresses, node ports and quota shares, held by a write until it is made
 //! - [`kinds`]: code of single kinds, and the kinds that CustomResourceDefinitions add
+//! - `roles/`: roles and bindings, the index of their rights, and what is granted by writing them
 //! - `subresources/`: scale, binding, eviction, tokens, and what needs a node
 //! - `versions`: kinds that are served in a version they are not stored in; `conversion_webhook`: custom ones that a webhook
 //!   converts
 //! - `storage`: the store and its cache; `collections`: their names; `failure`: their errors as a `Status`
+//! - `node_graph`: the objects that each node's pods lead to
+//! - [`flows`]: the flow of a request, and its share of the server
 //! - `interrupted`: finishes deletions that a kill interrupted
 //! - [`unstored`]: bodies that are handled elsewhere; [`expiry`]: events that are too old; [`metrics`] of the cache
 
@@ -25,14 +28,17 @@ mod collections;
 mod conversion_webhook;
 pub mod expiry;
 mod failure;
+pub mod flows;
 mod interrupted;
 pub mod kinds;
 mod meta;
 pub mod metrics;
+mod node_graph;
 pub mod read;
 pub mod registry;
 pub mod request;
 pub mod reserve;
+mod roles;
 mod seed;
 pub mod settings;
 mod storage;
@@ -42,6 +48,7 @@ mod versions;
 mod write;
 
 pub use audit::{Annotations, AuditLevel};
+pub use admission::selection::PluginSelection;
 pub use conversion_webhook::Webhooks;
 pub use read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use read::segments::Segments;
@@ -53,4 +60,5 @@ pub use schema::warnings::deprecation;
 pub use schema::{discovery, kind, openapi};
 pub use settings::Settings;
 pub use subresources::node::NODE_SUBRESOURCES;
-pub use subresources::token::TokenGrant;
+pub use subresources::token::{TokenGrant, TokenTerms};
+pub use subresources::token_claims::LegacyToken;

@@ -14,22 +14,31 @@ use schema::kinds::Kinds;
 use store::{Key, Store};
 
 use crate::admission::chain::Chain;
-use crate::collections;
+use crate::admission::matching::Matcher;
+use crate::admission::policies::{self, Policies};
+use crate::admission::versioned::Versions;
+use crate::admission::webhooks::{Followed, Webhooks};
+use crate::collections::{self, CLUSTER_ROLES};
 use crate::conversion_webhook::Converter;
+use crate::flows::table::FlowTable;
+use crate::flows::{self, Flows};
 use crate::interrupted;
 use crate::kinds::definitions::{self, Definitions};
-use crate::read::view::{ListView, Outcome, View};
+use crate::node_graph::NodeGraph;
+use crate::read::view::{self, ListView, Outcome, View};
 use crate::read::watch_view::WatchView;
 use crate::read::{get, list, watch};
 use crate::request::{Body, Context, PatchBody, Target, WriteRequest};
 use crate::reserve::Reservations;
 use crate::reserve::addresses::Addresses;
 use crate::reserve::quota::Quota;
+use crate::roles::{self, Roles};
 use crate::seed::seed;
 use crate::settings::Settings;
 use crate::storage::Storage;
-use crate::subresources::token::TokenGrant;
-use crate::subresources::{binding, eviction, node, scale, token};
+use crate::subresources::token::{TokenGrant, TokenTerms};
+use crate::subresources::token_claims::LegacyToken;
+use crate::subresources::{binding, eviction, node, scale, token, token_claims};
 use crate::unstored;
 use crate::write::templates::Templates;
 use crate::write::{apply, create, delete, delete_collection, patch, update};
@@ -38,6 +47,8 @@ use crate::write::{apply, create, delete, delete_collection, patch, update};
 pub struct Registry {
     storage: Storage,
     definitions: Arc<Definitions>,
+    roles: Arc<Roles>,
+    flows: Arc<Flows>,
     admission: Chain,
     reservations: Reservations,
     converter: Arc<Converter>,
@@ -52,21 +63,44 @@ impl Registry {
         let specs = collections::specs(&kinds);
         let definitions = Arc::new(Definitions::new(kinds));
         let addresses = Arc::new(Addresses::new(&settings));
-        let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&definitions) as _, Arc::clone(&addresses) as _];
+        let roles = Arc::new(Roles::new(Arc::clone(&settings.roles)));
+        let mut observers: Vec<Arc<dyn Observer>> =
+            vec![Arc::clone(&definitions) as _, Arc::clone(&addresses) as _, Arc::clone(&roles) as _];
+        let flows = Arc::<Flows>::default();
+        observers.push(Arc::clone(&flows) as _);
+        let followed = Followed::default();
+        observers.push(Arc::clone(&followed.mutating) as _);
+        observers.push(Arc::clone(&followed.validating) as _);
+        let policies = policies::Followed::default();
+        observers.push(Arc::clone(&policies.mutating) as _);
+        observers.push(Arc::clone(&policies.validating) as _);
+        if let Some(graph) = &settings.node_graph {
+            observers.push(Arc::new(NodeGraph(Arc::clone(graph))));
+        }
         let cache = Cache::start(Arc::clone(&store), specs, settings.cache, observers).await?;
         let storage = Storage::new(store, Arc::new(cache));
+        let converter = Arc::new(Converter::new(settings.webhooks.clone()));
+        let matcher = Matcher::new(storage.clone(), Arc::clone(&definitions));
+        let versions = Versions::new(Arc::clone(&converter));
+        let policies = Policies::new(policies, &storage, matcher.clone(), versions.clone(), &settings);
+        let webhooks = Webhooks::new(followed, matcher, versions, &settings);
         let registry = Arc::new(Registry {
-            admission: Chain::new(&storage, &settings),
+            admission: Chain::new(&storage, &settings, policies, webhooks, &definitions),
             reservations: Reservations::new(addresses, storage.clone()),
-            converter: Arc::new(Converter::new(settings.webhooks.clone())),
+            converter,
             templates: Templates::default(),
             storage,
             definitions,
+            roles,
+            flows,
             settings,
         });
         tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
         tokio::spawn(interrupted::finish_deletions(Arc::downgrade(&registry)));
         seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
+        tokio::join!(roles::restore(&registry), flows::bootstrap::restore(&registry));
+        tokio::spawn(flows::bootstrap::follow(Arc::downgrade(&registry)));
+        tokio::spawn(roles::follow(Arc::downgrade(&registry)));
         Ok(registry)
     }
 
@@ -86,10 +120,17 @@ impl Registry {
         self.storage.store()
     }
 
+    /// The flows of requests, as new as their objects.
+    #[must_use]
+    pub fn flow_table(&self) -> Arc<FlowTable> {
+        Arc::clone(&self.flows.table())
+    }
+
     /// Readiness checks by name.
     pub async fn ready(&self) -> Vec<(String, Result<(), String>)> {
         let fresh = self.cache().fresh().await.map(|_| ()).map_err(|error| error.to_string());
-        vec![("ping".to_owned(), Ok(())), ("store".to_owned(), fresh)]
+        let roles = ("poststarthook/rbac/bootstrap-roles".to_owned(), self.roles.ready());
+        vec![("ping".to_owned(), Ok(())), ("store".to_owned(), fresh), roles]
     }
 }
 
@@ -120,22 +161,23 @@ impl Registry {
     }
 
     pub async fn create(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Outcome, Status> {
-        create::create(self, request, body).await
+        self.settle(request.target, create::create(self, request, body).await).await
     }
 
     pub async fn update(&self, request: WriteRequest<'_, UpdateOptions>, body: &Body) -> Result<Outcome, Status> {
-        update::update(self, request, body).await
+        self.settle(request.target, update::update(self, request, body).await).await
     }
 
     pub async fn patch(&self, request: WriteRequest<'_, PatchOptions>, body: &PatchBody) -> Result<Outcome, Status> {
-        match body.kind {
+        let patched = match body.kind {
             PatchType::Apply => apply::apply(self, request, body).await,
             PatchType::Json | PatchType::Merge | PatchType::Strategic => patch::patch(self, request, body).await,
-        }
+        };
+        self.settle(request.target, patched).await
     }
 
     pub async fn delete(&self, request: WriteRequest<'_, DeleteOptions>) -> Result<Outcome, Status> {
-        delete::delete(self, request).await
+        self.settle(request.target, delete::delete(self, request).await).await
     }
 
     /// Deletes the objects that `selection` selects, one by one; returns them as they were listed.
@@ -144,7 +186,8 @@ impl Registry {
         request: WriteRequest<'_, DeleteOptions>,
         selection: &ListOptions,
     ) -> Result<ListView, Status> {
-        delete_collection::delete_collection(self, request, selection).await
+        let deleted = delete_collection::delete_collection(self, request, selection).await;
+        self.settle(request.target, deleted).await
     }
 }
 
@@ -184,24 +227,40 @@ impl Registry {
         &self,
         request: WriteRequest<'_, CreateOptions>,
         body: &Body,
-        audiences: &[String],
+        terms: TokenTerms<'_>,
     ) -> Result<TokenGrant, Status> {
-        token::request(self, request, body, audiences).await
+        token::request(self, request, body, terms).await
     }
 
     /// Checks that the account of a token, and what it is bound to, are still there; an error names what is not.
     pub fn check_token_claims(&self, claims: &Value) -> Result<(), String> {
-        token::check_claims(self, claims)
+        token_claims::check_claims(self, claims)
     }
 
-    /// Forwards a request to the node of an object. `Ok` is an empty log.
-    pub async fn connect(&self, target: &Target, query: &Query, ctx: &Context) -> Result<(), Status> {
-        node::connect(self, target, query, ctx).await
+    /// As [`Registry::check_token_claims`], for a token that a secret holds. `encoded` is the token in base64.
+    pub fn check_legacy_token(&self, claims: &Value, encoded: &str) -> Result<LegacyToken, String> {
+        token_claims::check_legacy(self, claims, encoded)
     }
 
-    /// Decodes the object of a POST to a kind that is not stored.
-    pub fn decode_unstored(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Value, Status> {
-        unstored::decode(self, request, body)
+    /// An object as the cache has it: as new as every write that was answered.
+    #[must_use]
+    pub fn cached_object(&self, collection: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
+        let item = self.storage.cached(collection, namespace, name)?;
+        view::parse(&item).ok()
+    }
+
+    /// Forwards a request to the node of an object; `path` is what follows `proxy` in the path. `Ok` is an empty log.
+    pub async fn connect(&self, target: &Target, query: &Query, path: &str, ctx: &Context) -> Result<(), Status> {
+        node::connect(self, target, query, path, ctx).await
+    }
+
+    /// Decodes and admits the object of a POST to a kind that is not stored.
+    pub async fn admit_unstored(
+        &self,
+        request: WriteRequest<'_, CreateOptions>,
+        body: &Body,
+    ) -> Result<Value, Status> {
+        unstored::admit(self, request, body).await
     }
 }
 
@@ -213,6 +272,22 @@ impl Registry {
 
     pub(crate) fn definitions(&self) -> &Definitions {
         &self.definitions
+    }
+
+    pub(crate) fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
+    pub(crate) fn roles(&self) -> &Roles {
+        &self.roles
+    }
+
+    /// Brings what follows from a write up to date before the write is answered. What fails is done in the background.
+    async fn settle<T>(&self, target: &Target, written: Result<T, Status>) -> Result<T, Status> {
+        if target.kind.collection == CLUSTER_ROLES && written.is_ok() {
+            let _ = Box::pin(roles::settle(self)).await;
+        }
+        written
     }
 
     pub(crate) fn admission(&self) -> &Chain {

@@ -5,10 +5,15 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::Authorizer;
+use access::{Authorizer, Rbac};
 use access::authorizer::AlwaysAllow;
+use access::node::Graph;
 use machinery::Clock;
 
+use crate::admission::webhooks::client::HookCaller;
+use crate::admission::webhooks::metrics::WebhookMetrics;
+use crate::admission::webhooks::recorder::Recorder;
+use crate::admission::selection::PluginSelection;
 use crate::conversion_webhook::Webhooks;
 
 /// Settings of a registry.
@@ -27,8 +32,20 @@ pub struct Settings {
     pub service_accounts: bool,
     /// Calls the webhooks that convert custom resources; none refuses requests that need one.
     pub webhooks: Option<Arc<dyn Webhooks>>,
+    /// Calls admission webhooks; without it every call fails.
+    pub hooks: Option<Arc<dyn HookCaller>>,
+    /// Counts calls of admission webhooks.
+    pub webhook_metrics: WebhookMetrics,
+    /// Keeps every review of an admission webhook in a file.
+    pub review_recorder: Option<Arc<Recorder>>,
     /// Decides what a write needs beyond the right to its verb: the grants of a role, `approve`, policies that ask.
     pub authorizer: Arc<dyn Authorizer>,
+    /// The admission plugins that run beside, or not among, those that are on by default.
+    pub plugins: PluginSelection,
+    /// The graph of the Node authorizer, which the registry keeps up to date; none without that authorizer.
+    pub node_graph: Option<Arc<Graph>>,
+    /// The roles and bindings of the cluster, which the registry keeps as new as their objects.
+    pub roles: Arc<Rbac>,
     pub clock: Clock,
 }
 
@@ -43,7 +60,13 @@ impl Default for Settings {
             node_ports: 30000..=32767,
             service_accounts: false,
             webhooks: None,
+            hooks: None,
+            webhook_metrics: WebhookMetrics::default(),
+            review_recorder: None,
             authorizer: Arc::new(AlwaysAllow),
+            roles: Arc::default(),
+            plugins: PluginSelection::default(),
+            node_graph: None,
             clock: Clock::system(),
         }
     }

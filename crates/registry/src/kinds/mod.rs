@@ -10,6 +10,7 @@ mod jobs;
 mod namespaces;
 mod pods;
 mod priority_classes;
+mod roles;
 mod services;
 mod workloads;
 
@@ -22,8 +23,9 @@ use schema::kind::Kind;
 pub use schema::kinds::{Kinds, builtin};
 
 use crate::collections::{
-    CERTIFICATE_SIGNING_REQUESTS, CRON_JOBS, DAEMON_SETS, DEFINITIONS, DEPLOYMENTS, JOBS, NAMESPACES, POD_TEMPLATES,
-    PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS,
+    CERTIFICATE_SIGNING_REQUESTS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRON_JOBS, DAEMON_SETS, DEFINITIONS,
+    DEPLOYMENTS, JOBS, NAMESPACES, POD_TEMPLATES, PODS, PRIORITY_CLASSES, REPLICA_SETS, REPLICATION_CONTROLLERS,
+    ROLE_BINDINGS, ROLES, SERVICES, STATEFUL_SETS,
 };
 use crate::request::Context;
 use crate::reserve::Reservation;
@@ -34,6 +36,11 @@ use crate::write::delete::DeleteStep;
 pub(crate) trait KindBehaviour: Send + Sync {
     /// Whether objects are sent many times with the same spec, so that it pays to remember specs.
     fn repeats_specs(&self) -> bool {
+        false
+    }
+
+    /// Whether a write may give rights, which its user must hold itself.
+    fn grants_rights(&self) -> bool {
         false
     }
 
@@ -116,6 +123,7 @@ pub(crate) fn behaviour(kind: &Kind) -> &'static dyn KindBehaviour {
         CRON_JOBS => &jobs::CronJobs,
         CERTIFICATE_SIGNING_REQUESTS => &certificate_signing_requests::CertificateSigningRequests,
         PRIORITY_CLASSES => &priority_classes::PriorityClasses,
+        ROLES | CLUSTER_ROLES | ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS => &roles::Roles,
         DEFINITIONS => &definitions::CustomResourceDefinitions,
         _ => &Plain,
     }

@@ -68,7 +68,7 @@ async fn apply_new(
     create_draft(registry, attributes, Draft::new(object), Tracking::Applied).await
 }
 
-fn applied(
+pub(crate) fn applied(
     registry: &Registry,
     target: &Target,
     live: Option<&Value>,

@@ -9,6 +9,8 @@ use schema::managed::Writer;
 
 use super::commit::{self, CreateFailed};
 use super::draft::Draft;
+use super::{param_rights, rights};
+use crate::admission::changes::Changes;
 use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
 use crate::meta;
@@ -16,14 +18,15 @@ use crate::read::view::{self, Outcome, View};
 use crate::registry::Registry;
 use crate::request::{Body, Target, WriteRequest};
 use crate::reserve::Reservation;
+use crate::roles::escalation;
 use crate::versions;
 
 /// How often a generated name is tried before the client has to try again.
 const NAME_ATTEMPTS: usize = 8;
 
 /// Members of the metadata that only the server sets.
-const SERVER_MEMBERS: [&str; 6] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"];
+const SERVER_MEMBERS: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 /// How the owner of a new object's fields is recorded.
 #[derive(Clone, Copy)]
@@ -53,14 +56,16 @@ pub(crate) async fn create_draft(
     mut draft: Draft,
     tracking: Tracking<'_>,
 ) -> Result<Outcome, Status> {
-    // An update or an apply of a missing object is a create too.
-    let attributes = &Attributes { operation: Operation::Create, ..*attributes };
     let target = attributes.target;
-    stamp(registry, attributes, &mut draft)?;
+    let sent_name = meta::name(&draft.object).to_owned();
+    let name = target.name.as_deref().unwrap_or(&sent_name);
+    // An update or an apply of a missing object is a create too.
+    let attributes = &Attributes { operation: Operation::Create, name, ..*attributes };
+    let changes = admit_mutating(registry, attributes, &mut draft, tracking).await?;
     let prefix = meta::text(&draft.object, "generateName").to_owned();
     if !meta::name(&draft.object).is_empty() || prefix.is_empty() {
         let name = meta::name(&draft.object).to_owned();
-        return match create_named(registry, attributes, draft, tracking).await {
+        return match create_named(registry, attributes, draft, &changes).await {
             Ok(view) => Ok(Outcome::new(201, registry.converter().prepare_view(view).await?)),
             Err(CreateFailed::NameTaken) => Err(name_taken(registry, target, &name)),
             Err(CreateFailed::Refused(status)) => Err(status),
@@ -71,7 +76,7 @@ pub(crate) async fn create_draft(
         let mut named = draft.clone();
         name = random_name::generate(&prefix, rand::random());
         meta::of_mut(&mut named.object).insert("name", json!(name));
-        match create_named(registry, attributes, named, tracking).await {
+        match create_named(registry, &Attributes { name: &name, ..*attributes }, named, &changes).await {
             Ok(view) => return Ok(Outcome::new(201, registry.converter().prepare_view(view).await?)),
             Err(CreateFailed::NameTaken) => {}
             Err(CreateFailed::Refused(status)) => return Err(status),
@@ -80,23 +85,46 @@ pub(crate) async fn create_draft(
     Err(Status::generate_name_conflict(&target.gr(), &name))
 }
 
-/// Checks the metadata that was sent and replaces the server's part of it.
-fn stamp(registry: &Registry, attributes: &Attributes<'_>, draft: &mut Draft) -> Result<(), Status> {
+/// The steps before the object has its name and uid: checks and defaults of what was sent, its owner, and the mutating phase
+/// of admission.
+async fn admit_mutating(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    draft: &mut Draft,
+    tracking: Tracking<'_>,
+) -> Result<Changes, Status> {
+    let Attributes { target, ctx, .. } = *attributes;
+    let kind = &target.kind;
+    wipe(attributes, draft)?;
+    draft.apply_defaults(kind);
+    // A client owns what it sent and what followed from that, not what admission adds.
+    if let Tracking::Creator(manager) = tracking {
+        let now = meta::timestamp(registry.now());
+        let writer = Writer { manager, subresource: "", time: &now };
+        draft.track_creator(kind, &body::type_of_kind(kind)?, &writer, registry.templates());
+    }
+    let changes = registry.admission().mutate(attributes, &mut draft.object, None).await?;
+    if let Some(warning) = meta::dedupe_owners(&mut draft.object, " after mutating admission happens") {
+        ctx.warnings.push(warning);
+    }
+    if attributes.behaviour.grants_rights() {
+        escalation::check(registry, attributes, &draft.object, None).await?;
+    }
+    Ok(changes)
+}
+
+/// Checks the metadata that was sent and removes the server's part of it.
+fn wipe(attributes: &Attributes<'_>, draft: &mut Draft) -> Result<(), Status> {
     let (target, object) = (attributes.target, &mut draft.object);
     if target.kind.definition.as_ref().is_some_and(|definition| definition.terminating) {
         let why = "create not allowed while custom resource definition is terminating";
         return Err(attributes.forbidden(object, why));
     }
     body::check_namespace(target, object)?;
-    if !matches!(meta::resource_version(object), "" | "0") {
-        return Err(Status::unmapped("resourceVersion should not be set on objects to be created"));
-    }
     let metadata = meta::of_mut(object);
     for member in SERVER_MEMBERS {
         metadata.shift_remove(member);
     }
-    metadata.insert("uid", uuid::Uuid::new_v4().to_string().into());
-    metadata.insert("creationTimestamp", meta::timestamp(registry.now()).into());
     if let Some(warning) = meta::dedupe_owners(object, "") {
         attributes.ctx.warnings.push(warning);
     }
@@ -108,10 +136,10 @@ async fn create_named(
     registry: &Registry,
     attributes: &Attributes<'_>,
     draft: Draft,
-    tracking: Tracking<'_>,
+    changes: &Changes,
 ) -> Result<View, CreateFailed> {
     let mut reservation = registry.reservations().open();
-    let created = create_reserving(registry, attributes, draft, tracking, &mut reservation).await;
+    let created = create_reserving(registry, attributes, draft, changes, &mut reservation).await;
     if created.is_err() {
         reservation.release().await;
     }
@@ -122,33 +150,37 @@ async fn create_reserving(
     registry: &Registry,
     attributes: &Attributes<'_>,
     mut draft: Draft,
-    tracking: Tracking<'_>,
+    changes: &Changes,
     reservation: &mut Reservation<'_>,
 ) -> Result<View, CreateFailed> {
     let Attributes { target, ctx, behaviour, .. } = *attributes;
     let (kind, chain) = (&target.kind, registry.admission());
-    draft.apply_defaults(kind);
-    // A client owns what it sent and what followed from that, not what admission adds.
-    if let Tracking::Creator(manager) = tracking {
-        let now = meta::timestamp(registry.now());
-        let writer = Writer { manager, subresource: "", time: &now };
-        draft.track_creator(kind, &body::type_of_kind(kind)?, &writer, registry.templates());
-    }
-    chain.mutate(attributes, &mut draft.object, None).await?;
+    let metadata = meta::of_mut(&mut draft.object);
+    metadata.insert("uid", uuid::Uuid::new_v4().to_string().into());
+    metadata.insert("creationTimestamp", meta::timestamp(registry.now()).into());
+    // A webhook may have changed it.
+    body::check_namespace(target, &mut draft.object)?;
     schema::strategy::prepare_for_create(kind, &mut draft.object);
     behaviour.complete_new(&mut draft.object, &ctx.user);
     behaviour.prepare(reservation, &mut draft.object, None);
     draft.recognise_admitted();
     let errors = draft.validate_new(kind);
     if !errors.is_empty() {
-        return Err(Status::invalid(&body::error_kind(kind), meta::name(&draft.object), &errors).into());
+        let refusal = Status::invalid(&body::error_kind(kind), meta::name(&draft.object), &errors);
+        return Err(changes.explain(refusal).into());
     }
     draft.warnings_of_new(kind).into_iter().for_each(|text| ctx.warnings.push(text));
+    param_rights::check(registry, attributes, &draft.object, None).await?;
+    rights::confirm_create(registry, attributes).await?;
     chain.validate(attributes, States { old: None, new: Some(&draft.object) }).await?;
     chain.reserve_quota(attributes, (None, &draft.object), reservation).await?;
     behaviour.reserve(reservation, kind, &mut draft.object, None)?;
     draft.normalise(kind)?;
     let mut object = draft.object;
+    let revision_sent = !matches!(meta::resource_version(&object), "" | "0");
+    if revision_sent && !attributes.dry_run {
+        return Err(Status::unmapped("resourceVersion should not be set on objects to be created").into());
+    }
     versions::to_storage(kind, &mut object)?;
     let name = meta::name(&object);
     let namespace = target.namespace.as_deref().filter(|_| kind.namespaced);
@@ -161,6 +193,10 @@ async fn create_reserving(
         }
         versions::show(kind, &mut object)?;
         return Ok(View::Made { kind: Some(Arc::clone(kind)), value: object });
+    }
+    // "0" is the revision of an object that is not stored yet.
+    if object["metadata"].get("resourceVersion").is_some() {
+        meta::of_mut(&mut object).shift_remove("resourceVersion");
     }
     let object = registry.converter().to_storage(kind, object).await?;
     let item = commit::create(registry, target, key, &object, reservation).await?;

@@ -1,5 +1,6 @@
 //! PUT: an object replaced by another state of itself; and `revise`, the rules for every change by a client.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use cache::Item;
@@ -12,6 +13,8 @@ use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 use super::commit::{self, Change, Committed, Next};
 use super::create::{Tracking, create_draft};
 use super::draft::Draft;
+use super::param_rights;
+use crate::admission::changes::Changes;
 use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
 use crate::kinds::KindBehaviour;
@@ -20,6 +23,8 @@ use crate::read::view::{self, Outcome};
 use crate::registry::Registry;
 use crate::request::{Body, Target, WriteRequest};
 use crate::reserve::Reservation;
+use crate::roles::escalation;
+use crate::subresources::scale;
 use crate::versions;
 
 /// Who changes an object, and how.
@@ -33,11 +38,13 @@ pub(crate) struct Author<'a> {
     pub(crate) applied: bool,
     /// The whole object was sent, so that its uid states which object is meant.
     pub(crate) replaces: bool,
+    /// The request for the Scale of the object, which admission sees in place of the object.
+    pub(crate) scale: Option<Attributes<'a>>,
 }
 
 impl<'a> Author<'a> {
     pub(crate) fn through(manager: &'a str, subresource: Option<&'a str>) -> Self {
-        Author { manager, subresource, tracked_as: subresource, applied: false, replaces: false }
+        Author { manager, subresource, tracked_as: subresource, applied: false, replaces: false, scale: None }
     }
 }
 
@@ -76,6 +83,16 @@ pub(crate) async fn rewrite(
     author: &Author<'_>,
     change: impl FnMut(&Value) -> Result<Value, Status> + Send,
 ) -> Result<Committed, Status> {
+    rewrite_with(registry, attributes, author, AtOnce(change)).await
+}
+
+/// As [`rewrite`], for a change that has to wait for something.
+pub(crate) async fn rewrite_with(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    author: &Author<'_>,
+    change: impl Make,
+) -> Result<Committed, Status> {
     let mut change = Rewrite { registry, attributes, author: Some(author), change };
     commit::change(registry, attributes.target, attributes.dry_run, &mut change).await
 }
@@ -86,7 +103,7 @@ pub(crate) async fn rewrite_internally(
     attributes: &Attributes<'_>,
     change: impl FnMut(&Value) -> Result<Value, Status> + Send,
 ) -> Result<Committed, Status> {
-    let mut change = Rewrite { registry, attributes, author: None, change };
+    let mut change = Rewrite { registry, attributes, author: None, change: AtOnce(change) };
     commit::change(registry, attributes.target, attributes.dry_run, &mut change).await
 }
 
@@ -97,7 +114,21 @@ struct Rewrite<'a, F> {
     change: F,
 }
 
-impl<F: FnMut(&Value) -> Result<Value, Status> + Send> Change for Rewrite<'_, F> {
+/// Makes the new state of an object from the one that is shown; called again after each conflict.
+pub(crate) trait Make: Send {
+    fn make(&mut self, old: &Value) -> impl Future<Output = Result<Value, Status>> + Send;
+}
+
+/// A change that waits for nothing.
+struct AtOnce<F>(F);
+
+impl<F: FnMut(&Value) -> Result<Value, Status> + Send> Make for AtOnce<F> {
+    fn make(&mut self, old: &Value) -> impl Future<Output = Result<Value, Status>> + Send {
+        std::future::ready((self.0)(old))
+    }
+}
+
+impl<F: Make> Change for Rewrite<'_, F> {
     async fn next(&mut self, item: &Arc<Item>, reservation: &mut Reservation<'_>) -> Result<Next, Status> {
         let (registry, attributes) = (self.registry, self.attributes);
         let kind = &attributes.target.kind;
@@ -105,7 +136,7 @@ impl<F: FnMut(&Value) -> Result<Value, Status> + Send> Change for Rewrite<'_, F>
         // An object that a webhook converts is changed in the version it is shown in, and shown so afterwards.
         let converted = registry.converter().converted(kind, item).await?;
         let before = converted.as_ref().unwrap_or(&old);
-        let mut new = (self.change)(before)?;
+        let mut new = self.change.make(before).await?;
         if let Some(author) = self.author {
             new = revise(registry, attributes, author, before, new, reservation).await?;
         }
@@ -150,16 +181,23 @@ async fn revise(
     versions::show(kind, &mut shown_old)?;
     keep_metadata(&shown_old, &mut new);
     meta::of_mut(&mut new).insert("resourceVersion", shown_old["metadata"]["resourceVersion"].clone());
-    if let Some(warning) = meta::dedupe_owners(&mut new, " after mutating admission happens") {
-        ctx.warnings.push(warning);
-    }
     let now = meta::timestamp(registry.now());
     let ty = body::type_of_kind(kind)?;
     let writer = Writer { manager: author.manager, subresource: author.tracked_as.unwrap_or_default(), time: &now };
     if !author.applied {
         track_update(&Subject::new(kind, &ty), Some(&shown_old), &mut new, &writer);
     }
-    chain.mutate(attributes, &mut new, Some(&shown_old)).await?;
+    let changes = match author.scale {
+        None => chain.mutate(attributes, &mut new, Some(&shown_old)).await?,
+        // The Scale was admitted before it was written into the object.
+        Some(_) => Changes::default(),
+    };
+    if let Some(warning) = meta::dedupe_owners(&mut new, " after mutating admission happens") {
+        ctx.warnings.push(warning);
+    }
+    if behaviour.grants_rights() {
+        escalation::check(registry, attributes, &new, Some(&shown_old)).await?;
+    }
     match author.subresource {
         Some(name) => schema::strategy::prepare_for_subresource_update(kind, name, &mut new, &shown_old, &now),
         None => {
@@ -169,11 +207,20 @@ async fn revise(
     }
     // What the steps before have looked at and left alone is what it was, and need not be looked at again.
     new.share_members(&shown_old);
-    validate(attributes, author, &shown_old, &new)?;
-    chain.validate(attributes, States { old: Some(&shown_old), new: Some(&new) }).await?;
+    validate(attributes, author, &shown_old, &new).map_err(|refusal| changes.explain(refusal))?;
     if author.subresource.is_none() {
         let warnings = schema::warnings::on_write(kind, &new, Some(&shown_old), false);
         warnings.into_iter().for_each(|text| ctx.warnings.push(text));
+    }
+    param_rights::check(registry, attributes, &new, Some(&shown_old)).await?;
+    match &author.scale {
+        None => chain.validate(attributes, States { old: Some(&shown_old), new: Some(&new) }).await?,
+        Some(request) => {
+            let (old, new) = (scale::scale_of(request.target, &shown_old), scale::scale_of(request.target, &new));
+            chain.validate(request, States { old: Some(&old), new: Some(&new) }).await?;
+        }
+    }
+    if author.subresource.is_none() {
         behaviour.reserve(reservation, kind, &mut new, Some(&shown_old))?;
     }
     let mut draft = Draft::following(&shown_old, new);

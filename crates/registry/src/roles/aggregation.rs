@@ -1,0 +1,279 @@
+//! ClusterRoles that collect the rules of others: those whose labels their selectors match.
+//!
+//! The rules are written into the role itself, by an apply of their own field manager, as the controller of the reference does
+//! it. Here the server does it, so that it needs no controllers and a request finds the rules when the write that caused them was
+//! answered. A write that is interrupted is finished by [`follow`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use access::User;
+use access::rbac::objects::Name;
+use access::rbac::rule::Rule;
+use machinery::Status;
+use machinery::json::{Text, Value, json};
+use machinery::labels::Selector;
+use machinery::options::PatchOptions;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::{GROUP, Roles};
+use crate::admission::plugin::{Attributes, Operation, Options};
+use crate::registry::Registry;
+use crate::request::{Context, Target};
+use crate::versions;
+use crate::write::apply;
+use crate::write::update::{Author, rewrite};
+
+const CONTROLLER: &str = "clusterrole-aggregation-controller";
+/// Wait after a failure, before the aggregated roles are written again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The labels and selectors of all ClusterRoles, and whether the aggregated ones follow them.
+pub(super) struct Aggregation {
+    roles: Mutex<BTreeMap<Text, Labelled>>,
+    /// Counts changes that may concern an aggregated role.
+    changes: watch::Sender<u64>,
+    /// The count up to which they follow.
+    settled: AtomicU64,
+    /// Held while aggregated roles are written, so that a request waits for those that another one writes.
+    writing: tokio::sync::Mutex<()>,
+}
+
+/// What aggregation needs of a ClusterRole.
+struct Labelled {
+    labels: Value,
+    /// None for a role that collects nothing.
+    selectors: Option<Vec<Selector>>,
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        Aggregation {
+            roles: Mutex::default(),
+            changes: watch::Sender::new(0),
+            settled: AtomicU64::new(0),
+            writing: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+impl Labelled {
+    fn of(role: &Value) -> Self {
+        let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array();
+        // A selector that cannot be read selects nothing.
+        let parsed = |selector: &Value| Selector::from_label_selector(selector).unwrap_or_else(|_| Selector::nothing());
+        let selectors = selectors.map(|selectors| selectors.iter().map(parsed).collect());
+        Labelled { labels: role["metadata"]["labels"].clone(), selectors }
+    }
+
+    fn selects(&self, labels: &Value) -> bool {
+        self.selectors.iter().flatten().any(|selector| selector.matches_value(labels))
+    }
+}
+
+impl Aggregation {
+    pub(super) fn load(&self, items: &[(Name, Value)]) {
+        *self.roles.lock() = items.iter().map(|(name, role)| (name.name.clone(), Labelled::of(role))).collect();
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Takes the new state of a ClusterRole; none if it is gone.
+    pub(super) fn change(&self, name: &str, role: Option<&Value>) {
+        let mut roles = self.roles.lock();
+        let next = role.map(Labelled::of);
+        let before = match next {
+            Some(next) => roles.insert(name.into(), next),
+            None => roles.remove(name),
+        };
+        let states = [before.as_ref(), roles.get(name)];
+        let concerned = states
+            .into_iter()
+            .flatten()
+            .any(|state| state.selectors.is_some() || roles.values().any(|collector| collector.selects(&state.labels)));
+        drop(roles);
+        if concerned {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// The aggregated roles whose rules are not those of the roles they select, with the rules they should have. A role may
+    /// collect from one that collects itself, so rules are collected until they do not change any more.
+    fn outdated(&self, rules_of: impl Fn(&Text) -> Vec<Rule>) -> Vec<(Text, Vec<Rule>)> {
+        let roles = self.roles.lock();
+        let collectors: Vec<(&Text, &Vec<Selector>)> =
+            roles.iter().filter_map(|(name, role)| Some((name, role.selectors.as_ref()?))).collect();
+        let mut collected: BTreeMap<&Text, Vec<Rule>> =
+            collectors.iter().map(|(name, _)| (*name, rules_of(name))).collect();
+        for _ in 0..=collectors.len() {
+            let mut changed = false;
+            for (name, selectors) in &collectors {
+                let mut rules: Vec<Rule> = Vec::new();
+                let mut known: BTreeSet<Rule> = BTreeSet::new();
+                for selector in *selectors {
+                    let selected = roles.iter().filter(|(other, _)| other != name);
+                    for (other, _) in selected.filter(|(_, role)| selector.matches_value(&role.labels)) {
+                        let of_other = collected.get(other).cloned().unwrap_or_else(|| rules_of(other));
+                        rules.extend(of_other.into_iter().filter(|rule| known.insert(rule.clone())));
+                    }
+                }
+                if collected.get(name) != Some(&rules) {
+                    collected.insert(name, rules);
+                    changed = true;
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        let outdated = collected.into_iter().filter(|(name, rules)| rules_of(name) != *rules);
+        outdated.map(|(name, rules)| (name.clone(), rules)).collect()
+    }
+}
+
+impl Roles {
+    fn outdated(&self) -> Vec<(Text, Vec<Rule>)> {
+        let index = self.rbac.index();
+        let rules_of = |name: &Text| index.role(&Name::new("", name.clone())).map(|role| role.rules.clone());
+        self.aggregation.outdated(|name| rules_of(name).unwrap_or_default())
+    }
+}
+
+/// Writes the aggregated roles that do not follow the changes made before this call.
+pub(crate) async fn settle(registry: &Registry) -> Result<(), Status> {
+    let aggregation = &registry.roles().aggregation;
+    if aggregation.settled.load(Ordering::Acquire) == *aggregation.changes.borrow() {
+        return Ok(());
+    }
+    let _writing = aggregation.writing.lock().await;
+    loop {
+        let changes = *aggregation.changes.borrow();
+        if aggregation.settled.load(Ordering::Acquire) == changes {
+            return Ok(());
+        }
+        for (name, rules) in registry.roles().outdated() {
+            write(registry, &name, &rules).await?;
+        }
+        aggregation.settled.store(changes, Ordering::Release);
+    }
+}
+
+/// Settles what no request does: after a start, a change by another server, an interrupted request.
+pub(crate) async fn follow(registry: Weak<Registry>) {
+    let Some(mut changes) = registry.upgrade().map(|registry| registry.roles().aggregation.changes.subscribe()) else {
+        return;
+    };
+    loop {
+        let Some(registry) = registry.upgrade() else { return };
+        let settled = settle(&registry).await;
+        drop(registry);
+        match settled {
+            Ok(()) => {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+            Err(status) => {
+                tracing::warn!(%status, "aggregated roles cannot be written; another attempt follows");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Applies the rules of an aggregated role. Without any, the manager gives up the rules that it owns, and only those.
+async fn write(registry: &Registry, name: &Text, rules: &[Rule]) -> Result<(), Status> {
+    let kinds = registry.kinds();
+    let kind = kinds.get(GROUP, "v1", "clusterroles").ok_or_else(|| Status::internal("clusterroles are not served"))?;
+    let target = Target { kind: Arc::clone(kind), namespace: None, name: Some(name.to_string()), subresource: None };
+    let mut configuration = json!({
+        "kind": kind.gvk.kind,
+        "apiVersion": kind.group_version().to_string(),
+        "metadata": {"name": name.as_str()},
+    });
+    if !rules.is_empty() {
+        configuration["rules"] = rules.iter().map(Rule::to_value).collect::<Vec<Value>>().into();
+    }
+    let options = PatchOptions { field_manager: CONTROLLER.to_owned(), force: true, ..PatchOptions::default() };
+    let ctx = Context { user: Arc::new(controller()), ..Context::default() };
+    let attributes = Attributes::new(Operation::Update, &target, Options::None, &ctx);
+    let author = Author { applied: true, ..Author::through(CONTROLLER, None) };
+    let written = rewrite(registry, &attributes, &author, |old| {
+        let mut shown = old.clone();
+        versions::show(kind, &mut shown)?;
+        let mut new = apply::applied(registry, &target, Some(&shown), &configuration, &options)?;
+        schema::defaults::apply(kind, &mut new, None);
+        Ok(new)
+    });
+    match written.await {
+        // It was deleted in the meantime, which is a change of its own.
+        Err(status) if status.is_not_found() => Ok(()),
+        Err(status) => Err(status),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The user of these writes, as admission sees it.
+fn controller() -> User {
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+    User {
+        name: format!("system:serviceaccount:kube-system:{CONTROLLER}"),
+        groups: groups.map(str::to_owned).into(),
+        ..User::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(verb: &str) -> Rule {
+        Rule { verbs: vec![verb.into()], ..Rule::default() }
+    }
+
+    fn role(labels: Value, selectors: Value) -> Value {
+        json!({"metadata": {"labels": labels}, "aggregationRule": {"clusterRoleSelectors": selectors}})
+    }
+
+    #[test]
+    fn az_120_rules_are_collected_by_selector_then_by_name_each_once() {
+        let aggregation = Aggregation::default();
+        for (name, labels) in [("b", json!({"x": "1"})), ("a", json!({"x": "1"})), ("c", json!({"y": "1"}))] {
+            aggregation.change(name, Some(&json!({"metadata": {"labels": labels}})));
+        }
+        let before = *aggregation.changes.borrow();
+        aggregation.change("other", Some(&json!({"metadata": {"labels": {"z": "1"}}})));
+        assert_eq!(*aggregation.changes.borrow(), before, "it concerns no role");
+        let selectors = json!([{"matchLabels": {"y": "1"}}, {"matchLabels": {"x": "1"}}]);
+        aggregation.change("all", Some(&role(json!({"x": "1"}), selectors)));
+        assert_eq!(*aggregation.changes.borrow(), before + 1);
+        let rules_of = |name: &Text| match name.as_str() {
+            "a" => vec![rule("get"), rule("list")],
+            "b" => vec![rule("list"), rule("watch")],
+            "c" => vec![rule("create")],
+            _ => vec![rule("own")],
+        };
+        let verbs = ["create", "get", "list", "watch"].map(rule).to_vec();
+        assert_eq!(aggregation.outdated(rules_of), [("all".into(), verbs)], "not its own");
+    }
+
+    #[test]
+    fn az_121_chains_settle_and_cycles_end() {
+        let aggregation = Aggregation::default();
+        let collects = |label: &str, of: &str| role(json!({label: "1"}), json!([{"matchLabels": {of: "1"}}]));
+        aggregation.change("admin", Some(&collects("none", "to-admin")));
+        aggregation.change("edit", Some(&collects("to-admin", "to-edit")));
+        aggregation.change("view", Some(&collects("to-edit", "to-view")));
+        aggregation.change("part", Some(&json!({"metadata": {"labels": {"to-view": "1"}}})));
+        let rules_of = |name: &Text| if name == "part" { vec![rule("get")] } else { Vec::new() };
+        let names: Vec<(Text, Vec<Rule>)> =
+            ["admin", "edit", "view"].map(|name| (name.into(), vec![rule("get")])).into();
+        assert_eq!(aggregation.outdated(rules_of), names);
+        aggregation.change("part", Some(&collects("to-view", "to-admin")));
+        let _ = aggregation.outdated(rules_of);
+        aggregation.change("part", None);
+        assert_eq!(aggregation.outdated(|_| Vec::new()), []);
+    }
+}

@@ -1,0 +1,125 @@
+//! Roles and bindings as objects: what they do beyond being stored.
+//!
+//! - this file follows them in the cache and keeps the index of the authorizer ([`access::Rbac`]) as new as they are
+//! - `aggregation` writes the rules of ClusterRoles that collect those of others
+//! - `bootstrap` creates and restores the ones that every cluster has
+//! - `escalation` refuses a write that grants more than its user holds
+//!
+//! ```text
+//!   write of a role ─► escalation ─► store ─► cache ─► index, before the write is answered
+//!                                               └────► aggregated roles are written, before the write is answered
+//! ```
+
+mod aggregation;
+mod bootstrap;
+pub(crate) mod escalation;
+
+use std::sync::Arc;
+
+use access::Rbac;
+use access::rbac::Index;
+use access::rbac::objects::{Binding, Name, Role};
+use cache::{Collection, Collections, Event, Item, Observer};
+use machinery::Revision;
+use machinery::json::Value;
+use parking_lot::Mutex;
+
+use crate::collections::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
+use crate::read::view;
+use aggregation::Aggregation;
+pub(crate) use aggregation::{follow, settle};
+pub(crate) use bootstrap::restore;
+
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+/// The field manager of roles that the server writes, as in the reference.
+const MANAGER: &str = "kube-apiserver";
+
+/// Keeps what is derived from the roles and bindings in the cache.
+pub(crate) struct Roles {
+    rbac: Arc<Rbac>,
+    aggregation: Aggregation,
+    /// Why the objects that every cluster has are not all there.
+    unrestored: Mutex<Option<String>>,
+}
+
+impl Roles {
+    pub(crate) fn new(rbac: Arc<Rbac>) -> Self {
+        let unrestored = Mutex::new(Some("not finished".to_owned()));
+        Roles { rbac, aggregation: Aggregation::default(), unrestored }
+    }
+
+    /// The readiness check of the objects that every cluster has.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        self.unrestored.lock().clone().map_or(Ok(()), Err)
+    }
+
+    fn set(&self, index: &mut Index, collection: &str, item: &Item) {
+        let name = name(item);
+        let Some(object) = read(item) else { return remove(index, collection, &name) };
+        match collection {
+            ROLES | CLUSTER_ROLES => index.set_role(Role::from_value(name, &object)),
+            _ => index.set_binding(Binding::from_value(name, &object)),
+        }
+    }
+}
+
+impl Observer for Roles {
+    fn observes(&self, collection: &str) -> bool {
+        matches!(collection, ROLES | CLUSTER_ROLES | ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS)
+    }
+
+    fn loaded(&self, _: &Collections, collection: &Collection, _: Revision) {
+        let name_of = collection.name();
+        let objects = collection.objects();
+        let items: Vec<(Name, Value)> =
+            objects.scan(name_of, None, None).filter_map(|item| Some((name(item), read(item)?))).collect();
+        if name_of == CLUSTER_ROLES {
+            self.aggregation.load(&items);
+        }
+        self.rbac.change(|index| match name_of {
+            ROLES | CLUSTER_ROLES => {
+                let roles = items.into_iter().map(|(name, value)| Role::from_value(name, &value));
+                index.load_roles(name_of == ROLES, roles);
+            }
+            _ => {
+                let bindings = items.into_iter().map(|(name, value)| Binding::from_value(name, &value));
+                index.load_bindings(name_of == ROLE_BINDINGS, bindings);
+            }
+        });
+    }
+
+    fn changed(&self, _: &Collections, changes: &[Arc<Event>]) {
+        self.rbac.change(|index| {
+            for event in changes {
+                let collection = event.key().collection();
+                match (event.current(), event.previous()) {
+                    (Some(item), _) => self.set(index, collection, item),
+                    (None, Some(gone)) => remove(index, collection, &name(gone)),
+                    (None, None) => {}
+                }
+            }
+        });
+        // After the rules are in the index, where the aggregation reads them.
+        for event in changes.iter().filter(|event| event.key().collection() == CLUSTER_ROLES) {
+            if let Some(item) = event.current().or(event.previous()) {
+                self.aggregation.change(item.name(), event.current().and_then(|item| read(item)).as_ref());
+            }
+        }
+    }
+}
+
+fn name(item: &Item) -> Name {
+    Name::new(item.namespace(), item.name())
+}
+
+/// An object that cannot be read gives no rights.
+fn read(item: &Item) -> Option<Value> {
+    view::parse(item).inspect_err(|error| tracing::error!(%error, "a role or binding gives no rights")).ok()
+}
+
+fn remove(index: &mut Index, collection: &str, name: &Name) {
+    match collection {
+        ROLES | CLUSTER_ROLES => index.remove_role(name),
+        _ => index.remove_binding(name),
+    }
+}
