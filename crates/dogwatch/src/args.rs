@@ -7,8 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use controllers::Selection;
 
 mod bench;
+mod webhooks;
 
 pub use bench::{Bench, BenchCompare, BenchRun};
+pub use webhooks::{Missing, Webhooks};
 
 /// The Kubernetes list-watch mechanism in one binary.
 #[derive(Debug, Parser)]
@@ -87,6 +89,8 @@ pub struct Up {
     /// Log filter: `info`, `debug`, `server=debug,store=info`, …
     #[arg(long, value_name = "FILTER", default_value = "warn,client::list_watch=error")]
     pub log: String,
+    #[command(flatten)]
+    pub webhooks: Webhooks,
     #[command(flatten)]
     pub limits: Limits,
 }

@@ -13,7 +13,7 @@ use server::authentication::tokens::Tokens;
 use server::limits::Limits;
 use server::metrics::Metrics;
 use server::service::{Config, Server};
-use server::webhooks::HttpsWebhooks;
+use server::webhooks::{HttpsWebhooks, WebhookSettings};
 use store::Store;
 use tokio::task::JoinSet;
 
@@ -31,6 +31,8 @@ pub struct Access {
     pub anonymous: bool,
     /// The key that signs the tokens of service accounts, as PEM; none generates one for the life of the server.
     pub accounts_key_pem: Option<String>,
+    /// How webhooks are called.
+    pub webhooks: WebhookSettings,
 }
 
 /// A running API server without its listeners.
@@ -57,11 +59,17 @@ impl Cluster {
             None => Tokens::default(),
         };
         let server_metrics = Arc::new(Metrics::new(&limits));
-        let webhooks = HttpsWebhooks::new(&limits, &server_metrics);
-        let settings = Settings { webhooks: Some(Arc::new(webhooks)), clock: clock.clone(), ..settings };
+        let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
+        let settings = Settings {
+            webhooks: Some(Arc::new(webhooks.clone())),
+            hooks: Some(Arc::new(webhooks.clone())),
+            clock: clock.clone(),
+            ..settings
+        };
         let registry = Registry::start(Arc::clone(&store), settings)
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
+        webhooks.read_services_from(&registry);
         let mut metrics = prometheus_client::registry::Registry::default();
         metrics.register_collector(Box::new(registry::metrics::CacheMetrics::new(Arc::clone(registry.cache()))));
         let key = access.accounts_key_pem.clone().map_or_else(server::certs::make_key, Ok).map_err(Failure::new)?;
@@ -75,6 +83,7 @@ impl Cluster {
             clock,
         };
         let server = Server::new(Arc::clone(&registry), config);
+        webhooks.reach_own(&server);
         let mut tasks = JoinSet::new();
         tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry)));
         Ok(Cluster { store, registry, server, tasks })

@@ -7,11 +7,18 @@ use std::fmt;
 pub struct Failure {
     pub sentence: String,
     pub hint: Option<String>,
+    /// Whether the command line, or a file that it names, is wrong: exit code 2 in place of 1.
+    pub is_usage: bool,
 }
 
 impl Failure {
     pub fn new(sentence: impl fmt::Display) -> Self {
-        Failure { sentence: sentence.to_string(), hint: None }
+        Failure { sentence: sentence.to_string(), hint: None, is_usage: false }
+    }
+
+    /// A wrong flag, or a file of a flag that cannot be used.
+    pub fn usage(sentence: impl fmt::Display) -> Self {
+        Failure { is_usage: true, ..Failure::new(sentence) }
     }
 
     #[must_use]

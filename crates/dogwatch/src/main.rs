@@ -34,5 +34,5 @@ fn main() -> ExitCode {
 
 fn report(failure: &Failure) -> ExitCode {
     eprintln!("error: {failure}");
-    ExitCode::from(1)
+    ExitCode::from(if failure.is_usage { 2 } else { 1 })
 }

@@ -23,6 +23,7 @@ use crate::failure::Failure;
 pub async fn run(args: args::Up) -> Result<(), Failure> {
     let (started, clock) = (Instant::now(), Clock::system());
     log_to_stderr(&args.log)?;
+    let webhooks = args.webhooks.settings()?;
     let stages = args.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
     create_data_dir(&args.data_dir)?;
     // Bound first, so that a port in use is reported before anything is opened.
@@ -43,6 +44,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         token_file: args.token_file.clone(),
         anonymous: !args.no_anonymous,
         accounts_key_pem: Some(pki.accounts_key_pem.clone()),
+        webhooks,
     };
     let controllers = controller_settings(&args, &pki, stages);
     let settings = registry::Settings {

@@ -87,6 +87,13 @@ impl Kubeconfig {
         self.users.get(name)
     }
 
+    /// The credentials of the current context, if it names any.
+    #[must_use]
+    pub fn current_user(&self) -> Option<&User> {
+        let (_, user) = self.contexts.get(&self.current_context)?;
+        self.users.get(user)
+    }
+
     /// Cluster and user of the current context.
     pub fn current(&self) -> Result<(&Cluster, User), String> {
         let name = &self.current_context;

@@ -16,6 +16,7 @@ use machinery::json::{self, Value, json};
 use schema::custom::{Conversion, Definition};
 use schema::kind::Kind;
 
+use crate::admission::webhooks::client::CallFailure;
 use crate::meta;
 use crate::read::view::{self, View};
 use crate::versions;
@@ -23,7 +24,7 @@ use crate::versions;
 /// Calls webhooks. The registry itself knows no HTTP.
 pub trait Webhooks: fmt::Debug + Send + Sync {
     /// Posts a review to the address in a `clientConfig`. Returns the body of the answer, or why there is none.
-    fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>>;
+    fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, CallFailure>> + Send>>;
 }
 
 /// The definition of a kind that a webhook converts.
@@ -126,7 +127,18 @@ impl Converter {
                 "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": sent},
             })
         };
-        let answer = webhooks.post(client, Bytes::from(json::to_string(&review))).await.map_err(&failed)?;
+        let answer = match webhooks.post(client, Bytes::from(json::to_string(&review))).await {
+            Ok(answer) => answer,
+            // As with the strategy `None`: only the version changes.
+            Err(CallFailure { skip: true, .. }) => {
+                for at in outdated {
+                    objects[at]["apiVersion"] = wanted.into();
+                    finish(definition, wanted, &mut objects[at]);
+                }
+                return Ok(objects);
+            }
+            Err(CallFailure { text, .. }) => return Err(failed(text)),
+        };
         let converted = parse_answer(&answer, &api_version, &uid).map_err(&failed)?;
         if converted.len() != outdated.len() {
             return Err(Status::unmapped(format!(
@@ -143,12 +155,17 @@ impl Converter {
                     kind.gvk.kind
                 ))
             })?;
-            if let Some(version) = wanted.rsplit('/').next().and_then(|version| definition.version_named(version)) {
-                schema::custom::decode::converted(version, &mut object);
-            }
+            finish(definition, wanted, &mut object);
             objects[at] = object;
         }
         Ok(objects)
+    }
+}
+
+/// Prunes and defaults a converted object by the schema of its new version.
+fn finish(definition: &Definition, wanted: &str, object: &mut Value) {
+    if let Some(version) = wanted.rsplit('/').next().and_then(|version| definition.version_named(version)) {
+        schema::custom::decode::converted(version, object);
     }
 }
 
@@ -162,7 +179,7 @@ fn read_as_stored(definition: &Definition, object: &mut Value) {
 
 /// The objects of an answer, or why there are none.
 fn parse_answer(answer: &[u8], api_version: &str, uid: &str) -> Result<Vec<Value>, String> {
-    let review = json::from_slice(answer).map_err(|error| format!("the answer is no JSON: {error}"))?;
+    let review = json::from_slice(answer).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
     let is_v1 = api_version.ends_with("/v1");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if is_v1 && (review["kind"] != "ConversionReview" || review["apiVersion"] != api_version) {
@@ -238,7 +255,7 @@ mod tests {
         let review = |response: Value| json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": response});
         assert_eq!(
             parse_answer(b"<html>", "apiextensions.k8s.io/v1", "u").unwrap_err().split(':').next(),
-            Some("the answer is no JSON")
+            Some("couldn't get version/kind; json parse error")
         );
         assert_eq!(answer(review(Value::Null)).unwrap_err(), "no response provided");
         assert_eq!(answer(review(json!({"uid": "x"}))).unwrap_err(), r#"expected response.uid="u", got "x""#);

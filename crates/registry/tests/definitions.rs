@@ -13,6 +13,7 @@ use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
 use parking_lot::Mutex;
+use registry::admission::webhooks::client::CallFailure;
 use registry::{
     Body, Context, Form, Outcome, PatchBody, Registry, Settings, Target, View, WatchView, Webhooks, WriteRequest,
 };
@@ -487,11 +488,11 @@ struct Converter {
 }
 
 impl Webhooks for Converter {
-    fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send>> {
+    fn post(&self, client: &Value, review: Bytes) -> Pin<Box<dyn Future<Output = Result<Bytes, CallFailure>> + Send>> {
         assert_eq!(client["url"], "https://converter.example.com/");
         self.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(why) = self.failing.lock().clone() {
-            return Box::pin(async move { Err(why) });
+            return Box::pin(async move { Err(CallFailure::new(why)) });
         }
         if self.stuck.load(Ordering::Relaxed) {
             return Box::pin(std::future::pending());

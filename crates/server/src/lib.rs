@@ -8,7 +8,7 @@
 //!   process uses without `wire/`
 //! - [`certs`] is the certificate authority, [`kubeconfig`] the file that clients connect with
 //! - [`authorization`] has the authorizers of a configuration
-//! - `webhooks` calls the webhooks that convert custom resources
+//! - [`webhooks`] calls conversion and admission webhooks; [`services`] finds the addresses of Services
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
 pub mod authorization;
@@ -20,6 +20,7 @@ pub mod limits;
 pub mod metrics;
 mod request;
 pub mod service;
+pub mod services;
 pub mod shutdown;
 pub mod webhooks;
 mod wire;

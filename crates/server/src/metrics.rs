@@ -1,11 +1,13 @@
 //! Metrics of the server, under the reference's names where it has one.
 //!
 //! - [`histogram`]: buckets without a lock
+//! - `webhooks`: counts of webhook calls
 //!
 //! A request costs one lookup and a few atomic adds. Labels hold only values that the server knows (verbs, served kinds),
 //! never text of a client, so that their number is bounded.
 
 pub mod histogram;
+mod webhooks;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,6 +24,7 @@ use prometheus_client::registry::Registry;
 
 use crate::limits::{Limits, Slots};
 use crate::metrics::histogram::Histogram;
+pub use crate::metrics::webhooks::WebhookCalls;
 
 /// The reference's buckets from 5 ms to 60 s, and smaller ones, since most responses here are faster; in nanoseconds.
 const DURATIONS: &[u64] = &[
@@ -173,6 +176,7 @@ pub struct Metrics {
     pub selector_bytes: Slots,
     /// Bytes of webhook responses that are being read.
     pub webhook_bytes: Slots,
+    pub webhook_calls: WebhookCalls,
     /// Heavy requests that wait, and the bytes of those that run.
     pub heavy_waiting: Slots,
     pub heavy_bytes: Slots,
@@ -200,6 +204,7 @@ impl Metrics {
             unsent_bytes: Slots::new("unsent_bytes_max", limits.unsent_bytes_max),
             selector_bytes: Slots::new("watch_selector_bytes_max", limits.watch_selector_bytes_max),
             webhook_bytes: Slots::new("webhook_bytes_total_max", limits.webhook_bytes_total_max),
+            webhook_calls: WebhookCalls::default(),
             heavy_waiting: Slots::new("heavy_waiting_max", limits.heavy_waiting_max),
             heavy_bytes: Slots::new("heavy_bytes_max", limits.heavy_bytes_max),
             stalled: AtomicU64::new(0),
@@ -286,6 +291,7 @@ impl Collector for MetricsCollector {
         let metrics = &*self.0;
         metrics.encode_requests(&mut encoder)?;
         metrics.encode_watches(&mut encoder)?;
+        metrics.webhook_calls.encode(&mut encoder)?;
         metrics.encode_limits(&mut encoder)
     }
 }

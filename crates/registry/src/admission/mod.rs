@@ -15,3 +15,4 @@ mod runtime_class;
 mod service_account;
 mod static_defaults;
 mod volume_claim_resize;
+pub mod webhooks;

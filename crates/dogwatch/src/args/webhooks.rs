@@ -1,0 +1,71 @@
+//! Flags about webhooks and aggregated servers, and what they mean.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use outbound::ServiceAddresses;
+use server::webhooks::credentials::HookCredentials;
+use server::webhooks::{MissingWebhooks, WebhookSettings};
+
+use crate::failure::Failure;
+
+/// Time for which a webhook that is just starting is waited for.
+const REFUSED_WAIT: Duration = Duration::from_secs(1);
+
+/// Webhooks and aggregated servers.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Webhooks and aggregated servers")]
+pub struct Webhooks {
+    /// Address of a Service that has no pods, for webhooks and aggregated servers; may be repeated.
+    #[arg(long, value_name = "NAMESPACE/NAME[:PORT]=HOST:PORT")]
+    pub webhook_service: Vec<String>,
+    /// File of such addresses, one on each line.
+    #[arg(long, value_name = "FILE")]
+    pub service_resolver: Option<PathBuf>,
+    /// AdmissionConfiguration that names the kubeconfig with the credentials for admission webhooks.
+    #[arg(long, value_name = "FILE")]
+    pub admission_control_config_file: Option<PathBuf>,
+    /// What a webhook that nothing serves does to a request.
+    #[arg(long, value_enum, value_name = "ACTION", default_value_t = Missing::Fail)]
+    pub missing_webhooks: Missing,
+    /// Wait up to a second for a webhook on a loopback address that refuses connections, because it may be starting.
+    #[arg(long)]
+    pub await_webhooks: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Missing {
+    /// Its failure policy decides; conversions fail.
+    #[default]
+    Fail,
+    /// Conversions change only the version, admission webhooks are skipped with a warning.
+    None,
+}
+
+impl Webhooks {
+    /// Reads the files that the flags name.
+    pub fn settings(&self) -> Result<WebhookSettings, Failure> {
+        let mut services = ServiceAddresses::default();
+        if let Some(file) = &self.service_resolver {
+            services.add_file(file).map_err(|why| Failure::usage(format!("--service-resolver {why}")))?;
+        }
+        for mapping in &self.webhook_service {
+            services.add(mapping).map_err(|why| Failure::usage(format!("--webhook-service {why}")))?;
+        }
+        let credentials = match &self.admission_control_config_file {
+            None => HookCredentials::default(),
+            Some(file) => HookCredentials::read(file)
+                .map_err(|why| Failure::usage(format!("--admission-control-config-file {why}")))?,
+        };
+        Ok(WebhookSettings {
+            services,
+            credentials,
+            missing: match self.missing_webhooks {
+                Missing::Fail => MissingWebhooks::Fail,
+                Missing::None => MissingWebhooks::Skip,
+            },
+            refused_wait: if self.await_webhooks { REFUSED_WAIT } else { Duration::ZERO },
+        })
+    }
+}

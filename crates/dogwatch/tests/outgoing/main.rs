@@ -1,0 +1,7 @@
+//! What the server calls: conversion webhooks, admission webhooks and aggregated servers, found by their Service. All of them are
+//! real TLS servers on loopback.
+//!
+//! - [`world`]: the server under test
+
+mod conversion;
+mod world;
