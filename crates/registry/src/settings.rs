@@ -14,7 +14,6 @@ use crate::admission::webhooks::client::HookCaller;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
 use crate::admission::selection::PluginSelection;
-use crate::admission::webhooks::client::HookCaller;
 use crate::conversion_webhook::Webhooks;
 
 /// Settings of a registry.
