@@ -58,6 +58,11 @@ const PLUGINS: [(&str, Use); 41] = [
     ("AlwaysDeny", Use::Enabled),
 ];
 
+/// The place of a plugin in the order of the reference.
+pub(crate) fn position(plugin: &str) -> usize {
+    PLUGINS.iter().position(|(name, _)| *name == plugin).unwrap_or(PLUGINS.len())
+}
+
 /// The operator's choice of plugins, beside those that are on by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginSelection {
