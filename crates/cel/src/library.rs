@@ -166,7 +166,9 @@ fn added(name: &str) -> Option<Implementation> {
             let format = NamedFormat::named(string_arg(args)?);
             Ok(Val::Optional(format.map(|format| Arc::new(Val::Format(format)))))
         },
-        _ => return access::implementation(name).or_else(|| patch::implementation(name)).or_else(|| named_format(name)),
+        _ => {
+            return access::implementation(name).or_else(|| patch::implementation(name)).or_else(|| named_format(name));
+        }
     })
 }
 

@@ -11,7 +11,7 @@ use crate::types::{Extra, Type};
 use crate::{checker, literal_checks, parser, plan};
 
 pub use crate::access::{Check, CheckTarget, Decision, Decisions, ResourceCheck, Subject};
-pub use crate::run::{Answer, Evaluated, Expression, Inputs, OUT_OF_BUDGET, Run, Stop, Variable, Variables};
+pub use crate::run::{Answer, Evaluated, Expression, Inputs, OUT_OF_BUDGET, Run, Stop, Uses, Variable, Variables};
 
 /// The type that an expression must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,11 @@ impl Declarations {
             text: expression.into(),
             plan,
             depth: checked.ast.depth(),
-            uses_authorizer: checked.names_variable(SLOTS[5]),
+            uses: Uses {
+                namespace: checked.names_variable(SLOTS[2]),
+                request: checked.names_variable(SLOTS[3]),
+                authorizer: checked.names_variable(SLOTS[5]),
+            },
         })
     }
 

@@ -35,13 +35,37 @@ pub struct Expression {
     pub(crate) text: Box<str>,
     pub(crate) plan: Plan,
     pub(crate) depth: u16,
-    pub(crate) uses_authorizer: bool,
+    pub(crate) uses: Uses,
+}
+
+/// Which of the costly inputs an expression reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    pub request: bool,
+    pub namespace: bool,
+    pub authorizer: bool,
+}
+
+impl Uses {
+    #[must_use]
+    pub fn or(self, other: Uses) -> Uses {
+        Uses {
+            request: self.request || other.request,
+            namespace: self.namespace || other.namespace,
+            authorizer: self.authorizer || other.authorizer,
+        }
+    }
 }
 
 impl Expression {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    #[must_use]
+    pub fn uses(&self) -> Uses {
+        self.uses
     }
 }
 
@@ -61,6 +85,13 @@ impl Variables {
     /// Adds a variable, in the order in which they were declared.
     pub fn push(&mut self, variable: Variable) {
         self.0.push(variable);
+    }
+
+    /// What the expressions of all variables read.
+    #[must_use]
+    pub fn uses(&self) -> Uses {
+        let compiled = self.0.iter().filter_map(|variable| variable.expression.as_ref().ok());
+        compiled.fold(Uses::default(), |uses, expression| uses.or(expression.uses))
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -238,7 +269,7 @@ impl<'a> Scope<'_, 'a> {
         for value in [object, old_object, namespace, request, params] {
             slots.push(Slot::Ready(from_json(value, Shape::dynamic())));
         }
-        if !expression.uses_authorizer {
+        if !expression.uses.authorizer {
             return slots_without_authorizer(slots);
         }
         let Some((_, resource)) = authorizer else {

@@ -131,7 +131,13 @@ impl Type {
     fn is_nullable(&self) -> bool {
         matches!(
             self,
-            Type::Null | Type::Optional(_) | Type::Object(_) | Type::Message(_) | Type::Extra(_) | Type::Duration | Type::Timestamp
+            Type::Null
+                | Type::Optional(_)
+                | Type::Object(_)
+                | Type::Message(_)
+                | Type::Extra(_)
+                | Type::Duration
+                | Type::Timestamp
         )
     }
 

@@ -7,7 +7,8 @@
 //! - `resets`: fields that a request cannot write
 //! - [`track_update`]: ownership after a create, an update or a patch
 //! - [`scale`]: ownership through the scale subresource
-//! - [`apply()`]: server-side apply, based on `check`, `merge` and `last_applied`
+//! - [`apply()`]: server-side apply, based on `check`, `merge` and `last_applied`; [`merge_unowned`]: the same without
+//!   ownership, for mutating policies
 //!
 //! Ownership is determined on the object that a client sent, with defaults, before admission changes it.
 
@@ -19,6 +20,7 @@ pub mod element;
 pub mod entries;
 mod last_applied;
 mod merge;
+mod mutate;
 mod resets;
 pub mod scale;
 pub mod set;
@@ -26,6 +28,7 @@ mod update;
 
 pub use apply::{ApplyError, Configuration, Conflict, apply, read};
 pub use created::Known;
+pub use mutate::merge_unowned;
 pub use update::{Convert, Subject, Writer, keep_times_if_unchanged, manager, track_create, track_update};
 
 #[cfg(test)]

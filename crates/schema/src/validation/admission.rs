@@ -1,5 +1,4 @@
-//! Validation of webhook configurations, admission policies and their bindings. Expressions must compile; those of mutations
-//! must only be present.
+//! Validation of webhook configurations, admission policies and their bindings. Expressions must compile.
 
 use std::collections::HashSet;
 
@@ -272,11 +271,17 @@ fn policy(object: &Value, validating: bool, errors: &mut Errors) {
         if constraints.list("resourceRules").is_empty() {
             required(errors, &path.child("resourceRules"));
         }
+        if !validating {
+            mutating_operations(constraints, &path, errors);
+        }
     } else {
         required(errors, &path);
     }
-    let declared = Declarations::admission(spec.has("paramKind"), true);
+    let mut declared = Declarations::admission(spec.has("paramKind"), true);
     conditions(spec, &SPEC.child("matchConditions"), &declared, errors);
+    if !validating {
+        declared = declared.with_patches();
+    }
     let mut composed = PolicyVariables::default();
     let list = SPEC.child("variables");
     for (i, variable) in spec.list("variables").iter().enumerate() {
@@ -289,14 +294,58 @@ fn policy(object: &Value, validating: bool, errors: &mut Errors) {
         }
         if variable.text("expression").trim().is_empty() {
             errors.push(FieldError::required(path.child("expression"), "expression is not specified"));
-        } else if validating && let Some(why) = composed.add(&declared, name, variable.text("expression")) {
+        } else if let Some(why) = composed.add(&declared, name, variable.text("expression")) {
             errors.push(FieldError::invalid(path.child("expression"), variable.text("expression"), why));
         }
     }
     if validating {
         validations(object, &composed, errors);
-    } else if spec.list("mutations").is_empty() {
+        return;
+    }
+    if spec.list("mutations").is_empty() {
         errors.push(FieldError::required(SPEC.child("mutations"), "mutations must contain at least one item"));
+    }
+    let (list, declared) = (SPEC.child("mutations"), declared.and(&composed));
+    for (i, change) in spec.list("mutations").iter().enumerate() {
+        mutation(change, &declared, &list.index(i), errors);
+    }
+    let (again, path) = (spec.text("reinvocationPolicy"), SPEC.child("reinvocationPolicy"));
+    if again.is_empty() {
+        required(errors, &path);
+    } else {
+        word(errors, &path, again, &["IfNeeded", "Never"]);
+    }
+}
+
+/// Checks that rules have no operations without an object to change.
+fn mutating_operations(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let rules = path.child("resourceRules");
+    let path = rules.child("operations");
+    for operation in resources.list("resourceRules").iter().flat_map(|rule| rule.list("operations")) {
+        word(errors, &path, operation.as_str().unwrap_or_default(), &["*", "CONNECT", "CREATE", "UPDATE"]);
+    }
+}
+
+fn mutation(change: &Value, declared: &Declarations, path: &Path<'_>, errors: &mut Errors) {
+    let (apply, patch) = ("applyConfiguration", "jsonPatch");
+    let kind = change.text("patchType");
+    let (own, other, wanted) = match kind {
+        "ApplyConfiguration" => (apply, patch, ExpectedType::ApplyConfiguration),
+        "JSONPatch" => (patch, apply, ExpectedType::JsonPatch),
+        "" => return required(errors, &path.child("patchType")),
+        _ => return word(errors, &path.child("patchType"), kind, &["ApplyConfiguration", "JSONPatch"]),
+    };
+    let own_path = path.child(own);
+    if !change.has(own) {
+        errors.push(FieldError::required(own_path, format!("must be specified when patchType is {kind}")));
+    } else {
+        let text = change.at(own).text("expression").trim();
+        let path = own_path.child("expression");
+        if text.is_empty() { required(errors, &path) } else { expression(text, wanted, declared, &path, errors) }
+    }
+    if change.has(other) {
+        let why = format!("must not be specified when patchType is {kind}");
+        errors.push(FieldError::invalid(path.child(other), format!("{{{other}}}"), why));
     }
 }
 
@@ -460,6 +509,9 @@ fn binding(spec: &Value, validating: bool, errors: &mut Errors) {
     }
     if spec.has("matchResources") {
         match_resources(spec.at("matchResources"), &SPEC.child("matchResources"), errors);
+        if !validating {
+            mutating_operations(spec.at("matchResources"), &SPEC.child("matchResources"), errors);
+        }
     }
     if !validating {
         return;
