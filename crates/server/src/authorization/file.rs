@@ -156,28 +156,28 @@ fn conditions(webhook: &Field<'_>) -> Result<Vec<String>, String> {
     all.iter().map(|condition| Ok(condition.get("expression").required()?.to_owned())).collect()
 }
 
-/// A value of the file with its path.
-struct Field<'v> {
-    path: String,
-    value: &'v Value,
+/// A value of a configuration file with its path.
+pub(crate) struct Field<'v> {
+    pub(crate) path: String,
+    pub(crate) value: &'v Value,
 }
 
 impl<'v> Field<'v> {
-    fn get(&self, member: &str) -> Field<'v> {
+    pub(crate) fn get(&self, member: &str) -> Field<'v> {
         let dot = if self.path.is_empty() { "" } else { "." };
         Field { path: format!("{}{dot}{member}", self.path), value: &self.value[member] }
     }
 
-    fn because(&self, why: impl std::fmt::Display) -> String {
+    pub(crate) fn because(&self, why: impl std::fmt::Display) -> String {
         format!("{}: {why}", self.path)
     }
 
-    fn text(&self, member: &str) -> Option<&'v str> {
+    pub(crate) fn text(&self, member: &str) -> Option<&'v str> {
         self.value[member].as_str()
     }
 
     /// Refuses members other than these, and values that are no objects.
-    fn only(&self, members: &[&str]) -> Result<(), String> {
+    pub(crate) fn only(&self, members: &[&str]) -> Result<(), String> {
         let Some(object) = self.value.as_object() else {
             return Err(if self.path.is_empty() {
                 "not an object".to_owned()
@@ -191,7 +191,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    fn items(&self) -> Result<Vec<Field<'v>>, String> {
+    pub(crate) fn items(&self) -> Result<Vec<Field<'v>>, String> {
         match self.value {
             Value::Null => Ok(Vec::new()),
             Value::Array(items) => {
@@ -203,7 +203,7 @@ impl<'v> Field<'v> {
     }
 
     /// A text that is not empty.
-    fn required(&self) -> Result<&'v str, String> {
+    pub(crate) fn required(&self) -> Result<&'v str, String> {
         match self.value {
             Value::Null => Err(self.because("required")),
             value => match value.as_str() {
@@ -214,7 +214,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    fn truth(&self) -> Result<Option<bool>, String> {
+    pub(crate) fn truth(&self) -> Result<Option<bool>, String> {
         match self.value {
             Value::Null => Ok(None),
             Value::Bool(truth) => Ok(Some(*truth)),
