@@ -97,6 +97,13 @@ impl Converter {
         Ok(stored)
     }
 
+    /// Converts an object to the version of a kind, if a webhook does that.
+    pub(crate) async fn between(&self, to: &Kind, object: Value) -> Result<Value, Status> {
+        let Some(definition) = webhook(to) else { return Ok(object) };
+        let mut converted = self.convert(to, definition, vec![object], &to.group_version().to_string()).await?;
+        Ok(converted.pop().unwrap_or_default())
+    }
+
     /// Converts those objects that are not in the wanted version.
     async fn convert(
         &self,

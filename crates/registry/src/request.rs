@@ -1,16 +1,20 @@
 //! The parts of a request: target, body, options, user.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use access::User;
 use bytes::Bytes;
 use cache::Item;
-use machinery::GroupResource;
 use machinery::media::{MediaType, PatchType};
+use machinery::{GroupResource, Status};
 use parking_lot::Mutex;
 use schema::kind::Kind;
+use tokio::time::Instant;
 
+use crate::admission::trace::Trace;
 use crate::audit::Annotations;
 
 /// The kind, namespace, object and subresource that a path names.
@@ -85,7 +89,28 @@ pub struct Context {
     /// Texts of `Warning` headers, sent whether the write succeeds or not.
     pub warnings: Warnings,
     pub annotations: Annotations,
+    /// Steps of admission are noted here, if the request is traced.
+    pub trace: Option<Arc<Trace>>,
+    /// The place among the requests that are handled at the same time, left while a webhook is awaited.
+    pub place: Option<Arc<dyn Place>>,
+    pub webhooks: WebhookTime,
 }
+
+/// The time that the webhooks of a request have together; it begins with the first that is called.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookTime(OnceLock<Instant>);
+
+/// The place of a request among those that are handled at the same time.
+pub trait Place: fmt::Debug + Send + Sync {
+    /// Leaves the place to other requests for as long as the request waits for a webhook. Fails if too many wait.
+    fn leave(&self) -> Result<Box<dyn Waiting>, Status>;
+}
+
+/// A request that waits for a webhook; dropped when it no longer does.
+pub trait Waiting: Send + Sync {}
+
+/// Time that all webhooks of a request have together.
+const WEBHOOKS_TIMEOUT: Duration = Duration::from_secs(34);
 
 /// Warnings that are collected while a request is handled.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +139,17 @@ impl Warnings {
 }
 
 impl Context {
+    /// The time that is left for webhooks.
+    pub(crate) fn webhook_time_left(&self) -> Duration {
+        let until = self.webhooks.0.get_or_init(|| Instant::now() + WEBHOOKS_TIMEOUT);
+        until.saturating_duration_since(Instant::now())
+    }
+
+    /// Leaves the place of the request while a webhook is awaited.
+    pub(crate) fn leave_place(&self) -> Result<Option<Box<dyn Waiting>>, Status> {
+        self.place.as_ref().map(|place| place.leave()).transpose()
+    }
+
     /// The field manager of a write: the one it names, else the program in its user agent.
     pub(crate) fn manager(&self, field_manager: &str) -> String {
         schema::managed::manager(field_manager, &self.user_agent)

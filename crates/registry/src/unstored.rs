@@ -5,17 +5,29 @@ use machinery::options::CreateOptions;
 use machinery::{GroupVersionKind, Status};
 use schema::managed::{Subject, Writer, track_update};
 
+use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::body;
 use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Body, WriteRequest};
 
-/// Decodes the object of a POST to a kind that is not stored, as a create would have it before admission.
-pub(crate) fn decode(
+/// Decodes the object of a POST to a kind that is not stored, and admits it.
+pub(crate) async fn admit(
     registry: &Registry,
     request: WriteRequest<'_, CreateOptions>,
     body: &Body,
 ) -> Result<Value, Status> {
+    let WriteRequest { target, options, ctx } = request;
+    let mut object = decode(registry, request, body)?;
+    let name = meta::name(&object).to_owned();
+    let attributes = Attributes::new(Operation::Create, target, Options::Create(options), ctx);
+    let attributes = Attributes { name: &name, ..attributes };
+    registry.admission().admit_unstored(&attributes, &mut object).await?;
+    Ok(object)
+}
+
+/// Decodes the object of a POST to a kind that is not stored, as a create would have it before admission.
+fn decode(registry: &Registry, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Value, Status> {
     let WriteRequest { target, options, ctx } = request;
     let kind = &target.kind;
     let mut object = body::object(kind, body, options.field_validation, ctx)?;

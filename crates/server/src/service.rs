@@ -7,8 +7,8 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,17 @@ use prometheus_client::registry::Registry as MetricsRegistry;
 use registry::{Annotations, Registry, Warnings};
 use tokio::net::TcpListener;
 
+use crate::audit::{self, Arrival, Auditor, Ending};
+use crate::authorization::Inspection;
 use crate::limits::{Limits, Slot, Slots};
 use crate::metrics::{Metrics, RequestLabels, RequestSeries};
-use crate::request::authentication::{Authenticator, impersonation};
+use crate::request::authentication::front_proxy::strip_credentials;
+use crate::request::authentication::{Authenticator, Notes, Unauthenticated};
 use crate::request::deadline;
 use crate::request::discovery::DiscoveryBodies;
 use crate::request::handlers::{self, Call};
 use crate::request::heavy::HeavyPool;
+use crate::request::impersonation;
 use crate::request::negotiation::{accept_header, pretty};
 use crate::request::openapi::OpenApiDocuments;
 use crate::request::reply::{self, Reply};
@@ -44,7 +48,7 @@ use crate::wire::drain::Drain;
 use crate::wire::listener;
 use crate::wire::peer::Peer;
 use crate::wire::tls::Tls;
-use access::authorizer::{Attributes, Authorizer, ResourceAttributes, What, forbidden};
+use access::authorizer::{Attributes, Authorizer};
 use access::identity::User;
 
 /// The collection of custom resource definitions.
@@ -59,6 +63,8 @@ pub struct Config {
     pub limits: Limits,
     pub authenticator: Authenticator,
     pub authorizer: Arc<dyn Authorizer>,
+    /// What the server shows about its decisions.
+    pub inspection: Inspection,
     /// Served at `/metrics`; the server adds its own metrics to those registered here.
     pub metrics: MetricsRegistry,
     /// The server's own metrics, which its webhooks share.
@@ -79,10 +85,14 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) inspection: Inspection,
+    pub(crate) impersonations: impersonation::Modes,
     pub(crate) drain: Arc<Drain>,
     pub(crate) discovery: DiscoveryBodies,
     pub(crate) openapi: OpenApiDocuments,
     pub(crate) heavy: HeavyPool,
+    /// None until an audit log is set.
+    pub(crate) auditor: OnceLock<Arc<Auditor>>,
 }
 
 impl Server {
@@ -101,10 +111,13 @@ impl Server {
             clock: config.clock,
             authenticator: config.authenticator,
             authorizer: config.authorizer,
+            inspection: config.inspection,
+            impersonations: impersonation::Modes::default(),
             drain: Arc::default(),
             discovery: DiscoveryBodies::default(),
             openapi,
             heavy,
+            auditor: OnceLock::new(),
         }))
     }
 
@@ -123,6 +136,21 @@ impl Server {
         &self.0.registry
     }
 
+    #[must_use]
+    pub fn inspection(&self) -> &Inspection {
+        &self.0.inspection
+    }
+
+    /// Records requests from now on. Only the first audit log is used.
+    pub fn set_auditor(&self, auditor: Arc<Auditor>) {
+        let _ = self.0.auditor.set(auditor);
+    }
+
+    #[must_use]
+    pub fn auditor(&self) -> Option<&Arc<Auditor>> {
+        self.0.auditor.get()
+    }
+
     /// Responds to one request.
     pub async fn call(&self, request: Request<RequestBody>, peer: Arc<Peer>) -> Reply {
         let inner = &self.0;
@@ -130,13 +158,20 @@ impl Server {
         let (mut parts, mut body) = request.into_parts();
         let audit_id = parts.headers.get(AUDIT_ID).cloned().unwrap_or_else(audit_id);
         let mut record = RequestRecord::default();
+        if let Some(auditor) = inner.auditor.get() {
+            record.annotations = Annotations::recording();
+            record.audit = Some(auditor.arrival(&audit_id, began));
+        }
         let response = AssertUnwindSafe(self.respond(&mut parts, &mut body, &peer, &mut record)).catch_unwind().await;
         let query_of = |parts: &Parts| Query::parse(parts.uri.query().unwrap_or_default());
+        let mut ending = Ending::Replied;
         let mut reply = match response {
             Ok(Ok(reply)) => reply,
             Ok(Err(status)) => {
                 let pretty = pretty(&parts.headers, &query_of(&parts));
-                reply::status(&status, accept_header(&parts.headers), pretty)
+                let reply = reply::status(&status, accept_header(&parts.headers), pretty);
+                ending = Ending::Refused(status);
+                reply
             }
             Err(panic) => {
                 inner.metrics.panics.fetch_add(1, Ordering::Relaxed);
@@ -146,10 +181,17 @@ impl Server {
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_default();
                 tracing::error!(method = %parts.method, path = parts.uri.path(), why, "request handler panicked");
+                ending = Ending::Panicked(why);
                 reply::status(&Status::internal("the request made the server panic; see its log"), None, false)
             }
         };
+        if record.no_sniff {
+            reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, reply::NOSNIFF);
+        }
         warnings::add(reply.headers_mut(), &record.warnings.take());
+        if let Some(audit) = record.audit {
+            audit.end(&mut reply, ending).await;
+        }
         reply = inner.compress(reply, &parts).await;
         if !body.is_read() && parts.version != Version::HTTP_2 && !reply.body().is_watch() {
             inner.finish_body(&mut body, &parts, &mut reply).await;
@@ -172,6 +214,7 @@ impl Server {
             code = reply.status().as_u16(),
             ms = took.as_secs_f64() * 1e3,
             user = record.user.as_ref().map_or("", |user| user.name.as_str()),
+            as_user = record.impersonation.as_ref().map_or("", |granted| granted.user.name.as_str()),
             agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             "request"
         );
@@ -204,12 +247,19 @@ impl Server {
 /// Facts collected while a request is handled, for its `Warning` headers, its metrics and its log line.
 #[derive(Default)]
 struct RequestRecord {
+    /// The user that was authenticated.
     user: Option<Arc<User>>,
+    /// The user on whose behalf it acts.
+    impersonation: Option<impersonation::Impersonation>,
+    /// The response is a refusal that a browser must not take for another type.
+    no_sniff: bool,
     /// The place of the request among those in flight.
     place: Option<Slot>,
     series: Option<Arc<RequestSeries>>,
     warnings: Warnings,
     annotations: Annotations,
+    /// Only with an audit log.
+    audit: Option<Box<Arrival>>,
 }
 
 impl Server {
@@ -222,7 +272,6 @@ impl Server {
     ) -> Result<Reply, Status> {
         let inner = &*self.0;
         let extensions = std::mem::take(&mut parts.extensions);
-        let parts = &*parts;
         // The server forwards nothing.
         if parts.method == Method::CONNECT {
             return Err(Status::router_method_not_allowed());
@@ -231,15 +280,45 @@ impl Server {
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query)?;
         let verb = info.resource.as_ref().map_or(Verb::Get, |resource| resource.verb);
         let is_watch = verb == Verb::Watch;
-        let deadline =
-            if is_watch { None } else { Some(deadline::request_timeout(&query, inner.limits.request_timeout)?) };
-
-        let mut user = inner.authenticator.authenticate(&parts.headers, peer, inner.clock.now())?;
-        record.user = Some(Arc::clone(&user));
-        if let Some(wanted) = impersonation::parse(&parts.headers)? {
-            user = inner.impersonate(&user, wanted).await?;
-            record.user = Some(Arc::clone(&user));
+        let deadline = match is_watch {
+            true => Ok(None),
+            false => deadline::request_timeout(&query, inner.limits.request_timeout).map(Some),
+        };
+        if let (Err(_), Some(audit)) = (&deadline, &mut record.audit) {
+            audit.open(parts, &info, peer, None, &mut record.annotations);
         }
+        let deadline = deadline?;
+
+        let now = inner.clock.now();
+        let authenticated = match inner.authenticator.of_connection(peer, now) {
+            Some(user) => Ok(Arc::clone(user)),
+            None => {
+                let notes = Notes { warnings: &record.warnings, annotations: &record.annotations };
+                let (headers, path) = (&parts.headers, &*info.path);
+                Box::pin(inner.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes })).await
+            }
+        };
+        if let Some(audit) = &mut record.audit {
+            audit.open(parts, &info, peer, authenticated.as_ref().ok(), &mut record.annotations);
+            if let Err(refusal) = audit.begin().await {
+                return Ok(refusal);
+            }
+        }
+        let mut user = authenticated?;
+        strip_credentials(&mut parts.headers, inner.authenticator.front_proxy.as_ref());
+        record.user = Some(Arc::clone(&user));
+        if let Some(wanted) = impersonation::parse(&parts.headers).inspect_err(|_| record.no_sniff = true)? {
+            let request = Attributes { user: &user, verb: &info.verb(), what: info.what() };
+            let granted = inner.impersonations.impersonate(&*inner.authorizer, &wanted, &request).await;
+            let granted = granted.inspect_err(|_| record.no_sniff = true)?;
+            user = Arc::clone(&granted.user);
+            if let Some(audit) = &mut record.audit {
+                audit.impersonate(&granted.user, granted.mode.constraint().unwrap_or_default());
+            }
+            record.impersonation = Some(granted);
+            impersonation::strip(&mut parts.headers);
+        }
+        let parts = &*parts;
         // A write takes its place when its body is there: a client that sends slowly holds none.
         if !verb.writes() {
             match inner.place(&inner.metrics.inflight_reads, &user) {
@@ -249,8 +328,16 @@ impl Server {
         }
         let attributes = Attributes { user: &user, verb: &info.verb(), what: info.what() };
         let decision = inner.authorizer.authorize(&attributes).get().await;
+        if record.annotations.are_kept() {
+            audit::note_decision(&record.annotations, &decision);
+        }
+        inner.inspection.record(&attributes, &decision, || inner.clock.now());
         if !decision.allowed {
-            return Err(forbidden(&attributes, &decision));
+            record.no_sniff = true;
+            if !decision.error.is_empty() {
+                return Ok(reply::undecided(&parts.uri, &decision.error));
+            }
+            return Err(inner.inspection.refusal(&attributes, &decision));
         }
 
         let route = route(&info, &inner.registry.kinds());
@@ -258,6 +345,7 @@ impl Server {
         let call = Call {
             server: inner,
             method: &parts.method,
+            path: parts.uri.path(),
             headers: &parts.headers,
             query: &query,
             user: &user,
@@ -310,11 +398,13 @@ impl Server {
         };
         let (server, peer, user) = (self.clone(), Arc::clone(peer), Arc::clone(call.user));
         let (method, headers, query) = (parts.method.clone(), parts.headers.clone(), call.query.clone());
+        let path = call.path.to_owned();
         let (warnings, annotations) = (call.warnings.clone(), call.annotations.clone());
         let work = async move {
             let call = Call {
                 server: &server.0,
                 method: &method,
+                path: &path,
                 headers: &headers,
                 query: &query,
                 user: &user,
@@ -449,38 +539,6 @@ impl Inner {
             }
         }
     }
-
-    /// Returns the impersonated user, after each part of the impersonation is authorized as rules can name it.
-    async fn impersonate(&self, user: &Arc<User>, wanted: impersonation::Impersonated) -> Result<Arc<User>, Status> {
-        let mut required: Vec<ResourceAttributes<'_>> = Vec::new();
-        let core = ResourceAttributes { version: "v1", ..ResourceAttributes::default() };
-        let account = wanted.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-        required.push(match account {
-            Some((namespace, name)) => ResourceAttributes { resource: "serviceaccounts", namespace, name, ..core },
-            None => ResourceAttributes { resource: "users", name: &wanted.name, ..core },
-        });
-        required.extend(wanted.groups.iter().map(|name| ResourceAttributes { resource: "groups", name, ..core }));
-        let authentication = ResourceAttributes { group: "authentication.k8s.io", ..core };
-        if !wanted.uid.is_empty() {
-            required.push(ResourceAttributes { resource: "uids", name: &wanted.uid, ..authentication });
-        }
-        for (key, values) in &wanted.extra {
-            required.extend(values.iter().map(|name| ResourceAttributes {
-                resource: "userextras",
-                subresource: key,
-                name,
-                ..authentication
-            }));
-        }
-        for what in required {
-            let attributes = Attributes { user, verb: "impersonate", what: What::Resource(what) };
-            let decision = self.authorizer.authorize(&attributes).get().await;
-            if !decision.allowed {
-                return Err(forbidden(&attributes, &decision));
-            }
-        }
-        Ok(Arc::new(wanted.into_user()))
-    }
 }
 
 /// The metric labels of a request. They name only served kinds and paths, so that a client cannot invent labels.
@@ -500,6 +558,7 @@ fn request_labels<'a>(info: &'a RequestInfo<'_>, route: &'a Route, query: &Query
             let subresource = match other {
                 Route::Health(endpoint, _) => endpoint,
                 Route::Version => "version",
+                Route::Issuer | Route::IssuerKeys => "openid",
                 Route::Metrics => "metrics",
                 Route::OpenApiV2 | Route::OpenApiV3(_) => "openapi",
                 Route::CoreVersions | Route::Groups | Route::Group(_) | Route::Resources(..) => "discovery",

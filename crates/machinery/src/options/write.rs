@@ -12,8 +12,10 @@ const FIELD_MANAGER_MAX: usize = 128;
 /// The treatment of fields that a kind does not have or that are given twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    Ignore,
+    /// The request names none: as `Warn`.
     #[default]
+    Unstated,
+    Ignore,
     Warn,
     Strict,
 }
@@ -94,7 +96,8 @@ impl Shared {
         errors.extend(dry_run_error(&dry_run));
         let field_validation = match query.get("fieldValidation").unwrap_or_default() {
             "Ignore" => FieldValidation::Ignore,
-            "" | "Warn" => FieldValidation::Warn,
+            "" => FieldValidation::Unstated,
+            "Warn" => FieldValidation::Warn,
             "Strict" => FieldValidation::Strict,
             other => {
                 let supported = ["", "Ignore", "Strict", "Warn"];

@@ -6,65 +6,173 @@
 //!   connect          mutate ──► validate                                                          ──► node
 //! ```
 //!
-//! The first refusal ends a phase, and no later phase begins. Warnings that were collected by then are sent all the same.
+//! The mutating phase has a second round if a policy or webhook changed the object. The first refusal ends a phase, and no later
+//! phase begins. Warnings that were collected by then are sent all the same.
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use machinery::Status;
 use machinery::json::Value;
 
+use super::certificates::{CertificateApproval, CertificateSigning, CertificateSubjectRestriction};
+use super::changes::Changes;
 use super::default_classes::{DefaultIngressClass, DefaultStorageClass};
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
+use super::node_restriction::NodeRestriction;
 use super::plugin::{Attributes, Operation, Plugin, States};
 use super::pod_security::PodSecurity;
+use super::policies::Policies;
 use super::priority::Priority;
+use super::rounds::Rounds;
 use super::runtime_class::RuntimeClass;
+use super::selection;
 use super::service_account::ServiceAccount;
-use super::static_defaults::StaticDefaults;
+use super::static_defaults::{DefaultTolerationSeconds, StorageObjectInUseProtection, TaintNodesByCondition};
+use super::trace::{Phase, Step, Verdict, difference};
 use super::volume_claim_resize::PersistentVolumeClaimResize;
+use super::webhooks::Webhooks;
+use crate::kinds::definitions::Definitions;
+use crate::meta;
 use crate::reserve::Reservation;
 use crate::reserve::quota::QuotaUse;
 use crate::settings::Settings;
 use crate::storage::Storage;
 
-/// The plugins of a server.
+/// The plugins, policies and webhooks of a server.
 pub(crate) struct Chain {
     plugins: Vec<Box<dyn Plugin>>,
+    policies: Option<Policies>,
+    webhooks: Option<Webhooks>,
+    /// Whether both kinds of webhooks are on.
+    mutates: bool,
+    validates: bool,
+    quota: bool,
 }
 
 impl Chain {
-    /// The order is that of the reference, except that the plugins that need nothing but the object are one plugin here, which
-    /// runs first.
-    pub(crate) fn new(storage: &Storage, settings: &Settings) -> Self {
+    /// The order is that of the reference.
+    pub(crate) fn new(
+        storage: &Storage,
+        settings: &Settings,
+        policies: Policies,
+        webhooks: Webhooks,
+        definitions: &Arc<Definitions>,
+    ) -> Self {
         let storage = || storage.clone();
-        let plugins: Vec<Box<dyn Plugin>> = vec![
-            Box::new(StaticDefaults),
+        let authorizer = || Arc::clone(&settings.authorizer);
+        let mut plugins: Vec<Box<dyn Plugin>> = vec![
             Box::new(NamespaceLifecycle::new(storage())),
             Box::new(LimitRanger::new(storage())),
             Box::new(ServiceAccount::new(storage(), settings.service_accounts)),
+            Box::new(NodeRestriction::new(storage(), authorizer())),
+            Box::new(TaintNodesByCondition),
             Box::new(PodSecurity::new(storage())),
             Box::new(Priority::new(storage())),
+            Box::new(DefaultTolerationSeconds),
             Box::new(DefaultStorageClass::new(storage())),
+            Box::new(StorageObjectInUseProtection),
             Box::new(PersistentVolumeClaimResize::new(storage())),
             Box::new(RuntimeClass::new(storage())),
+            Box::new(CertificateApproval::new(authorizer())),
+            Box::new(CertificateSigning::new(authorizer())),
+            Box::new(CertificateSubjectRestriction),
             Box::new(DefaultIngressClass::new(storage())),
-            // MutatingAdmissionPolicy
-            // MutatingAdmissionWebhook
-            // ValidatingAdmissionPolicy
-            // ValidatingAdmissionWebhook
+            // Policies and webhooks follow, which are apart from plugins because they have rounds.
             // ResourceQuota is `reserve_quota`, after all of them.
         ];
-        Chain { plugins }
+        plugins.retain(|plugin| settings.plugins.includes(plugin.name()));
+        plugins.extend(super::optional::plugins(&storage(), settings, definitions));
+        plugins.sort_by_key(|plugin| selection::position(plugin.name()));
+        Chain {
+            plugins,
+            policies: Some(policies),
+            webhooks: Some(webhooks),
+            mutates: settings.plugins.includes("MutatingAdmissionWebhook"),
+            validates: settings.plugins.includes("ValidatingAdmissionWebhook"),
+            quota: settings.plugins.includes("ResourceQuota"),
+        }
     }
 
-    /// First phase: changes an object before it is validated, or refuses it.
+    /// First phase: changes an object before it is validated, or refuses it. Returns what policies and webhooks changed.
     pub(crate) async fn mutate(
         &self,
         attributes: &Attributes<'_>,
         object: &mut Value,
         old: Option<&Value>,
+    ) -> Result<Changes, Status> {
+        self.run_mutating(attributes, object, old, 1).await?;
+        if !self.may_mutate(attributes) {
+            return Ok(Changes::default());
+        }
+        // Cold: a write that nothing matches does not carry the state of this.
+        Box::pin(self.mutate_dynamically(attributes, object, old)).await
+    }
+
+    /// Whether a policy or webhook may change this request. Every write asks.
+    fn may_mutate(&self, attributes: &Attributes<'_>) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.may_mutate(attributes))
+            || self.mutates && self.webhooks.as_ref().is_some_and(|webhooks| webhooks.may_mutate(attributes))
+    }
+
+    /// Whether a policy or webhook may refuse this request. Every write asks.
+    fn may_validate(&self, attributes: &Attributes<'_>) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.may_validate(attributes))
+            || self.validates && self.webhooks.as_ref().is_some_and(|webhooks| webhooks.may_validate(attributes))
+    }
+
+    async fn run_mutating(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        round: usize,
     ) -> Result<(), Status> {
         for plugin in self.concerned(attributes) {
-            plugin.mutate(attributes, object, old).get().await.inspect_err(|status| log(plugin, status))?;
+            let noted = attributes.ctx.trace.is_some().then(|| (object.clone(), Instant::now()));
+            let decision = plugin.mutate(attributes, object, old).get().await;
+            if let Some((before, began)) = noted {
+                let patch = difference(&before, object);
+                note(plugin, attributes, Phase::Mutate, round, began, patch, &decision);
+            }
+            decision.inspect_err(|status| log(plugin, status))?;
+        }
+        Ok(())
+    }
+
+    async fn mutate_dynamically(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<Changes, Status> {
+        let (mut rounds, mut changes) = (Rounds::default(), Changes::default());
+        let managers = object.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
+        self.run_round(attributes, object, old, &mut rounds, &mut changes).await?;
+        if rounds.begin_second() {
+            self.run_mutating(attributes, object, old, 2).await?;
+            self.run_round(attributes, object, old, &mut rounds, &mut changes).await?;
+        }
+        restore_managers(attributes, object, managers);
+        Ok(changes)
+    }
+
+    async fn run_round(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        rounds: &mut Rounds,
+        changes: &mut Changes,
+    ) -> Result<(), Status> {
+        if let Some(policies) = self.policies.as_ref().filter(|policies| policies.may_mutate(attributes)) {
+            policies.mutate(attributes, object, old, rounds, changes).await?;
+        }
+        if let Some(webhooks) = self.webhooks.as_ref().filter(|_| self.mutates)
+            && webhooks.may_mutate(attributes)
+        {
+            webhooks.mutate(attributes, object, old, rounds, changes).await?;
         }
         Ok(())
     }
@@ -72,7 +180,27 @@ impl Chain {
     /// Second phase: refuses a write that is valid by the rules of its kind.
     pub(crate) async fn validate(&self, attributes: &Attributes<'_>, states: States<'_>) -> Result<(), Status> {
         for plugin in self.concerned(attributes) {
-            plugin.validate(attributes, states).get().await.inspect_err(|status| log(plugin, status))?;
+            let began = attributes.ctx.trace.is_some().then(Instant::now);
+            let decision = plugin.validate(attributes, states).get().await;
+            if let Some(began) = began {
+                note(plugin, attributes, Phase::Validate, 1, began, Value::Null, &decision);
+            }
+            decision.inspect_err(|status| log(plugin, status))?;
+        }
+        if !self.may_validate(attributes) {
+            return Ok(());
+        }
+        Box::pin(self.validate_dynamically(attributes, states)).await
+    }
+
+    async fn validate_dynamically(&self, attributes: &Attributes<'_>, states: States<'_>) -> Result<(), Status> {
+        if let Some(policies) = self.policies.as_ref().filter(|policies| policies.may_validate(attributes)) {
+            policies.validate(attributes, states).await?;
+        }
+        if let Some(webhooks) = self.webhooks.as_ref().filter(|_| self.validates)
+            && webhooks.may_validate(attributes)
+        {
+            webhooks.validate(attributes, states).await?;
         }
         Ok(())
     }
@@ -85,10 +213,18 @@ impl Chain {
         states: (Option<&Value>, &Value),
         reservation: &mut Reservation<'_>,
     ) -> Result<(), Status> {
+        if !self.quota {
+            return Ok(());
+        }
         let (old, new) = states;
         let (target, subresource) = (attributes.target, attributes.subresource());
         let wanted = QuotaUse { target, subresource, old, new, dry_run: attributes.dry_run };
         reservation.reserve_quota(&wanted).await
+    }
+
+    /// Whether a policy or webhook may look at a deletion, so that its object must be in the version of the request.
+    pub(crate) fn sees_deletes(&self, attributes: &Attributes<'_>) -> bool {
+        self.may_mutate(attributes) || self.may_validate(attributes)
     }
 
     /// Both phases for a request without a new object: the deletion of `old`.
@@ -105,6 +241,13 @@ impl Chain {
         self.validate(attributes, States { old: None, new: Some(&options) }).await
     }
 
+    /// Both phases for a new object that is not stored: a review, or what a subresource is sent. Returns the object as it
+    /// was changed.
+    pub(crate) async fn admit_unstored(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+        self.mutate(attributes, object, None).await?;
+        self.validate(attributes, States { old: None, new: Some(object) }).await
+    }
+
     fn concerned(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = &dyn Plugin> {
         self.plugins.iter().map(|plugin| &**plugin).filter(|plugin| plugin.concerns(attributes))
     }
@@ -112,6 +255,41 @@ impl Chain {
 
 fn log(plugin: &dyn Plugin, status: &Status) {
     tracing::debug!(plugin = plugin.name(), %status, "a write is refused");
+}
+
+/// Notes the step of a plugin in the trace of its request.
+fn note(
+    plugin: &dyn Plugin,
+    attributes: &Attributes<'_>,
+    phase: Phase,
+    round: usize,
+    began: Instant,
+    patch: Value,
+    decision: &Result<(), Status>,
+) {
+    let verdict = match decision {
+        Ok(()) => Verdict::Admitted,
+        Err(status) => Verdict::Refused(status.message.clone()),
+    };
+    let (name, of, duration) = (plugin.name().to_owned(), String::new(), began.elapsed());
+    if let Some(trace) = &attributes.ctx.trace {
+        trace.push(Step { phase, round, kind: "plugin", name, of, verdict, duration, patch });
+    }
+}
+
+/// Puts managed fields back that policies or webhooks made invalid.
+fn restore_managers(attributes: &Attributes<'_>, object: &mut Value, before: Option<Value>) {
+    let Some(metadata) = object.get("metadata") else { return };
+    let Err(why) = schema::managed::entries::validate(&metadata["managedFields"]) else { return };
+    let metadata = meta::of_mut(object);
+    match before {
+        Some(before) => metadata.insert("managedFields", before),
+        None => metadata.shift_remove("managedFields"),
+    };
+    attributes.ctx.warnings.push(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating \
+         admission controller; please fix your requests: {why}"
+    ));
 }
 
 #[cfg(test)]
@@ -173,7 +351,8 @@ mod tests {
     fn chain(refuses: Option<&'static str>) -> (Chain, Calls) {
         let calls = Calls::default();
         let plugin = |name, refuses| Box::new(Recorder { name, refuses, calls: Arc::clone(&calls) }) as Box<dyn Plugin>;
-        (Chain { plugins: vec![plugin("a", refuses), plugin("b", None)] }, calls)
+        let plugins = vec![plugin("a", refuses), plugin("b", None)];
+        (Chain { plugins, policies: None, webhooks: None, mutates: true, validates: true, quota: true }, calls)
     }
 
     fn pod(subresource: Option<&str>) -> Target {

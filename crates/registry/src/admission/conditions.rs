@@ -1,6 +1,6 @@
 //! `matchConditions` of webhooks and policies: expressions that all must be true for a request to be looked at.
 
-use cel::policy::{Answer, Declarations, ExpectedType, Expression, OUT_OF_BUDGET, Run, Variables};
+use cel::policy::{Answer, Declarations, ExpectedType, Expression, OUT_OF_BUDGET, Run, Uses, Variables};
 use machinery::json::Value;
 
 use super::evaluation::Evaluation;
@@ -10,7 +10,7 @@ const BUDGET: u64 = 2_500_000;
 
 /// The conditions of one webhook or policy, compiled when it is stored.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions(Vec<Condition>);
+pub(crate) struct CompiledConditions(Vec<Condition>);
 
 #[derive(Debug)]
 struct Condition {
@@ -30,19 +30,33 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-impl Conditions {
-    /// Compiles `matchConditions` of a webhook or of the spec of a policy; `params` is set if it has a `paramKind`.
-    pub(crate) fn compile(holder: &Value, params: bool) -> Self {
-        let list = holder["matchConditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+impl CompiledConditions {
+    /// Compiles `matchConditions` of a webhook.
+    pub(crate) fn of_webhook(list: &Value) -> Self {
+        Self::compile(list, false)
+    }
+
+    /// Compiles `matchConditions` of a policy; `params` is set if it has a `paramKind`.
+    pub(crate) fn of_policy(list: &Value, params: bool) -> Self {
+        Self::compile(list, params)
+    }
+
+    fn compile(list: &Value, params: bool) -> Self {
+        let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
         if list.is_empty() {
-            return Conditions::default();
+            return CompiledConditions::default();
         }
         let declared = Declarations::admission(params, true);
         let condition = |condition: &Value| Condition {
             name: condition["name"].as_str().unwrap_or_default().to_owned(),
             expression: declared.compile(condition["expression"].as_str().unwrap_or_default(), ExpectedType::Bool),
         };
-        Conditions(list.iter().map(condition).collect())
+        CompiledConditions(list.iter().map(condition).collect())
+    }
+
+    fn uses(&self) -> Uses {
+        let compiled = self.0.iter().filter_map(|condition| condition.expression.as_ref().ok());
+        compiled.fold(Uses::default(), |uses, expression| uses.or(expression.uses()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,7 +70,7 @@ impl Conditions {
         }
         let none = Variables::default();
         let answers = evaluation
-            .run(params, &Value::Null, |inputs| {
+            .run(self.uses(), params, &Value::Null, |inputs| {
                 let run = Run::new(inputs, &none, BUDGET);
                 let answer = |condition: &Condition| match &condition.expression {
                     Ok(expression) => run.answer(expression),
@@ -100,7 +114,7 @@ mod tests {
     async fn outcome(expressions: &[&str]) -> Outcome {
         let list =
             expressions.iter().enumerate().map(|(at, text)| json!({"name": format!("c{at}"), "expression": text}));
-        let conditions = Conditions::compile(&json!({"matchConditions": list.collect::<Vec<_>>()}), false);
+        let conditions = CompiledConditions::of_webhook(&json!(list.collect::<Vec<_>>()));
         let kind = Arc::clone(crate::kinds::builtin().get("", "v1", "configmaps").unwrap());
         let target = Target { kind, namespace: Some("n".to_owned()), name: Some("a".to_owned()), subresource: None };
         let ctx = Context::default();

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use access::authorizer::{Attributes as Access, ResourceAttributes, Verdict, What};
 use access::selectors::{FieldTerms, LabelTerms, Selectors};
 use access::{Authorizer, User};
-use cel::policy::{Check, CheckTarget, Decision, Decisions, Inputs, ResourceCheck, Stop, Subject};
+use cel::policy::{Check, CheckTarget, Decision, Decisions, Inputs, ResourceCheck, Stop, Subject, Uses};
 use machinery::json::Value;
 use parking_lot::Mutex;
 
@@ -128,16 +128,17 @@ impl<'a> Evaluation<'a> {
         self.request.get_or_init(|| Value::Object(request_value(self.attributes, self.matched)))
     }
 
-    /// Calls `run` with the variables of expressions, and again after each decision of the authorizer that it waited for.
+    /// Calls `run` with the variables that expressions use, and again after each decision of the authorizer that it waited for.
     /// The error is an exhausted budget.
     pub(crate) async fn run<T>(
         &self,
+        uses: Uses,
         params: &Value,
         namespace: &Value,
         mut run: impl FnMut(Inputs<'_>) -> Result<T, Stop>,
     ) -> Result<T, OutOfBudget> {
         loop {
-            let check = match self.run_once(params, namespace, &mut run) {
+            let check = match self.run_once(uses, params, namespace, &mut run) {
                 Ok(result) => return Ok(result),
                 Err(Stop::Budget) => return Err(OutOfBudget),
                 Err(Stop::Needs(check)) => check,
@@ -148,6 +149,7 @@ impl<'a> Evaluation<'a> {
 
     fn run_once<T>(
         &self,
+        uses: Uses,
         params: &Value,
         namespace: &Value,
         run: &mut impl FnMut(Inputs<'_>) -> Result<T, Stop>,
@@ -157,7 +159,7 @@ impl<'a> Evaluation<'a> {
             object: self.states.new.unwrap_or(&NULL),
             old_object: self.states.old.unwrap_or(&NULL),
             namespace,
-            request: self.request(),
+            request: if uses.request { self.request() } else { &NULL },
             params,
             authorizer: Some((self.answers, &resource)),
         })

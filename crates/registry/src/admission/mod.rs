@@ -2,17 +2,36 @@
 //!
 //! - [`chain`]: all plugins in the order in which they run, and the phases of a write
 //! - [`plugin`]: the trait of a plugin, and the request as a plugin sees it
+//! - [`matching`]: which requests webhooks and policies apply to; [`rounds`]: which of them run twice
+//! - [`conditions`]: `matchConditions` of both; [`evaluation`]: what all expressions of a request have in common;
+//!   [`request_value`]: the request as they see it
+//! - [`versioned`]: objects in the version that a rule names; [`changes`]: which step set which field; [`trace`]: what each did
+//! - [`policies`]: policies of expressions
+//! - [`selection`]: the plugins that run
 //! - one module for each plugin, or for two that differ only in their kind
 
+mod certificates;
 pub(crate) mod chain;
+pub(crate) mod changes;
+pub(crate) mod conditions;
 mod default_classes;
+pub(crate) mod evaluation;
 mod limit_ranger;
+pub(crate) mod matching;
 mod namespace_lifecycle;
+mod node_restriction;
+mod optional;
 pub mod plugin;
+pub(crate) mod policies;
 mod pod_security;
 mod priority;
+pub(crate) mod request_value;
+pub(crate) mod rounds;
 mod runtime_class;
+pub mod selection;
 mod service_account;
 mod static_defaults;
+pub mod trace;
+pub(crate) mod versioned;
 mod volume_claim_resize;
 pub mod webhooks;

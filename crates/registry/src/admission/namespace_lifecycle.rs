@@ -7,7 +7,6 @@ use machinery::{GroupResource, Status};
 
 use super::plugin::{Attributes, Decision, Operation, Plugin};
 use crate::collections::NAMESPACES;
-use crate::meta;
 use crate::storage::Storage;
 
 /// A namespace that was created a moment ago through another server may not be visible here.
@@ -34,8 +33,10 @@ impl NamespaceLifecycle {
         };
         let spec = self.storage.cache().collection(NAMESPACES).spec();
         let phase = spec.slot("status.phase").and_then(|slot| found.fields().get(slot));
-        if phase.is_some_and(|phase| &**phase == "Terminating") {
-            return Err(Status::namespace_terminating(&attributes.target.gr(), meta::name(object), namespace));
+        let creates = attributes.operation == Operation::Create;
+        if creates && phase.is_some_and(|phase| &**phase == "Terminating") {
+            let name = attributes.name_shown(object);
+            return Err(Status::namespace_terminating(&attributes.target.gr(), name, namespace));
         }
         Ok(())
     }
@@ -46,6 +47,12 @@ fn namespace_of<'a>(attributes: &Attributes<'a>) -> Option<&'a str> {
     attributes.target.namespace.as_deref().filter(|_| attributes.target.kind.namespaced)
 }
 
+/// Whether rights in a namespace exist is no reason to tell whether the namespace does.
+fn is_access_review(attributes: &Attributes<'_>) -> bool {
+    let kind = &attributes.target.kind;
+    kind.gvk.group == "authorization.k8s.io" && kind.plural == "localsubjectaccessreviews"
+}
+
 impl Plugin for NamespaceLifecycle {
     fn name(&self) -> &'static str {
         "NamespaceLifecycle"
@@ -53,9 +60,11 @@ impl Plugin for NamespaceLifecycle {
 
     fn concerns(&self, attributes: &Attributes<'_>) -> bool {
         match attributes.operation {
-            Operation::Create => attributes.subresource().is_none() && namespace_of(attributes).is_some(),
+            Operation::Create | Operation::Connect => {
+                namespace_of(attributes).is_some() && !is_access_review(attributes)
+            }
             Operation::Delete => attributes.target.kind.collection == NAMESPACES,
-            Operation::Update | Operation::Connect => false,
+            Operation::Update => false,
         }
     }
 
@@ -67,7 +76,9 @@ impl Plugin for NamespaceLifecycle {
     ) -> Decision<'a> {
         let target = attributes.target;
         match (attributes.operation, namespace_of(attributes)) {
-            (Operation::Create, Some(namespace)) => Decision::later(self.admit_into(attributes, object, namespace)),
+            (Operation::Create | Operation::Connect, Some(namespace)) => {
+                Decision::later(self.admit_into(attributes, object, namespace))
+            }
             (Operation::Delete, _) if UNDELETABLE.contains(&target.name()) => {
                 let why = "this namespace may not be deleted";
                 Decision::Now(Err(Status::forbidden(&target.gr(), target.name(), why)))

@@ -3,11 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use machinery::Status;
 use machinery::json::Value;
 use machinery::options::{CreateOptions, DeleteOptions, PatchOptions, UpdateOptions};
+use machinery::{GroupVersionKind, Status};
 
+use crate::collections::NAMESPACES;
 use crate::kinds::KindBehaviour;
+use crate::meta;
 use crate::request::{Context, Target};
 
 /// The operation of a request, as admission distinguishes them. A patch is an update.
@@ -49,6 +51,9 @@ pub struct Attributes<'a> {
     pub operation: Operation,
     /// Kind, namespace, name and subresource.
     pub target: &'a Target,
+    /// The name in the request: of the path, else of the body. Empty while a name is still to be generated, and for each
+    /// object of a deleted collection.
+    pub name: &'a str,
     pub options: Options<'a>,
     pub dry_run: bool,
     /// The user, and where warnings are collected.
@@ -59,7 +64,7 @@ pub struct Attributes<'a> {
 impl<'a> Attributes<'a> {
     pub(crate) fn new(operation: Operation, target: &'a Target, options: Options<'a>, ctx: &'a Context) -> Self {
         let behaviour = crate::kinds::behaviour(&target.kind);
-        Attributes { operation, target, options, dry_run: options.dry_run(), ctx, behaviour }
+        Attributes { operation, target, name: target.name(), options, dry_run: options.dry_run(), ctx, behaviour }
     }
 
     /// The same request for the object itself, of a subresource that writes a part of it.
@@ -72,16 +77,40 @@ impl<'a> Attributes<'a> {
         self.target.subresource.as_deref()
     }
 
+    /// The kind of the request's objects: that of the subresource, if it has its own.
+    #[must_use]
+    pub fn kind(&self) -> &'a GroupVersionKind {
+        let kind = &self.target.kind;
+        self.subresource().and_then(|name| kind.subresource(name)).map_or(&kind.gvk, |subresource| &subresource.gvk)
+    }
+
+    /// The namespace of the request; a namespace itself is in its own.
+    #[must_use]
+    pub fn namespace(&self) -> &'a str {
+        let target = self.target;
+        if target.kind.collection == NAMESPACES {
+            return self.name;
+        }
+        target.namespace.as_deref().filter(|_| target.kind.namespaced).unwrap_or_default()
+    }
+
     /// Whether the request writes objects of a collection themselves, not a subresource of them.
     #[must_use]
     pub fn writes(&self, operation: Operation, collection: &str) -> bool {
         self.operation == operation && self.subresource().is_none() && self.target.kind.collection == collection
     }
 
+    /// The name that refusals show.
+    #[must_use]
+    pub fn name_shown<'o>(&'o self, object: &'o Value) -> &'o str {
+        let names = [self.name, meta::name(object), meta::text(object, "generateName")];
+        names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
+    }
+
     /// A refusal by a plugin.
     #[must_use]
     pub fn forbidden(&self, object: &Value, why: impl Into<String>) -> Status {
-        Status::forbidden(&self.target.gr(), crate::meta::name(object), why.into())
+        Status::forbidden(&self.target.gr(), self.name_shown(object), why.into())
     }
 }
 

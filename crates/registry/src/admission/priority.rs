@@ -76,10 +76,19 @@ impl Plugin for Priority {
     }
 
     fn concerns(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.writes(Operation::Create, PODS)
+        attributes.writes(Operation::Create, PODS) || attributes.writes(Operation::Update, PODS)
     }
 
-    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, pod: &'a mut Value, _: Option<&'a Value>) -> Decision<'a> {
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        pod: &'a mut Value,
+        old: Option<&'a Value>,
+    ) -> Decision<'a> {
+        if let Some(old) = old {
+            schema::strategy::keep_priority(pod, old);
+            return Decision::ADMIT;
+        }
         let class = pod["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
         if class.is_empty() {
             return Decision::Now(self.assign(attributes, pod, self.default_class()));

@@ -79,8 +79,8 @@ fn options_value(attributes: &Attributes<'_>) -> Value {
     match validation {
         FieldValidation::Ignore => value.insert("fieldValidation", "Ignore".into()),
         FieldValidation::Strict => value.insert("fieldValidation", "Strict".into()),
-        // Also the default, which is not shown.
-        FieldValidation::Warn => None,
+        FieldValidation::Warn => value.insert("fieldValidation", "Warn".into()),
+        FieldValidation::Unstated => None,
     };
     value.into()
 }

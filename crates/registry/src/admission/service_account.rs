@@ -9,7 +9,6 @@ use machinery::{Status, random_name};
 
 use super::plugin::{Attributes, Decision, Operation, Plugin};
 use crate::collections::{PODS, SERVICE_ACCOUNTS};
-use crate::meta;
 use crate::read::view;
 use crate::storage::Storage;
 
@@ -45,7 +44,7 @@ impl ServiceAccount {
         };
         let Some(account) = self.find(namespace, &name).await? else {
             let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-            return Err(Status::forbidden(&target.gr(), sent_name(pod), why));
+            return Err(attributes.forbidden(pod, why));
         };
         pod["spec"]["serviceAccountName"] = json!(name);
         pod["spec"]["serviceAccount"] = json!(name);
@@ -89,14 +88,6 @@ impl Plugin for ServiceAccount {
 
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, pod: &'a mut Value, _: Option<&'a Value>) -> Decision<'a> {
         Decision::later(self.assign(attributes, pod))
-    }
-}
-
-/// The name that was sent: of a generated one its prefix.
-fn sent_name(pod: &Value) -> &str {
-    match meta::text(pod, "generateName") {
-        "" => meta::name(pod),
-        prefix => prefix,
     }
 }
 

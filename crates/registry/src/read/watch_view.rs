@@ -173,6 +173,12 @@ impl WatchView {
         self.lengths = false;
     }
 
+    /// Ends the watch with an error as its last event.
+    pub fn end_with(&mut self, status: Status) {
+        self.converting = None;
+        self.source = Source::Refused(Box::new(status));
+    }
+
     /// The kind of the watched objects, for metrics.
     #[must_use]
     pub fn kind(&self) -> &Arc<Kind> {

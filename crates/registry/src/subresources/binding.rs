@@ -4,7 +4,7 @@ use machinery::json::{Map, Value, json};
 use machinery::options::CreateOptions;
 use machinery::{GroupResource, GroupVersionKind, Status};
 
-use crate::admission::plugin::{Attributes, Operation, Options};
+use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
 use crate::collections::NODES;
 use crate::meta;
@@ -23,8 +23,13 @@ pub(crate) async fn bind(
     let mut binding =
         body::object_of(&GroupVersionKind::new("", "v1", "Binding"), body, options.field_validation, ctx)?;
     body::check_namespace(target, &mut binding)?;
+    let request = Attributes::new(Operation::Create, target, Options::Create(options), ctx);
+    let name = meta::name(&binding).to_owned();
+    let request = Attributes { name: if request.name.is_empty() { &name } else { request.name }, ..request };
+    registry.admission().mutate(&request, &mut binding, None).await?;
     let pod = pod_of(registry, target, &binding)?;
     check(&binding)?;
+    registry.admission().validate(&request, States { old: None, new: Some(&binding) }).await?;
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     let topology = topology_of(registry, &node).await?;
     let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);

@@ -4,14 +4,14 @@ use machinery::json::{Value, json};
 use machinery::options::{CreateOptions, DeleteOptions};
 use machinery::{GroupVersionKind, Status, labels};
 
-use crate::admission::plugin::{Attributes, Operation, Options};
+use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
 use crate::collections::DISRUPTION_BUDGETS;
 use crate::meta;
 use crate::read::view::{self, Outcome, View};
 use crate::registry::Registry;
 use crate::request::{Body, Context, Target, WriteRequest};
-use crate::write::delete::delete;
+use crate::write::delete::{Admitted, delete_admitted};
 use crate::write::update::rewrite_internally;
 
 pub(crate) async fn evict(
@@ -21,7 +21,10 @@ pub(crate) async fn evict(
 ) -> Result<Outcome, Status> {
     let WriteRequest { target, options, ctx } = request;
     let gvk = GroupVersionKind::new("policy", "v1", "Eviction");
-    let eviction = body::object_of(&gvk, &in_one_version(body)?, options.field_validation, ctx)?;
+    let mut eviction = body::object_of(&gvk, &in_one_version(body)?, options.field_validation, ctx)?;
+    body::check_namespace(target, &mut eviction)?;
+    let attributes = Attributes::new(Operation::Create, target, Options::Create(options), ctx);
+    registry.admission().mutate(&attributes, &mut eviction, None).await?;
     if meta::name(&eviction) != target.name() {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
@@ -30,6 +33,7 @@ pub(crate) async fn evict(
         None => DeleteOptions::default(),
     };
     deletion.dry_run |= options.dry_run;
+    registry.admission().validate(&attributes, States { old: None, new: Some(&eviction) }).await?;
     let pod_target = target.parent();
     let item = registry.storage().current(&registry.key(&pod_target)?).await?;
     let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
@@ -41,7 +45,8 @@ pub(crate) async fn evict(
     if !deletion.dry_run {
         note_disruption(registry, &pod_target, ctx).await?;
     }
-    delete(registry, WriteRequest { target: &pod_target, options: &deletion, ctx }).await?;
+    let deletion = WriteRequest { target: &pod_target, options: &deletion, ctx };
+    delete_admitted(registry, deletion, Admitted::Before).await?;
     Ok(Outcome::new(201, View::Status(Status::success_created())))
 }
 

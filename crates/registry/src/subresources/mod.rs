@@ -3,7 +3,7 @@
 //! - [`scale`]: the replica count of a workload
 //! - [`binding`]: assigns a pod to a node
 //! - [`eviction`]: deletes a pod if its disruption budget allows it
-//! - [`token`]: tokens of service accounts
+//! - [`token`]: requests for tokens of service accounts; [`token_claims`]: whether such a token still holds
 //! - [`node`]: what only a node agent could serve (logs, exec, …)
 //!
 //! `status`, `finalize`, `ephemeralcontainers`, `resize` and `approval` have the kind of the object: they are ordinary
@@ -14,3 +14,4 @@ pub(crate) mod eviction;
 pub(crate) mod node;
 pub(crate) mod scale;
 pub(crate) mod token;
+pub(crate) mod token_claims;

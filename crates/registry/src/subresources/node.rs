@@ -9,6 +9,7 @@ use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::read::view;
 use crate::registry::Registry;
 use crate::request::{Context, Target};
+use crate::write::rights;
 
 /// The subresources that a node serves.
 pub const NODE_SUBRESOURCES: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
@@ -26,11 +27,21 @@ impl NodeRequest<'_> {
 }
 
 /// Forwards a request to the node of the target. `Ok` is an empty log: that of a pod without a node.
-pub(crate) async fn connect(registry: &Registry, target: &Target, query: &Query, ctx: &Context) -> Result<(), Status> {
+pub(crate) async fn connect(
+    registry: &Registry,
+    target: &Target,
+    query: &Query,
+    path: &str,
+    ctx: &Context,
+) -> Result<(), Status> {
     let request = NodeRequest { target, query };
     let attributes = Attributes::new(Operation::Connect, target, Options::None, ctx);
     if request.subresource() != "log" {
-        registry.admission().admit_connect(&attributes, options_of(&request)).await?;
+        if query.get("dryRun").is_some_and(|value| !value.is_empty()) {
+            return Err(Status::bad_request("dryRun is not supported"));
+        }
+        registry.admission().admit_connect(&attributes, options_of(&request, path)).await?;
+        rights::confirm_connect(registry, target, ctx).await?;
     }
     attributes.behaviour.check_node_request(&request)?;
     let item = registry.storage().current(&registry.key(target)?).await?;
@@ -45,7 +56,7 @@ pub(crate) fn needs_agent(request: &NodeRequest<'_>) -> Status {
 }
 
 /// The options of a connection as the object that admission sees.
-fn options_of(request: &NodeRequest<'_>) -> Value {
+fn options_of(request: &NodeRequest<'_>, path: &str) -> Value {
     let subresource = match request.subresource() {
         "exec" => "Exec",
         "attach" => "Attach",
@@ -54,14 +65,33 @@ fn options_of(request: &NodeRequest<'_>) -> Value {
     };
     let mut options =
         json!({"kind": format!("{}{subresource}Options", request.target.kind.gvk.kind), "apiVersion": "v1"});
-    for name in ["container", "path"] {
-        if let Some(text) = request.query.get(name) {
-            options[name] = json!(text);
+    let query = request.query;
+    let texts = |name: &str| query.all(name).map(str::to_owned).collect::<Vec<String>>();
+    match request.subresource() {
+        "proxy" => {
+            if !path.is_empty() {
+                options["path"] = json!(path);
+            }
         }
-    }
-    for name in ["stdin", "stdout", "stderr", "tty"] {
-        if request.query.truth(name).unwrap_or_default() {
-            options[name] = json!(true);
+        "portforward" => {
+            let ports = query.all("ports").flat_map(|list| list.split(',')).filter_map(|port| port.trim().parse().ok());
+            let ports: Vec<i32> = ports.collect();
+            if !ports.is_empty() {
+                options["ports"] = json!(ports);
+            }
+        }
+        subresource => {
+            for name in ["stdin", "stdout", "stderr", "tty"] {
+                if query.truth(name).unwrap_or_default() {
+                    options[name] = json!(true);
+                }
+            }
+            if let Some(container) = query.get("container").filter(|container| !container.is_empty()) {
+                options["container"] = json!(container);
+            }
+            if subresource == "exec" && query.get("command").is_some() {
+                options["command"] = json!(texts("command"));
+            }
         }
     }
     options

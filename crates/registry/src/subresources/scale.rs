@@ -16,7 +16,7 @@ use crate::request::{Body, PatchBody, Target, WriteRequest};
 use crate::versions;
 use crate::write::apply::{refused, warn};
 use crate::write::patch::patched;
-use crate::write::update::{Author, rewrite};
+use crate::write::update::{Author, Make, rewrite_with};
 
 pub(crate) async fn get(registry: &Registry, target: &Target, options: &GetOptions) -> Result<View, Status> {
     let item = find(registry, target, options).await?;
@@ -72,7 +72,7 @@ impl<'a> ScalePaths<'a> {
 }
 
 /// The Scale of a workload.
-fn scale_of(target: &Target, workload: &Value) -> Value {
+pub(crate) fn scale_of(target: &Target, workload: &Value) -> Value {
     let from = &workload["metadata"];
     let mut metadata = json!({});
     for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -221,27 +221,61 @@ pub(crate) async fn apply(
     Ok(outcome)
 }
 
+/// The new state of a workload, made from that of its Scale.
+struct ScaleChange<'a, F> {
+    registry: &'a Registry,
+    attributes: &'a Attributes<'a>,
+    scaler: Scaler<'a>,
+    wanted: F,
+}
+
 /// Writes the replicas of a Scale into its workload.
 async fn write(
     registry: &Registry,
     attributes: &Attributes<'_>,
     scaler: Scaler<'_>,
-    mut wanted: impl FnMut(&Value) -> Result<Value, Status> + Send,
+    wanted: impl FnMut(&Value) -> Result<Value, Status> + Send,
 ) -> Result<Outcome, Status> {
     let target = attributes.target;
     let (Scaler::Applies(manager) | Scaler::Updates(manager)) = scaler;
     let parent = target.parent();
-    let author = Author { manager, subresource: None, tracked_as: Some("scale"), applied: true, replaces: true };
-    let (gvk, version) = (scale_kind(), target.kind.group_version().to_string());
-    let ty = body::type_of(&gvk)?;
-    let committed = rewrite(registry, &attributes.of(&parent), &author, |old| {
+    let author = Author {
+        manager,
+        subresource: None,
+        tracked_as: Some("scale"),
+        applied: true,
+        replaces: true,
+        scale: Some(*attributes),
+    };
+    let change = ScaleChange { registry, attributes, scaler, wanted };
+    let committed = rewrite_with(registry, &attributes.of(&parent), &author, change).await?;
+    let view = registry.converter().prepare_view(committed.into_view(&parent)?).await?;
+    let value = view.value()?;
+    Ok(Outcome::new(200, View::Made { kind: None, value: scale_of(target, &value) }))
+}
+
+impl<F: FnMut(&Value) -> Result<Value, Status> + Send> Make for ScaleChange<'_, F> {
+    async fn make(&mut self, old: &Value) -> Result<Value, Status> {
+        let (registry, attributes, scaler) = (self.registry, self.attributes, self.scaler);
+        let target = attributes.target;
+        let (Scaler::Applies(manager) | Scaler::Updates(manager)) = scaler;
+        let (gvk, version) = (scale_kind(), target.kind.group_version().to_string());
+        let ty = body::type_of(&gvk)?;
         let mut shown = old.clone();
         versions::show(&target.kind, &mut shown)?;
         let paths = ScalePaths::of(&target.kind);
         let live = with_managers(target, &shown);
-        let mut scale = wanted(&live)?;
+        let mut scale = (self.wanted)(&live)?;
         body::check_namespace(target, &mut scale)?;
         body::check_name(target, &scale)?;
+        let applies = matches!(scaler, Scaler::Applies(_));
+        if !applies {
+            let now = meta::timestamp(registry.now());
+            let writer = Writer { manager, subresource: "scale", time: &now };
+            let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
+            track_update(&subject, Some(&live), &mut scale, &writer);
+        }
+        registry.admission().mutate(attributes, &mut scale, Some(&live)).await?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
         // A custom resource validates its replicas itself.
         if !target.kind.custom {
@@ -250,13 +284,6 @@ async fn write(
                 let kind = GroupResource::new("autoscaling", "Scale");
                 return Err(Status::invalid(&kind, target.name(), &errors));
             }
-        }
-        let applies = matches!(scaler, Scaler::Applies(_));
-        if !applies {
-            let now = meta::timestamp(registry.now());
-            let writer = Writer { manager, subresource: "scale", time: &now };
-            let subject = Subject { gvk: &gvk, ty: &ty, custom: false, has_status: true, convert: None };
-            track_update(&subject, Some(&live), &mut scale, &writer);
         }
         let mut new = shown.clone();
         let changed = paths.number(&shown, &paths.replicas) != Some(replicas);
@@ -282,9 +309,5 @@ async fn write(
             }
         }
         Ok(new)
-    })
-    .await?;
-    let view = registry.converter().prepare_view(committed.into_view(&parent)?).await?;
-    let value = view.value()?;
-    Ok(Outcome::new(200, View::Made { kind: None, value: scale_of(target, &value) }))
+    }
 }

@@ -1,10 +1,10 @@
-//! Tokens of service accounts: checks of a request for one, its claims, and whether they still hold. The server signs
-//! them.
+//! Tokens of service accounts: checks a request for one and makes its claims. The server signs them.
 
 use machinery::json::{Value, json};
 use machinery::options::CreateOptions;
 use machinery::{FieldError, GroupResource, GroupVersionKind, Status};
 
+use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
 use crate::collections::{NODES, PODS, SECRETS, SERVICE_ACCOUNTS};
 use crate::meta;
@@ -13,8 +13,19 @@ use crate::registry::Registry;
 use crate::request::{Body, Target, WriteRequest};
 
 const SECONDS_DEFAULT: i64 = 3600;
-/// Clocks differ: what was deleted a moment ago may still be in use.
-const LEEWAY_SECONDS: i64 = 60;
+/// The lifetime that kubelets request for pods. Pods that read their token only once get a longer one, and the audit log
+/// tells when they use it later than that.
+const SECONDS_OF_PODS: i64 = 3607;
+const SECONDS_EXTENDED: i64 = 365 * 24 * 3600;
+
+/// The server's terms of a token.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenTerms<'a> {
+    /// The audiences of this server, which a token has that names none.
+    pub audiences: &'a [String],
+    /// Longest lifetime.
+    pub seconds_max: Option<i64>,
+}
 
 /// A token to be signed.
 #[derive(Debug)]
@@ -27,25 +38,25 @@ pub struct TokenGrant {
     pub expires: i64,
 }
 
-/// Checks a request for a token. `audiences` are those of a token that names none.
+/// Checks a request for a token.
 pub(crate) async fn request(
     registry: &Registry,
     request: WriteRequest<'_, CreateOptions>,
     body: &Body,
-    audiences: &[String],
+    terms: TokenTerms<'_>,
 ) -> Result<TokenGrant, Status> {
     let WriteRequest { target, options, ctx } = request;
     let gvk = GroupVersionKind::new("authentication.k8s.io", "v1", "TokenRequest");
     let mut request = body::object_of(&gvk, body, options.field_validation, ctx)?;
+    body::check_namespace(target, &mut request)?;
+    let attributes = Attributes::new(Operation::Create, target, Options::Create(options), ctx);
+    registry.admission().mutate(&attributes, &mut request, None).await?;
     let kind = GroupResource::new("authentication.k8s.io", "TokenRequest");
     let (name, namespace) = (target.name(), target.namespace.as_deref().unwrap_or_default());
-    for (member, is, what) in [("name", name, "name"), ("namespace", namespace, "namespace")] {
-        let stated = meta::text(&request, member);
-        if !stated.is_empty() && stated != is {
-            let why = format!("must match the service account {what} if specified");
-            let error = FieldError::invalid(format!("metadata.{member}"), stated, why);
-            return Err(Status::invalid(&kind, name, &[error]));
-        }
+    let stated = meta::name(&request);
+    if !stated.is_empty() && stated != name {
+        let error = FieldError::invalid("metadata.name", stated, "must match the service account name if specified");
+        return Err(Status::invalid(&kind, name, &[error]));
     }
     let account = must_find(registry, SERVICE_ACCOUNTS, Some(namespace), name).await?;
     let (stated, uid) = (meta::uid(&request), meta::uid(&account));
@@ -54,16 +65,60 @@ pub(crate) async fn request(
             format!("the UID in the token request ({stated}) does not match the UID of the service account ({uid})");
         return Err(Status::conflict(&kind, name, why));
     }
-    let seconds = check_seconds(&request, &kind)?;
-    let bound = bound_objects(registry, target, &request["spec"]["boundObjectRef"]).await?;
-
     let now = registry.now();
-    let metadata = meta::of_mut(&mut request);
+    fill_in(&mut request, &account, terms.audiences, now);
+    let errors = schema::validation::validate_token_request(&request);
+    if !errors.is_empty() {
+        return Err(Status::invalid(&kind, "", &errors));
+    }
+    registry.admission().validate(&attributes, States { old: None, new: Some(&request) }).await?;
+    // Looked up after everything that can be refused without it.
+    let bound = bound_objects(registry, target, &request["spec"]["boundObjectRef"]).await?;
+    let mut seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(SECONDS_DEFAULT);
+    if let Some(max) = terms.seconds_max.filter(|max| seconds > *max) {
+        ctx.warnings.push(format!("requested expiration of {seconds} seconds shortened to {max} seconds"));
+        seconds = max;
+        request["spec"]["expirationSeconds"] = json!(seconds);
+    }
+
+    let audience = request["spec"]["audiences"].clone();
+    let mut about = json!({"namespace": namespace});
+    let is_of_pod = bound.iter().any(|(member, _)| *member == "pod");
+    for (member, object) in bound.into_iter().chain([("serviceaccount", account.clone())]) {
+        about[member] = reference(&object);
+    }
+    let issued = now.as_second();
+    let mut until = issued + seconds;
+    let audiences = audience.as_array().into_iter().flatten().filter_map(Value::as_str);
+    if is_of_pod && seconds == SECONDS_OF_PODS && audiences.clone().all(|one| terms.audiences.iter().any(|own| own == one))
+    {
+        about["warnafter"] = json!(until);
+        until = issued + SECONDS_EXTENDED;
+    }
+    let id = uuid::Uuid::new_v4().to_string();
+    if ctx.annotations.are_kept() {
+        ctx.annotations.set("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"));
+    }
+    let claims = json!({
+        "aud": audience,
+        "exp": until,
+        "iat": issued,
+        "jti": id,
+        "kubernetes.io": about,
+        "nbf": issued,
+        "sub": format!("system:serviceaccount:{namespace}:{name}"),
+    });
+    Ok(TokenGrant { request, claims, expires: issued + seconds })
+}
+
+/// Sets what a request may leave out.
+fn fill_in(request: &mut Value, account: &Value, audiences: &[String], now: jiff::Timestamp) {
+    let metadata = meta::of_mut(request);
     for (member, value) in [
-        ("name", name.to_owned()),
-        ("namespace", namespace.to_owned()),
-        ("uid", uid.to_owned()),
-        ("creationTimestamp", meta::timestamp(now)),
+        ("name", meta::name(account)),
+        ("namespace", meta::text(account, "namespace")),
+        ("uid", meta::uid(account)),
+        ("creationTimestamp", &meta::timestamp(now)),
     ] {
         metadata.insert(member.to_owned(), json!(value));
     }
@@ -74,26 +129,22 @@ pub(crate) async fn request(
     if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
         spec["audiences"] = json!(audiences);
     }
-    spec["expirationSeconds"] = json!(seconds);
+    if spec.get("expirationSeconds").is_none_or(Value::is_null) {
+        spec["expirationSeconds"] = json!(SECONDS_DEFAULT);
+    }
     if spec.get("boundObjectRef").is_none() {
         spec["boundObjectRef"] = Value::Null;
     }
-    let audience = spec["audiences"].clone();
-    let mut about = json!({"namespace": namespace});
-    for (member, object) in bound.into_iter().chain([("serviceaccount", account.clone())]) {
-        about[member] = json!({"name": meta::name(&object), "uid": meta::uid(&object)});
+    request["status"] = json!({});
+}
+
+/// Name and UID of an object; a node that does not exist has no UID.
+fn reference(object: &Value) -> Value {
+    let mut reference = json!({"name": meta::name(object)});
+    if !meta::uid(object).is_empty() {
+        reference["uid"] = json!(meta::uid(object));
     }
-    let issued = now.as_second();
-    let claims = json!({
-        "aud": audience,
-        "exp": issued + seconds,
-        "iat": issued,
-        "jti": uuid::Uuid::new_v4().to_string(),
-        "kubernetes.io": about,
-        "nbf": issued,
-        "sub": format!("system:serviceaccount:{namespace}:{name}"),
-    });
-    Ok(TokenGrant { request, claims, expires: issued + seconds })
+    reference
 }
 
 async fn must_find(
@@ -102,6 +153,9 @@ async fn must_find(
     namespace: Option<&str>,
     name: &str,
 ) -> Result<Value, Status> {
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
     let found = registry.storage().current_named(collection, namespace, name).await?;
     let plural = collection.trim_start_matches("core/");
     let found = found.ok_or_else(|| Status::not_found(&GroupResource::new("", plural), name))?;
@@ -150,58 +204,4 @@ async fn bound_objects(registry: &Registry, target: &Target, to: &Value) -> Resu
         return Err(Status::conflict(&GroupResource::new("", text("kind")), name, why));
     }
     Ok(bound)
-}
-
-/// Checks that the account of a token, and what it is bound to, are still there; an error names what is not.
-pub(crate) fn check_claims(registry: &Registry, claims: &Value) -> Result<(), String> {
-    let about = &claims["kubernetes.io"];
-    let namespace = about["namespace"].as_str().unwrap_or_default();
-    let name = about["serviceaccount"]["name"].as_str().unwrap_or_default();
-    let gone = || "service account token has been invalidated".to_owned();
-    let account = cached(registry, SERVICE_ACCOUNTS, Some(namespace), name);
-    let account = account.ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
-    let (uid, claimed) = (meta::uid(&account), about["serviceaccount"]["uid"].as_str().unwrap_or_default());
-    if uid != claimed {
-        return Err(format!("service account UID ({uid}) does not match claim ({claimed})"));
-    }
-    if long_deleted(registry, &account) {
-        return Err(format!("service account {namespace}/{name} has been deleted"));
-    }
-    for (member, collection, scope) in
-        [("secret", SECRETS, Some(namespace)), ("pod", PODS, Some(namespace)), ("node", NODES, None)]
-    {
-        let to = &about[member];
-        // The node of a pod is for information.
-        if !to.is_object() || (member == "node" && about["pod"].is_object()) {
-            continue;
-        }
-        let object = cached(registry, collection, scope, to["name"].as_str().unwrap_or_default()).ok_or_else(gone)?;
-        let (uid, claimed) = (meta::uid(&object), to["uid"].as_str().unwrap_or_default());
-        if uid != claimed {
-            let why = format!("{member} UID ({uid}) does not match service account {member} ref claim ({claimed})");
-            return Err(why);
-        }
-        if long_deleted(registry, &object) {
-            return Err(gone());
-        }
-    }
-    Ok(())
-}
-
-fn cached(registry: &Registry, collection: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-    let item = registry.storage().cached(collection, namespace, name)?;
-    view::parse(&item).ok()
-}
-
-fn long_deleted(registry: &Registry, object: &Value) -> bool {
-    let now = registry.now().as_second();
-    meta::deletion_timestamp(object).is_some_and(|at| at.as_second() < now - LEEWAY_SECONDS)
-}
-
-fn check_seconds(request: &Value, kind: &GroupResource) -> Result<i64, Status> {
-    let errors = schema::validation::validate_token_request(request);
-    if !errors.is_empty() {
-        return Err(Status::invalid(kind, "", &errors));
-    }
-    Ok(request["spec"]["expirationSeconds"].as_i64().unwrap_or(SECONDS_DEFAULT))
 }

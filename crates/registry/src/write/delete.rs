@@ -18,11 +18,13 @@ use schema::kind::{self, Kind};
 
 use super::commit::{self, Change, Committed, LastState, Next};
 use crate::admission::plugin::{Attributes, Operation, Options};
+use crate::conversion_webhook;
 use crate::meta;
 use crate::read::view::{self, Outcome, View};
 use crate::registry::Registry;
 use crate::request::{Target, WriteRequest};
 use crate::reserve::Reservation;
+use crate::versions;
 
 pub(crate) const ORPHAN: &str = "orphan";
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -36,14 +38,34 @@ pub(crate) enum DeleteStep {
     Remove,
 }
 
+/// How a deletion is admitted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admitted<'a> {
+    /// Here, as a request with this name: an object of a deleted collection has none.
+    Here { name: &'a str },
+    /// As the request that causes the deletion.
+    Before,
+}
+
 pub(crate) async fn delete(registry: &Registry, request: WriteRequest<'_, DeleteOptions>) -> Result<Outcome, Status> {
+    delete_admitted(registry, request, Admitted::Here { name: request.target.name() }).await
+}
+
+pub(crate) async fn delete_admitted(
+    registry: &Registry,
+    request: WriteRequest<'_, DeleteOptions>,
+    admitted: Admitted<'_>,
+) -> Result<Outcome, Status> {
     let WriteRequest { target, options, ctx } = request;
-    let attributes = Attributes::new(Operation::Delete, target, Options::Delete(options), ctx);
+    let mut attributes = Attributes::new(Operation::Delete, target, Options::Delete(options), ctx);
+    if let Admitted::Here { name } = admitted {
+        attributes.name = name;
+    }
     if let Some(why) = attributes.behaviour.undeletable(target.name()) {
         return Err(Status::forbidden(&target.gr(), target.name(), why));
     }
     attributes.behaviour.warn_of_deletion(options, ctx);
-    let mut deletion = Deletion { registry, attributes: &attributes, options };
+    let mut deletion = Deletion { registry, attributes: &attributes, options, admitted };
     let committed = commit::change(registry, target, options.dry_run, &mut deletion).await?;
     let outcome = outcome(target, committed, options)?;
     Ok(Outcome::new(outcome.code, registry.converter().prepare_view(outcome.view).await?))
@@ -53,16 +75,17 @@ struct Deletion<'a> {
     registry: &'a Registry,
     attributes: &'a Attributes<'a>,
     options: &'a DeleteOptions,
+    admitted: Admitted<'a>,
 }
 
 impl Change for Deletion<'_> {
     async fn next(&mut self, item: &Arc<Item>, _: &mut Reservation<'_>) -> Result<Next, Status> {
-        let (attributes, chain) = (self.attributes, self.registry.admission());
+        let attributes = self.attributes;
         let object = view::parse(item)?;
         check_preconditions(attributes, &object, self.options)?;
         let step = self.step(&object);
         if !matches!(step, DeleteStep::Keep) {
-            chain.admit_delete(attributes, &object).await?;
+            self.admit(item, &object).await?;
         }
         let at_revision = |mut marked: Value| {
             meta::of_mut(&mut marked).insert("resourceVersion", json!(item.revision().to_string()));
@@ -73,7 +96,7 @@ impl Change for Deletion<'_> {
             DeleteStep::Mark(marked) => Next::Write { old: None, new: at_revision(marked), shown: None },
             DeleteStep::MarkThenRemove(marked) => {
                 // The removal is a deletion of its own, of the object that is marked.
-                chain.admit_delete(attributes, &marked).await?;
+                self.admit(item, &marked).await?;
                 Next::WriteThenRemove(at_revision(marked))
             }
             DeleteStep::Remove => Next::Remove { last: object.clone(), old: object },
@@ -82,6 +105,24 @@ impl Change for Deletion<'_> {
 }
 
 impl Deletion<'_> {
+    /// Admits the deletion of an object, which admission sees in the version of the request.
+    async fn admit(&self, item: &Arc<Item>, object: &Value) -> Result<(), Status> {
+        if self.admitted == Admitted::Before {
+            return Ok(());
+        }
+        let (attributes, chain) = (self.attributes, self.registry.admission());
+        let kind = &attributes.target.kind;
+        if versions::is_shown_as_stored(kind, item.revision()) || !chain.sees_deletes(attributes) {
+            return chain.admit_delete(attributes, object).await;
+        }
+        let mut shown = match conversion_webhook::webhook(kind) {
+            Some(_) => self.registry.converter().between(kind, object.clone()).await?,
+            None => object.clone(),
+        };
+        versions::show(kind, &mut shown)?;
+        chain.admit_delete(attributes, &shown).await
+    }
+
     fn step(&self, object: &Value) -> DeleteStep {
         let (kind, now) = (&self.attributes.target.kind, self.registry.now());
         if let Some(step) = self.attributes.behaviour.delete_step(object, self.options, now) {

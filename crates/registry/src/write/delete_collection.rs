@@ -3,6 +3,7 @@
 use machinery::Status;
 use machinery::options::{DeleteOptions, ListOptions};
 
+use super::delete::{Admitted, delete_admitted};
 use crate::read::list::list;
 use crate::read::view::ListView;
 use crate::registry::Registry;
@@ -17,7 +18,8 @@ pub(crate) async fn delete_collection(
     let listed = list(registry, request.target, selection).await?;
     for item in &listed.items {
         let target = Target::of_item(&request.target.kind, item);
-        match super::delete::delete(registry, WriteRequest { target: &target, ..request }).await {
+        let request = WriteRequest { target: &target, ..request };
+        match delete_admitted(registry, request, Admitted::Here { name: "" }).await {
             Ok(_) => {}
             // Another request deleted it first.
             Err(status) if status.is_not_found() => {}

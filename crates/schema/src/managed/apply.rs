@@ -94,7 +94,7 @@ impl Configuration {
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
                 self.duplicates.join("\n  ")
             ))),
-            FieldValidation::Warn => Ok(self.duplicates),
+            FieldValidation::Warn | FieldValidation::Unstated => Ok(self.duplicates),
             _ => Ok(Vec::new()),
         }
     }

@@ -178,6 +178,11 @@ fn read(list: Option<&Value>, fields: impl Fn(&Value) -> Result<Fields, Malforme
     Ok(entries.into_iter().flatten().collect())
 }
 
+/// Returns what is wrong with a list that a webhook or a policy may have changed.
+pub fn validate(list: &Value) -> Result<(), String> {
+    sent(Some(list)).map(|_| ())
+}
+
 /// Encodes the list, appliers first, then by age, the oldest first.
 pub(super) fn encode(mut entries: Vec<Entry>) -> Option<Value> {
     if entries.is_empty() {

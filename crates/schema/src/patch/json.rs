@@ -11,7 +11,10 @@ use super::{PatchError, Patched, Target};
 use crate::decode;
 use tree::Node;
 
+mod reason;
 mod tree;
+
+pub use reason::reason;
 
 /// Most operations of a patch; more are refused.
 const OPERATIONS_MAX: usize = 10_000;

@@ -25,6 +25,47 @@ pub fn admit_create(kind: &Kind, object: &mut Value) {
     }
 }
 
+/// DefaultTolerationSeconds: adds tolerations to a pod, unless its spec is the one that was admitted before.
+pub fn tolerate_lost(pod: &mut Value, old: Option<&Value>) {
+    let Some(spec) = pod.as_object_mut().and_then(|fields| fields.child("spec")) else { return };
+    if !old.and_then(|old| old.map("spec")).is_some_and(|old| spec.is_same(old)) {
+        tolerate_lost_nodes(spec);
+    }
+}
+
+/// Priority: an update that states no priority keeps that of the pod.
+pub fn keep_priority(pod: &mut Value, old: &Value) {
+    let Some(spec) = pod.as_object_mut().and_then(|fields| fields.child("spec")) else { return };
+    if old.map("spec").is_some_and(|old| spec.is_same(old)) {
+        return;
+    }
+    for name in ["priority", "preemptionPolicy"] {
+        if let stored @ (Value::Number(_) | Value::String(_)) = old.at("spec").at(name) {
+            spec.fill(name, stored.clone());
+        }
+    }
+}
+
+/// TaintNodesByCondition: keeps pods from a new node until it is ready.
+pub fn taint_new_node(node: &mut Value) {
+    if let Some(fields) = node.as_object_mut() {
+        taint_not_ready(fields);
+    }
+}
+
+/// StorageObjectInUseProtection: adds the finalizer of volumes, claims and their classes.
+pub fn protect_in_use(kind: &Kind, object: &mut Value) {
+    let finalizer = match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
+        ("", "PersistentVolumeClaim") => "kubernetes.io/pvc-protection",
+        ("", "PersistentVolume") => "kubernetes.io/pv-protection",
+        ("storage.k8s.io", "VolumeAttributesClass") => "kubernetes.io/vac-protection",
+        _ => return,
+    };
+    if let Some(fields) = object.as_object_mut() {
+        protect(fields, finalizer);
+    }
+}
+
 /// Changes an update as the default admission plugins do.
 pub fn admit_update(kind: &Kind, new: &mut Value, old: &Value) {
     let Some(fields) = new.as_object_mut() else { return };

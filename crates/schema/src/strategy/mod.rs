@@ -19,7 +19,7 @@ mod pod;
 mod service;
 mod workload;
 
-pub use admission::{admit_create, admit_update};
+pub use admission::{admit_create, admit_update, keep_priority, protect_in_use, taint_new_node, tolerate_lost};
 pub use pod::qos_class;
 
 /// Prepares a new object: the server sets its status, its generation is one.

@@ -1,6 +1,7 @@
 //! Handlers of authorized requests: one module for each verb, and one for paths other than resources.
 //!
 //! - [`get`], [`list`], [`watch`]: reading; [`create`], [`update`], [`patch`], [`delete`], [`delete_collection`]: writing
+//! - [`recheck`]: watches whose right is checked while they run
 //! - [`node`]: subresources that the node of a pod serves
 //! - [`review`]: kinds that are computed from the user and never stored
 //! - [`token`]: a token for a service account
@@ -14,6 +15,7 @@ mod list;
 mod node;
 mod patch;
 mod plain;
+mod recheck;
 mod review;
 mod token;
 mod update;
@@ -30,7 +32,7 @@ use machinery::labels::{Requirement, Selector};
 use machinery::options::ListOptions;
 use machinery::query::Query;
 use machinery::{Status, media};
-use registry::{Annotations, Body, Context, Form, ListView, Outcome, Segments, Shape, Target, View, Warnings};
+use registry::{Annotations, Body, Context, Encoding, Form, ListView, Outcome, Segments, Shape, Target, View, Warnings};
 use tokio::time::Instant;
 
 use crate::limits::Slot;
@@ -48,10 +50,15 @@ const RENDERED_PER_STORED: usize = 2;
 /// Time after which a request looks again whether other responses were sent.
 const UNSENT_RETRY: Duration = Duration::from_millis(20);
 
+/// The encoding in which audit events show objects.
+const PLAIN_JSON: Encoding = Encoding::Json { pretty: false };
+
 /// A request, as handlers see it.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Inner,
     pub(crate) method: &'a Method,
+    /// The path as it was sent.
+    pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) query: &'a Query,
     pub(crate) user: &'a Arc<User>,
@@ -74,6 +81,7 @@ pub(crate) async fn answer(
     };
     if let Some(text) = registry::deprecation(&route.target.kind) {
         call.warnings.push(text);
+        call.annotations.set("k8s.io/deprecated", "true");
     }
     match route.operation {
         Operation::Get | Operation::GetScale => get::answer(call, &route).await,
@@ -189,6 +197,7 @@ impl Call<'_> {
             user_agent: agent.unwrap_or_default().to_owned(),
             warnings: self.warnings.clone(),
             annotations: self.annotations.clone(),
+            ..Context::default()
         }
     }
 
@@ -210,6 +219,9 @@ impl Call<'_> {
             }
         }
         let (form, now) = (asked.form, self.server.clock.now());
+        if self.annotations.are_kept() {
+            self.keep_answer(&view, &form);
+        }
         let stored_bytes = match &view {
             View::Stored { item, .. } if form != Form::default() => item.len(),
             _ => 0,
@@ -228,6 +240,10 @@ impl Call<'_> {
         asked.fits_list(&list.kind)?;
         let (form, now) = (asked.form, self.server.clock.now());
         let limits = &self.server.limits;
+        if self.annotations.keep_answers() && form.encoding != PLAIN_JSON {
+            let form = Form { encoding: PLAIN_JSON, ..form };
+            self.annotations.keep_answer(list.render(&form, now)?.0);
+        }
         // The plain form shares the stored bytes; the cost of any other one grows with their number.
         if form == Form::default() {
             if list.items.len() >= limits.heavy_checks_min {
@@ -240,6 +256,18 @@ impl Call<'_> {
             return Box::pin(self.render_heavy(200, form, stored_bytes, move || list.render(&form, now))).await;
         }
         Ok(reply::rendered(200, form.encoding, list.render(&form, now)?))
+    }
+
+    /// Keeps an answer for the audit event, where its bytes are not what the event shows.
+    fn keep_answer(&self, view: &View, form: &Form) {
+        if let View::Status(status) = view {
+            self.annotations.keep_status(status);
+        } else if self.annotations.keep_answers() && form.encoding != PLAIN_JSON {
+            let form = Form { encoding: PLAIN_JSON, ..*form };
+            if let Ok(segments) = view.render(&form, self.server.clock.now()) {
+                self.annotations.keep_answer(segments.0);
+            }
+        }
     }
 
     /// Renders a large response on the pool, and charges it until it is sent.

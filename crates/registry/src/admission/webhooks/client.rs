@@ -25,7 +25,12 @@ pub struct HookClient {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookTarget {
     Url(String),
-    Service { namespace: String, name: String, path: String, port: u16 },
+    Service {
+        namespace: String,
+        name: String,
+        path: String,
+        port: u16,
+    },
     /// A configuration with neither; every call fails.
     None,
 }

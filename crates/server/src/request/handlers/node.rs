@@ -9,9 +9,15 @@ use crate::request::routing::ResourceRoute;
 use crate::wire::body::ResponseBody;
 
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Reply, Status> {
-    call.server.registry.connect(&route.target, call.query, &call.context()).await?;
+    let rest = rest_of_path(call.path, route.target.name.as_deref().unwrap_or_default());
+    call.server.registry.connect(&route.target, call.query, rest, &call.context()).await?;
     // A log of which nothing has been written yet.
     let mut reply = reply::with_body(204, reply::TEXT, ResponseBody::empty());
     reply.headers_mut().remove(header::CONTENT_TYPE);
     Ok(reply)
+}
+
+/// What follows `/{name}/proxy` in a path.
+fn rest_of_path<'a>(path: &'a str, name: &str) -> &'a str {
+    path.split_once(&format!("/{name}/proxy")).map_or("", |(_, rest)| rest)
 }

@@ -1,0 +1,126 @@
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
+//!
+//! ```text
+//!   table      policies with their bindings, compiled when they are stored; follows the cache from inside its feed
+//!   compiled   one policy, one binding
+//!   selection  which of them apply to a request, in the order of their names; params: the objects that bindings refer to
+//!   validating, mutating
+//!              what they do with it; denial: the answers to requests that they refuse
+//! ```
+
+mod compiled;
+mod denial;
+mod mutating;
+mod params;
+mod selection;
+mod table;
+mod validating;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use access::Authorizer;
+use machinery::json::Value;
+
+use self::compiled::{Binding, Policy};
+use self::table::Table;
+use super::matching::Matcher;
+use super::plugin::{Attributes, Operation};
+use super::trace::{Phase, Step, Verdict};
+use super::versioned::Versions;
+use crate::settings::Settings;
+use crate::storage::Storage;
+
+/// The policies in the cache, before there is anything to evaluate them with.
+pub(crate) struct Followed {
+    pub(crate) mutating: Arc<Table>,
+    pub(crate) validating: Arc<Table>,
+}
+
+impl Default for Followed {
+    fn default() -> Self {
+        Followed { mutating: Arc::new(Table::mutating()), validating: Arc::new(Table::validating()) }
+    }
+}
+
+/// The policies of a server, and what is needed to evaluate them.
+pub(crate) struct Policies {
+    mutating: Arc<Table>,
+    validating: Arc<Table>,
+    /// Whether both kinds are on.
+    mutates: bool,
+    validates: bool,
+    storage: Storage,
+    matcher: Matcher,
+    versions: Versions,
+    authorizer: Arc<dyn Authorizer>,
+}
+
+impl Policies {
+    pub(crate) fn new(
+        followed: Followed,
+        storage: &Storage,
+        matcher: Matcher,
+        versions: Versions,
+        settings: &Settings,
+    ) -> Self {
+        Policies {
+            mutating: followed.mutating,
+            validating: followed.validating,
+            mutates: settings.plugins.includes("MutatingAdmissionPolicy"),
+            validates: settings.plugins.includes("ValidatingAdmissionPolicy"),
+            storage: storage.clone(),
+            matcher,
+            versions,
+            authorizer: Arc::clone(&settings.authorizer),
+        }
+    }
+
+    /// Whether a mutating policy may apply to a request. Deletes have nothing to change.
+    pub(crate) fn may_mutate(&self, attributes: &Attributes<'_>) -> bool {
+        self.mutates
+            && attributes.operation != Operation::Delete
+            && self.mutating.index().concerns(attributes)
+            && !is_exempt(attributes)
+    }
+
+    /// Whether a validating policy may apply to a request.
+    pub(crate) fn may_validate(&self, attributes: &Attributes<'_>) -> bool {
+        self.validates && self.validating.index().concerns(attributes) && !is_exempt(attributes)
+    }
+}
+
+/// Notes what a policy did in the trace of its request, if it has one.
+fn note(
+    attributes: &Attributes<'_>,
+    (phase, round): (Phase, usize),
+    policy: &Policy,
+    binding: Option<&Arc<Binding>>,
+    began: Instant,
+    verdict: impl FnOnce() -> (Verdict, Value),
+) {
+    if let Some(trace) = &attributes.ctx.trace {
+        let (verdict, patch) = verdict();
+        let of = binding.map(|binding| binding.name.clone()).unwrap_or_default();
+        let (name, duration) = (policy.name.clone(), began.elapsed());
+        trace.push(Step { phase, round, kind: "policy", name, of, verdict, duration, patch });
+    }
+}
+
+/// Whether policies look at a kind at all. They cannot refuse the removal of a policy that refuses everything, nor answers to
+/// questions about access.
+fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    let kind = &attributes.target.kind;
+    match kind.gvk.group.as_str() {
+        "admissionregistration.k8s.io" => matches!(
+            kind.plural.as_str(),
+            "validatingadmissionpolicies"
+                | "validatingadmissionpolicybindings"
+                | "mutatingadmissionpolicies"
+                | "mutatingadmissionpolicybindings"
+        ),
+        "authentication.k8s.io" => matches!(kind.plural.as_str(), "tokenreviews" | "selfsubjectreviews"),
+        "authorization.k8s.io" => true,
+        _ => false,
+    }
+}

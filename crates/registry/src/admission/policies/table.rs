@@ -1,0 +1,125 @@
+//! All policies of one kind with their bindings.
+//!
+//! The table follows the cache from inside its feed: a policy acts for every request that begins after its write was
+//! answered, and no longer after its delete was.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use cache::{Collection, Collections, Event, Item, Observer};
+use machinery::Revision;
+use machinery::json::Value;
+use parking_lot::Mutex;
+
+use super::super::matching::Index;
+use super::compiled::{Binding, Policy};
+use crate::read::view;
+
+/// A policy that is bound.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(super) policy: Arc<Policy>,
+    /// By name; at least one.
+    pub(super) bindings: Vec<Arc<Binding>>,
+}
+
+/// All policies of one kind.
+pub(crate) struct Table {
+    policies: &'static str,
+    bindings: &'static str,
+    validates: bool,
+    index: ArcSwap<Index<Bound>>,
+    known: Mutex<Known>,
+}
+
+/// What was read so far, by name, with the revision of each object. Objects that cannot be used are none.
+#[derive(Default)]
+struct Known {
+    policies: Read<Policy>,
+    bindings: Read<Binding>,
+}
+
+type Read<T> = BTreeMap<String, (Revision, Option<Arc<T>>)>;
+
+impl Table {
+    pub(crate) fn validating() -> Self {
+        Table::new(
+            "admissionregistration.k8s.io/validatingadmissionpolicies",
+            "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+            true,
+        )
+    }
+
+    pub(crate) fn mutating() -> Self {
+        Table::new(
+            "admissionregistration.k8s.io/mutatingadmissionpolicies",
+            "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+            false,
+        )
+    }
+
+    fn new(policies: &'static str, bindings: &'static str, validates: bool) -> Self {
+        Table { policies, bindings, validates, index: ArcSwap::default(), known: Mutex::default() }
+    }
+
+    pub(super) fn index(&self) -> Guard<Arc<Index<Bound>>> {
+        self.index.load()
+    }
+
+    /// Reads what changed, and makes a new index.
+    fn sync(&self, collections: &Collections) {
+        let mut known = self.known.lock();
+        refresh(&mut known.policies, &collections.get(self.policies), |object| Policy::read(object, self.validates));
+        refresh(&mut known.bindings, &collections.get(self.bindings), Binding::read);
+        // A binding without its policy does nothing, and neither does a policy without a binding.
+        let mut bindings: BTreeMap<&str, Vec<Arc<Binding>>> = BTreeMap::new();
+        for binding in known.bindings.values().filter_map(|(_, binding)| binding.as_ref()) {
+            bindings.entry(&binding.policy).or_default().push(Arc::clone(binding));
+        }
+        let policies = known.policies.values().filter_map(|(_, policy)| policy.as_ref());
+        let bound = policies.filter_map(|policy| {
+            let bindings = bindings.remove(policy.name.as_str())?;
+            Some(Arc::new(Bound { policy: Arc::clone(policy), bindings }))
+        });
+        self.index.store(Arc::new(Index::new(bound.collect(), |bound| &bound.policy.criteria)));
+    }
+}
+
+/// Reads the objects of a collection that changed.
+fn refresh<T>(known: &mut Read<T>, collection: &Collection, read: impl Fn(&Value) -> Result<T, String>) {
+    let objects = collection.objects();
+    let mut before = std::mem::take(known);
+    for item in objects.scan(collection.name(), None, None) {
+        let entry = match before.remove(item.name()) {
+            Some(entry) if entry.0 == item.revision() => entry,
+            _ => (item.revision(), read_item(item, &read)),
+        };
+        known.insert(item.name().to_owned(), entry);
+    }
+}
+
+fn read_item<T>(item: &Arc<Item>, read: impl Fn(&Value) -> Result<T, String>) -> Option<Arc<T>> {
+    let object = view::parse(item).map_err(|error| error.to_string()).and_then(|object| read(&object));
+    match object {
+        Ok(read) => Some(Arc::new(read)),
+        Err(error) => {
+            tracing::error!(key = %item.key(), %error, "an admission policy or binding cannot be read and is not used");
+            None
+        }
+    }
+}
+
+impl Observer for Table {
+    fn observes(&self, collection: &str) -> bool {
+        collection == self.policies || collection == self.bindings
+    }
+
+    fn loaded(&self, collections: &Collections, _: &Collection, _: Revision) {
+        self.sync(collections);
+    }
+
+    fn changed(&self, collections: &Collections, _: &[Arc<Event>]) {
+        self.sync(collections);
+    }
+}

@@ -1,0 +1,140 @@
+//! Counters of webhook calls, under the names of the reference.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry as Metrics;
+
+use super::super::plugin::Operation;
+use super::super::request_value::operation_name;
+use super::call::CallError;
+use super::configurations::Hook;
+
+/// Most different names of webhooks that are counted apart: they come from objects that users write.
+const NAMES_MAX: usize = 200;
+/// The name under which the others are counted.
+const OTHER: &str = "other";
+
+const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+
+/// The labels of a series, as pairs in the order of the reference.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Labels(Vec<(&'static str, String)>);
+
+impl EncodeLabelSet for Labels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), std::fmt::Error> {
+        use prometheus_client::encoding::EncodeLabel as _;
+        for (name, value) in &self.0 {
+            (*name, value.as_str()).encode(encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}
+
+/// The counters of all webhook calls of a registry.
+#[derive(Clone, Debug)]
+pub struct WebhookMetrics {
+    durations: Family<Labels, Histogram, fn() -> Histogram>,
+    rejections: Family<Labels, Counter>,
+    requests: Family<Labels, Counter>,
+    failed_open: Family<Labels, Counter>,
+    condition_errors: Family<Labels, Counter>,
+    condition_exclusions: Family<Labels, Counter>,
+    names: std::sync::Arc<Mutex<Vec<String>>>,
+}
+
+impl Default for WebhookMetrics {
+    fn default() -> Self {
+        WebhookMetrics {
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            rejections: Family::default(),
+            requests: Family::default(),
+            failed_open: Family::default(),
+            condition_errors: Family::default(),
+            condition_exclusions: Family::default(),
+            names: std::sync::Arc::default(),
+        }
+    }
+}
+
+impl WebhookMetrics {
+    /// Registers the counters under their names.
+    pub fn register(&self, metrics: &mut Metrics) {
+        let name = |rest: &str| format!("apiserver_admission_{rest}");
+        metrics.register(name("webhook_admission_duration_seconds"), "Time of webhook calls", self.durations.clone());
+        metrics.register(name("webhook_rejection_count"), "Requests that webhooks refused", self.rejections.clone());
+        metrics.register(name("webhook_request"), "Calls of webhooks", self.requests.clone());
+        metrics.register(name("webhook_fail_open_count"), "Failed calls that were ignored", self.failed_open.clone());
+        let errors = name("match_condition_evaluation_errors");
+        metrics.register(errors, "Match conditions that failed", self.condition_errors.clone());
+        let exclusions = name("match_condition_exclusions");
+        metrics.register(exclusions, "Requests that match conditions excluded", self.condition_exclusions.clone());
+    }
+
+    /// The name of a webhook as a label: the first names that are seen, then all others as one.
+    fn name(&self, hook: &Hook) -> String {
+        let mut names = self.names.lock();
+        if names.contains(&hook.name) {
+            return hook.name.clone();
+        }
+        if names.len() >= NAMES_MAX {
+            return OTHER.to_owned();
+        }
+        names.push(hook.name.clone());
+        hook.name.clone()
+    }
+
+    pub(super) fn observe(
+        &self,
+        hook: &Hook,
+        kind: &'static str,
+        operation: Operation,
+        took: Duration,
+        error: Option<&CallError>,
+    ) {
+        let (name, operation) = (self.name(hook), operation_name(operation).to_owned());
+        let (code, rejection) = match error {
+            None => (200, None),
+            Some(CallError::Failed { code, .. }) => (*code, (!hook.ignores_failure).then_some("calling_webhook_error")),
+            Some(CallError::Skipped(_)) => (503, None),
+            Some(CallError::Refused(status)) => (status.code, Some("no_error")),
+            Some(CallError::Fatal(_)) => (0, Some("apiserver_internal_error")),
+        };
+        let rejected = rejection.is_some().to_string();
+        let named = |more: Vec<(&'static str, String)>| {
+            let mut labels = vec![("name", name.clone()), ("operation", operation.clone())];
+            labels.extend(more);
+            labels.push(("type", kind.to_owned()));
+            labels.sort_unstable();
+            Labels(labels)
+        };
+        let took = took.as_secs_f64();
+        self.durations.get_or_create(&named(vec![("rejected", rejected.clone())])).observe(took);
+        let call = named(vec![("code", code.to_string()), ("rejected", rejected)]);
+        self.requests.get_or_create(&call).inc();
+        if let Some(error_type) = rejection {
+            let labels = vec![("error_type", error_type.to_owned()), ("rejection_code", code.to_string())];
+            self.rejections.get_or_create(&named(labels)).inc();
+        }
+    }
+
+    pub(super) fn failed_open(&self, hook: &Hook, kind: &'static str) {
+        let labels = Labels(vec![("name", self.name(hook)), ("type", kind.to_owned())]);
+        self.failed_open.get_or_create(&labels).inc();
+    }
+
+    pub(super) fn condition(&self, hook: &Hook, kind: &'static str, operation: Operation, failed: bool) {
+        let labels = Labels(vec![
+            ("kind", "webhook".to_owned()),
+            ("name", self.name(hook)),
+            ("operation", operation_name(operation).to_owned()),
+            ("type", kind.to_owned()),
+        ]);
+        let family = if failed { &self.condition_errors } else { &self.condition_exclusions };
+        family.get_or_create(&labels).inc();
+    }
+}
