@@ -7,6 +7,7 @@ use machinery::json::{Value, json};
 
 use crate::run::SLOTS;
 use crate::shape::Shape;
+use crate::source::Issues;
 use crate::types::{Extra, Type};
 use crate::{checker, literal_checks, parser, plan};
 
@@ -59,6 +60,36 @@ impl Declarations {
             variables.push(("authorizer.requestResource".into(), Type::Extra(Extra::ResourceCheck)));
         }
         Declarations { variables, composes: false, patches: false }
+    }
+
+    /// As [`Declarations::admission`], with an object of a known schema. `params` is set if there are params, and has their
+    /// schema if it is known. For type checks only: what is compiled with it is not run.
+    #[must_use]
+    pub fn typed_admission(object: &Value, params: Option<Option<&Value>>) -> Declarations {
+        let typed = |schema: &Value| {
+            let shape = Shape::from_schema(schema, true);
+            if shape.declared { shape.declared_type() } else { Type::Dyn }
+        };
+        let object = typed(object);
+        let mut declared = Declarations::admission(params.is_some(), true);
+        for (name, ty) in &mut declared.variables {
+            match &**name {
+                "object" | "oldObject" => *ty = object.clone(),
+                "params" => *ty = params.flatten().map_or(Type::Dyn, typed),
+                _ => {}
+            }
+        }
+        declared
+    }
+
+    /// Returns the issues of an expression of any type.
+    #[must_use]
+    pub fn issues(&self, expression: &str) -> Option<Issues> {
+        let checked = parser::parse(expression).and_then(|ast| checker::check_with(ast, &self.variables, self.patches));
+        match checked {
+            Err(issues) => Some(issues),
+            Ok(checked) => Some(literal_checks::check(&checked)).filter(|issues| !issues.is_empty()),
+        }
     }
 
     /// Declares the types of mutations too.
