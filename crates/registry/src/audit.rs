@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn aud_12_13_the_object_is_kept_from_level_request_on_and_its_names_before() {
-        let body = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "uid": "u"}, "data": {"k": "v"}});
+        let body =
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "uid": "u"}, "data": {"k": "v"}});
         let metadata = sent(AuditLevel::Metadata, "configmaps", body.clone());
         assert_eq!((metadata.name.as_str(), metadata.uid.as_str()), ("a", "u"));
         assert!(metadata.object.is_none());
@@ -250,6 +251,9 @@ mod tests {
         annotations.keep_delete_options(|| Some(json!({"propagationPolicy": "Orphan", "apiVersion": "v1"})));
         let shown = annotations.sent().object.expect("kept");
         let text = machinery::json::to_string(&shown);
-        assert_eq!(text, r#"{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal","propagationPolicy":"Orphan"}"#);
+        assert_eq!(
+            text,
+            r#"{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal","propagationPolicy":"Orphan"}"#
+        );
     }
 }

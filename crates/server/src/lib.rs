@@ -9,11 +9,15 @@
 //! - [`certs`] is the certificate authority, [`kubeconfig`] the file that clients connect with
 //! - [`authorization`] has the authorizers of a configuration
 //! - [`webhooks`] calls conversion and admission webhooks; [`services`] finds the addresses of Services
+//! - [`audit`] records who did what
+//! - `fairness` keeps one client from starving others
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
+pub mod audit;
 pub mod authorization;
 pub mod certs;
 pub mod error;
+mod fairness;
 mod http_date;
 pub mod kubeconfig;
 pub mod limits;
@@ -22,11 +26,12 @@ mod request;
 pub mod service;
 pub mod services;
 pub mod shutdown;
+pub mod signing;
 pub mod webhooks;
 mod wire;
 
 pub use request::{
-    authentication, deadline, discovery, health, negotiation, openapi, operation, reply, request_info, routing,
+    authentication, deadline, discovery, health, impersonation, negotiation, openapi, operation, reply, request_info, routing,
     version, warnings,
 };
 pub use service::{Config, InProcess, Server};

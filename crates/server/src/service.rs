@@ -25,6 +25,8 @@ use tokio::net::TcpListener;
 
 use crate::audit::{self, Arrival, Auditor, Ending};
 use crate::authorization::Inspection;
+use crate::fairness::metrics::FairnessMetrics;
+use crate::fairness::{self, Fairness, Flow, Place};
 use crate::limits::{Limits, Slot, Slots};
 use crate::metrics::{Metrics, RequestLabels, RequestSeries};
 use crate::request::authentication::front_proxy::strip_credentials;
@@ -91,6 +93,7 @@ pub(crate) struct Inner {
     pub(crate) discovery: DiscoveryBodies,
     pub(crate) openapi: OpenApiDocuments,
     pub(crate) heavy: HeavyPool,
+    pub(crate) fairness: Arc<Fairness>,
     /// None until an audit log is set.
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
 }
@@ -103,6 +106,8 @@ impl Server {
         metrics.register(&mut metrics_registry);
         let openapi = OpenApiDocuments::new(&config.limits);
         let heavy = HeavyPool::new(&config.limits, &metrics);
+        let fairness = Arc::new(Fairness::new(&config.limits));
+        metrics_registry.register_collector(Box::new(FairnessMetrics(Arc::clone(&fairness))));
         Server(Arc::new(Inner {
             registry,
             limits: Arc::new(config.limits),
@@ -117,6 +122,7 @@ impl Server {
             discovery: DiscoveryBodies::default(),
             openapi,
             heavy,
+            fairness,
             auditor: OnceLock::new(),
         }))
     }
@@ -197,8 +203,11 @@ impl Server {
             inner.finish_body(&mut body, &parts, &mut reply).await;
         }
         // Kept until the response is sent: a client that does not read its responses gets no more of them.
-        reply.body_mut().set_place(record.place);
+        reply.body_mut().set_place(record.in_flight.place);
         let headers = reply.headers_mut();
+        if let Some(flow) = &record.in_flight.flow {
+            flow.add_headers(headers);
+        }
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, NO_CACHE);
         }
@@ -244,6 +253,14 @@ impl Server {
     }
 }
 
+/// The flow of a request, and its place among those in flight.
+#[derive(Default)]
+struct InFlight {
+    /// None until its user is known, and for requests that are not limited by their flow.
+    flow: Option<Flow>,
+    place: Option<Place>,
+}
+
 /// Facts collected while a request is handled, for its `Warning` headers, its metrics and its log line.
 #[derive(Default)]
 struct RequestRecord {
@@ -253,8 +270,7 @@ struct RequestRecord {
     impersonation: Option<impersonation::Impersonation>,
     /// The response is a refusal that a browser must not take for another type.
     no_sniff: bool,
-    /// The place of the request among those in flight.
-    place: Option<Slot>,
+    in_flight: InFlight,
     series: Option<Arc<RequestSeries>>,
     warnings: Warnings,
     annotations: Annotations,
@@ -320,10 +336,14 @@ impl Server {
         }
         let parts = &*parts;
         // A write takes its place when its body is there: a client that sends slowly holds none.
+        if is_watch || !audit::is_long_running(&info) {
+            record.in_flight.flow =
+                inner.fairness.classify(&inner.registry.flow_table(), &user, &info.verb(), &info.what());
+        }
         if !verb.writes() {
-            match inner.place(&inner.metrics.inflight_reads, &user) {
-                Ok(place) => record.place = place,
-                Err(refusal) => return Ok(refusal),
+            let width = || inner.width(&info, &query);
+            if let Err(refusal) = inner.place(&inner.metrics.inflight_reads, &user, &mut record.in_flight, width).await {
+                return Ok(refusal);
             }
         }
         let attributes = Attributes { user: &user, verb: &info.verb(), what: info.what() };
@@ -353,12 +373,12 @@ impl Server {
             warnings: &record.warnings,
             annotations: &record.annotations,
         };
-        let place = &mut record.place;
+        let in_flight = &mut record.in_flight;
         let work = async {
             match route {
                 Route::Resource(route) if route.verb.writes() => {
                     // Boxed: its state is larger than that of the reads, which are the common case.
-                    Box::pin(self.write(&call, parts, peer, route, body, extensions, place)).await
+                    Box::pin(self.write(&call, parts, peer, route, body, extensions, in_flight)).await
                 }
                 route => handlers::answer(&call, route, Bytes::new(), extensions).await,
             }
@@ -371,7 +391,7 @@ impl Server {
             }),
         };
         if is_watch {
-            record.place = None;
+            record.in_flight.place = None;
         }
         response
     }
@@ -385,13 +405,12 @@ impl Server {
         route: ResourceRoute,
         body: &mut RequestBody,
         extensions: Extensions,
-        place: &mut Option<Slot>,
+        in_flight: &mut InFlight,
     ) -> Result<Reply, Status> {
         let inner = &*self.0;
         let (bytes, _charged) = inner.read_body(body, call.user).await?;
-        match inner.place(&inner.metrics.inflight_writes, call.user) {
-            Ok(taken) => *place = taken,
-            Err(refusal) => return Ok(refusal),
+        if let Err(refusal) = inner.place(&inner.metrics.inflight_writes, call.user, in_flight, || 1).await {
+            return Ok(refusal);
         }
         let Some(weight) = inner.weight(&route, parts, bytes.len()) else {
             return handlers::answer(call, Route::Resource(route), bytes, extensions).await;
@@ -419,18 +438,43 @@ impl Server {
 }
 
 impl Inner {
-    /// Takes a place in flight. Members of `system:masters` need none.
-    fn place(&self, slots: &Slots, user: &User) -> Result<Option<Slot>, Reply> {
-        if user.is_master() {
-            return Ok(Some(slots.force(1)));
+    /// Takes a place in flight: seats of the request's priority level, for which it may have to wait, and a slot. Requests of
+    /// an exempt level need none.
+    async fn place(
+        &self,
+        slots: &Slots,
+        user: &User,
+        in_flight: &mut InFlight,
+        width: impl FnOnce() -> usize,
+    ) -> Result<(), Reply> {
+        let flow = in_flight.flow.as_ref();
+        if flow.map_or_else(|| user.is_master(), Flow::is_exempt) {
+            in_flight.place = Some(Place::new(slots.force(1), None));
+            return Ok(());
         }
-        match slots.take_for(&user.name, 1) {
-            Some(slot) => Ok(Some(slot)),
-            None => {
-                self.metrics.refused(slots.name());
-                Err(reply::overloaded())
-            }
+        let seat = match flow {
+            Some(flow) => self.fairness.seat(flow, user, width()).await.map_err(|_| reply::overloaded())?,
+            None => None,
+        };
+        let Some(slot) = slots.take_for(&user.name, 1) else {
+            self.metrics.refused(slots.name());
+            return Err(reply::overloaded());
+        };
+        in_flight.place = Some(Place::new(slot, seat));
+        Ok(())
+    }
+
+    /// The seats that a read takes.
+    fn width(&self, info: &RequestInfo<'_>, query: &Query) -> usize {
+        let Some(resource) = info.resource.as_ref().filter(|one| one.verb == Verb::List) else { return 1 };
+        let kinds = self.registry.kinds();
+        let Some(kind) = kinds.get(&resource.group, &resource.version, &resource.resource) else { return 1 };
+        if !resource.attributes().name.is_empty() {
+            return 1;
         }
+        let objects = self.registry.cache().collection(&kind.collection).len();
+        let limit = query.get("limit").and_then(|text| text.parse().ok()).filter(|limit| *limit > 0);
+        fairness::list_width(limit.map_or(objects, |limit: usize| limit.min(objects)))
     }
 
     /// Reads the body of a request, within the limits on its size and speed and on the size of all bodies. They are charged

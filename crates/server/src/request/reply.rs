@@ -18,7 +18,7 @@ pub const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 pub const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
 pub const PROTOBUF_WATCH: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+pub const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
 /// A response with a whole body.
 pub fn whole(code: u16, content_type: HeaderValue, body: impl Into<Chunk>) -> Reply {
@@ -67,10 +67,18 @@ pub fn page_not_found() -> Reply {
     text(404, "404 page not found\n")
 }
 
+/// The 500 of a request that an authorizer could not decide. A browser may render this text: markup is escaped.
+#[must_use]
+pub fn undecided(uri: &http::Uri, error: &str) -> Reply {
+    let uri = uri.path_and_query().map_or("", |path| path.as_str());
+    let why = format!("Internal Server Error: {}: {error}\n", machinery::go_text::quote(uri));
+    text(500, why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+}
+
 /// The 429 of a server at one of its limits.
 #[must_use]
 pub fn overloaded() -> Reply {
-    let mut reply = text(429, "Too many requests, please try again later.");
+    let mut reply = text(429, "Too many requests, please try again later.\n");
     reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     reply
 }

@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use registry::{Frames, WatchView};
 use tokio::time::Instant;
 
-use crate::limits::Slot;
+use crate::fairness::Place;
 use crate::wire::chunk::{Chunk, Unsent};
 use crate::wire::drain::Ticket;
 
@@ -42,7 +42,7 @@ pub trait Observer: Send + 'static {
 pub struct ResponseBody {
     content: Content,
     /// The place of the request among those in flight, which it keeps until the response is sent.
-    place: Option<Slot>,
+    place: Option<Place>,
     /// Dropped with the body: slots of limits, counted requests.
     held: Held,
 }
@@ -139,13 +139,13 @@ impl ResponseBody {
     }
 
     /// Keeps the place of the request in flight; a watch does not need one.
-    pub(crate) fn set_place(&mut self, place: Option<Slot>) {
+    pub(crate) fn set_place(&mut self, place: Option<Place>) {
         if !self.is_watch() {
             self.place = place;
         }
     }
 
-    pub(crate) fn take_place(&mut self) -> Option<Slot> {
+    pub(crate) fn take_place(&mut self) -> Option<Place> {
         self.place.take()
     }
 
@@ -156,6 +156,15 @@ impl ResponseBody {
             Content::Empty => Some(0),
             Content::Whole(chunk) => Some(chunk.remaining()),
             Content::Watch(_) => None,
+        }
+    }
+
+    /// The content of a body that is one piece.
+    #[must_use]
+    pub(crate) fn whole_chunk(&self) -> Option<&Chunk> {
+        match &self.content {
+            Content::Whole(chunk) => Some(chunk),
+            Content::Empty | Content::Watch(_) => None,
         }
     }
 

@@ -21,7 +21,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use crate::limits::{Limits, Slot};
+use crate::fairness::Place;
+use crate::limits::Limits;
 use crate::wire::body::{Held, RequestBody, ResponseBody};
 use crate::wire::chunk::Unsent;
 use crate::wire::drain::{Drain, Ticket};
@@ -467,11 +468,11 @@ struct Sending {
     active: Active,
     /// The period in which a byte was sent last.
     period: usize,
-    _place: Option<Slot>,
+    _place: Option<Place>,
 }
 
 impl Sending {
-    fn new(active: Active, place: Option<Slot>) -> Self {
+    fn new(active: Active, place: Option<Place>) -> Self {
         let period = active.0.period.load(Ordering::Relaxed);
         active.0.unsent(period).fetch_add(1, Ordering::Relaxed);
         Sending { active, period, _place: place }

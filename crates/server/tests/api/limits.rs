@@ -31,7 +31,7 @@ async fn requests_beyond_the_limit_get_429() {
     let alice = [("authorization", "Bearer sesame"), ("content-type", "application/json")];
     for (method, path) in [("GET", "/api/v1/nodes"), ("POST", MAPS)] {
         let answer = world.ask(false, method, path, &alice, "{}").await;
-        assert_eq!((answer.code, answer.text()), (429, "Too many requests, please try again later."));
+        assert_eq!((answer.code, answer.text()), (429, "Too many requests, please try again later.\n"));
         assert_eq!(answer.header("retry-after"), "1");
     }
     assert_eq!(world.get("/api/v1/nodes").await.code, 200, "masters are exempt");

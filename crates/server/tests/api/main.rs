@@ -3,6 +3,7 @@
 //!
 //! - [`world`]: the server under test and its clients
 
+mod audit;
 mod bounds;
 mod forms;
 mod health;

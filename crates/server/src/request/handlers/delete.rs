@@ -27,9 +27,15 @@ pub(super) fn options(call: &Call<'_>, route: &ResourceRoute, bytes: &Bytes) -> 
     let media = media::body_type(call.content_type())?;
     let group_version = route.target.kind.group_version().to_string();
     let value = match media {
-        MediaType::Json => return DeleteOptions::from_json(bytes, &group_version),
+        MediaType::Json => {
+            let options = DeleteOptions::from_json(bytes, &group_version)?;
+            call.annotations.keep_delete_options(|| machinery::json::from_slice(bytes).ok());
+            return Ok(options);
+        }
         MediaType::Yaml => registry::unstored::yaml(bytes)?,
         MediaType::Protobuf => registry::unstored::protobuf_options(bytes)?,
     };
-    DeleteOptions::from_value(&value, &group_version)
+    let options = DeleteOptions::from_value(&value, &group_version)?;
+    call.annotations.keep_delete_options(|| Some(value));
+    Ok(options)
 }

@@ -16,6 +16,10 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let asked = call.negotiate(route)?;
     let body = PatchBody { bytes: body, kind };
     let options = PatchOptions::from_query(call.query, kind == PatchType::Apply)?;
+    call.annotations.keep_body(|| match kind {
+        PatchType::Apply => registry::unstored::yaml(&body.bytes).ok(),
+        PatchType::Json | PatchType::Merge | PatchType::Strategic => machinery::json::from_slice(&body.bytes).ok(),
+    });
     let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
     let registry = &call.server.registry;
     let write = async {
