@@ -9,6 +9,7 @@
 //! - [`read`]: get, list, watch, and how answers are shown
 //! - [`write`]: create, update, patch, apply, delete, and the commit to the store; `body` decodes
 //! - [`admission`]: plugins that change or refuse a write by looking at other objects
+//! - [`api_services`]: which server serves a group version
 //! - [`reserve`]: service addresses, node ports and quota shares, held by a write until it is made
 //! - [`kinds`]: code of single kinds, and the kinds that CustomResourceDefinitions add
 //! - `roles/`: roles and bindings, the index of their rights, and what is granted by writing them
@@ -22,6 +23,7 @@
 //! - [`unstored`]: bodies that are handled elsewhere; [`expiry`]: events that are too old; [`metrics`] of the cache
 
 pub mod admission;
+pub mod api_services;
 pub mod audit;
 mod body;
 mod collections;

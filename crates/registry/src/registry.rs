@@ -15,9 +15,11 @@ use store::{Key, Store};
 
 use crate::admission::chain::Chain;
 use crate::admission::matching::Matcher;
-use crate::admission::policies::{self, Policies};
+use crate::admission::policies::{self, Policies, type_check};
 use crate::admission::versioned::Versions;
 use crate::admission::webhooks::{Followed, Webhooks};
+use crate::api_services::availability::{self, Availability};
+use crate::api_services::{self, ApiServices};
 use crate::collections::{self, CLUSTER_ROLES};
 use crate::conversion_webhook::Converter;
 use crate::flows::table::FlowTable;
@@ -48,6 +50,7 @@ pub struct Registry {
     storage: Storage,
     definitions: Arc<Definitions>,
     roles: Arc<Roles>,
+    api_services: Arc<ApiServices>,
     flows: Arc<Flows>,
     admission: Chain,
     reservations: Reservations,
@@ -66,6 +69,8 @@ impl Registry {
         let roles = Arc::new(Roles::new(Arc::clone(&settings.roles)));
         let mut observers: Vec<Arc<dyn Observer>> =
             vec![Arc::clone(&definitions) as _, Arc::clone(&addresses) as _, Arc::clone(&roles) as _];
+        let api_services = Arc::<ApiServices>::default();
+        observers.push(Arc::clone(&api_services) as _);
         let flows = Arc::<Flows>::default();
         observers.push(Arc::clone(&flows) as _);
         let followed = Followed::default();
@@ -92,15 +97,17 @@ impl Registry {
             storage,
             definitions,
             roles,
+            api_services,
             flows,
             settings,
         });
         tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
         tokio::spawn(interrupted::finish_deletions(Arc::downgrade(&registry)));
         seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
-        tokio::join!(roles::restore(&registry), flows::bootstrap::restore(&registry));
+        tokio::join!(roles::restore(&registry), flows::bootstrap::restore(&registry), api_services::local::restore(&registry));
         tokio::spawn(flows::bootstrap::follow(Arc::downgrade(&registry)));
         tokio::spawn(roles::follow(Arc::downgrade(&registry)));
+        tokio::spawn(api_services::local::follow(Arc::downgrade(&registry)));
         Ok(registry)
     }
 
@@ -108,6 +115,17 @@ impl Registry {
     #[must_use]
     pub fn kinds(&self) -> Arc<Kinds> {
         self.definitions.kinds()
+    }
+
+    /// Which server serves a group version.
+    #[must_use]
+    pub fn api_services(&self) -> &ApiServices {
+        &self.api_services
+    }
+
+    /// Writes whether the server behind an APIService can be used; nothing if that is written already.
+    pub async fn write_availability(&self, name: &str, uid: &str, availability: &Availability) -> Result<(), Status> {
+        availability::write(self, name, Some(uid), availability).await
     }
 
     #[must_use]
@@ -161,11 +179,15 @@ impl Registry {
     }
 
     pub async fn create(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Outcome, Status> {
-        self.settle(request.target, create::create(self, request, body).await).await
+        let written = self.settle(request.target, create::create(self, request, body).await).await?;
+        self.check_types(&request, &written).await;
+        Ok(written)
     }
 
     pub async fn update(&self, request: WriteRequest<'_, UpdateOptions>, body: &Body) -> Result<Outcome, Status> {
-        self.settle(request.target, update::update(self, request, body).await).await
+        let written = self.settle(request.target, update::update(self, request, body).await).await?;
+        self.check_types(&request, &written).await;
+        Ok(written)
     }
 
     pub async fn patch(&self, request: WriteRequest<'_, PatchOptions>, body: &PatchBody) -> Result<Outcome, Status> {
@@ -173,7 +195,9 @@ impl Registry {
             PatchType::Apply => apply::apply(self, request, body).await,
             PatchType::Json | PatchType::Merge | PatchType::Strategic => patch::patch(self, request, body).await,
         };
-        self.settle(request.target, patched).await
+        let written = self.settle(request.target, patched).await?;
+        self.check_types(&request, &written).await;
+        Ok(written)
     }
 
     pub async fn delete(&self, request: WriteRequest<'_, DeleteOptions>) -> Result<Outcome, Status> {
@@ -288,6 +312,13 @@ impl Registry {
             let _ = Box::pin(roles::settle(self)).await;
         }
         written
+    }
+
+    /// Checks the types of an admission policy before its write is answered.
+    async fn check_types<O>(&self, request: &WriteRequest<'_, O>, written: &Outcome) {
+        if type_check::concerns(request.target) {
+            Box::pin(type_check::publish(self, request.target, written, request.ctx)).await;
+        }
     }
 
     pub(crate) fn admission(&self) -> &Chain {

@@ -8,6 +8,7 @@ use access::authorizer::AuthenticatedOnly;
 use access::identity::User;
 use machinery::clock::Clock;
 use server::authentication::Authenticator;
+use server::authentication::anonymous::Anonymous;
 use server::certs::{self, Pki};
 use server::kubeconfig::{Credential, kubeconfig};
 use server::limits::Limits;
@@ -22,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
     let registry = registry::Registry::start(store, registry::Settings::default()).await?;
-    let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
+    let mut authenticator = Authenticator { anonymous: Anonymous::allowed(true), ..Authenticator::default() };
     if let Some(token) = &token {
         let groups = vec!["system:masters".to_owned()];
         authenticator.tokens.add(token, User { name: "admin".to_owned(), groups, ..User::default() });
@@ -35,6 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             limits,
             authenticator,
             authorizer: Arc::new(AuthenticatedOnly),
+            inspection: Default::default(),
             metrics: prometheus_client::registry::Registry::default(),
             server_metrics,
             clock: Clock::system(),
@@ -51,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (trigger, stop) = shutdown::channel();
     let (limits, metrics) = (Arc::clone(server.limits()), Arc::clone(server.metrics()));
     let running =
-        tokio::spawn(listener::run(socket, Some(Tls::new(&pki, Clock::system())?), server, limits, metrics, stop));
+        tokio::spawn(listener::run(socket, Some(Tls::new(&pki)?), server, limits, metrics, stop));
     tokio::signal::ctrl_c().await?;
     trigger.drain();
     running.await?;

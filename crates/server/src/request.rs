@@ -1,7 +1,7 @@
 //! Requests: authentication, authorization, routing, and a handler for each verb.
 //!
 //! - [`request_info`] reads verb and resource from the path, [`deadline`] the time limit from the query
-//! - [`authentication`] finds the user; `access` decides what the user may do
+//! - [`authentication`] finds the user, [`impersonation`] the one it acts for; `access` decides what that user may do
 //! - [`routing`] finds the target, [`operation`] decides what is done with it, [`handlers`] has one module for each verb
 //! - [`heavy`] has the threads for requests that take long
 //! - [`negotiation`] chooses the encoding of the response; [`reply`] builds it, [`warnings`] adds its `Warning` headers
@@ -13,6 +13,7 @@ pub mod discovery;
 pub(crate) mod handlers;
 pub mod health;
 pub(crate) mod heavy;
+pub mod impersonation;
 pub mod negotiation;
 pub mod openapi;
 pub mod operation;

@@ -138,6 +138,11 @@ impl Server {
     }
 
     #[must_use]
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.0.authenticator
+    }
+
+    #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.0.registry
     }

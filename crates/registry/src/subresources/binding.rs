@@ -6,7 +6,6 @@ use machinery::{GroupResource, GroupVersionKind, Status};
 
 use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
-use crate::collections::NODES;
 use crate::meta;
 use crate::read::view::{Outcome, View};
 use crate::registry::Registry;
@@ -31,7 +30,6 @@ pub(crate) async fn bind(
     check(&binding)?;
     registry.admission().validate(&request, States { old: None, new: Some(&binding) }).await?;
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
-    let topology = topology_of(registry, &node).await?;
     let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
     let attributes = Attributes::new(Operation::Update, &pod, Options::Create(options), ctx);
     rewrite_internally(registry, &attributes, |old| {
@@ -57,25 +55,12 @@ pub(crate) async fn bind(
         new["spec"]["nodeName"] = json!(node);
         merge(&mut new, &binding, "annotations");
         merge(&mut new, &binding, "labels");
-        merge(&mut new, &topology, "labels");
         set_scheduled(&mut new, &meta::timestamp(registry.now()));
         body::normalise(&pod.kind, &mut new, Some(old))?;
         Ok(new)
     })
     .await?;
     Ok(Outcome::new(201, View::Status(Status::success_created())))
-}
-
-/// The topology labels of a node, which its pods take over; null if it has none.
-async fn topology_of(registry: &Registry, node: &str) -> Result<Value, Status> {
-    let Some(item) = registry.storage().current_named(NODES, None, node).await? else { return Ok(Value::Null) };
-    let mut labels = Map::new();
-    for key in ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"] {
-        if let Some(value) = item.label(key) {
-            labels.insert(key, json!(value));
-        }
-    }
-    Ok(if labels.is_empty() { Value::Null } else { json!({"metadata": {"labels": labels}}) })
 }
 
 /// The pod of a binding: the one in the path, or the one it names.

@@ -20,7 +20,15 @@ pub enum Route {
     /// `/`
     Index,
     Version,
+    /// The discovery document of the issuer of service account tokens.
+    Issuer,
+    /// The keys of that issuer.
+    IssuerKeys,
     Metrics,
+    /// Explains a decision.
+    Access,
+    /// The roles for what a user did.
+    AccessRoles,
     /// `healthz`, `livez` or `readyz`, and a single check.
     Health(&'static str, Option<String>),
     OpenApiV2,
@@ -67,7 +75,11 @@ pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
     match parts.as_slice() {
         [] => Route::Index,
         ["version"] => only_read(Route::Version),
+        [".well-known", "openid-configuration"] => only_read(Route::Issuer),
+        ["openid", "v1", "jwks"] => only_read(Route::IssuerKeys),
         ["metrics"] => Route::Metrics,
+        ["debug", "access"] => only_read(Route::Access),
+        ["debug", "access", "roles"] => only_read(Route::AccessRoles),
         ["healthz"] => Route::Health("healthz", None),
         ["livez"] => Route::Health("livez", None),
         ["readyz"] => Route::Health("readyz", None),

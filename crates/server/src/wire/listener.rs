@@ -139,7 +139,7 @@ async fn handshake(
             refuse_plain_http(stream).await;
             return Err(std::io::Error::other("plain HTTP"));
         }
-        tls.acceptor.accept(stream).await
+        tls.acceptor().accept(stream).await
     };
     match tokio::time::timeout(limits.handshake_timeout, accepting).await {
         Ok(Ok(stream)) => {

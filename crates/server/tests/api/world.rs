@@ -18,7 +18,8 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use server::authentication::Authenticator;
-use server::authentication::accounts::AccountTokens;
+use server::authentication::anonymous::Anonymous;
+use server::authentication::accounts::{AccountTokens, TokenKeys, TokenSettings};
 use server::certs::Pki;
 use server::limits::Limits;
 use server::shutdown::{self, Trigger};
@@ -82,6 +83,15 @@ impl World {
         Self::new(limits, authorizer, Clock::system()).await
     }
 
+    /// A server that decides by roles.
+    pub(crate) async fn with_roles() -> Self {
+        let roles: Arc<access::Rbac> = Arc::default();
+        let authorizer = Arc::clone(&roles) as Arc<dyn Authorizer>;
+        let settings = registry::Settings { authorizer: Arc::clone(&authorizer), roles, ..Default::default() };
+        let store = Arc::new(store::memory::MemoryStore::new(store::Retention::default()));
+        Self::with_settings(store, settings, Limits::default(), authorizer, Clock::system()).await
+    }
+
     pub(crate) async fn with_clock(clock: Clock) -> Self {
         Self::new(Limits::default(), Arc::new(AuthenticatedOnly), clock).await
     }
@@ -97,21 +107,31 @@ impl World {
         authorizer: Arc<dyn Authorizer>,
         clock: Clock,
     ) -> Self {
-        let registry = registry::Registry::start(store, registry::Settings::default()).await.unwrap();
-        let mut authenticator = Authenticator { anonymous: true, ..Authenticator::default() };
-        let key = server::certs::make_key().unwrap();
-        authenticator.accounts = Some(AccountTokens::new(Arc::clone(&registry), &key).unwrap());
+        Self::with_settings(store, registry::Settings::default(), limits, authorizer, clock).await
+    }
+
+    async fn with_settings(
+        store: Arc<dyn store::Store>,
+        settings: registry::Settings,
+        limits: Limits,
+        authorizer: Arc<dyn Authorizer>,
+        clock: Clock,
+    ) -> Self {
+        let registry = registry::Registry::start(store, settings).await.unwrap();
+        let mut authenticator = Authenticator { anonymous: Anonymous::allowed(true), ..Authenticator::default() };
+        let keys = TokenKeys::new(&server::certs::make_key().unwrap(), &[]).unwrap();
+        authenticator.accounts = Some(AccountTokens::new(Arc::clone(&registry), keys, TokenSettings::default()));
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
         let metrics = prometheus_client::registry::Registry::default();
         let server_metrics = Arc::new(server::metrics::Metrics::new(&limits));
-        let config = Config { limits, authenticator, authorizer, metrics, server_metrics, clock };
+        let config = Config { limits, authenticator, authorizer, inspection: Default::default(), metrics, server_metrics, clock };
         let server = Server::new(registry, config);
         let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let (trigger, stop) = shutdown::channel();
         let (limits, metrics) = (Arc::clone(server.limits()), Arc::clone(server.metrics()));
-        let tls = Tls::new(&pki, Clock::system()).unwrap();
+        let tls = Tls::new(&pki).unwrap();
         let running = tokio::spawn(listener::run(socket, Some(tls), server.clone(), limits, metrics, stop));
         World { address, pki, server, trigger, running }
     }

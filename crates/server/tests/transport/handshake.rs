@@ -43,7 +43,7 @@ async fn issued_client_certificates_are_accepted_until_they_expire() {
     let now = Clock::system().now();
     let pki = Pki::open(dir.path(), &[], now).unwrap();
     let alice = certs::issue_client(dir.path(), "alice", &["devs"], now).unwrap();
-    let user = server::authentication::certificate::user(&alice.chain().unwrap()[0]).unwrap();
+    let user = server::authentication::certificate::subject(&alice.chain().unwrap()[0]).user.unwrap().unwrap();
     assert_eq!((user.name.as_str(), user.groups[0].as_str()), ("alice", "devs"));
     let world = World::with_pki(Limits::default(), pki).await;
     assert_eq!(who(&world, Some(&alice)).await, "alice");

@@ -21,7 +21,7 @@ use server::connection::{Handler, ResponseFuture};
 use server::drain::Drain;
 use server::limits::{Limits, Slot, Slots};
 use server::metrics::Metrics;
-use server::peer::{ClientCertificate, Peer};
+use server::peer::Peer;
 use server::shutdown::{self, Trigger};
 use server::tls::Tls;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -80,10 +80,10 @@ impl Handler for Scripted {
             }
             match path.as_str() {
                 "/who" => {
-                    let who = match &peer.certificate {
-                        None => "none".to_owned(),
-                        Some(ClientCertificate::Refused) => "refused".to_owned(),
-                        Some(ClientCertificate::Verified(user)) => user.name.clone(),
+                    let who = match peer.user(Clock::system().now()) {
+                        Ok(None) => "none".to_owned(),
+                        Err(_) => "refused".to_owned(),
+                        Ok(Some(user)) => user.name.clone(),
                     };
                     Response::new(ResponseBody::whole(who.into_bytes()))
                 }
@@ -152,7 +152,7 @@ impl World {
         let (trigger, shutdown) = shutdown::channel();
         let running = tokio::spawn(server::listener::run(
             listener,
-            Some(Tls::new(&pki, Clock::system()).unwrap()),
+            Some(Tls::new(&pki).unwrap()),
             Scripted(Arc::clone(&script)),
             Arc::new(limits),
             Arc::clone(&metrics),

@@ -10,16 +10,9 @@ use crate::error::TokenFileError;
 use access::identity::User;
 
 /// Static tokens, by their digest, so that the time of a lookup reveals nothing about a token.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tokens {
     users: HashMap<[u8; 32], Arc<User>>,
-    anonymous: Arc<User>,
-}
-
-impl Default for Tokens {
-    fn default() -> Self {
-        Tokens { users: HashMap::new(), anonymous: Arc::new(User::anonymous()) }
-    }
 }
 
 impl Tokens {
@@ -39,10 +32,14 @@ impl Tokens {
             }
             let fields = split(line).ok_or_else(|| wrong("a quote is not closed"))?;
             let [token, name, uid, rest @ ..] = fields.as_slice() else {
-                return Err(wrong("token, user name and uid are needed"));
+                return Err(wrong(match fields.len() {
+                    1 => "token, user name and uid are needed, and there is 1 column",
+                    _ => "token, user name and uid are needed, and there are 2 columns",
+                }));
             };
-            if token.is_empty() || name.is_empty() {
-                return Err(wrong("token and user name must not be empty"));
+            if token.is_empty() {
+                tracing::warn!(path = %path.display(), line = index + 1, "the token of a line is empty");
+                continue;
             }
             let groups = rest.first().map(String::as_str).unwrap_or_default();
             let groups = groups.split(',').map(str::trim).filter(|group| !group.is_empty()).map(str::to_owned);
@@ -60,12 +57,6 @@ impl Tokens {
     #[must_use]
     pub fn user(&self, token: &str) -> Option<Arc<User>> {
         self.users.get(<[u8; 32]>::from(Sha256::digest(token.as_bytes())).as_slice()).cloned()
-    }
-
-    /// The user of requests without credentials.
-    #[must_use]
-    pub fn anonymous(&self) -> Arc<User> {
-        Arc::clone(&self.anonymous)
     }
 }
 
@@ -100,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_name_users() {
+    fn au_18_lines_name_users() {
         let tokens = parse("a,alice,1,\"devs, ops\"\r\n\nb, bob ,2\nc,carol,3,solo,ignored\n").unwrap();
         let alice = tokens.user("a").unwrap();
         assert_eq!((alice.name.as_str(), alice.uid.as_str()), ("alice", "1"));
@@ -112,10 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named() {
-        assert_eq!(parse("a,alice,1\nb,bob\n").unwrap_err(), "t.csv, line 2: token, user name and uid are needed");
+    fn au_18_bad_lines_are_named() {
+        assert_eq!(
+            parse("a,alice,1\nb,bob\n").unwrap_err(),
+            "t.csv, line 2: token, user name and uid are needed, and there are 2 columns"
+        );
         assert!(parse("a,alice,1,\"devs\nops\"").unwrap_err().contains("line 1: a quote"));
-        assert!(parse(",alice,1").is_err());
-        assert!(parse("a,,1").is_err());
+        let tokens = parse(",alice,1\na,,1\nb,bob,2\nb,carol,3\n").unwrap();
+        assert!(tokens.user("").is_none(), "a line without a token is skipped");
+        assert_eq!(tokens.user("b").unwrap().name, "carol", "the last line of a token counts");
     }
 }

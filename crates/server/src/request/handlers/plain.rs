@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use machinery::Status;
+use machinery::{GroupResource, Status};
 use machinery::json::json;
 use machinery::media::MediaType;
 use registry::discovery;
 
+use crate::request::authentication::accounts::discovery as issuer;
 use crate::request::discovery::{encoded, plain};
 use crate::request::handlers::Call;
 use crate::request::health::{self, Check};
@@ -20,8 +21,28 @@ use access::identity::UNAUTHENTICATED;
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
+const KEY_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
+const PUBLIC: HeaderValue = HeaderValue::from_static("public, max-age=3600");
+
 /// Longest time that a health check waits for the store.
 const STORE_CHECK_MAX: Duration = Duration::from_secs(5);
+
+/// What others need to verify tokens of service accounts.
+fn issuer(call: &Call<'_>, route: &Route) -> Reply {
+    let host = call.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = match call.peer.local {
+        Some(local) if host.is_empty() => local.to_string(),
+        _ => host.to_owned(),
+    };
+    let found = call.server.authenticator.accounts.as_ref().and_then(|tokens| match route {
+        Route::IssuerKeys => Some((KEY_SET, issuer::key_set(tokens)?)),
+        _ => Some((reply::JSON, issuer::document(tokens, &host)?)),
+    });
+    let Some((content_type, body)) = found else { return reply::page_not_found() };
+    let mut reply = reply::whole(200, content_type, body.to_string().into_bytes());
+    reply.headers_mut().insert(http::header::CACHE_CONTROL, PUBLIC);
+    reply
+}
 
 pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Status> {
     let server = call.server;
@@ -34,6 +55,16 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
             text.push(b'\n');
             Ok(reply::whole(200, reply::JSON, text))
         }
+        Route::Issuer | Route::IssuerKeys => Ok(issuer(call, &route)),
+        // They show the rights of others.
+        Route::Access | Route::AccessRoles if !call.user.is_master() => {
+            Err(Status::forbidden(&GroupResource::default(), "", "only members of system:masters see the rights of others"))
+        }
+        Route::Access => {
+            let explained = server.inspection.explain(&*server.authorizer, query).await?;
+            encoded(&explained, MediaType::Json, headers, query)
+        }
+        Route::AccessRoles => encoded(&server.inspection.least_roles(query)?, MediaType::Json, headers, query),
         Route::Metrics => {
             // Takes milliseconds with hundreds of kinds. Not on the pool for heavy requests: those who look at a server that
             // has too many of them must not wait for them.
