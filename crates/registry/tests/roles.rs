@@ -416,9 +416,12 @@ async fn az_129_130_a_binding_grants_no_more_than_its_writer_holds() {
     );
     assert_eq!(
         refused(create("lost", ("ClusterRole", "lost")).await),
-        (404, format!("clusterroles.{GROUP} \"lost\" not found"))
+        (404, format!("rolebindings.{GROUP} \"lost\" not found"))
     );
-    assert_eq!(refused(create("lost", ("Role", "lost")).await), (404, format!("roles.{GROUP} \"lost\" not found")));
+    assert_eq!(
+        refused(create("lost", ("Role", "lost")).await),
+        (404, format!("rolebindings.{GROUP} \"lost\" not found"))
+    );
     world.create("rolebindings/default", binding("lost", ("Role", "lost"), "bob")).await;
     world.create("rolebindings/default", binding("more", ("Role", "more"), "bob")).await;
     world.merge_as(&alice, "rolebindings/default/more", json!({"metadata": {"finalizers": ["a.b/c"]}})).await.unwrap();

@@ -7,8 +7,8 @@ use access::authorizer::{Attributes as Request, ResourceAttributes, RuleList, Wh
 use access::rbac::covering::{confirm_held, covers};
 use access::rbac::objects::{self, Binding, Name, RoleRef};
 use access::rbac::rule::Rule;
+use machinery::Status;
 use machinery::json::Value;
-use machinery::{GroupResource, Status};
 
 use super::GROUP;
 use crate::admission::plugin::{Attributes, Options};
@@ -81,7 +81,7 @@ async fn check_binding(
         return Ok(());
     }
     let Some(granted) = registry.settings().roles.index().role_of(&binding) else {
-        return Err(Status::not_found(&GroupResource::new(GROUP, resource), role));
+        return Err(not_found(attributes, role));
     };
     let refuse = |why: String| Status::forbidden(&attributes.target.gr(), meta::name(new), why);
     confirm_held(&attributes.ctx.user, &held(registry, attributes), &granted.rules).map_err(refuse)
@@ -105,26 +105,29 @@ async fn is_allowed(
     registry.settings().authorizer.authorize(&request).get().await.allowed
 }
 
-/// The rules that the user of a write holds where it writes. Roles that are missing are named as the API names them.
+/// The rules that the user of a write holds where it writes, and the roles that are missing.
 fn held(registry: &Registry, attributes: &Attributes<'_>) -> RuleList {
     let granted = registry.settings().roles.index().granted(&attributes.ctx.user, namespace(attributes));
     let mut held = RuleList::default();
     for granted in granted {
         match &granted.role {
             Some(role) => held.rules.extend(role.rules.iter().cloned()),
-            None => held.errors.push(missing(&granted.binding)),
+            None => held.errors.push(missing(attributes, &granted.binding)),
         }
     }
     held
 }
 
-fn missing(binding: &Binding) -> String {
-    let resource = match &binding.role {
-        RoleRef::ClusterRole(_) => "clusterroles",
-        RoleRef::Role(_) => "roles",
-        RoleRef::Other { .. } => return binding.missing_role(),
-    };
-    Status::not_found(&GroupResource::new(GROUP, resource), binding.role.name()).message
+fn missing(attributes: &Attributes<'_>, binding: &Binding) -> String {
+    match &binding.role {
+        RoleRef::ClusterRole(name) | RoleRef::Role(name) => not_found(attributes, name).message,
+        RoleRef::Other { .. } => binding.missing_role(),
+    }
+}
+
+/// A role that is not there. As in the reference, the text has the name of the role and the resource of the request.
+fn not_found(attributes: &Attributes<'_>, role: &str) -> Status {
+    Status::not_found(&attributes.target.gr(), role)
 }
 
 fn everything() -> [Rule; 2] {

@@ -12,6 +12,7 @@ mod limits;
 mod protobuf;
 mod refusals;
 mod reviews;
+mod roles;
 mod tokens;
 mod watches;
 mod websockets;
