@@ -11,8 +11,8 @@ use crate::plan::{self, Plan};
 use crate::shape::Shape;
 use crate::source::Issues;
 use crate::types::Type;
-use crate::value::{Fault, Val, from_json};
-use crate::{checker, cost, literal_checks, parser};
+use crate::value::{Fault, Outcome, Val, from_json};
+use crate::{checker, cost, literal_checks, parser, patch};
 
 /// A declared variable.
 #[derive(Clone, Debug)]
@@ -34,6 +34,7 @@ pub struct Environment {
 pub enum Output {
     Bool,
     String,
+    Anything,
 }
 
 /// The reason why an expression does not compile.
@@ -77,6 +78,12 @@ impl Environment {
         self.with_shape(name, &Shape::from_schema(schema, resource), false)
     }
 
+    /// Adds a variable whose type is known only when it is read.
+    #[must_use]
+    pub fn with_dynamic(self, name: &str) -> Environment {
+        self.with_shape(name, Shape::dynamic(), false)
+    }
+
     /// Adds a variable of the same type as an earlier one: `oldSelf` and `self`.
     #[must_use]
     pub fn with_same(self, name: &str, earlier: &str) -> Environment {
@@ -109,7 +116,7 @@ impl Environment {
             return Err(CompileError::Issues(issues));
         }
         match (output, checked.output()) {
-            (Output::Bool, Type::Bool) | (Output::String, Type::String) => {}
+            (Output::Bool, Type::Bool) | (Output::String, Type::String) | (Output::Anything, _) => {}
             _ => return Err(CompileError::Output),
         }
         let names: Vec<&str> = self.variables.iter().map(|variable| &*variable.name).collect();
@@ -139,7 +146,25 @@ impl Program {
         self.evaluate_within(values, CALL_LIMIT)
     }
 
+    /// As [`Program::evaluate`], for a value of any type.
+    pub fn evaluate_value(&self, values: &[Option<&Value>]) -> Result<Value, String> {
+        let (answer, _) = self.run(values, CALL_LIMIT);
+        answer.map_err(|fault| fault.to_string()).and_then(|value| patch::to_json(&value))
+    }
+
     fn evaluate_within<'a>(&'a self, values: &[Option<&'a Value>], limit: u64) -> (Evaluation, u64) {
+        let (answer, cost) = self.run(values, limit);
+        let answer = match answer {
+            Ok(Val::Bool(value)) => Evaluation::Bool(value),
+            Ok(Val::String(text)) => Evaluation::Text(text.to_string()),
+            Ok(other) => Evaluation::Error(format!("no such overload: {}", other.type_name())),
+            Err(Fault::Limit) => Evaluation::Exceeded,
+            Err(fault) => Evaluation::Error(fault.to_string()),
+        };
+        (answer, cost)
+    }
+
+    fn run<'a>(&'a self, values: &[Option<&'a Value>], limit: u64) -> (Outcome<Val<'a>>, u64) {
         let slots = self
             .variables
             .iter()
@@ -152,13 +177,7 @@ impl Program {
             })
             .collect();
         let mut evaluator = Evaluator { slots, meter: Meter::new(limit), scope: None };
-        let answer = match evaluator.eval(&self.plan) {
-            Ok(Val::Bool(value)) => Evaluation::Bool(value),
-            Ok(Val::String(text)) => Evaluation::Text(text.to_string()),
-            Ok(other) => Evaluation::Error(format!("no such overload: {}", other.type_name())),
-            Err(Fault::Limit) => Evaluation::Exceeded,
-            Err(fault) => Evaluation::Error(fault.to_string()),
-        };
+        let answer = evaluator.eval(&self.plan);
         (answer, evaluator.meter.cost())
     }
 }
