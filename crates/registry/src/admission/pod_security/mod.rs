@@ -1,32 +1,31 @@
-//! PodSecurity: the labels of a namespace set a level that its pods must keep to, and one to warn about. (The level to audit
-//! needs an audit log, which this server does not keep.)
+//! PodSecurity: the labels of a namespace set a level that its pods must keep to, one to warn about, and one for the audit log.
 //!
-//! - this file: the level that applies to a write, and its messages
+//! - this file: the level that applies to a write, its messages and annotations
+//! - `existing`: pods that a stricter level would refuse
 //! - `policy`: levels and versions as labels give them
 //! - `checks`: what each level requires of a pod
+//! - [`configuration`]: levels of namespaces without labels, and exemptions
 
 mod checks;
+pub mod configuration;
+mod existing;
 mod policy;
 
-use std::collections::BTreeMap;
-
+use machinery::go_text::quote;
 use machinery::json::Value;
 use machinery::{FieldError, GroupResource, Status};
 
 use self::checks::{Violation, violations};
-use self::policy::{Level, Policy, Standard};
+use self::policy::{LabelError, Level, Policy, Standard};
 use super::plugin::{Attributes, Decision, Operation, Plugin, States};
+use crate::audit::Annotations;
 use crate::collections::{NAMESPACES, PODS};
 use crate::meta;
-use crate::read::view;
-use crate::request::Context;
 use crate::storage::Storage;
-
-/// Most pods that are checked when a namespace becomes stricter.
-const PODS_MAX: usize = 3000;
 
 pub(super) struct PodSecurity {
     storage: Storage,
+    configuration: PodSecurityConfiguration,
 }
 
 impl Plugin for PodSecurity {
@@ -56,8 +55,8 @@ impl Plugin for PodSecurity {
 }
 
 impl PodSecurity {
-    pub(super) fn new(storage: Storage) -> Self {
-        PodSecurity { storage }
+    pub(super) fn new(storage: Storage, configuration: PodSecurityConfiguration) -> Self {
+        PodSecurity { storage, configuration }
     }
 
     /// Refuses a pod that its namespace does not allow, and warns about it or about a workload that would create such pods.
@@ -65,20 +64,63 @@ impl PodSecurity {
         let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(()) };
         let is_pod = attributes.target.kind.collection == PODS;
         let Some(template) = attributes.behaviour.pod_template(new) else { return Ok(()) };
-        let Some(found) = self.storage.cached(NAMESPACES, None, namespace) else { return Ok(()) };
-        if !found.labels().iter().any(|(name, _)| name.starts_with(policy::PREFIX)) {
+        let annotations = &attributes.ctx.annotations;
+        if let Some(exemption) = self.configuration.exemption(namespace, &attributes.ctx.user.name) {
+            annotations.set(EXEMPT, exemption);
             return Ok(());
         }
-        let (policy, _) = Policy::from_labels(|name| found.label(name));
+        let Some(found) = self.storage.cached(NAMESPACES, None, namespace) else { return Ok(()) };
+        let is_labelled = found.labels().iter().any(|(name, _)| name.starts_with(policy::PREFIX));
+        let defaults = &self.configuration.defaults;
+        let (policy, errors) = if is_labelled {
+            Policy::from_labels(|name| found.label(name), defaults)
+        } else {
+            (*defaults, Vec::new())
+        };
+        let is_open = errors.is_empty() && policy.is_open();
+        if is_open {
+            if is_pod && annotations.are_kept() {
+                annotations.set(ENFORCED, policy.enforce.to_string());
+            }
+            return Ok(());
+        }
         if is_pod && old.is_some_and(|old| !images_changed(old, new)) {
             return Ok(());
         }
-        if is_pod {
-            let found = violations(&policy.enforce, template);
-            if !found.is_empty() {
-                let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found));
-                return Err(attributes.forbidden(new, why));
+        let class = template["spec"]["runtimeClassName"].as_str().unwrap_or_default();
+        if self.configuration.is_exempt_class(class) {
+            annotations.set(EXEMPT, "runtimeClass");
+            return Ok(());
+        }
+        if !errors.is_empty() && annotations.are_kept() {
+            annotations.set(ERROR, format!("Failed to parse policy: {}", aggregate(&errors)));
+        }
+        self.evaluate(attributes, &policy, new, template)
+    }
+
+    fn evaluate(
+        &self,
+        attributes: &Attributes<'_>,
+        policy: &Policy,
+        object: &Value,
+        template: &Value,
+    ) -> Result<(), Status> {
+        let annotations = &attributes.ctx.annotations;
+        let is_pod = attributes.target.kind.collection == PODS;
+        let enforced = if is_pod { violations(&policy.enforce, template) } else { Vec::new() };
+        if annotations.are_kept() {
+            if is_pod {
+                annotations.set(ENFORCED, policy.enforce.to_string());
             }
+            let audited = violations(&policy.audit, template);
+            if !audited.is_empty() {
+                let text = format!("would violate PodSecurity \"{}\": {}", policy.audit, details(&audited));
+                annotations.set(AUDITED, text);
+            }
+        }
+        if !enforced.is_empty() {
+            let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&enforced));
+            return Err(attributes.forbidden(object, why));
         }
         let found = violations(&policy.warn, template);
         if !found.is_empty() {
@@ -92,7 +134,7 @@ impl PodSecurity {
     fn check_labels(&self, attributes: &Attributes<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
         let read = |namespace: &Value| {
             let labels = namespace["metadata"]["labels"].clone();
-            Policy::from_labels(|name| labels.get(name).and_then(Value::as_str))
+            Policy::from_labels(|name| labels.get(name).and_then(Value::as_str), &self.configuration.defaults)
         };
         let (policy, errors) = read(new);
         let before = old.map(read);
@@ -104,53 +146,62 @@ impl PodSecurity {
                 .collect();
             return Err(Status::invalid(&GroupResource::new("", "Namespace"), meta::name(new), &errors));
         }
-        let Some((before, _)) = before else { return Ok(()) };
-        let (now, then) = (policy.enforce, before.enforce);
-        let stricter =
-            now.level != Level::Privileged && now != then && (now.version != then.version || now.level > then.level);
-        if stricter {
-            self.warn_of_pods(attributes.target.name(), now, attributes.ctx);
+        let (now, name) = (policy.enforce, attributes.name_shown(new));
+        if let Some((before, _)) = before {
+            let then = before.enforce;
+            let stricter = now.level != Level::Privileged
+                && now != then
+                && (now.version != then.version || now.level > then.level);
+            if !stricter {
+                return Ok(());
+            }
+            if !self.configuration.is_exempt_namespace(name) {
+                let class_is_exempt = |class: &str| self.configuration.is_exempt_class(class);
+                existing::warn(&self.storage, name, now, &attributes.ctx.warnings, class_is_exempt);
+                return Ok(());
+            }
+        }
+        if self.configuration.is_exempt_namespace(name) {
+            self.warn_of_exemption(attributes, new, &policy);
         }
         Ok(())
     }
 
-    fn warn_of_pods(&self, namespace: &str, standard: Standard, ctx: &Context) {
-        let cache = self.storage.cache();
-        let snapshot = cache.snapshot(&cache.collection(PODS));
-        let mut pods = snapshot.scan(PODS, Some(namespace), None);
-        let mut by_reasons: BTreeMap<String, (String, usize)> = BTreeMap::new();
-        for pod in pods.by_ref().take(PODS_MAX).filter_map(|item| view::parse(item).ok()) {
-            let found = violations(&standard, &pod);
-            if !found.is_empty() {
-                let reasons: Vec<&str> = found.iter().map(|violation| violation.reason).collect();
-                let first = by_reasons.entry(reasons.join(", ")).or_insert_with(|| (meta::name(&pod).to_owned(), 0));
-                first.1 += 1;
-            }
-        }
-        let left = pods.count();
-        if left > 0 {
-            ctx.warnings.push(format!(
-                "new PodSecurity enforce level only checked against the first {PODS_MAX} of {} existing pods",
-                PODS_MAX + left
-            ));
-        }
-        if by_reasons.is_empty() {
+    /// Warns that the labels of an exempt namespace have no effect.
+    fn warn_of_exemption(&self, attributes: &Attributes<'_>, namespace: &Value, policy: &Policy) {
+        if policy.is_open() || policy.is_equivalent(&self.configuration.defaults) {
             return;
         }
-        ctx.warnings.push(format!(
-            "existing pods in namespace \"{namespace}\" violate the new PodSecurity enforce level \"{standard}\""
+        let labels = &namespace["metadata"]["labels"];
+        let modes = [("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn)];
+        let stated = modes.into_iter().filter(|(mode, standard)| {
+            let has = |label: String| labels.get(label.as_str()).is_some();
+            let is_set = has(format!("{}{mode}", policy::PREFIX)) || has(format!("{}{mode}-version", policy::PREFIX));
+            standard.level != Level::Privileged && is_set
+        });
+        let stated: Vec<String> = stated.map(|(mode, standard)| format!("{mode}={standard}")).collect();
+        attributes.ctx.warnings.push(format!(
+            "namespace {} is exempt from Pod Security, and the policy ({}) will be ignored",
+            quote(meta::name(namespace)),
+            stated.join(", ")
         ));
-        let mut texts: Vec<String> = by_reasons
-            .into_iter()
-            .map(|(reasons, (name, count))| match count {
-                1 => format!("{name}: {reasons}"),
-                2 => format!("{name} (and 1 other pod): {reasons}"),
-                _ => format!("{name} (and {} other pods): {reasons}", count - 1),
-            })
-            .collect();
-        texts.sort();
-        texts.into_iter().for_each(|text| ctx.warnings.push(text));
     }
+}
+
+const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+const AUDITED: &str = "pod-security.kubernetes.io/audit-violations";
+const EXEMPT: &str = "pod-security.kubernetes.io/exempt";
+const ERROR: &str = "pod-security.kubernetes.io/error";
+
+/// Errors of labels as one text.
+fn aggregate(errors: &[LabelError]) -> String {
+    let texts: Vec<String> = errors
+        .iter()
+        .map(|(label, value, why)| {
+            FieldError::invalid(format!("metadata.labels[{label}]"), value.clone(), why.clone()).to_string()
+        })
+        .collect();
+    if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) }
 }
 
 /// Only other containers and other images can violate a level that the pod kept to before.
@@ -181,6 +232,28 @@ fn details(found: &[Violation]) -> String {
 mod tests {
     use super::*;
     use machinery::json::json;
+
+    #[test]
+    fn aud_21_the_level_to_audit_is_noted() {
+        let pod = json!({"metadata": {}, "spec": {"hostPID": true, "containers": [{"name": "c", "image": "a"}]}});
+        let (policy, errors) = Policy::from_labels(|label| match label.strip_prefix(policy::PREFIX) {
+            Some("audit") => Some("baseline"),
+            Some("warn") => Some("strange"),
+            _ => None,
+        });
+        let annotations = Annotations::recording();
+        note_audit(&annotations, &policy, &errors, &pod);
+        let noted = annotations.get();
+        assert_eq!(
+            noted["pod-security.kubernetes.io/audit-violations"],
+            "would violate PodSecurity \"baseline:latest\": host namespaces (hostPID=true)"
+        );
+        assert_eq!(
+            noted["pod-security.kubernetes.io/error"],
+            "Failed to parse policy: metadata.labels[pod-security.kubernetes.io/warn]: Invalid value: \"strange\": must be \
+             one of privileged, baseline, restricted"
+        );
+    }
 
     #[test]
     fn a_label_is_no_new_image() {

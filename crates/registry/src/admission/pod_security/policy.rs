@@ -27,7 +27,7 @@ pub(super) struct Standard {
 }
 
 impl Standard {
-    const OPEN: Standard = Standard { level: Level::Privileged, version: Version::Latest };
+    pub(super) const OPEN: Standard = Standard { level: Level::Privileged, version: Version::Latest };
 }
 
 impl fmt::Display for Standard {
@@ -44,50 +44,84 @@ impl fmt::Display for Standard {
     }
 }
 
+/// The standards of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: Standard,
+    pub(super) audit: Standard,
     pub(super) warn: Standard,
+}
+
+/// Nothing is restricted.
+impl Default for Policy {
+    fn default() -> Self {
+        Policy { enforce: Standard::OPEN, audit: Standard::OPEN, warn: Standard::OPEN }
+    }
 }
 
 /// A label, its value, and the reason why it is invalid.
 pub(super) type LabelError = (String, Value, String);
 
 impl Policy {
-    /// Reads labels; a value that cannot be read is the strictest level to enforce and the most open otherwise.
-    pub(super) fn from_labels<'a>(label: impl Fn(&str) -> Option<&'a str>) -> (Policy, Vec<LabelError>) {
+    pub(super) fn is_open(&self) -> bool {
+        [self.enforce, self.audit, self.warn].iter().all(|standard| standard.level == Level::Privileged)
+    }
+
+    /// Whether another policy allows the same pods.
+    pub(super) fn is_equivalent(&self, other: &Policy) -> bool {
+        let same = |a: Standard, b: Standard| a == b || a.level == Level::Privileged && b.level == Level::Privileged;
+        same(self.enforce, other.enforce) && same(self.audit, other.audit) && same(self.warn, other.warn)
+    }
+
+    /// Reads labels over the standards of namespaces without any; a value that cannot be read is the strictest level to
+    /// enforce and the most open otherwise.
+    pub(super) fn from_labels<'a>(
+        label: impl Fn(&str) -> Option<&'a str>,
+        defaults: &Policy,
+    ) -> (Policy, Vec<LabelError>) {
         let mut errors = Vec::new();
-        let mut standard = |mode: &str, otherwise: Level| {
+        let mut standard = |mode: &str, default: Standard, otherwise: Level| {
             let (level, version) = (format!("{PREFIX}{mode}"), format!("{PREFIX}{mode}-version"));
-            let mut read = Standard::OPEN;
+            let mut read = default;
             let (stated_level, stated_version) = (label(&level), label(&version));
             let mut sound = false;
             if let Some(stated) = stated_level {
                 sound = parse_level(stated).is_some();
                 read.level = parse_level(stated).unwrap_or(otherwise);
                 if !sound {
-                    let why = "must be one of privileged, baseline, restricted".to_owned();
-                    errors.push((level, json!(stated), why));
+                    errors.push((level, json!(stated), LEVELS.to_owned()));
                 }
             }
             if let Some(stated) = stated_version {
                 read.version = parse_version(stated).unwrap_or(Version::Latest);
                 if parse_version(stated).is_none() {
-                    errors.push((version, json!(stated), "must be \"latest\" or \"v1.x\"".to_owned()));
+                    errors.push((version, json!(stated), VERSIONS.to_owned()));
                 }
             }
             (read, sound, stated_level.is_some(), stated_version.is_some())
         };
-        let (enforce, enforce_sound, ..) = standard("enforce", Level::Restricted);
-        standard("audit", Level::Privileged);
-        let (mut warn, _, warn_level, warn_version) = standard("warn", Level::Privileged);
+        let (enforce, enforce_sound, ..) = standard("enforce", defaults.enforce, Level::Restricted);
+        let (audit, ..) = standard("audit", defaults.audit, Level::Privileged);
+        let (mut warn, _, warn_level, warn_version) = standard("warn", defaults.warn, Level::Privileged);
         if !warn_level && enforce_sound && enforce.level > warn.level {
             warn.level = enforce.level;
             if !warn_version {
                 warn.version = enforce.version;
             }
         }
-        (Policy { enforce, warn }, errors)
+        (Policy { enforce, audit, warn }, errors)
+    }
+}
+
+const LEVELS: &str = "must be one of privileged, baseline, restricted";
+const VERSIONS: &str = "must be \"latest\" or \"v1.x\"";
+
+impl Standard {
+    /// Reads a standard of a configuration file; an absent part is the most open one.
+    pub(super) fn read(level: &str, version: &str) -> Result<Self, &'static str> {
+        let level = if level.is_empty() { Level::Privileged } else { parse_level(level).ok_or(LEVELS)? };
+        let version = if version.is_empty() { Version::Latest } else { parse_version(version).ok_or(VERSIONS)? };
+        Ok(Standard { level, version })
     }
 }
 
