@@ -26,7 +26,7 @@ pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     stage.record(case);
     let mut with_one = None;
     for bindings in BINDINGS {
-        let token = account(stage, bindings).await?;
+        let token = account(stage, &format!("with-{bindings}"), bindings).await?;
         stage.server().await?.target = administrator.without_identity(format!("Bearer {token}"))?;
         let measured = get(stage, &format!("{bindings} bindings")).await;
         stage.server().await?.target = administrator.clone();
@@ -49,19 +49,18 @@ async fn get(stage: &mut Stage, name: &str) -> Result<Case, Trouble> {
 }
 
 /// Creates an account with this many bindings in the namespace of the pods, and returns a token of it.
-async fn account(stage: &mut Stage, bindings: u64) -> Result<String, Trouble> {
+pub(super) async fn account(stage: &mut Stage, name: &str, bindings: u64) -> Result<String, Trouble> {
     let protocol = stage.options.protocol;
     let server = stage.server().await?;
     let (target, namespace) = (server.target.clone(), server.namespace.clone());
     let mut connection = Connection::open(&target, protocol).await?;
     let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-    let name = format!("with-{bindings}");
     let body = format!(r#"{{"apiVersion":"v1","kind":"ServiceAccount","metadata":{{"name":"{name}"}}}}"#);
     connection.must("create a service account", &Request::post(accounts.as_str(), body)).await?;
     let progress = Progress::new("making bindings", bindings);
     for number in 0..bindings {
         let resource = if number + 1 == bindings { "pods".to_owned() } else { format!("things{number}") };
-        let (role, binding) = (role(&name, number, &resource), binding(&namespace, &name, number));
+        let (role, binding) = (role(name, number, &resource), binding(&namespace, name, number));
         let in_namespace = |kind: &str| format!("{RBAC}/namespaces/{namespace}/{kind}");
         connection.must("create a role", &Request::post(in_namespace("roles"), role)).await?;
         connection.must("create a binding", &Request::post(in_namespace("rolebindings"), binding)).await?;

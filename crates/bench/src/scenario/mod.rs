@@ -3,6 +3,7 @@
 //! - `requests`: create, get, patch
 //! - `access`: gets by users with few and many bindings
 //! - `definitions`: CustomResourceDefinitions and their objects
+//! - `fairness`: gets of one client while another one floods the server with lists
 //! - `list`: a whole collection, with each kind of list request
 //! - `fanout`: one write to many watchers; watchers that do not match; watchers that do not read
 //! - `idle`: the cost of an idle watcher
@@ -13,6 +14,7 @@
 
 mod access;
 mod definitions;
+mod fairness;
 mod fanout;
 mod idle;
 mod informers;
@@ -43,11 +45,12 @@ pub enum Scenario {
     Scale,
     Crds,
     Access,
+    Fairness,
 }
 
 impl Scenario {
     /// In the order in which `all` runs them: later ones use the objects of earlier ones.
-    pub const ALL: [Scenario; 16] = [
+    pub const ALL: [Scenario; 17] = [
         Scenario::Start,
         Scenario::Store,
         Scenario::Create,
@@ -64,6 +67,7 @@ impl Scenario {
         Scenario::Scale,
         Scenario::Crds,
         Scenario::Access,
+        Scenario::Fairness,
     ];
 
     #[must_use]
@@ -85,6 +89,7 @@ impl Scenario {
             Scenario::Scale => "scale",
             Scenario::Crds => "crds",
             Scenario::Access => "access",
+            Scenario::Fairness => "fairness",
         }
     }
 
@@ -112,6 +117,7 @@ impl Scenario {
             Scenario::Scale => scale::run(stage).await,
             Scenario::Crds => definitions::run(stage).await,
             Scenario::Access => access::run(stage).await,
+            Scenario::Fairness => fairness::run(stage).await,
         }
     }
 }
