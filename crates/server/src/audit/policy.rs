@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn aud_3_every_given_part_must_match() {
-        let pods = resource("", "pods", "n", "p");
+        let pods = resource("", "pods", "ns", "p");
         let nodes = resource("", "nodes", "", "p");
         for (text, verb, what, expected) in [
             ("level: Metadata", "get", &pods, true),
@@ -207,7 +207,7 @@ mod tests {
             ("level: Metadata\nuserGroups: [ops, dev]", "get", &pods, true),
             ("level: Metadata\nuserGroups: [ops]", "get", &pods, false),
             ("level: Metadata\nusers: [alice]\nverbs: [list]", "get", &pods, false),
-            ("level: Metadata\nnamespaces: [n]", "get", &pods, true),
+            ("level: Metadata\nnamespaces: [ns]", "get", &pods, true),
             ("level: Metadata\nnamespaces: [\"\"]", "get", &pods, false),
             ("level: Metadata\nnamespaces: [\"\"]", "get", &nodes, true),
             ("level: Metadata\nnamespaces: [m]\nresources: [{group: \"\", resources: [pods]}]", "get", &pods, false),

@@ -255,10 +255,10 @@ mod tests {
     fn aud_1_a_policy_without_rules_is_refused_and_unknown_fields_are_warnings() {
         assert_eq!(error(""), "loaded illegal policy with 0 rules");
         assert_eq!(error("rules: []"), "loaded illegal policy with 0 rules");
-        let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nx: 1\nrules:\n- level: None\n  y: 2\n";
+        let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nx: 1\nrules:\n- level: None\n  z: 2\n";
         let (policy, unknown) = parse(text.as_bytes()).unwrap();
         assert_eq!(policy.rules.len(), 1);
-        assert_eq!(unknown, ["unknown field \"x\"", "unknown field \"rules[0].y\""]);
+        assert_eq!(unknown, ["unknown field \"x\"", "unknown field \"rules[0].z\""]);
         assert!(parse(b"kind: Policy\napiVersion: audit.k8s.io/v1beta1\nrules: [{level: None}]").is_err());
         assert!(parse(b"[1").is_err());
         assert!(parse(b"").is_err());
@@ -285,7 +285,7 @@ mod tests {
              value: \"/a*b\": non-resource URL wildcards '*' must be the final character of the rule]"
         );
         assert_eq!(
-            error("rules: [{level: None, nonResourceURLs: [/x], namespaces: [n]}]"),
+            error("rules: [{level: None, nonResourceURLs: [/x], namespaces: [ns]}]"),
             "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and \
              non-resource URLs"
         );

@@ -108,10 +108,11 @@ async fn aud_12_answers_are_json_in_every_encoding_and_pods_have_their_defaults(
         assert!(last.get("requestObject").is_none());
     }
     let patch = [("content-type", "application/apply-patch+yaml")];
-    let applied = "apiVersion: v1\nkind: ConfigMap\ndata: {k: v}";
+    let applied = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {k: v}";
     assert_eq!(world.ask(true, "PATCH", &format!("{MAPS}/b?fieldManager=m"), &patch, applied).await.code, 201);
     let last = taken(&mut events).pop().unwrap();
-    assert_eq!(last["requestObject"], json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"}}));
+    let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"k": "v"}});
+    assert_eq!(last["requestObject"], patch);
     let options = [("content-type", "application/json")];
     let deleted = world.ask(true, "DELETE", &format!("{MAPS}/b"), &options, r#"{"propagationPolicy":"Orphan"}"#).await;
     let last = taken(&mut events).pop().unwrap();

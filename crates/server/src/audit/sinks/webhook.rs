@@ -148,7 +148,7 @@ mod tests {
         let seen = server.requests().pop().unwrap();
         assert_eq!(seen.header("authorization"), "Bearer sesame");
         let expected = r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[{"level":"1"},{"level":"2"}]}"#;
-        assert_eq!(String::from_utf8_lossy(&seen.body), expected);
+        assert_eq!(seen.body, expected);
     }
 
     #[tokio::test]
