@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn im_15_headers_are_consumed() {
-        let mut headers = headers(&[(USER, "a"), (UID, "7"), (GROUP, "g"), ("impersonate-extra-x", "1"), ("accept", "a")]);
+        let mut headers =
+            headers(&[(USER, "a"), (UID, "7"), (GROUP, "g"), ("impersonate-extra-x", "1"), ("accept", "a")]);
         strip(&mut headers);
         assert_eq!(headers.len(), 1);
     }

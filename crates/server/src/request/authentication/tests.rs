@@ -13,7 +13,12 @@ use machinery::clock::Clock;
 
 fn authenticator() -> Authenticator {
     let tokens = Tokens::parse("sesame,alice,7,\"devs,ops\"\n", Path::new("tokens")).unwrap();
-    Authenticator { tokens, anonymous: Anonymous::allowed(true), audiences: vec!["api".to_owned()], ..Authenticator::default() }
+    Authenticator {
+        tokens,
+        anonymous: Anonymous::allowed(true),
+        audiences: vec!["api".to_owned()],
+        ..Authenticator::default()
+    }
 }
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -25,7 +30,11 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 /// The result of a request: the user's name, or the code and the reason of the refusal; and its warnings.
-async fn ask(authenticator: &Authenticator, headers: &HeaderMap, peer: &Peer) -> (Result<Arc<User>, Status>, Vec<String>) {
+async fn ask(
+    authenticator: &Authenticator,
+    headers: &HeaderMap,
+    peer: &Peer,
+) -> (Result<Arc<User>, Status>, Vec<String>) {
     let (warnings, annotations) = (Warnings::default(), Annotations::default());
     let notes = Notes { warnings: &warnings, annotations: &annotations };
     let request = Unauthenticated { headers, path: "/api", peer, now: Clock::system().now(), notes };
@@ -53,7 +62,8 @@ async fn au_2_3_4_no_token_a_known_one_and_a_wrong_one() {
 
 #[tokio::test]
 async fn au_5_two_blanks_are_a_warning() {
-    let (found, warnings) = ask(&authenticator(), &headers(&[("authorization", "Bearer  sesame")]), &Peer::default()).await;
+    let (found, warnings) =
+        ask(&authenticator(), &headers(&[("authorization", "Bearer  sesame")]), &Peer::default()).await;
     assert_eq!(found.unwrap().name, "system:anonymous");
     assert_eq!(
         warnings,
@@ -95,7 +105,9 @@ async fn au_8_a_token_of_the_file_is_for_this_server() {
     let (warnings, annotations) = (Warnings::default(), Annotations::default());
     let notes = Notes { warnings: &warnings, annotations: &annotations };
     let authenticator = authenticator();
-    let ask = async |audiences: Option<&[String]>| authenticator.token("sesame", audiences, Timestamp::UNIX_EPOCH, notes).await;
+    let ask = async |audiences: Option<&[String]>| {
+        authenticator.token("sesame", audiences, Timestamp::UNIX_EPOCH, notes).await
+    };
     assert_eq!(ask(None).await.unwrap().1, ["api"]);
     assert_eq!(ask(Some(&["x".to_owned(), "api".to_owned()])).await.unwrap().1, ["api"]);
     assert_eq!(ask(Some(&["x".to_owned()])).await.unwrap_err().joined(), "invalid bearer token");

@@ -155,7 +155,9 @@ mod tests {
     use super::*;
     use outbound::testing::{Authority, Reply, TestServer};
 
-    async fn webhook(script: impl Fn(&Value) -> Value + Send + Sync + 'static) -> (WebhookTokens, TestServer, tempfile::TempDir) {
+    async fn webhook(
+        script: impl Fn(&Value) -> Value + Send + Sync + 'static,
+    ) -> (WebhookTokens, TestServer, tempfile::TempDir) {
         let authority = Authority::new();
         let server = TestServer::start(authority.leaf(&["localhost", "127.0.0.1"]), move |seen| {
             let review: Value = serde_json::from_str(&seen.body).unwrap();
@@ -171,7 +173,8 @@ mod tests {
         );
         let path = dir.path().join("kubeconfig");
         std::fs::write(&path, kubeconfig).unwrap();
-        let tokens = WebhookTokens::read(&Client::new(outbound::ClientLimits::default()), &path, "v1", CACHE_TTL).unwrap();
+        let tokens =
+            WebhookTokens::read(&Client::new(outbound::ClientLimits::default()), &path, "v1", CACHE_TTL).unwrap();
         (tokens, server, dir)
     }
 

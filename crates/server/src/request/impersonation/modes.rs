@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use access::authorizer::{Attributes, Authorizer, Decision, ResourceAttributes, What, forbidden};
 use access::identity::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
+use machinery::FieldError;
 use machinery::go_text::quote;
 use machinery::names;
 use machinery::status::Status;
-use machinery::FieldError;
 use parking_lot::Mutex;
 
 use super::Wanted;

@@ -32,7 +32,11 @@ impl Authorizer for Listed {
 }
 
 fn wanted(name: &str, groups: &[&str]) -> Wanted {
-    Wanted { name: name.to_owned(), groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..Wanted::default() }
+    Wanted {
+        name: name.to_owned(),
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        ..Wanted::default()
+    }
 }
 
 fn pods() -> ResourceAttributes<'static> {
@@ -54,7 +58,10 @@ async fn im_3_the_old_form_needs_each_part() {
     let modes = Modes::default();
     let rights = ["impersonate /users bob", "impersonate /groups devs", "impersonate authentication.k8s.io/uids 7"];
     let (bob, mode) = ask(&modes, &rights, &alice(), &wanted("bob", &["devs"])).await.unwrap();
-    assert_eq!((bob.name.as_str(), bob.groups, mode), ("bob", vec!["devs".to_owned(), AUTHENTICATED.to_owned()], Mode::Legacy));
+    assert_eq!(
+        (bob.name.as_str(), bob.groups, mode),
+        ("bob", vec!["devs".to_owned(), AUTHENTICATED.to_owned()], Mode::Legacy)
+    );
     let with_uid = Wanted { uid: "7".to_owned(), ..wanted("bob", &[]) };
     assert_eq!(ask(&modes, &rights, &alice(), &with_uid).await.unwrap().0.uid, "7");
     assert_eq!(
@@ -96,7 +103,10 @@ async fn im_2_12_the_mode_of_the_last_success_is_tried_first() {
     ask(&modes, &rights, &alice(), &wanted("bob", &[])).await.unwrap();
     assert!(ask(&modes, &rights, &alice(), &eve).await.unwrap_err().starts_with("users \"eve\" is forbidden"));
     let carol = User { name: "carol".to_owned(), ..User::default() };
-    assert!(ask(&modes, &rights, &carol, &eve).await.unwrap_err().starts_with("pods is forbidden"), "others are others");
+    assert!(
+        ask(&modes, &rights, &carol, &eve).await.unwrap_err().starts_with("pods is forbidden"),
+        "others are others"
+    );
 }
 
 #[tokio::test]
@@ -133,7 +143,12 @@ async fn im_7_12_service_accounts() {
     let (user, mode) = ask(&Modes::default(), &rights, &alice(), &account).await.unwrap();
     assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:ns", AUTHENTICATED]);
     assert_eq!(mode, Mode::ServiceAccount);
-    assert!(ask(&Modes::default(), &[], &alice(), &account).await.unwrap_err().contains("impersonate-on:serviceaccount:list"));
+    assert!(
+        ask(&Modes::default(), &[], &alice(), &account)
+            .await
+            .unwrap_err()
+            .contains("impersonate-on:serviceaccount:list")
+    );
     assert_eq!(
         ask(&Modes::default(), &rights, &alice(), &wanted("system:serviceaccount:ns:sa", &["g"])).await.unwrap_err(),
         "serviceaccounts \"sa\" is forbidden: User \"alice\" cannot impersonate resource \"serviceaccounts\" in API group \"\" \
@@ -164,7 +179,9 @@ async fn im_8_constrained_modes_refuse_some_identities_outright() {
         "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \"scopes\": must be a domain-prefixed \
          path (such as \"acme.io/foo\")"
     ));
-    assert!(refused(extra("acme.io/a", "")).await.ends_with("impersonating the empty string value in extra is not allowed"));
+    assert!(
+        refused(extra("acme.io/a", "")).await.ends_with("impersonating the empty string value in extra is not allowed")
+    );
     assert!(ask(&Modes::default(), &rights, &alice(), &extra("acme.io/a", "x")).await.is_ok());
     let masters_by_the_old_form = ["impersonate /users bob", "impersonate /groups system:masters"];
     let granted = ask(&Modes::default(), &masters_by_the_old_form, &alice(), &wanted("bob", &[MASTERS])).await;

@@ -140,7 +140,9 @@ impl PublicKey {
                 return Err(CertError::Unreadable(why.to_owned()));
             };
             let point = bytes.strip_prefix(&[4]).filter(|point| point.len() == 2 * length);
-            let (x, y) = point.ok_or_else(|| CertError::Unreadable("a point of a key is compressed".to_owned()))?.split_at(length);
+            let (x, y) = point
+                .ok_or_else(|| CertError::Unreadable("a point of a key is compressed".to_owned()))?
+                .split_at(length);
             let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
             (algorithm, DecodingKey::from_ec_der(bytes), json!({"kty": "EC", "crv": curve, "x": x, "y": y}))
         };

@@ -55,7 +55,8 @@ pub(super) fn user(
         "authentication.k8s.io/legacy-token-manual-secret"
     };
     notes.annotations.set(key, used.secret_name);
-    let claim = |name: &str| claims[format!("kubernetes.io/serviceaccount/{name}").as_str()].as_str().unwrap_or_default();
+    let claim =
+        |name: &str| claims[format!("kubernetes.io/serviceaccount/{name}").as_str()].as_str().unwrap_or_default();
     Ok(account_user(claim("namespace"), claim("service-account.name"), claim("service-account.uid")))
 }
 
@@ -69,12 +70,18 @@ fn mark_used(registry: &Arc<Registry>, used: &LegacyToken, now: Timestamp) {
     }
     let Some(kind) = registry.kinds().get("", "v1", "secrets").cloned() else { return };
     let patch = json!({"metadata": {"uid": used.secret_uid, "labels": {LAST_USED: day(now)}}});
-    let target =
-        Target { kind, namespace: Some(used.namespace.clone()), name: Some(used.secret_name.clone()), subresource: None };
+    let target = Target {
+        kind,
+        namespace: Some(used.namespace.clone()),
+        name: Some(used.secret_name.clone()),
+        subresource: None,
+    };
     let registry = Arc::clone(registry);
     tokio::spawn(async move {
-        let user = User { name: "system:apiserver".to_owned(), groups: vec!["system:masters".to_owned()], ..User::default() };
-        let ctx = Context { user: Arc::new(user.authenticated()), user_agent: "dogwatch".to_owned(), ..Context::default() };
+        let user =
+            User { name: "system:apiserver".to_owned(), groups: vec!["system:masters".to_owned()], ..User::default() };
+        let ctx =
+            Context { user: Arc::new(user.authenticated()), user_agent: "dogwatch".to_owned(), ..Context::default() };
         let body = PatchBody { bytes: Bytes::from(patch.to_string()), kind: PatchType::Merge };
         let options = PatchOptions::default();
         let request = WriteRequest { target: &target, options: &options, ctx: &ctx };

@@ -124,7 +124,13 @@ impl AccountTokens {
     }
 
     /// Signs a token that a secret holds.
-    pub fn sign_legacy(&self, namespace: &str, account: &str, account_uid: &str, secret: &str) -> Result<String, String> {
+    pub fn sign_legacy(
+        &self,
+        namespace: &str,
+        account: &str,
+        account_uid: &str,
+        secret: &str,
+    ) -> Result<String, String> {
         self.keys().sign(&legacy::claims(namespace, account, account_uid, secret))
     }
 

@@ -38,7 +38,9 @@ impl World {
         let tokens = AccountTokens::new(Arc::clone(&registry), keys, settings);
         let (warnings, annotations) = (Warnings::default(), Annotations::recording());
         let world = World { registry, tokens, seconds, warnings, annotations };
-        world.make("serviceaccounts", json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}})).await;
+        world
+            .make("serviceaccounts", json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}}))
+            .await;
         world
     }
 
@@ -90,11 +92,8 @@ impl World {
         let body = Body { bytes: Bytes::from(request.to_string()), media: MediaType::Json };
         let target = self.target("serviceaccounts", Some("sa"), Some("token"));
         let options = CreateOptions::default();
-        let ctx = Context {
-            warnings: self.warnings.clone(),
-            annotations: self.annotations.clone(),
-            ..Context::default()
-        };
+        let ctx =
+            Context { warnings: self.warnings.clone(), annotations: self.annotations.clone(), ..Context::default() };
         let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
         self.registry.request_token(request, &body, self.tokens.terms()).await
     }
@@ -138,7 +137,11 @@ async fn au_20_a_token_authenticates_its_account() {
     assert_eq!(first.groups, ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]);
     assert_eq!(first.extra["authentication.kubernetes.io/credential-id"], [format!("JTI={jti}")]);
     assert!(Arc::ptr_eq(&first, &world.verify(&token).unwrap()), "a verified token shares its user");
-    assert_eq!(world.annotations.get()["authentication.kubernetes.io/issued-credential-id"], format!("JTI={jti}"), "AU-58");
+    assert_eq!(
+        world.annotations.get()["authentication.kubernetes.io/issued-credential-id"],
+        format!("JTI={jti}"),
+        "AU-58"
+    );
 
     world.pod("n1").await;
     let token = world.request_token(bound("Pod", "p")).await.unwrap();
@@ -216,7 +219,10 @@ async fn au_24_ba_4_a_token_ends_with_its_account() {
     world.delete("serviceaccounts", "sa", 0).await;
     assert_eq!(world.verify(&token).unwrap_err(), "serviceaccounts \"sa\" not found");
     let new = world
-        .make("serviceaccounts", json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa", "finalizers": ["a.b/c"]}}))
+        .make(
+            "serviceaccounts",
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa", "finalizers": ["a.b/c"]}}),
+        )
         .await;
     let uid = |account: &Value| account["metadata"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(
@@ -345,7 +351,8 @@ async fn au_29_the_use_of_a_secret_is_marked() {
     let world = World::new().await;
     let token = world.legacy().await;
     world.verify(&token).unwrap();
-    let label = || world.get("secrets", "t").unwrap()["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].clone();
+    let label =
+        || world.get("secrets", "t").unwrap()["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].clone();
     while label().is_null() {
         tokio::task::yield_now().await;
     }
@@ -361,7 +368,12 @@ async fn au_29_the_use_of_a_secret_is_marked() {
     let mut secret = world.get("secrets", "t").unwrap();
     secret["metadata"]["labels"]["kubernetes.io/legacy-token-invalid-since"] = json!("2027-01-01");
     world.update("secrets", &secret).await;
-    assert!(world.verify(&token).unwrap_err().starts_with("the token in secret default/t for service account default/sa has been"));
+    assert!(
+        world
+            .verify(&token)
+            .unwrap_err()
+            .starts_with("the token in secret default/t for service account default/sa has been")
+    );
     assert_eq!(world.annotations.get()["authentication.k8s.io/legacy-token-invalidated"], "t/default");
 }
 
@@ -398,7 +410,9 @@ async fn au_53_54_57_requests_that_are_refused() {
         let status = world.request_token(spec).await.unwrap_err();
         (status.code, status.message)
     };
-    assert!(refused(json!({"expirationSeconds": 5})).await.1.ends_with("may not specify a duration less than 10 minutes"));
+    assert!(
+        refused(json!({"expirationSeconds": 5})).await.1.ends_with("may not specify a duration less than 10 minutes")
+    );
     assert!(refused(json!({"expirationSeconds": 8_589_934_592_i64})).await.1.ends_with("larger than 2^32 seconds"));
     let mut both = bound("Pod", "x");
     both["expirationSeconds"] = json!(5);
@@ -410,7 +424,9 @@ async fn au_53_54_57_requests_that_are_refused() {
     world.make("secrets", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}})).await;
     let (code, text) = refused(to("Secret")).await;
     assert_eq!(code, 409);
-    assert!(text.starts_with("Operation cannot be fulfilled on Secret \"x\": the UID in the bound object reference (u) does not"));
+    assert!(text.starts_with(
+        "Operation cannot be fulfilled on Secret \"x\": the UID in the bound object reference (u) does not"
+    ));
     let pod = json!({"serviceAccountName": "other", "containers": [{"name": "c", "image": "i"}]});
     world.make("pods", json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "o"}, "spec": pod})).await;
     assert_eq!(

@@ -54,7 +54,10 @@ pub struct Mapping {
 /// A condition on claims, or on the user.
 #[derive(Debug)]
 pub enum Rule {
-    Required { claim: String, value: String },
+    Required {
+        claim: String,
+        value: String,
+    },
     /// With the message of the refusal.
     Expression(Expression, String),
 }
@@ -71,9 +74,14 @@ pub(super) fn user(claims: &Value, mapping: &Mapping, rules: &[Rule], user_rules
         check(rule, claims, claims, "claim validation expression")?;
     }
     if !user_rules.is_empty() {
-        let extra: BTreeMap<&str, &Vec<String>> = user.extra.iter().map(|(key, values)| (key.as_str(), values)).collect();
+        let extra: BTreeMap<&str, &Vec<String>> =
+            user.extra.iter().map(|(key, values)| (key.as_str(), values)).collect();
         let mut shown = json!({"username": user.name, "uid": user.uid, "groups": user.groups});
-        shown["extra"] = extra.into_iter().map(|(key, values)| (key.to_owned(), Value::from(values.clone()))).collect::<machinery::json::Map>().into();
+        shown["extra"] = extra
+            .into_iter()
+            .map(|(key, values)| (key.to_owned(), Value::from(values.clone())))
+            .collect::<machinery::json::Map>()
+            .into();
         for rule in user_rules {
             check(rule, claims, &shown, "user info validation rule")?;
         }
@@ -103,10 +111,9 @@ fn check(rule: &Rule, claims: &Value, variable: &Value, what: &str) -> Result<()
                 Err(format!("oidc: error evaluating {what}: {why}"))
             }
             Ok(_) => Err(format!("oidc: error evaluating {what}: validation expression must return a boolean")),
-            Err(why) => Err(format!(
-                "oidc: error evaluating {what}: expression '{}' resulted in error: {why}",
-                expression.text
-            )),
+            Err(why) => {
+                Err(format!("oidc: error evaluating {what}: expression '{}' resulted in error: {why}", expression.text))
+            }
         },
     }
 }
@@ -129,7 +136,10 @@ fn name(claims: &Value, claim: &Claim) -> Result<String, String> {
                     Err("oidc: empty username via CEL expression is not allowed".to_owned())
                 }
                 Value::String(text) => Ok(text.to_string()),
-                _ => Err("oidc: error evaluating username claim expression: username claim expression must return a string".to_owned()),
+                _ => Err(
+                    "oidc: error evaluating username claim expression: username claim expression must return a string"
+                        .to_owned(),
+                ),
             };
         }
     };
@@ -138,7 +148,9 @@ fn name(claims: &Value, claim: &Claim) -> Result<String, String> {
         Some(Value::String(found)) => found,
         Some(_) => return Err(format!("oidc: parse username claims {name:?}: it is not a string")),
     };
-    if name == "email" && let Some(verified) = claims.get("email_verified") {
+    if name == "email"
+        && let Some(verified) = claims.get("email_verified")
+    {
         match verified {
             Value::Bool(true) => {}
             Value::Bool(false) => return Err("oidc: email not verified".to_owned()),
@@ -179,7 +191,9 @@ fn uid(claims: &Value, claim: Option<&Claim>) -> Result<String, String> {
         },
         Some(Claim::Expression(expression)) => match evaluated(expression, claims, "uid")? {
             Value::String(uid) => Ok(uid.to_string()),
-            _ => Err("oidc: error evaluating uid claim expression: uid claim expression must return a string".to_owned()),
+            _ => {
+                Err("oidc: error evaluating uid claim expression: uid claim expression must return a string".to_owned())
+            }
         },
     }
 }

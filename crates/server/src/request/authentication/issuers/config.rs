@@ -87,7 +87,14 @@ fn anonymous(field: &Field<'_>) -> Result<Option<Anonymous>, String> {
 fn issuer(field: &Field<'_>, compile: &Compile) -> Result<IssuerSettings, String> {
     field.only(&["issuer", "claimValidationRules", "claimMappings", "userValidationRules"])?;
     let about = field.get("issuer");
-    about.only(&["url", "discoveryURL", "certificateAuthority", "audiences", "audienceMatchPolicy", "egressSelectorType"])?;
+    about.only(&[
+        "url",
+        "discoveryURL",
+        "certificateAuthority",
+        "audiences",
+        "audienceMatchPolicy",
+        "egressSelectorType",
+    ])?;
     let url = https_url(&about.get("url"))?;
     let discovery_url = match about.get("discoveryURL").value {
         Value::Null => None,
@@ -170,7 +177,9 @@ fn mapping(field: &Field<'_>, compile: &Compile) -> Result<Mapping, String> {
         if domain.is_none_or(str::is_empty) || key.chars().any(char::is_uppercase) {
             return Err(item.get("key").because("must be a lower-case domain-prefixed path (such as \"acme.io/foo\")"));
         }
-        let reserved = |domain: &str| ["kubernetes.io", "k8s.io"].iter().any(|own| domain == *own || domain.ends_with(&format!(".{own}")));
+        let reserved = |domain: &str| {
+            ["kubernetes.io", "k8s.io"].iter().any(|own| domain == *own || domain.ends_with(&format!(".{own}")))
+        };
         if domain.is_some_and(reserved) {
             return Err(item.get("key").because("k8s.io, kubernetes.io and their subdomains are reserved"));
         }
@@ -198,10 +207,15 @@ fn prefixed(field: &Field<'_>, compile: &Compile) -> Result<Option<Claim>, Strin
 }
 
 fn one_of(field: &Field<'_>, prefix: String, compile: &Compile) -> Result<Option<Claim>, String> {
-    match (field.text("claim").filter(|text| !text.is_empty()), field.text("expression").filter(|text| !text.is_empty())) {
+    match (
+        field.text("claim").filter(|text| !text.is_empty()),
+        field.text("expression").filter(|text| !text.is_empty()),
+    ) {
         (Some(_), Some(_)) => Err(field.because("claim and expression cannot both be set")),
         (Some(name), None) => Ok(Some(Claim::Named { name: name.to_owned(), prefix })),
-        (None, Some(_)) => Ok(Some(Claim::Expression(checked_text(&field.get("expression"), Variable::Claims, compile)?))),
+        (None, Some(_)) => {
+            Ok(Some(Claim::Expression(checked_text(&field.get("expression"), Variable::Claims, compile)?)))
+        }
         (None, None) => Ok(None),
     }
 }
@@ -217,7 +231,9 @@ fn claim_rule(field: &Field<'_>, compile: &Compile) -> Result<Rule, String> {
             let text = |name: &str| field.text(name).unwrap_or_default().to_owned();
             Ok(Rule::Required { claim: text("claim"), value: text("requiredValue") })
         }
-        (false, true) if given("requiredValue") => Err(field.get("requiredValue").because("may only be set with a claim")),
+        (false, true) if given("requiredValue") => {
+            Err(field.get("requiredValue").because("may only be set with a claim"))
+        }
         (false, true) => checked(field, "expression", Variable::Claims, compile),
     }
 }

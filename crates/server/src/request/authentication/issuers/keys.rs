@@ -46,15 +46,19 @@ impl RemoteKeys {
         let tls = client.tls(&TlsOptions { roots, ..TlsOptions::default() }).map_err(|error| error.to_string())?;
         let well_known = format!("{}{WELL_KNOWN}", url.trim_end_matches('/'));
         let document = read(client, discovery_url.unwrap_or(&well_known), &tls).await?;
-        let document: Value =
-            serde_json::from_slice(&document).map_err(|error| format!("the discovery document cannot be read: {error}"))?;
+        let document: Value = serde_json::from_slice(&document)
+            .map_err(|error| format!("the discovery document cannot be read: {error}"))?;
         let found = document["issuer"].as_str().unwrap_or_default();
         if found != url {
-            return Err(format!("oidc: issuer did not match the issuer returned by provider, expected {url:?} got {found:?}"));
+            return Err(format!(
+                "oidc: issuer did not match the issuer returned by provider, expected {url:?} got {found:?}"
+            ));
         }
         let jwks_uri = document["jwks_uri"].as_str().unwrap_or_default();
         if !jwks_uri.starts_with("https://") {
-            return Err(format!("the discovery document names {jwks_uri:?} as the address of its keys, which is not https"));
+            return Err(format!(
+                "the discovery document names {jwks_uri:?} as the address of its keys, which is not https"
+            ));
         }
         let endpoint = Endpoint::new(jwks_uri, tls).map_err(|error| error.to_string())?;
         let keys = RemoteKeys {
@@ -106,7 +110,8 @@ async fn read(client: &Client, url: &str, tls: &Tls) -> Result<bytes::Bytes, Str
 
 /// Reads a key set. Keys of unknown kinds are left out.
 fn parse(body: &[u8]) -> Result<Vec<Key>, String> {
-    let document: Value = serde_json::from_slice(body).map_err(|error| format!("the key set cannot be read: {error}"))?;
+    let document: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the key set cannot be read: {error}"))?;
     let listed = document["keys"].as_array().into_iter().flatten().take(KEYS_MAX);
     let mut keys = Vec::new();
     for one in listed {

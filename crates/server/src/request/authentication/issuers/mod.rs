@@ -111,7 +111,9 @@ impl Issuer {
             None => ALGORITHMS.to_vec(),
             Some(names) => {
                 let known = |name: &String| Algorithm::from_str(name).ok().filter(|found| ALGORITHMS.contains(found));
-                let found = names.iter().map(|name| known(name).ok_or_else(|| format!("oidc: unsupported signing alg: {name:?}")));
+                let found = names
+                    .iter()
+                    .map(|name| known(name).ok_or_else(|| format!("oidc: unsupported signing alg: {name:?}")));
                 found.collect::<Result<_, _>>()?
             }
         };
@@ -182,7 +184,9 @@ impl Issuer {
 
 /// The claims of a token that one of the keys signed.
 fn signed(token: &str, algorithm: Algorithm, id: Option<&str>, keys: &[Key]) -> Option<Value> {
-    let fits = |key: &&Key| key.algorithms.contains(&algorithm) && (id.is_none() || key.id.is_none() || key.id.as_deref() == id);
+    let fits = |key: &&Key| {
+        key.algorithms.contains(&algorithm) && (id.is_none() || key.id.is_none() || key.id.as_deref() == id)
+    };
     keys.iter().filter(fits).find_map(|key| {
         let mut validation = Validation::new(algorithm);
         // Times and audiences have their own texts.

@@ -33,18 +33,19 @@ impl TestIssuer {
         let served = Arc::clone(&keys);
         let address = Arc::new(Mutex::new(String::new()));
         let url = Arc::clone(&address);
-        let server = TestServer::start(authority.leaf(&["localhost", "127.0.0.1"]), move |seen| match seen.path.as_str() {
-            "/.well-known/openid-configuration" | "/elsewhere" => {
-                let url = url.lock().clone();
-                Reply::text(&json!({"issuer": url, "jwks_uri": format!("{url}/keys")}).to_string())
-            }
-            "/keys" => {
-                let keys: Vec<Value> = served.lock().public().iter().map(|key| key.jwk.clone()).collect();
-                Reply::text(&json!({"keys": keys}).to_string())
-            }
-            _ => Reply::text("no").status(404),
-        })
-        .await;
+        let server =
+            TestServer::start(authority.leaf(&["localhost", "127.0.0.1"]), move |seen| match seen.path.as_str() {
+                "/.well-known/openid-configuration" | "/elsewhere" => {
+                    let url = url.lock().clone();
+                    Reply::text(&json!({"issuer": url, "jwks_uri": format!("{url}/keys")}).to_string())
+                }
+                "/keys" => {
+                    let keys: Vec<Value> = served.lock().public().iter().map(|key| key.jwk.clone()).collect();
+                    Reply::text(&json!({"keys": keys}).to_string())
+                }
+                _ => Reply::text("no").status(404),
+            })
+            .await;
         *address.lock() = server.url("").trim_end_matches('/').to_owned();
         TestIssuer { server, authority, keys }
     }
@@ -169,14 +170,25 @@ async fn au_68_expressions_name_every_part() {
 async fn au_69_reasons_to_refuse_a_token() {
     let issuer = TestIssuer::start().await;
     let issuers = issuer.issuers(by_claim(), json!({})).await;
-    assert!(issuers.user(&issuer.sign(json!({"iss": "https://other.example"})), now()).await.is_none(), "not its token");
+    assert!(
+        issuers.user(&issuer.sign(json!({"iss": "https://other.example"})), now()).await.is_none(),
+        "not its token"
+    );
     assert!(issuers.user("nope", now()).await.is_none());
     let refused = async |changes: Value| issuers.user(&issuer.sign(changes), now()).await.unwrap().unwrap_err();
-    assert_eq!(refused(json!({"aud": ["x", "y"]})).await, "oidc: verify token: oidc: expected audience \"dogwatch\" got [\"x\" \"y\"]");
-    assert!(refused(json!({"exp": NOW - 1})).await.starts_with("oidc: verify token: oidc: token is expired (Token Expiry: "));
+    assert_eq!(
+        refused(json!({"aud": ["x", "y"]})).await,
+        "oidc: verify token: oidc: expected audience \"dogwatch\" got [\"x\" \"y\"]"
+    );
+    assert!(
+        refused(json!({"exp": NOW - 1}))
+            .await
+            .starts_with("oidc: verify token: oidc: token is expired (Token Expiry: ")
+    );
     assert!(refused(json!({"nbf": NOW + 100})).await.contains("before the nbf (not before) time"));
     assert!(refused(json!({"sub": 7})).await.starts_with("oidc: parse username claims \"sub\""));
-    let foreign = new_keys().sign(&json!({"iss": issuer.url(), "aud": "dogwatch", "exp": NOW + 600, "sub": "root"})).unwrap();
+    let foreign =
+        new_keys().sign(&json!({"iss": issuer.url(), "aud": "dogwatch", "exp": NOW + 600, "sub": "root"})).unwrap();
     assert_eq!(
         issuers.user(&foreign, now()).await.unwrap().unwrap_err(),
         "oidc: verify token: failed to verify signature: failed to verify id token signature"
@@ -235,20 +247,33 @@ fn au_64_68_wrong_files_are_refused_with_the_field() {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
         parse(format!("{head}{jwt}").as_bytes(), &compile(), &["https://own".to_owned()]).unwrap_err()
     };
-    let issuer = |more: &str| format!("jwt:\n- issuer: {{url: 'https://a', audiences: [x]}}\n  claimMappings: {more}\n");
+    let issuer =
+        |more: &str| format!("jwt:\n- issuer: {{url: 'https://a', audiences: [x]}}\n  claimMappings: {more}\n");
     for (text, expected) in [
         ("jwt: 7\n", "jwt: must be a list"),
         ("nope: 7\n", "nope: unknown field"),
-        ("anonymous: {enabled: false, conditions: [{path: /livez}]}\n", "anonymous.conditions: enabled should be set to true"),
+        (
+            "anonymous: {enabled: false, conditions: [{path: /livez}]}\n",
+            "anonymous.conditions: enabled should be set to true",
+        ),
         ("jwt: [{issuer: {url: 'http://a'}}]\n", "jwt[0].issuer.url: URL scheme must be https"),
         ("jwt: [{issuer: {url: 'https://a?b'}}]\n", "jwt[0].issuer.url: URL must not contain a query"),
         ("jwt: [{issuer: {url: 'https://u@a'}}]\n", "jwt[0].issuer.url: URL must not contain a username"),
         ("jwt: [{issuer: {url: 'https://a'}}]\n", "jwt[0].issuer.audiences: required"),
-        ("jwt: [{issuer: {url: 'https://a', audiences: [x, z]}}]\n", "jwt[0].issuer.audienceMatchPolicy: must be MatchAny"),
+        (
+            "jwt: [{issuer: {url: 'https://a', audiences: [x, z]}}]\n",
+            "jwt[0].issuer.audienceMatchPolicy: must be MatchAny",
+        ),
         (&issuer("{username: {claim: sub}}"), "jwt[0].claimMappings.username.prefix: is required"),
-        (&issuer("{username: {claim: sub, prefix: '', expression: claims.x}}"), "jwt[0].claimMappings.username: claim and"),
+        (
+            &issuer("{username: {claim: sub, prefix: '', expression: claims.x}}"),
+            "jwt[0].claimMappings.username: claim and",
+        ),
         (&issuer("{username: {expression: nope}}"), "jwt[0].claimMappings.username.expression: undeclared reference"),
-        (&issuer("{username: {expression: claims.email}}"), "jwt[0].claimMappings.username.expression: claims.email_verified must"),
+        (
+            &issuer("{username: {expression: claims.email}}"),
+            "jwt[0].claimMappings.username.expression: claims.email_verified must",
+        ),
         (&issuer("{}"), "jwt[0].claimMappings.username: claim or expression is required"),
         (
             &issuer("{username: {claim: sub, prefix: ''}, extra: [{key: a.k8s.io/x, valueExpression: claims.x}]}"),
