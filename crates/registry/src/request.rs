@@ -89,6 +89,8 @@ pub struct Context {
     /// Texts of `Warning` headers, sent whether the write succeeds or not.
     pub warnings: Warnings,
     pub annotations: Annotations,
+    /// Whether a refusal names everything that is known of it: further refusals, and the step that set a refused field.
+    pub explains: bool,
     /// Steps of admission are noted here, if the request is traced.
     pub trace: Option<Arc<Trace>>,
     /// The place among the requests that are handled at the same time, left while a webhook is awaited.

@@ -13,6 +13,7 @@ use machinery::Clock;
 use crate::admission::webhooks::client::HookCaller;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
+use crate::admission::pod_security::configuration::PodSecurityConfiguration;
 use crate::admission::selection::PluginSelection;
 use crate::conversion_webhook::Webhooks;
 
@@ -30,6 +31,9 @@ pub struct Settings {
     pub node_ports: RangeInclusive<u16>,
     /// Whether a pod must have a service account, and gets its token. Only where a controller creates the accounts.
     pub service_accounts: bool,
+    /// Whether the types of admission policies are checked. A controller does that in the reference, so that a server without
+    /// controllers does not.
+    pub policy_types: bool,
     /// Calls the webhooks that convert custom resources; none refuses requests that need one.
     pub webhooks: Option<Arc<dyn Webhooks>>,
     /// Calls admission webhooks; without it every call fails.
@@ -40,6 +44,8 @@ pub struct Settings {
     pub review_recorder: Option<Arc<Recorder>>,
     /// Decides what a write needs beyond the right to its verb: the grants of a role, `approve`, policies that ask.
     pub authorizer: Arc<dyn Authorizer>,
+    /// Levels of pods in namespaces without labels, and exemptions from them.
+    pub pod_security: PodSecurityConfiguration,
     /// The admission plugins that run beside, or not among, those that are on by default.
     pub plugins: PluginSelection,
     /// The graph of the Node authorizer, which the registry keeps up to date; none without that authorizer.
@@ -59,12 +65,14 @@ impl Default for Settings {
             service_range_bits: 16,
             node_ports: 30000..=32767,
             service_accounts: false,
+            policy_types: true,
             webhooks: None,
             hooks: None,
             webhook_metrics: WebhookMetrics::default(),
             review_recorder: None,
             authorizer: Arc::new(AlwaysAllow),
             roles: Arc::default(),
+            pod_security: PodSecurityConfiguration::default(),
             plugins: PluginSelection::default(),
             node_graph: None,
             clock: Clock::system(),

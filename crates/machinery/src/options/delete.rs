@@ -37,6 +37,8 @@ pub struct DeleteOptions {
     /// The older form of [`Propagation::Orphan`].
     pub orphan_dependents: Option<bool>,
     pub dry_run: bool,
+    /// Whether preconditions were sent, also without any in them.
+    pub has_preconditions: bool,
     /// Precondition: the object has this uid.
     pub uid: Option<String>,
     /// Precondition: the object is at this resourceVersion.
@@ -107,6 +109,7 @@ impl DeleteOptions {
             orphan_dependents,
             uid: precondition("uid")?,
             resource_version: precondition("resourceVersion")?,
+            has_preconditions: preconditions.body.is_object(),
             ..Self::checked(orphan_dependents, propagation, &dry_run)?
         })
     }

@@ -15,6 +15,7 @@ use std::time::Instant;
 use machinery::Status;
 use machinery::json::Value;
 
+use super::bound_pods::{NodeDeclaredFeatureValidator, PodResizeValidator, PodTopologyLabels};
 use super::certificates::{CertificateApproval, CertificateSigning, CertificateSubjectRestriction};
 use super::changes::Changes;
 use super::default_classes::{DefaultIngressClass, DefaultStorageClass};
@@ -68,7 +69,7 @@ impl Chain {
             Box::new(ServiceAccount::new(storage(), settings.service_accounts)),
             Box::new(NodeRestriction::new(storage(), authorizer())),
             Box::new(TaintNodesByCondition),
-            Box::new(PodSecurity::new(storage())),
+            Box::new(PodSecurity::new(storage(), settings.pod_security.clone())),
             Box::new(Priority::new(storage())),
             Box::new(DefaultTolerationSeconds),
             Box::new(DefaultStorageClass::new(storage())),
@@ -79,6 +80,9 @@ impl Chain {
             Box::new(CertificateSigning::new(authorizer())),
             Box::new(CertificateSubjectRestriction),
             Box::new(DefaultIngressClass::new(storage())),
+            Box::new(PodTopologyLabels::new(storage())),
+            Box::new(NodeDeclaredFeatureValidator::new(storage())),
+            Box::new(PodResizeValidator::new(storage())),
             // Policies and webhooks follow, which are apart from plugins because they have rounds.
             // ResourceQuota is `reserve_quota`, after all of them.
         ];

@@ -10,6 +10,7 @@
 //! - [`selection`]: the plugins that run
 //! - one module for each plugin, or for two that differ only in their kind
 
+mod bound_pods;
 mod certificates;
 pub(crate) mod chain;
 pub(crate) mod changes;
@@ -18,12 +19,13 @@ mod default_classes;
 pub(crate) mod evaluation;
 mod limit_ranger;
 pub(crate) mod matching;
+mod mountable_secrets;
 mod namespace_lifecycle;
 mod node_restriction;
 mod optional;
 pub mod plugin;
 pub(crate) mod policies;
-mod pod_security;
+pub mod pod_security;
 mod priority;
 pub(crate) mod request_value;
 pub(crate) mod rounds;

@@ -100,6 +100,12 @@ impl<'a> Attributes<'a> {
         self.operation == operation && self.subresource().is_none() && self.target.kind.collection == collection
     }
 
+    /// Whether a refusal names everything that is known of it.
+    #[must_use]
+    pub fn explains(&self) -> bool {
+        self.ctx.explains || self.ctx.trace.is_some()
+    }
+
     /// The name that refusals show.
     #[must_use]
     pub fn name_shown<'o>(&'o self, object: &'o Value) -> &'o str {

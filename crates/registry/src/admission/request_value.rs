@@ -103,7 +103,7 @@ fn delete_options(options: &DeleteOptions) -> Value {
             preconditions.insert(name, text.as_str().into());
         }
     }
-    if !preconditions.is_empty() {
+    if !preconditions.is_empty() || options.has_preconditions {
         value.insert("preconditions", preconditions.into());
     }
     if let Some(orphan) = options.orphan_dependents {

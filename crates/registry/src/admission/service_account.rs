@@ -7,7 +7,8 @@ use std::time::Duration;
 use machinery::json::{Value, json};
 use machinery::{Status, random_name};
 
-use super::plugin::{Attributes, Decision, Operation, Plugin};
+use super::mountable_secrets;
+use super::plugin::{Attributes, Decision, Operation, Plugin, States};
 use crate::collections::{PODS, SERVICE_ACCOUNTS};
 use crate::read::view;
 use crate::storage::Storage;
@@ -33,8 +34,11 @@ impl ServiceAccount {
     }
 
     async fn assign(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Result<(), Status> {
-        if pod["metadata"]["annotations"].get(MIRROR).is_some() {
-            return Ok(());
+        if is_mirror(pod) {
+            return match mountable_secrets::mirror_objection(pod) {
+                Some(why) => Err(attributes.forbidden(pod, why)),
+                None => Ok(()),
+            };
         }
         let target = attributes.target;
         let namespace = target.namespace.as_deref().unwrap_or_default();
@@ -62,6 +66,30 @@ impl ServiceAccount {
         Ok(())
     }
 
+    /// Checks the account that a pod has in the end, and the secrets that it refers to.
+    fn check(&self, attributes: &Attributes<'_>, pod: &Value) -> Result<(), Status> {
+        let (namespace, name) =
+            (attributes.namespace(), pod["spec"]["serviceAccountName"].as_str().unwrap_or_default());
+        if name.is_empty() {
+            let why = format!("no service account specified for pod {namespace}/{}", crate::meta::name(pod));
+            return Err(attributes.forbidden(pod, why));
+        }
+        let Some(account) = self.storage.cached(SERVICE_ACCOUNTS, Some(namespace), name) else {
+            let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
+            return Err(attributes.forbidden(pod, why));
+        };
+        // Most accounts have no annotation: they are not parsed.
+        if memchr::memmem::find(account.encoded().whole(), b"enforce-mountable-secrets").is_none() {
+            return Ok(());
+        }
+        let account = view::parse(&account)?;
+        let ephemeral = attributes.operation == Operation::Update;
+        match mountable_secrets::objection(&account, pod, ephemeral) {
+            Some(why) if mountable_secrets::are_enforced(&account) => Err(attributes.forbidden(pod, why)),
+            _ => Ok(()),
+        }
+    }
+
     /// The account; waits for the default one.
     async fn find(&self, namespace: &str, name: &str) -> Result<Option<Value>, Status> {
         let lookups = if name == DEFAULT { LOOKUPS } else { 1 };
@@ -83,12 +111,30 @@ impl Plugin for ServiceAccount {
     }
 
     fn concerns(&self, attributes: &Attributes<'_>) -> bool {
-        self.enabled && attributes.writes(Operation::Create, PODS)
+        let adds = attributes.operation == Operation::Update
+            && attributes.subresource() == Some("ephemeralcontainers")
+            && attributes.target.kind.collection == PODS;
+        self.enabled && (adds || attributes.writes(Operation::Create, PODS))
     }
 
     fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, pod: &'a mut Value, _: Option<&'a Value>) -> Decision<'a> {
-        Decision::later(self.assign(attributes, pod))
+        if attributes.operation == Operation::Create {
+            Decision::later(self.assign(attributes, pod))
+        } else {
+            Decision::ADMIT
+        }
     }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, states: States<'a>) -> Decision<'a> {
+        match states.new {
+            Some(pod) if !is_mirror(pod) => Decision::Now(self.check(attributes, pod)),
+            _ => Decision::ADMIT,
+        }
+    }
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    pod["metadata"]["annotations"].get(MIRROR).is_some()
 }
 
 /// Mounts the token into every container that has nothing mounted there.

@@ -167,7 +167,7 @@ async fn create_reserving(
     let errors = draft.validate_new(kind);
     if !errors.is_empty() {
         let refusal = Status::invalid(&body::error_kind(kind), meta::name(&draft.object), &errors);
-        return Err(changes.explain(refusal).into());
+        return Err(if attributes.explains() { changes.explain(refusal) } else { refusal }.into());
     }
     draft.warnings_of_new(kind).into_iter().for_each(|text| ctx.warnings.push(text));
     param_rights::check(registry, attributes, &draft.object, None).await?;

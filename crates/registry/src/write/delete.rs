@@ -31,8 +31,10 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
 /// The step that a DELETE takes.
 pub(crate) enum DeleteStep {
-    /// None: the object is being deleted already.
+    /// None, and nothing to admit: the grace period of the object runs.
     Keep,
+    /// None: its finalizers hold the object already.
+    Held,
     Mark(Value),
     MarkThenRemove(Value),
     Remove,
@@ -92,7 +94,7 @@ impl Change for Deletion<'_> {
             marked
         };
         Ok(match step {
-            DeleteStep::Keep => Next::Keep,
+            DeleteStep::Keep | DeleteStep::Held => Next::Keep,
             DeleteStep::Mark(marked) => Next::Write { old: None, new: at_revision(marked), shown: None },
             DeleteStep::MarkThenRemove(marked) => {
                 // The removal is a deletion of its own, of the object that is marked.
@@ -150,7 +152,7 @@ impl Deletion<'_> {
             _ if finalizers.is_empty() => DeleteStep::Remove,
             _ => {
                 mark_as_deleting(&mut marked, now);
-                if marked == *object { DeleteStep::Keep } else { DeleteStep::Mark(marked) }
+                if marked == *object { DeleteStep::Held } else { DeleteStep::Mark(marked) }
             }
         }
     }

@@ -207,7 +207,8 @@ async fn revise(
     }
     // What the steps before have looked at and left alone is what it was, and need not be looked at again.
     new.share_members(&shown_old);
-    validate(attributes, author, &shown_old, &new).map_err(|refusal| changes.explain(refusal))?;
+    validate(attributes, author, &shown_old, &new)
+        .map_err(|refusal| if attributes.explains() { changes.explain(refusal) } else { refusal })?;
     if author.subresource.is_none() {
         let warnings = schema::warnings::on_write(kind, &new, Some(&shown_old), false);
         warnings.into_iter().for_each(|text| ctx.warnings.push(text));

@@ -98,9 +98,10 @@ pub(super) fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         (None, service @ Value::Object(_)) => {
             let path = path.child("service");
-            for (field, what) in [("name", "service name"), ("namespace", "service namespace")] {
+            // The reference names the other of the two.
+            for (field, named) in [("namespace", "name"), ("name", "namespace")] {
                 if service.text(field).is_empty() {
-                    errors.push(FieldError::required(path.child(field), format!("{what} is required")));
+                    errors.push(FieldError::required(path.child(named), ""));
                 }
             }
             let port = service.int("port").unwrap_or(443);
@@ -108,14 +109,35 @@ pub(super) fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
                 let why = "port is not valid: must be between 1 and 65535, inclusive";
                 errors.push(FieldError::invalid(path.child("port"), port, why));
             }
-            if let Some(target) = service.at("path").as_str()
-                && !target.is_empty()
-                && !target.starts_with('/')
-            {
-                errors.push(FieldError::invalid(path.child("path"), target, "must start with a '/'"));
-            }
+            service_path(service.text("path"), &path.child("path"), errors);
         }
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
+    }
+}
+
+/// Checks the path below a service: segments that are each a subdomain.
+fn service_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
+    let mut invalid = |why: String| errors.push(FieldError::invalid(path, target, why));
+    if matches!(target, "" | "/") {
+        return;
+    }
+    if target == "//" {
+        return invalid("segment[0] may not be empty".to_owned());
+    }
+    if !target.starts_with('/') {
+        invalid("must start with a '/'".to_owned());
+    }
+    // The first character is dropped whatever it is.
+    let rest = target.char_indices().nth(1).map_or("", |(at, _)| &target[at..]);
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    for (at, segment) in rest.split('/').enumerate() {
+        if segment.is_empty() {
+            invalid(format!("segment[{at}] may not be empty"));
+            continue;
+        }
+        for why in names::dns1123_subdomain(segment) {
+            invalid(format!("segment[{at}]: {why}"));
+        }
     }
 }
 

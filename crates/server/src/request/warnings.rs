@@ -12,7 +12,7 @@ const CUT: usize = 256;
 pub fn add(headers: &mut HeaderMap, texts: &[String]) {
     let mut seen = HashSet::with_capacity(texts.len());
     let unique: Vec<&str> =
-        texts.iter().map(String::as_str).filter(|text| !text.is_empty() && seen.insert(*text)).collect();
+        texts.iter().map(String::as_str).filter(|text| is_sendable(text) && seen.insert(*text)).collect();
     let total: usize = unique.iter().map(|text| text.chars().count()).sum();
     let mut written = 0;
     for text in unique {
@@ -27,14 +27,18 @@ pub fn add(headers: &mut HeaderMap, texts: &[String]) {
     }
 }
 
-/// An HTTP quoted string; control characters become spaces.
+/// Texts with control characters are not sent, as in the reference.
+fn is_sendable(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(char::is_control)
+}
+
+/// An HTTP quoted string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
-            control if control.is_control() => quoted.push(' '),
             other => quoted.push(other),
         }
     }
@@ -56,8 +60,8 @@ mod tests {
     #[test]
     fn texts_are_quoted_and_unique() {
         assert_eq!(
-            shown(&["unknown field \"spec.x\"", "a\\b\nc", "unknown field \"spec.x\"", ""]),
-            [r#"299 - "unknown field \"spec.x\"""#, r#"299 - "a\\b c""#]
+            shown(&["unknown field \"spec.x\"", "a\\b", "c\nd", "unknown field \"spec.x\"", ""]),
+            [r#"299 - "unknown field \"spec.x\"""#, r#"299 - "a\\b""#]
         );
     }
 

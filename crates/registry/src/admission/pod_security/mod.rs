@@ -16,7 +16,8 @@ use machinery::json::Value;
 use machinery::{FieldError, GroupResource, Status};
 
 use self::checks::{Violation, violations};
-use self::policy::{LabelError, Level, Policy, Standard};
+use self::configuration::PodSecurityConfiguration;
+use self::policy::{LabelError, Level, Policy};
 use super::plugin::{Attributes, Decision, Operation, Plugin, States};
 use crate::audit::Annotations;
 use crate::collections::{NAMESPACES, PODS};
@@ -72,11 +73,8 @@ impl PodSecurity {
         let Some(found) = self.storage.cached(NAMESPACES, None, namespace) else { return Ok(()) };
         let is_labelled = found.labels().iter().any(|(name, _)| name.starts_with(policy::PREFIX));
         let defaults = &self.configuration.defaults;
-        let (policy, errors) = if is_labelled {
-            Policy::from_labels(|name| found.label(name), defaults)
-        } else {
-            (*defaults, Vec::new())
-        };
+        let (policy, errors) =
+            if is_labelled { Policy::from_labels(|name| found.label(name), defaults) } else { (*defaults, Vec::new()) };
         let is_open = errors.is_empty() && policy.is_open();
         if is_open {
             if is_pod && annotations.are_kept() {
@@ -92,42 +90,10 @@ impl PodSecurity {
             annotations.set(EXEMPT, "runtimeClass");
             return Ok(());
         }
-        if !errors.is_empty() && annotations.are_kept() {
-            annotations.set(ERROR, format!("Failed to parse policy: {}", aggregate(&errors)));
-        }
-        self.evaluate(attributes, &policy, new, template)
-    }
-
-    fn evaluate(
-        &self,
-        attributes: &Attributes<'_>,
-        policy: &Policy,
-        object: &Value,
-        template: &Value,
-    ) -> Result<(), Status> {
-        let annotations = &attributes.ctx.annotations;
-        let is_pod = attributes.target.kind.collection == PODS;
-        let enforced = if is_pod { violations(&policy.enforce, template) } else { Vec::new() };
         if annotations.are_kept() {
-            if is_pod {
-                annotations.set(ENFORCED, policy.enforce.to_string());
-            }
-            let audited = violations(&policy.audit, template);
-            if !audited.is_empty() {
-                let text = format!("would violate PodSecurity \"{}\": {}", policy.audit, details(&audited));
-                annotations.set(AUDITED, text);
-            }
+            note_audit(annotations, &policy, &errors, template);
         }
-        if !enforced.is_empty() {
-            let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&enforced));
-            return Err(attributes.forbidden(object, why));
-        }
-        let found = violations(&policy.warn, template);
-        if !found.is_empty() {
-            let warnings = &attributes.ctx.warnings;
-            warnings.push(format!("would violate PodSecurity \"{}\": {}", policy.warn, details(&found)));
-        }
-        Ok(())
+        evaluate(attributes, &policy, new, template)
     }
 
     /// Refuses labels of a namespace that cannot be read, and warns of pods that a stricter level would refuse.
@@ -188,6 +154,38 @@ impl PodSecurity {
     }
 }
 
+/// Refuses a pod that violates the level to enforce, else warns of what violates the level to warn about.
+fn evaluate(attributes: &Attributes<'_>, policy: &Policy, object: &Value, template: &Value) -> Result<(), Status> {
+    if attributes.target.kind.collection == PODS {
+        if attributes.ctx.annotations.are_kept() {
+            attributes.ctx.annotations.set(ENFORCED, policy.enforce.to_string());
+        }
+        let found = violations(&policy.enforce, template);
+        if !found.is_empty() {
+            let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found));
+            return Err(attributes.forbidden(object, why));
+        }
+    }
+    let found = violations(&policy.warn, template);
+    if !found.is_empty() {
+        let warnings = &attributes.ctx.warnings;
+        warnings.push(format!("would violate PodSecurity \"{}\": {}", policy.warn, details(&found)));
+    }
+    Ok(())
+}
+
+/// Notes what violates the level to audit, and labels that cannot be read.
+fn note_audit(annotations: &Annotations, policy: &Policy, errors: &[LabelError], template: &Value) {
+    if !errors.is_empty() {
+        annotations.set(ERROR, format!("Failed to parse policy: {}", aggregate(errors)));
+    }
+    let found = violations(&policy.audit, template);
+    if !found.is_empty() {
+        let text = format!("would violate PodSecurity \"{}\": {}", policy.audit, details(&found));
+        annotations.set(AUDITED, text);
+    }
+}
+
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
 const AUDITED: &str = "pod-security.kubernetes.io/audit-violations";
 const EXEMPT: &str = "pod-security.kubernetes.io/exempt";
@@ -234,13 +232,16 @@ mod tests {
     use machinery::json::json;
 
     #[test]
-    fn aud_21_the_level_to_audit_is_noted() {
+    fn aud_21_ps_1_3_the_level_to_audit_is_noted() {
         let pod = json!({"metadata": {}, "spec": {"hostPID": true, "containers": [{"name": "c", "image": "a"}]}});
-        let (policy, errors) = Policy::from_labels(|label| match label.strip_prefix(policy::PREFIX) {
-            Some("audit") => Some("baseline"),
-            Some("warn") => Some("strange"),
-            _ => None,
-        });
+        let (policy, errors) = Policy::from_labels(
+            |label| match label.strip_prefix(policy::PREFIX) {
+                Some("audit") => Some("baseline"),
+                Some("warn") => Some("strange"),
+                _ => None,
+            },
+            &Policy::default(),
+        );
         let annotations = Annotations::recording();
         note_audit(&annotations, &policy, &errors, &pod);
         let noted = annotations.get();

@@ -150,8 +150,10 @@ mod tests {
     fn policy(labels: &[(&'static str, &'static str)]) -> (Policy, usize) {
         let labels: Vec<(String, &str)> =
             labels.iter().map(|(name, value)| (format!("{PREFIX}{name}"), *value)).collect();
-        let (policy, errors) =
-            Policy::from_labels(|name| labels.iter().find(|(known, _)| known == name).map(|(_, value)| *value));
+        let (policy, errors) = Policy::from_labels(
+            |name| labels.iter().find(|(known, _)| known == name).map(|(_, value)| *value),
+            &Policy::default(),
+        );
         (policy, errors.len())
     }
 

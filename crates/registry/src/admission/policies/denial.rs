@@ -39,12 +39,12 @@ impl Denial {
     }
 }
 
-fn causes(denials: &[Denial]) -> impl Iterator<Item = Cause> {
+fn causes(denials: &[Denial], shown: usize) -> impl Iterator<Item = Cause> {
     let cause = |denial: &Denial| Cause { reason: "".into(), message: denial.message.clone(), field: String::new() };
-    denials.iter().take(CAUSES_MAX).map(cause)
+    denials.iter().take(shown).map(cause)
 }
 
-/// The refusal of a request by validating policies: the first denial is the answer, and all are causes.
+/// The refusal of a request by validating policies: the first denial is the answer, and further ones may be causes of it.
 pub(super) fn refuse_invalid(attributes: &Attributes<'_>, object: Option<&Value>, denials: &[Denial]) -> Status {
     let first = denials.first();
     let why = first.map_or("", |denial| &denial.message);
@@ -57,11 +57,13 @@ pub(super) fn refuse_invalid(attributes: &Attributes<'_>, object: Option<&Value>
     };
     status.code = code;
     status.reason = Some(word.into());
-    status.details.get_or_insert_default().causes.extend(causes(denials));
+    // The reference shows the first; more is shown to those who ask for it.
+    let shown = if attributes.explains() { CAUSES_MAX } else { 1 };
+    status.details.get_or_insert_default().causes.extend(causes(denials, shown));
     status
 }
 
-/// The refusal of a request by mutating policies.
+/// The refusal of a request by mutating policies: the first denial is the answer, and all are causes.
 pub(super) fn refuse_mutation(attributes: &Attributes<'_>, object: &Value, denials: &[Denial]) -> Status {
     let mut status = attributes.forbidden(object, "");
     if let Some(first) = denials.first() {
@@ -70,6 +72,6 @@ pub(super) fn refuse_mutation(attributes: &Attributes<'_>, object: &Value, denia
             status.reason = Some(reason::INVALID.into());
         }
     }
-    status.details.get_or_insert_default().causes.extend(causes(denials));
+    status.details.get_or_insert_default().causes.extend(causes(denials, CAUSES_MAX));
     status
 }

@@ -6,6 +6,7 @@
 //!   selection  which of them apply to a request, in the order of their names; params: the objects that bindings refer to
 //!   validating, mutating
 //!              what they do with it; denial: the answers to requests that they refuse
+//!   type_check what does not fit the types of the kinds that a policy names, for its status
 //! ```
 
 mod compiled;
@@ -14,6 +15,7 @@ mod mutating;
 mod params;
 mod selection;
 mod table;
+pub(crate) mod type_check;
 mod validating;
 
 use std::sync::Arc;

@@ -122,11 +122,8 @@ impl Policies {
             }
         };
         let versions = &self.versions;
-        let old = match old {
-            Some(old) => Some(versions.shown(attributes, matched, old).await?),
-            None => None,
-        };
-        let mut shown = versions.shown(attributes, matched, object).await?;
+        let (old, shown) = self.shown(attributes, matched, States { old, new: Some(object) }).await?;
+        let mut shown = shown.unwrap_or_default();
         {
             let states = States { old: old.as_ref(), new: Some(&shown) };
             let evaluation = Evaluation::new(attributes, states, matched, answers);

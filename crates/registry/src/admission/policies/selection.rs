@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use machinery::Status;
 use machinery::json::{Map, Value};
+use machinery::{GroupVersionKind, Status};
 
 use super::super::matching::{Index, Matched, Unmatched};
 use super::super::plugin::{Attributes, States};
@@ -11,6 +11,7 @@ use super::Policies;
 use super::compiled::{Binding, Policy};
 use super::params::{self, Param};
 use super::table::Bound;
+use crate::body;
 use crate::collections::NAMESPACES;
 use crate::read::view;
 
@@ -21,6 +22,34 @@ pub(super) struct Invocation {
     pub(super) matched: Arc<Matched>,
     /// Empty if the binding has nothing to do.
     pub(super) params: Vec<Param>,
+}
+
+/// The objects of a request by the version that rules name; usually one.
+#[derive(Default)]
+pub(super) struct ShownStates(Vec<(GroupVersionKind, Option<Value>, Option<Value>)>);
+
+impl ShownStates {
+    /// The objects in the version that a rule names, made on first use.
+    pub(super) async fn get<'s>(
+        &'s mut self,
+        policies: &Policies,
+        attributes: &Attributes<'_>,
+        matched: &Matched,
+        states: States<'_>,
+    ) -> Result<States<'s>, Status> {
+        let gvk = matched.kind(attributes);
+        let at = match self.0.iter().position(|(known, ..)| known == gvk) {
+            Some(at) => at,
+            None => {
+                let (old, new) = policies.shown(attributes, matched, states).await?;
+                self.0.push((gvk.clone(), old, new));
+                self.0.len() - 1
+            }
+        };
+        let found = self.0.get(at);
+        let (old, new) = found.map_or((None, None), |(_, old, new)| (old.as_ref(), new.as_ref()));
+        Ok(States { old, new })
+    }
 }
 
 /// A policy or binding that cannot be used.
@@ -100,6 +129,26 @@ impl Policies {
                 }),
             });
         }
+    }
+
+    /// The objects of a request in the version that a rule names, in the form of the wire.
+    pub(super) async fn shown(
+        &self,
+        attributes: &Attributes<'_>,
+        matched: &Matched,
+        states: States<'_>,
+    ) -> Result<(Option<Value>, Option<Value>), Status> {
+        let kind = matched.resource(attributes);
+        if matched.other.is_none() && *matched.kind(attributes) == kind.gvk {
+            // What is stored is in that form, and so are the parts that a new state has in common with it.
+            let new = states.new.cloned().map(|mut new| body::normalise(kind, &mut new, states.old).map(|()| new));
+            return Ok((states.old.cloned(), new.transpose()?));
+        }
+        let one = async |object: Option<&Value>| match object {
+            Some(object) => self.versions.shown(attributes, matched, object).await.map(Some),
+            None => Ok(None),
+        };
+        Ok((one(states.old).await?, one(states.new).await?))
     }
 
     /// The namespace of a request as expressions see it; null for requests without one, and for namespaces themselves.

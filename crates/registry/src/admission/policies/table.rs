@@ -16,6 +16,9 @@ use super::super::matching::Index;
 use super::compiled::{Binding, Policy};
 use crate::read::view;
 
+/// The collection of validating policies.
+pub(super) const VALIDATING: &str = "admissionregistration.k8s.io/validatingadmissionpolicies";
+
 /// A policy that is bound.
 #[derive(Debug)]
 pub(crate) struct Bound {
@@ -44,11 +47,7 @@ type Read<T> = BTreeMap<String, (Revision, Option<Arc<T>>)>;
 
 impl Table {
     pub(crate) fn validating() -> Self {
-        Table::new(
-            "admissionregistration.k8s.io/validatingadmissionpolicies",
-            "admissionregistration.k8s.io/validatingadmissionpolicybindings",
-            true,
-        )
+        Table::new(VALIDATING, "admissionregistration.k8s.io/validatingadmissionpolicybindings", true)
     }
 
     pub(crate) fn mutating() -> Self {

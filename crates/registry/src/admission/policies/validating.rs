@@ -15,7 +15,7 @@ use super::super::plugin::{Attributes, States};
 use super::super::trace::{Phase, Verdict};
 use super::compiled::{Action, AuditAnnotation, Binding, Policy, Reason, Rules, Validation};
 use super::denial::{Denial, refuse_invalid};
-use super::selection::{Found, Invocation};
+use super::selection::{Found, Invocation, ShownStates};
 use super::{Policies, note};
 
 /// Cost of the validations and messages of one policy, binding and param; that of audit annotations is counted apart.
@@ -59,6 +59,7 @@ impl Policies {
         let answers = Answers::new(&self.authorizer, &attributes.ctx.user);
         let mut denials: Vec<Denial> = Vec::new();
         let mut annotations: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut shown = ShownStates::default();
         for found in self.select(&index, attributes, states).await {
             let (began, denied) = (Instant::now(), denials.len());
             let (policy, binding, mut verdict) = match &found {
@@ -75,6 +76,7 @@ impl Policies {
                     (&wrong.policy, wrong.binding.as_ref(), verdict)
                 }
                 Found::Applies(invocation) => {
+                    let states = shown.get(self, attributes, &invocation.matched, states).await;
                     let verdict = self
                         .run_validations(invocation, attributes, states, &answers, &mut denials, &mut annotations)
                         .await?;
@@ -97,7 +99,7 @@ impl Policies {
         &self,
         invocation: &Invocation,
         attributes: &Attributes<'_>,
-        states: States<'_>,
+        states: Result<States<'_>, Status>,
         answers: &Answers<'_>,
         denials: &mut Vec<Denial>,
         annotations: &mut BTreeMap<String, Vec<String>>,
@@ -110,13 +112,9 @@ impl Policies {
         let mut deny = |why: &str, reason: Reason| {
             denials.push(Denial::validating(&policy.name, Some(&binding.name), why, reason));
         };
-        let shown = async |object: Option<&Value>| match object {
-            Some(object) => self.versions.shown(attributes, matched, object).await.map(Some),
-            None => Ok(None),
-        };
-        let (new, old) = match (shown(states.new).await, shown(states.old).await) {
-            (Ok(new), Ok(old)) => (new, old),
-            (Err(status), _) | (_, Err(status)) => {
+        let states = match states {
+            Ok(states) => states,
+            Err(status) => {
                 let why = format!("failed to configure binding: failed to convert object version: {}", status.message);
                 if !policy.ignores_failure {
                     deny(&why, Reason::Invalid);
@@ -128,7 +126,6 @@ impl Policies {
             true => self.namespace(attributes).await?,
             false => Value::Null,
         };
-        let states = States { old: old.as_ref(), new: new.as_ref() };
         let evaluation = Evaluation::new(attributes, states, matched, answers);
         for param in params {
             let result = evaluate(policy, &evaluation, &param.value, &namespace).await;

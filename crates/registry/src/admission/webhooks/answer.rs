@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use machinery::Status;
-use machinery::go_json::json_kind;
+use machinery::go_json::{self, json_kind};
 use machinery::go_text::quote;
 use machinery::json::{self, Value};
 use machinery::status::{Cause, Details, Outcome};
@@ -32,8 +32,10 @@ pub(super) struct Answer {
 
 /// Decodes and checks an answer to the review `uid` of a version.
 pub(super) fn read(body: &[u8], version: &str, uid: &str, mutating: bool) -> Result<Answer, Flaw> {
-    let review = json::from_slice(body)
-        .map_err(|error| Flaw::Undecodable(format!("couldn't get version/kind; json parse error: {error}")))?;
+    let review = json::from_slice(body).map_err(|error| {
+        let error = go_json::syntax_error(body).unwrap_or_else(|| error.to_string());
+        Flaw::Undecodable(format!("couldn't get version/kind; json parse error: {error}"))
+    })?;
     let review = review.parsed();
     let decoded = Decoded::read(&review, version).map_err(Flaw::Undecodable)?;
     decoded.check(version, uid, mutating).map_err(Flaw::Invalid)

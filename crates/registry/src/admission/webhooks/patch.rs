@@ -1,7 +1,7 @@
 //! The patch of a mutating webhook, applied to the object in the version of the review.
 
 use machinery::Status;
-use machinery::go_json::json_kind;
+use machinery::go_json::{self, json_kind};
 use machinery::json::{self, Value};
 use machinery::options::FieldValidation;
 use schema::patch::{PatchError, Target};
@@ -21,7 +21,8 @@ pub(super) fn operations(answer: &Answer) -> Result<Option<Value>, CallError> {
         why: format!("received undecodable patch in webhook response: {why}"),
         code: 503,
     };
-    let patch = json::from_slice(&answer.patch).map_err(|error| undecodable(error.to_string()))?;
+    let patch = json::from_slice(&answer.patch)
+        .map_err(|error| undecodable(go_json::syntax_error(&answer.patch).unwrap_or_else(|| error.to_string())))?;
     let patch = patch.parsed().into_owned();
     let wrong = |found: &Value, wanted: &str| {
         undecodable(format!("json: cannot unmarshal {} into Go value of type jsonpatch.{wanted}", json_kind(found)))

@@ -52,7 +52,9 @@ impl Webhooks {
         refusals.sort_by(|(a, _), (b, _)| (&a.name, &a.configuration).cmp(&(&b.name, &b.configuration)));
         let mut refusals = refusals.into_iter().map(|(_, status)| status);
         let Some(first) = refusals.next() else { return Ok(()) };
-        Err(refusals.fold(first, |first, other| first.with_cause("", other.message, "")))
+        // The reference returns one; more is shown to those who ask for it.
+        let others = refusals.filter(|_| attributes.explains());
+        Err(others.fold(first, |first, other| first.with_cause("", other.message, "")))
     }
 
     /// The webhooks that match, each version of the objects made once.
