@@ -316,7 +316,7 @@ impl Registry {
 
     /// Checks the types of an admission policy before its write is answered.
     async fn check_types<O>(&self, request: &WriteRequest<'_, O>, written: &Outcome) {
-        if type_check::concerns(request.target) {
+        if type_check::concerns(request.target) && self.settings.policy_types {
             Box::pin(type_check::publish(self, request.target, written, request.ctx)).await;
         }
     }
