@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use dogwatch::args::Cli;
+use dogwatch::assets::{self, Asset};
 use dogwatch::commands;
 use dogwatch::failure::Failure;
 
@@ -13,20 +14,28 @@ use dogwatch::failure::Failure;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let mut words = std::env::args_os();
+    if let Some(asset) = words.next().as_ref().and_then(Asset::of_command_line) {
+        let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        return run(assets::run(asset, words));
+    }
+    match Cli::try_parse() {
+        Ok(cli) => run(commands::run(cli.command)),
         Err(error) => {
             // Help and version are not failures; everything else is a usage error.
             let code = if error.use_stderr() { 2 } else { 0 };
             let _ = error.print();
-            return ExitCode::from(code);
+            ExitCode::from(code)
         }
-    };
+    }
+}
+
+fn run(command: impl Future<Output = Result<(), Failure>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report(&Failure::new(format!("no threads could be started: {error}"))),
     };
-    match runtime.block_on(commands::run(cli.command)) {
+    match runtime.block_on(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }
