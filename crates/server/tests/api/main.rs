@@ -4,6 +4,7 @@
 //! - [`world`]: the server under test and its clients
 
 mod audit;
+mod authentication;
 mod bounds;
 mod forms;
 mod health;

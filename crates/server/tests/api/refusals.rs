@@ -119,8 +119,9 @@ async fn s02_12_2_masters_speak_as_others_and_nobody_else_needs_a_rule_here() {
         nobody.refusal(),
         (
             403,
-            "users \"bob\" is forbidden: User \"system:anonymous\" cannot impersonate resource \"users\" in API group \
-             \"\" at the cluster scope"
+            "selfsubjectreviews.authentication.k8s.io is forbidden: User \"system:anonymous\" cannot \
+             impersonate-on:user-info:create resource \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at \
+             the cluster scope"
                 .to_owned()
         )
     );

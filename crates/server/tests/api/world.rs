@@ -20,7 +20,7 @@ use rustls_pki_types::pem::PemObject as _;
 use server::authentication::Authenticator;
 use server::authentication::anonymous::Anonymous;
 use server::authentication::accounts::{AccountTokens, TokenKeys, TokenSettings};
-use server::certs::Pki;
+use server::certs::{Leaf, Pki};
 use server::limits::Limits;
 use server::shutdown::{self, Trigger};
 use server::tls::Tls;
@@ -137,6 +137,11 @@ impl World {
     }
 
     pub(crate) async fn connect(&self, admin: bool) -> TlsStream<TcpStream> {
+        self.connect_with(admin.then_some(&self.pki.admin)).await
+    }
+
+    /// Connects with any client certificate.
+    pub(crate) async fn connect_with(&self, leaf: Option<&Leaf>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca_pem.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -144,10 +149,9 @@ impl World {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let leaf = &self.pki.admin;
-        let mut config = match admin {
-            true => builder.with_client_auth_cert(leaf.chain().unwrap(), leaf.key().unwrap()).unwrap(),
-            false => builder.with_no_client_auth(),
+        let mut config = match leaf {
+            Some(leaf) => builder.with_client_auth_cert(leaf.chain().unwrap(), leaf.key().unwrap()).unwrap(),
+            None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let stream = TcpStream::connect(self.address).await.unwrap();
