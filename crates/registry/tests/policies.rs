@@ -61,12 +61,21 @@ impl World {
         Target { kind, namespace, name, subresource }
     }
 
-    async fn create_as(&self, user: User, path: &str, mut object: Value) -> Answer {
+    async fn create_as(&self, user: User, path: &str, object: Value) -> Answer {
+        let ctx = Context { user: Arc::new(user), annotations: Annotations::recording(), ..Context::default() };
+        self.create_with(ctx, path, object).await
+    }
+
+    /// A create that is answered with everything that is known of it.
+    async fn create_explained(&self, path: &str, object: Value) -> Answer {
+        self.create_with(Context { explains: true, ..Context::default() }, path, object).await
+    }
+
+    async fn create_with(&self, ctx: Context, path: &str, mut object: Value) -> Answer {
         let target = self.target(path);
         object["kind"] = json!(target.kind.gvk.kind);
         object["apiVersion"] = json!(target.kind.group_version().to_string());
         let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
-        let ctx = Context { user: Arc::new(user), annotations: Annotations::recording(), ..Context::default() };
         let options = CreateOptions { field_manager: "test".to_owned(), ..CreateOptions::default() };
         let created = self.registry.create(WriteRequest { target: &target, options: &options, ctx: &ctx }, &body).await;
         let result = created.map(|outcome| shown(&outcome.view));
@@ -183,16 +192,131 @@ async fn vap_1_a_policy_acts_only_where_it_is_bound() {
 #[tokio::test]
 async fn bd_1_vap_38_a_policy_acts_as_soon_as_its_write_is_answered() {
     let world = World::new().await;
+    world.bind("p", json!({"validationActions": ["Deny"]})).await;
+    let dry_run = CreateOptions { dry_run: true, ..CreateOptions::default() };
+    let target = world.target("configmaps/default");
+    let body = |name: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json }
+    };
     for round in 0..1_000 {
-        let name = format!("p{round}");
-        let text = format!("object.metadata.name != 'm{round}'");
-        world.deny(&name, json!({"validations": validations(&[&text])})).await;
-        let refused = world.map(&format!("m{round}"), json!({})).await;
-        assert!(refused.message().contains(&name), "{round}");
-        world.delete(&format!("{GROUP}:validatingadmissionpolicies/{name}")).await.unwrap();
-        world.map(&format!("m{round}"), json!({})).await.result.unwrap();
-        world.delete(&format!("{GROUP}:validatingadmissionpolicybindings/{name}")).await.unwrap();
+        let name = format!("m{round}");
+        world.policy("p", json!({"validations": validations(&[&format!("object.metadata.name != '{name}'")])})).await;
+        let ctx = Context::default();
+        let request = WriteRequest { target: &target, options: &dry_run, ctx: &ctx };
+        assert_eq!(world.registry.create(request, &body(&name)).await.map(|_| ()).unwrap_err().code, 422, "{round}");
+        world.delete(&format!("{GROUP}:validatingadmissionpolicies/p")).await.unwrap();
+        assert!(world.registry.create(request, &body(&name)).await.is_ok(), "{round}");
     }
+}
+
+#[tokio::test]
+async fn ad_51_52_53_bindings_params_and_labels_act_at_once() {
+    let world = World::new().await;
+    let spec = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": validations(&["object.data.k == params.data.k"]),
+        "matchConstraints": {"resourceRules": [rule("", "configmaps", &["CREATE"])], "namespaceSelector": {"matchLabels": {"env": "prod"}}}});
+    world.policy("p", spec).await;
+    world.map("limits", json!({"k": "1"})).await.result.unwrap();
+    for round in 0..20 {
+        let params = json!({"name": "limits", "parameterNotFoundAction": "Deny"});
+        world.bind("p", json!({"validationActions": ["Deny"], "paramRef": params})).await;
+        world.map(&format!("a{round}"), json!({"k": "2"})).await.result.expect("the namespace is not selected");
+        world.merge("namespaces/default", json!({"metadata": {"labels": {"env": "prod"}}})).await.unwrap();
+        assert!(world.map("b", json!({"k": "2"})).await.result.is_err());
+        world.merge("configmaps/default/limits", json!({"data": {"k": "2"}})).await.unwrap();
+        world.map(&format!("b{round}"), json!({"k": "2"})).await.result.expect("the params changed");
+        world.merge("configmaps/default/limits", json!({"data": {"k": "1"}})).await.unwrap();
+        world.delete(&format!("{GROUP}:validatingadmissionpolicybindings/p")).await.unwrap();
+        world.map(&format!("c{round}"), json!({"k": "2"})).await.result.expect("the binding is gone");
+        world.merge("namespaces/default", json!({"metadata": {"labels": {"env": null}}})).await.unwrap();
+    }
+}
+
+fn type_checked(policy: &Value) -> &Value {
+    assert_eq!(policy["status"]["observedGeneration"], policy["metadata"]["generation"]);
+    &policy["status"]["typeChecking"]
+}
+
+#[tokio::test]
+async fn vap_37_bd_11_types_are_checked_with_the_write() {
+    let world = World::new().await;
+    let path = format!("{GROUP}:validatingadmissionpolicies");
+    let policy = |rules: Value, spec: Value| {
+        let mut spec = spec;
+        spec["matchConstraints"] = json!({"resourceRules": rules});
+        json!({"metadata": {"name": "p"}, "spec": spec})
+    };
+    let deployments = || json!([rule("apps", "deployments", &["CREATE"])]);
+    let both = || json!([rule("apps", "deployments", &["CREATE"]), rule("", "pods", &["CREATE"])]);
+    let one = |text: &str| json!({"validations": validations(&[text])});
+    let issue = |kind: &str, text: &str, at: usize, field: &str| {
+        format!("{kind}: ERROR: <input>:1:{at}: undefined field '{field}'\n | {text}\n | {}^\n", ".".repeat(at - 1))
+            .replace("\\n", "\n")
+    };
+    let warned = |field: &str, text: String| json!({"expressionWarnings": [{"fieldRef": field, "warning": text}]});
+    let deployment = "apps/v1, Kind=Deployment";
+    for (rules, spec, want, header) in [
+        (
+            deployments(),
+            one("object.spec.nope == 1"),
+            warned("spec.validations[0].expression", issue(deployment, "object.spec.nope == 1", 12, "nope")),
+            Some("spec.validations[0].expression: apps/v1, Kind=Deployment: undefined field 'nope'"),
+        ),
+        (
+            both(),
+            one("object.spec.replicas > 1"),
+            warned(
+                "spec.validations[0].expression",
+                issue("/v1, Kind=Pod", "object.spec.replicas > 1", 12, "replicas"),
+            ),
+            Some("spec.validations[0].expression: /v1, Kind=Pod: undefined field 'replicas'"),
+        ),
+        (
+            deployments(),
+            json!({"validations": [{"expression": "oldObject.spec.replicas > 1", "messageExpression": "object.nope"}]}),
+            Value::Null,
+            None,
+        ),
+        (
+            deployments(),
+            one("object.spec.template.spec.containers.all(c, c.image != '' && c.name.size() > 1)"),
+            json!({}),
+            None,
+        ),
+        (json!([rule("apps", "*", &["CREATE"])]), one("object.nope == 1"), json!({}), None),
+        (json!([rule("*", "deployments", &["CREATE"])]), one("object.nope == 1"), json!({}), None),
+        (json!([rule("apps", "deployments/scale", &["CREATE"])]), one("object.nope == 1"), json!({}), None),
+        (json!([rule("nope.example.com", "widgets", &["CREATE"])]), one("object.nope == 1"), json!({}), None),
+        (
+            deployments(),
+            json!({"variables": [{"name": "n", "expression": "object.spec.nope"}], "validations": validations(&["variables.n > 1"])}),
+            json!({}),
+            None,
+        ),
+    ] {
+        let answer = world.create_explained(&path, policy(rules, spec.clone())).await;
+        if want.is_null() {
+            // The message does not have the type of a text, which is refused at once.
+            assert!(answer.result.is_err());
+            continue;
+        }
+        assert_eq!(answer.result.unwrap()["status"], json!({}), "the answer is the policy as it was written");
+        let stored = world.get(&format!("{path}/p")).await;
+        assert_eq!(*type_checked(&stored), want, "{spec}");
+        assert_eq!(answer.warnings, header.into_iter().collect::<Vec<_>>());
+        let managers = stored["metadata"]["managedFields"].as_array().unwrap();
+        let status = managers.iter().find(|entry| entry["manager"] == "validatingadmissionpolicy-status").unwrap();
+        assert_eq!((&status["operation"], &status["subresource"]), (&json!("Apply"), &json!("status")));
+        world.delete(&format!("{path}/p")).await.unwrap();
+    }
+    world.create(&path, policy(deployments(), one("object.spec.nope == 1"))).await.result.unwrap();
+    world
+        .merge(&format!("{path}/p"), json!({"spec": {"validations": validations(&["has(object.spec.paused)"])}}))
+        .await
+        .unwrap();
+    let stored = world.get(&format!("{path}/p")).await;
+    assert!(type_checked(&stored).get("expressionWarnings").is_none(), "{}", stored["status"]);
+    assert_eq!(stored["metadata"]["generation"], 2);
 }
 
 #[tokio::test]
@@ -516,7 +640,9 @@ async fn vap_22_23_bd_2_3_denials_are_in_the_order_of_names_and_all_are_shown() 
     let world = World::new().await;
     world.deny("b", json!({"validations": [{"expression": "false", "message": "b1"}, {"expression": "false", "message": "b2"}]})).await;
     world.deny("a", json!({"validations": [{"expression": "false", "message": "a1"}]})).await;
-    let answer = world.map("a", json!({})).await;
+    assert_eq!(world.map("a", json!({})).await.causes().len(), 1, "as the reference shows it");
+    let object = json!({"metadata": {"name": "a"}});
+    let answer = world.create_explained("configmaps/default", object).await;
     assert_eq!(answer.message(), denied("a", "a1"));
     let cause = |policy: &str, why: &str| {
         format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {why}")

@@ -277,7 +277,7 @@ fn note(
     };
     let (name, of, duration) = (plugin.name().to_owned(), String::new(), began.elapsed());
     if let Some(trace) = &attributes.ctx.trace {
-        trace.push(Step { phase, round, kind: "plugin", name, of, verdict, duration, patch });
+        trace.push(Step { phase, round, kind: "plugin", name, of, verdict, duration, patch, about: Value::Null });
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Step {
     pub duration: Duration,
     /// The changes as a JSON patch; null without any.
     pub patch: Value,
+    /// What the expressions of a policy cost, and the variables they used; null for others.
+    pub about: Value,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +86,9 @@ impl Step {
         members.insert("microseconds", json!(u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX)));
         if !self.patch.is_null() {
             members.insert("patch", self.patch.clone());
+        }
+        for (name, value) in self.about.as_object().into_iter().flatten() {
+            members.insert(name.as_str(), value.clone());
         }
         Value::Object(members)
     }
@@ -184,6 +189,7 @@ mod tests {
             verdict: Verdict::Admitted,
             duration: Duration::from_micros(7),
             patch: json!([{"op": "remove", "path": "/a"}]),
+            about: Value::Null,
         };
         trace.push(step.clone());
         trace.push(Step { verdict: Verdict::Refused("no".to_owned()), patch: Value::Null, ..step });

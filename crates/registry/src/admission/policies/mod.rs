@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use access::Authorizer;
-use machinery::json::Value;
+use cel::policy::Run;
+use machinery::json::{Map, Value, json};
 
 use self::compiled::{Binding, Policy};
 use self::table::Table;
@@ -92,6 +93,33 @@ impl Policies {
     }
 }
 
+/// What the expressions of a policy cost in one request, and the variables that they used.
+#[derive(Debug, Default)]
+struct Spent {
+    cost: u64,
+    /// Values, or the texts of errors; kept only for a trace.
+    variables: Map,
+}
+
+impl Spent {
+    /// Adds what one list of expressions cost.
+    fn add(&mut self, attributes: &Attributes<'_>, run: &Run<'_, '_>) {
+        self.cost = self.cost.saturating_add(run.spent());
+        if attributes.ctx.trace.is_some() {
+            for (name, value) in run.used_variables() {
+                self.variables.insert(name, value.unwrap_or_else(|error| json!({"error": error})));
+            }
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        if self.cost == 0 {
+            return Value::Null;
+        }
+        json!({"cost": self.cost, "variables": self.variables})
+    }
+}
+
 /// Notes what a policy did in the trace of its request, if it has one.
 fn note(
     attributes: &Attributes<'_>,
@@ -99,13 +127,14 @@ fn note(
     policy: &Policy,
     binding: Option<&Arc<Binding>>,
     began: Instant,
+    about: Spent,
     verdict: impl FnOnce() -> (Verdict, Value),
 ) {
     if let Some(trace) = &attributes.ctx.trace {
         let (verdict, patch) = verdict();
         let of = binding.map(|binding| binding.name.clone()).unwrap_or_default();
         let (name, duration) = (policy.name.clone(), began.elapsed());
-        trace.push(Step { phase, round, kind: "policy", name, of, verdict, duration, patch });
+        trace.push(Step { phase, round, kind: "policy", name, of, verdict, duration, patch, about: about.to_value() });
     }
 }
 

@@ -22,7 +22,7 @@ use super::compiled::{Mutation, MutationKind, Policy, Reason, Rules};
 use super::denial::{Denial, refuse_mutation};
 use super::params::Param;
 use super::selection::{Found, Invocation};
-use super::{Policies, note};
+use super::{Policies, Spent, note};
 use crate::body;
 
 /// Cost of one mutation.
@@ -63,7 +63,7 @@ impl Policies {
             match found {
                 Found::Applies(invocation) => invocations.push(invocation),
                 Found::Unmatched(policy, binding, why) => {
-                    note(attributes, step, &policy, binding.as_ref(), began, || {
+                    note(attributes, step, &policy, binding.as_ref(), began, Spent::default(), || {
                         (Verdict::Unmatched(why.to_string()), Value::Null)
                     })
                 }
@@ -73,7 +73,7 @@ impl Policies {
                         let binding = wrong.binding.as_ref().map(|binding| binding.name.as_str());
                         denials.push(Denial::mutating(&wrong.policy.name, binding, &why, Reason::Forbidden));
                     }
-                    note(attributes, step, &wrong.policy, wrong.binding.as_ref(), began, || {
+                    note(attributes, step, &wrong.policy, wrong.binding.as_ref(), began, Spent::default(), || {
                         (if ignored { Verdict::Ignored(why) } else { Verdict::Refused(why) }, Value::Null)
                     });
                 }
@@ -84,14 +84,23 @@ impl Policies {
         for invocation in &invocations {
             for param in &invocation.params {
                 let (began, denied, before) = (Instant::now(), denials.len(), object.clone());
+                let mut spent = Spent::default();
                 let unmatched = self
-                    .run_mutations(invocation, param, attributes, (object, old), &answers, rounds, &mut denials)
+                    .run_mutations(
+                        invocation,
+                        param,
+                        attributes,
+                        (object, old),
+                        &answers,
+                        rounds,
+                        (&mut denials, &mut spent),
+                    )
                     .await?;
                 if before != *object {
                     let (policy, binding) = (&invocation.policy.name, &invocation.binding.name);
                     changes.note(format!("policy '{policy}' with binding '{binding}'"), &before, object);
                 }
-                note(attributes, step, &invocation.policy, Some(&invocation.binding), began, || {
+                note(attributes, step, &invocation.policy, Some(&invocation.binding), began, spent, || {
                     let refused = denials.get(denied).map(|denial| Verdict::Refused(denial.message.clone()));
                     let verdict = refused.or(unmatched.map(Verdict::Unmatched)).unwrap_or(Verdict::Admitted);
                     (verdict, difference(&before, object))
@@ -112,7 +121,7 @@ impl Policies {
         (object, old): (&mut Value, Option<&Value>),
         answers: &Answers<'_>,
         rounds: &mut Rounds,
-        denials: &mut Vec<Denial>,
+        (denials, spent): (&mut Vec<Denial>, &mut Spent),
     ) -> Result<Option<String>, Status> {
         let Invocation { policy, binding, matched, .. } = invocation;
         let Rules::Mutate { mutations, runs_again } = &policy.rules else { return Ok(None) };
@@ -148,7 +157,7 @@ impl Policies {
         for mutation in mutations {
             let states = States { old: old.as_ref(), new: Some(&shown) };
             let evaluation = Evaluation::new(attributes, states, matched, answers);
-            match mutate_once(policy, mutation, &evaluation, matched, (&param.value, &namespace), &shown).await {
+            match mutate_once(policy, mutation, &evaluation, matched, (&param.value, &namespace), &shown, spent).await {
                 Ok(Some(changed)) => shown = changed,
                 Ok(None) => {}
                 Err(MutationError::Failed(why)) => deny(&why),
@@ -175,6 +184,7 @@ async fn mutate_once(
     matched: &Matched,
     (params, namespace): (&Value, &Value),
     object: &Value,
+    spent: &mut Spent,
 ) -> Result<Option<Value>, MutationError> {
     let attributes = evaluation.attributes();
     let expression = mutation.expression.as_ref().map_err(Clone::clone)?;
@@ -182,14 +192,20 @@ async fn mutate_once(
     let made = match mutation.kind {
         MutationKind::ApplyConfiguration => {
             let made = evaluation.run(policy.uses, params, namespace, |inputs| {
-                Run::new(inputs, &policy.variables, BUDGET).apply_configuration(expression)
+                let run = Run::new(inputs, &policy.variables, BUDGET);
+                let made = run.apply_configuration(expression)?;
+                spent.add(attributes, &run);
+                Ok(made)
             });
             let config = made.await.map_err(|_| OUT_OF_BUDGET.to_owned())??;
             Some(target.merge(object, config).map_err(|why| format!("error applying patch: {why}"))?)
         }
         MutationKind::JsonPatch => {
             let made = evaluation.run(policy.uses, params, namespace, |inputs| {
-                Run::new(inputs, &policy.variables, BUDGET).json_patch(expression)
+                let run = Run::new(inputs, &policy.variables, BUDGET);
+                let made = run.json_patch(expression)?;
+                spent.add(attributes, &run);
+                Ok(made)
             });
             let operations = made.await.map_err(|_| OUT_OF_BUDGET.to_owned())??;
             target.patch(object, operations)?

@@ -16,7 +16,7 @@ use super::super::trace::{Phase, Verdict};
 use super::compiled::{Action, AuditAnnotation, Binding, Policy, Reason, Rules, Validation};
 use super::denial::{Denial, refuse_invalid};
 use super::selection::{Found, Invocation, ShownStates};
-use super::{Policies, note};
+use super::{Policies, Spent, note};
 
 /// Cost of the validations and messages of one policy, binding and param; that of audit annotations is counted apart.
 const BUDGET: u64 = 10_000_000;
@@ -62,6 +62,7 @@ impl Policies {
         let mut shown = ShownStates::default();
         for found in self.select(&index, attributes, states).await {
             let (began, denied) = (Instant::now(), denials.len());
+            let mut spent = Spent::default();
             let (policy, binding, mut verdict) = match &found {
                 Found::Unmatched(policy, binding, why) => {
                     (policy, binding.as_ref(), Some(Verdict::Unmatched(why.to_string())))
@@ -78,12 +79,18 @@ impl Policies {
                 Found::Applies(invocation) => {
                     let states = shown.get(self, attributes, &invocation.matched, states).await;
                     let verdict = self
-                        .run_validations(invocation, attributes, states, &answers, &mut denials, &mut annotations)
+                        .run_validations(
+                            invocation,
+                            attributes,
+                            states,
+                            &answers,
+                            (&mut denials, &mut annotations, &mut spent),
+                        )
                         .await?;
                     (&invocation.policy, Some(&invocation.binding), verdict)
                 }
             };
-            note(attributes, (Phase::Validate, 1), policy, binding, began, || {
+            note(attributes, (Phase::Validate, 1), policy, binding, began, spent, || {
                 let refused = denials.get(denied).map(|denial| Verdict::Refused(denial.message.clone()));
                 (refused.or(verdict.take()).unwrap_or(Verdict::Admitted), Value::Null)
             });
@@ -101,8 +108,7 @@ impl Policies {
         attributes: &Attributes<'_>,
         states: Result<States<'_>, Status>,
         answers: &Answers<'_>,
-        denials: &mut Vec<Denial>,
-        annotations: &mut BTreeMap<String, Vec<String>>,
+        (denials, annotations, spent): (&mut Vec<Denial>, &mut BTreeMap<String, Vec<String>>, &mut Spent),
     ) -> Result<Option<Verdict>, Status> {
         let Invocation { policy, binding, matched, params } = invocation;
         if params.is_empty() {
@@ -128,7 +134,7 @@ impl Policies {
         };
         let evaluation = Evaluation::new(attributes, states, matched, answers);
         for param in params {
-            let result = evaluate(policy, &evaluation, &param.value, &namespace).await;
+            let result = evaluate(policy, &evaluation, &param.value, &namespace, spent).await;
             if let Some(name) = result.condition {
                 verdict = Some(Verdict::Unmatched(format!("match condition {} is false", quote(&name))));
             }
@@ -188,7 +194,13 @@ fn audit_value(policy: &Policy, binding: &Binding, failure: &Failure) -> String 
 }
 
 /// Evaluates a policy for one param.
-async fn evaluate(policy: &Policy, evaluation: &Evaluation<'_>, params: &Value, namespace: &Value) -> Evaluated {
+async fn evaluate(
+    policy: &Policy,
+    evaluation: &Evaluation<'_>,
+    params: &Value,
+    namespace: &Value,
+    spent: &mut Spent,
+) -> Evaluated {
     let mut result = Evaluated::default();
     let Rules::Validate { validations, annotations } = &policy.rules else { return result };
     match policy.conditions.check(evaluation, params).await {
@@ -210,6 +222,7 @@ async fn evaluate(policy: &Policy, evaluation: &Evaluation<'_>, params: &Value, 
                 Err(why) => Ok(Err(format!("compilation error: {why}"))),
             };
             let answers = validations.iter().map(answer).collect::<Result<Vec<_>, _>>()?;
+            spent.add(evaluation.attributes(), &run);
             Ok((answers, run.budget()))
         })
         .await;

@@ -71,6 +71,7 @@ impl Webhooks {
             verdict,
             duration,
             patch,
+            about: Value::Null,
         };
         let trace = attributes.ctx.trace.as_deref();
         let round = rounds.number();

@@ -141,6 +141,7 @@ fn trace(hook: &Hook, attributes: &Attributes<'_>, verdict: Verdict, duration: D
             verdict,
             duration,
             patch: Value::Null,
+            about: Value::Null,
         });
     }
 }
