@@ -4,40 +4,27 @@ use std::sync::Arc;
 
 use client::Object;
 use client::controller::Writes;
-use client::events::{ApiEvents, EventRecorder};
+use client::events::{ApiEvents, EventRecorder, EventSink};
 use client::informer::{InformerFactory, SharedInformer, Subscription, SubscriptionOptions};
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::Event;
 use kube::{Client, Resource};
 use machinery::clock::Clock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::identities::Clients;
 use crate::settings::Settings;
 use crate::writer::Writer;
 
-/// One connection for each program that a cluster has, so that managed fields name the same writers.
-#[derive(Clone)]
-pub struct Clients {
-    /// `kube-controller-manager`
-    pub controllers: Client,
-    /// `kube-scheduler`
-    pub scheduler: Client,
-    /// `kubelet`
-    pub nodes: Client,
-}
-
-/// One connection for all of them.
-impl From<Client> for Clients {
-    fn from(client: Client) -> Self {
-        Self { controllers: client.clone(), scheduler: client.clone(), nodes: client }
-    }
-}
-
-/// The connections, the informers that all controllers share, the settings and the clock. Cheap to clone.
+/// The clients, the informers that all controllers share, the settings and the clock. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Context {
+    /// Writes as the controller that has this context.
     pub(crate) client: Client,
-    /// For those that do not write as `kube-controller-manager`.
+    /// Reads what informers follow, for all controllers.
+    pub(crate) reader: Client,
+    /// Makes more clients, for a program that acts as several users.
     pub(crate) clients: Clients,
     /// One informer for each kind. A controller takes its informers, builds its `Controller` on them, and then calls
     /// `informers.start(&stop)`.
@@ -53,12 +40,11 @@ pub(crate) struct Context {
 impl Context {
     /// A recorder of events whose source is this component.
     pub(crate) fn recorder(&self, component: &str) -> EventRecorder {
-        self.recorder_as(&self.client, component)
+        self.recorder_through(Arc::new(ApiEvents::new(self.client.clone())), component)
     }
 
-    /// A recorder of events that another client writes.
-    pub(crate) fn recorder_as(&self, client: &Client, component: &str) -> EventRecorder {
-        let sink = Arc::new(ApiEvents::new(client.clone()));
+    /// A recorder of events that are written by a sink.
+    pub(crate) fn recorder_through(&self, sink: Arc<dyn EventSink<Event>>, component: &str) -> EventRecorder {
         let (recorder, writer) = EventRecorder::new(sink, component, "");
         self.tasks.spawn(writer.run(self.stop.clone()).boxed());
         recorder.with_clock(self.clock.clone())

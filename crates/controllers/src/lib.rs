@@ -10,7 +10,7 @@
 //!
 //! - [`manager`]: the table of controllers, their start and the election
 //! - [`settings`]: choices and intervals
-//! - `context`: what each controller receives
+//! - `identities`: the users as which they write; `context`: what each controller receives
 //! - `reconciling`: running a controller; `writer`, `requests`: writing to the API server
 //! - `conditions`, `discovery`, `json`, `owners`, `placement`, `pods`, `selectors`: rules that several controllers share
 //! - `workloads`: deployment, replicaset, replicationcontroller, statefulset, daemonset, job, cronjob, ttl-after-finished
@@ -19,13 +19,16 @@
 //! - `cleanup`: garbage collector, namespaces
 //! - `services`: endpoints and endpointslices
 //! - `accounts`: service accounts, their tokens, the root certificate
+//! - `certificate_requests`: approving, signing and removing certificate requests
 //! - `policies`: claims and volumes, disruption budgets, quota status, autoscaler status
 
 mod accounts;
+mod certificate_requests;
 mod cleanup;
 mod conditions;
 mod context;
 mod discovery;
+mod identities;
 mod json;
 pub mod manager;
 pub mod nodes;
@@ -42,6 +45,8 @@ pub mod settings;
 mod workloads;
 mod writer;
 
-pub use context::Clients;
+pub use accounts::token_secrets::{TokenOrder, TokenSigner};
+pub use certificate_requests::signing::{Order, Signer};
+pub use identities::{ActingNode, Clients, Identity};
 pub use nodes::stages::Stages;
 pub use settings::{Selection, Settings};

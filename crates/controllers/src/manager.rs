@@ -14,8 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accounts;
+use crate::certificate_requests as certificates;
 use crate::cleanup;
-use crate::context::{Clients, Context};
+use crate::context::Context;
+use crate::identities::{Clients, Identity};
 use crate::nodes;
 use crate::policies;
 use crate::scheduler;
@@ -29,39 +31,50 @@ type Start = fn(Context) -> BoxFuture<'static, ()>;
 /// The controller that creates the service account `default` of every namespace.
 pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccount";
 
-/// Every controller under the name that `--controllers` selects it by.
-static CONTROLLERS: [(&str, Start); 25] = [
-    ("garbagecollector", |context| cleanup::garbage::run(context).boxed()),
-    ("namespace", |context| cleanup::namespaces::run(context).boxed()),
-    (SERVICE_ACCOUNTS, |context| accounts::default_account::run(context).boxed()),
-    ("serviceaccount-token", |context| accounts::token_secrets::run(context).boxed()),
-    ("endpoint", |context| services::endpoints::run(context).boxed()),
-    ("endpointslice", |context| services::slice_controller::run(context).boxed()),
-    ("root-ca-cert-publisher", |context| accounts::root_certificate::run(context).boxed()),
-    ("scheduler", |context| scheduler::run(context).boxed()),
-    ("nodes", |context| nodes::fleet::run(context).boxed()),
-    ("nodelifecycle", |context| nodes::lifecycle::run(context).boxed()),
-    ("tainteviction", |context| nodes::evictions::run(context).boxed()),
-    ("podgc", |context| nodes::pod_gc::run(context).boxed()),
-    ("persistentvolume-binder", |context| policies::volumes::run(context).boxed()),
-    ("pvc-protection", |context| policies::protection::run_claims(context).boxed()),
-    ("pv-protection", |context| policies::protection::run_volumes(context).boxed()),
-    ("disruption", |context| policies::disruption::run(context).boxed()),
-    ("horizontalpodautoscaling", |context| policies::autoscaling::run(context).boxed()),
-    ("deployment", |context| workloads::deployment::run(context).boxed()),
-    ("replicaset", |context| workloads::replicas::run::<ReplicaSet>(context).boxed()),
-    ("replicationcontroller", |context| workloads::replicas::run::<ReplicationController>(context).boxed()),
-    ("statefulset", |context| workloads::stateful_set::run(context).boxed()),
-    ("daemonset", |context| workloads::daemon_set::run(context).boxed()),
-    ("job", |context| workloads::job::run(context).boxed()),
-    ("cronjob", |context| workloads::cron_job::run(context).boxed()),
-    ("ttl-after-finished", |context| workloads::ttl::run(context).boxed()),
+/// The controllers that approve certificate requests and sign certificates.
+pub(crate) const CERTIFICATE_APPROVING: &str = "csrapproving";
+pub(crate) const CERTIFICATE_SIGNING: &str = "csrsigning";
+const CERTIFICATES: Identity<'static> = Identity::Account("certificate-controller");
+
+/// Every controller under the name that `--controllers` selects it by, with the user as which it writes.
+static CONTROLLERS: [(&str, Identity<'static>, Start); 28] = [
+    ("garbagecollector", Identity::Account("generic-garbage-collector"), |context| cleanup::garbage::run(context).boxed()),
+    ("namespace", Identity::Account("namespace-controller"), |context| cleanup::namespaces::run(context).boxed()),
+    (SERVICE_ACCOUNTS, Identity::Account("service-account-controller"), |context| accounts::default_account::run(context).boxed()),
+    ("serviceaccount-token", Identity::Manager, |context| accounts::token_secrets::run(context).boxed()),
+    ("endpoint", Identity::Account("endpoint-controller"), |context| services::endpoints::run(context).boxed()),
+    ("endpointslice", Identity::Account("endpointslice-controller"), |context| services::slice_controller::run(context).boxed()),
+    ("root-ca-cert-publisher", Identity::Account("root-ca-cert-publisher"), |context| accounts::root_certificate::run(context).boxed()),
+    ("scheduler", Identity::Scheduler, |context| scheduler::run(context).boxed()),
+    ("nodes", Identity::Nodes, |context| nodes::fleet::run(context).boxed()),
+    ("nodelifecycle", Identity::Account("node-controller"), |context| nodes::lifecycle::run(context).boxed()),
+    ("tainteviction", Identity::Account("node-controller"), |context| nodes::evictions::run(context).boxed()),
+    ("podgc", Identity::Account("pod-garbage-collector"), |context| nodes::pod_gc::run(context).boxed()),
+    ("persistentvolume-binder", Identity::Account("persistent-volume-binder"), |context| policies::volumes::run(context).boxed()),
+    ("pvc-protection", Identity::Account("pvc-protection-controller"), |context| policies::protection::run_claims(context).boxed()),
+    ("pv-protection", Identity::Account("pv-protection-controller"), |context| policies::protection::run_volumes(context).boxed()),
+    ("disruption", Identity::Account("disruption-controller"), |context| policies::disruption::run(context).boxed()),
+    ("horizontalpodautoscaling", Identity::Account("horizontal-pod-autoscaler"), |context| policies::autoscaling::run(context).boxed()),
+    ("deployment", Identity::Account("deployment-controller"), |context| workloads::deployment::run(context).boxed()),
+    ("replicaset", Identity::Account("replicaset-controller"), |context| workloads::replicas::run::<ReplicaSet>(context).boxed()),
+    ("replicationcontroller", Identity::Account("replication-controller"), |context| workloads::replicas::run::<ReplicationController>(context).boxed()),
+    ("statefulset", Identity::Account("statefulset-controller"), |context| workloads::stateful_set::run(context).boxed()),
+    ("daemonset", Identity::Account("daemon-set-controller"), |context| workloads::daemon_set::run(context).boxed()),
+    ("job", Identity::Account("job-controller"), |context| workloads::job::run(context).boxed()),
+    ("cronjob", Identity::Account("cronjob-controller"), |context| workloads::cron_job::run(context).boxed()),
+    ("ttl-after-finished", Identity::Account("ttl-after-finished-controller"), |context| workloads::ttl::run(context).boxed()),
+    (CERTIFICATE_APPROVING, CERTIFICATES, |context| certificates::approving::run(context).boxed()),
+    (CERTIFICATE_SIGNING, CERTIFICATES, |context| certificates::signing::run(context).boxed()),
+    ("csrcleaner", CERTIFICATES, |context| certificates::cleaning::run(context).boxed()),
 ];
+
+/// The lease of the process that runs the controllers: the one that the manager's role lets it hold.
+const LEASE: &str = "kube-controller-manager";
 
 /// The names of all controllers.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
-    CONTROLLERS.iter().map(|(name, _)| *name).collect()
+    CONTROLLERS.iter().map(|(name, ..)| *name).collect()
 }
 
 /// Runs the controllers until `stop`; where other processes may run them on the same data, only while this process holds the
@@ -81,7 +94,7 @@ async fn elect_and_lead(clients: Clients, settings: Arc<Settings>, stop: Cancell
         return lead(clients, settings, stop).await;
     }
     while !stop.is_cancelled() {
-        let lease = ApiLease::new(clients.controllers.clone(), "kube-system", "dogwatch-controllers");
+        let lease = ApiLease::new(clients.get(Identity::Manager), "kube-system", LEASE);
         // A candidate polls every 1.5–1.8 s and waits for 12 s after the last renewal it saw: it takes over from a killed
         // leader within 16 s.
         let config = ElectionConfig {
@@ -107,11 +120,13 @@ async fn elect_and_lead(clients: Clients, settings: Arc<Settings>, stop: Cancell
 
 async fn lead(clients: Clients, settings: Arc<Settings>, stop: CancellationToken) {
     // Managed fields are a third of an object, and no controller reads them.
+    let reader = clients.get(Identity::Manager);
     let reflector = ReflectorConfig { without_managed_fields: true, ..ReflectorConfig::default() };
     let config = InformerConfig { reflector, ..InformerConfig::default() };
-    let informers = Arc::new(InformerFactory::new(clients.controllers.clone()).config(config));
+    let informers = Arc::new(InformerFactory::new(reader.clone()).config(config));
     let context = Context {
-        client: clients.controllers.clone(),
+        client: reader.clone(),
+        reader,
         clients,
         informers: informers.clone(),
         clock: settings.clock.clone(),
@@ -120,9 +135,10 @@ async fn lead(clients: Clients, settings: Arc<Settings>, stop: CancellationToken
         tasks: TaskTracker::new(),
     };
     let running = TaskTracker::new();
-    for (name, start) in &CONTROLLERS {
+    for (name, identity, start) in &CONTROLLERS {
         if context.settings.selection.includes(name) {
-            running.spawn(start(context.clone()));
+            let client = context.clients.get(*identity);
+            running.spawn(start(Context { client, ..context.clone() }));
         }
     }
     running.close();

@@ -5,6 +5,7 @@
 //! copy of the decoder that informers have, for each kind.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use client::Error;
 use futures::FutureExt;
@@ -18,6 +19,8 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::identities::ActingNode;
 
 /// The media type of a request body.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +64,33 @@ pub(crate) async fn send(
 ) -> Result<Option<String>, Error> {
     let response: Envelope = request(client, method, path, form, body).await?;
     Ok(response.metadata.resource_version)
+}
+
+/// As [`send`], as one of the nodes.
+pub(crate) async fn send_as(
+    node: &Arc<str>,
+    client: &Client,
+    method: &str,
+    path: &str,
+    form: Form,
+    body: &Value,
+) -> Result<Option<String>, Error> {
+    let response: Envelope = request_as(node, client, method, path, form, body).await?;
+    Ok(response.metadata.resource_version)
+}
+
+/// As [`request`], as one of the nodes.
+pub(crate) async fn request_as<T: DeserializeOwned>(
+    node: &Arc<str>,
+    client: &Client,
+    method: &str,
+    path: &str,
+    form: Form,
+    body: &Value,
+) -> Result<T, Error> {
+    let mut request = build(method, path, form, body)?;
+    request.extensions_mut().insert(ActingNode(node.clone()));
+    decode(&response_text(client, request).await?)
 }
 
 /// Sends a body and decodes the response.

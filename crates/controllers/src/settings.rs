@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use machinery::clock::Clock;
 
+use crate::accounts::token_secrets::TokenSigner;
+use crate::certificate_requests::signing::Signer;
 use crate::manager;
 use crate::nodes::stages::Stages;
 
@@ -29,6 +31,12 @@ pub struct Settings {
     pub terminated_pods_max: usize,
     /// The wall clock of all controllers.
     pub clock: Clock,
+    /// Signs the certificates of approved requests; without it they stay unsigned.
+    pub signer: Option<Signer>,
+    /// Signs the tokens of secrets; without one the server issues tokens that are bound to them.
+    pub token_signer: Option<TokenSigner>,
+    /// Whether every certificate request is approved.
+    pub approve_all: bool,
 }
 
 impl Default for Settings {
@@ -43,6 +51,9 @@ impl Default for Settings {
             stages: Stages::default(),
             terminated_pods_max: 12_500,
             clock: Clock::system(),
+            signer: None,
+            token_signer: None,
+            approve_all: false,
         }
     }
 }
@@ -118,6 +129,14 @@ impl Selection {
     #[must_use]
     pub fn none() -> Self {
         Self { only_named: true, named: BTreeSet::new() }
+    }
+
+    /// Only what answers certificate requests, which a server does without its controllers too.
+    #[must_use]
+    pub fn certificates(approve: bool) -> Self {
+        let approving = approve.then_some(manager::CERTIFICATE_APPROVING);
+        let named = approving.into_iter().chain([manager::CERTIFICATE_SIGNING]).map(str::to_owned).collect();
+        Self { only_named: true, named }
     }
 
     /// Parses `-garbagecollector,-job` (all but these), `deployment,replicaset` (only these), `*,-job` (all but one).

@@ -1,14 +1,22 @@
 //! Command-line arguments.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use controllers::Selection;
 
+mod access;
+mod audit;
+mod authentication;
+mod authorization;
 mod bench;
 mod webhooks;
 
+pub use access::{Access, AccountKubeconfig, Report, Roles, Why};
+pub use audit::{Audit, AuditFormat, AuditMode};
+pub use authentication::Authentication;
+pub use authorization::Authorization;
 pub use bench::{Bench, BenchCompare, BenchRun};
 pub use webhooks::{Missing, Webhooks};
 
@@ -34,6 +42,11 @@ pub enum Command {
     Delete(Delete),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
+    /// Print a folder in which this program is kube-apiserver, etcd and kubectl, for KUBEBUILDER_ASSETS.
+    Assets,
+    /// Explain rights, derive roles, create credentials of service accounts.
+    #[command(subcommand)]
+    Access(Access),
     /// Measure a server: a temporary one, or any that has a kubeconfig.
     #[command(subcommand)]
     Bench(Bench),
@@ -81,18 +94,57 @@ pub struct Up {
     #[arg(long, value_enum, default_value_t = Durability::Full)]
     pub durability: Durability,
     /// File of bearer tokens: lines of `token,user,uid,"group1,group2"`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", visible_alias = "token-auth-file")]
     pub token_file: Option<PathBuf>,
     /// Refuse requests without credentials with 401 instead of treating them as system:anonymous.
     #[arg(long)]
     pub no_anonymous: bool,
+    /// Approve every certificate request.
+    #[arg(long)]
+    pub approve_csrs: bool,
+    /// Admission plugins to run beside those that are on by default.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub enable_admission_plugins: Vec<String>,
+    /// Admission plugins not to run.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub disable_admission_plugins: Vec<String>,
+    /// The network of service addresses.
+    #[arg(long, value_name = "NETWORK", default_value = "10.96.0.0/16", value_parser = service_network)]
+    pub service_cluster_ip_range: (Ipv4Addr, u8),
+    /// The ports of services of type NodePort.
+    #[arg(long, value_name = "FIRST-LAST", default_value = "30000-32767", value_parser = port_range)]
+    pub service_node_port_range: (u16, u16),
     /// Log filter: `info`, `debug`, `server=debug,store=info`, …
     #[arg(long, value_name = "FILTER", default_value = "warn,client::list_watch=error")]
     pub log: String,
     #[command(flatten)]
+    pub authentication: Authentication,
+    #[command(flatten)]
+    pub authorization: Authorization,
+    #[command(flatten)]
     pub webhooks: Webhooks,
     #[command(flatten)]
+    pub audit: Audit,
+    #[command(flatten)]
     pub limits: Limits,
+}
+
+/// Reads `10.0.0.0/24`. Of several networks, as for two address families, the first one of IPv4 is used.
+fn service_network(text: &str) -> Result<(Ipv4Addr, u8), String> {
+    let network = |text: &str| {
+        let (address, bits) = text.trim().split_once('/')?;
+        let (address, bits): (Ipv4Addr, u8) = (address.parse().ok()?, bits.parse().ok()?);
+        let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or_default();
+        (12..=30).contains(&bits).then(|| (Ipv4Addr::from(u32::from(address) & mask), bits))
+    };
+    text.split(',').find_map(network).ok_or_else(|| "a network is like 10.96.0.0/16, with 12 to 30 bits".to_owned())
+}
+
+/// Reads `30000-32767`.
+fn port_range(text: &str) -> Result<(u16, u16), String> {
+    let range = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    let valid = range.filter(|(first, last)| *first > 0 && first <= last);
+    valid.ok_or_else(|| "a range of ports is like 30000-32767".to_owned())
 }
 
 /// An etcd cluster as the store.
@@ -314,6 +366,15 @@ pub struct Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_and_ports_of_services() {
+        assert_eq!(service_network("10.0.0.7/24"), Ok((Ipv4Addr::new(10, 0, 0, 0), 24)));
+        assert_eq!(service_network("fd00::/108,10.1.0.0/16"), Ok((Ipv4Addr::new(10, 1, 0, 0), 16)));
+        assert!(["10.0.0.0", "10.0.0.0/40", "x/24", "10.0.0.0/31"].iter().all(|text| service_network(text).is_err()));
+        assert_eq!(port_range("30000-30010"), Ok((30000, 30010)));
+        assert!(["30000", "2-1", "0-5", "1-70000"].iter().all(|text| port_range(text).is_err()));
+    }
 
     #[test]
     fn a_selector_is_escaped_in_the_query() {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use access::identity::{MASTERS, User};
-use controllers::{Clients, Settings};
+use controllers::{Settings, TokenSigner};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cluster::Cluster;
+use crate::identities;
 
 /// Time that controllers have to finish their work and release their lease.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,9 +21,17 @@ pub struct Controllers {
 impl Controllers {
     /// Starts the controllers in this process; they reach the server without a socket.
     #[must_use]
-    pub fn start(cluster: &Cluster, settings: Settings) -> Self {
+    pub fn start(cluster: &Cluster, mut settings: Settings) -> Self {
         let stop = CancellationToken::new();
-        let running = tokio::spawn(controllers::manager::run(clients(cluster), settings, stop.clone()));
+        let server = cluster.server().clone();
+        settings.token_signer.get_or_insert_with(|| {
+            TokenSigner::new(move |order| match &server.authenticator().accounts {
+                Some(tokens) => tokens.sign_legacy(order.namespace, order.account, order.account_uid, order.secret),
+                None => Err("the server issues no tokens".to_owned()),
+            })
+        });
+        let clients = identities::clients(cluster.server());
+        let running = tokio::spawn(controllers::manager::run(clients, settings, stop.clone()));
         Controllers { stop: stop.drop_guard(), running }
     }
 
@@ -33,18 +41,5 @@ impl Controllers {
         if tokio::time::timeout(STOP_TIMEOUT, &mut self.running).await.is_err() {
             self.running.abort();
         }
-    }
-}
-
-/// Clients under the users and program names of a genuine cluster, which managed fields show.
-fn clients(cluster: &Cluster) -> Clients {
-    let client = |user: &str, program: &'static str| {
-        let user = User { name: user.to_owned(), groups: vec![MASTERS.to_owned()], ..User::default() };
-        kube::Client::new(cluster.server().in_process(user.authenticated()).agent(program), "default")
-    };
-    Clients {
-        controllers: client("system:kube-controller-manager", "kube-controller-manager"),
-        scheduler: client("system:kube-scheduler", "kube-scheduler"),
-        nodes: client("system:node", "kubelet"),
     }
 }

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::authorizer::AuthenticatedOnly;
 use machinery::clock::Clock;
 use registry::{Registry, Settings};
-use server::authentication::Authenticator;
-use server::authentication::accounts::AccountTokens;
+use server::aggregation::Aggregator;
+use server::audit::Auditor;
+use server::audit::metrics::AuditCollector;
 use server::authentication::tokens::Tokens;
+use server::authorization::Inspection;
+use server::certs::front_proxy::FrontProxyClient;
 use server::limits::Limits;
 use server::metrics::Metrics;
 use server::service::{Config, Server};
@@ -17,6 +19,8 @@ use server::webhooks::{HttpsWebhooks, WebhookSettings};
 use store::Store;
 use tokio::task::JoinSet;
 
+use crate::authentication::{Authentication, Reloading};
+use crate::authorization::Authorization;
 use crate::failure::Failure;
 
 /// Pause after a failed readiness check.
@@ -31,8 +35,16 @@ pub struct Access {
     pub anonymous: bool,
     /// The key that signs the tokens of service accounts, as PEM; none generates one for the life of the server.
     pub accounts_key_pem: Option<String>,
+    /// Records requests.
+    pub auditor: Option<Arc<Auditor>>,
     /// How webhooks are called.
     pub webhooks: WebhookSettings,
+    /// The certificate by which aggregated servers recognise this one; none generates one for the life of the server.
+    pub front_proxy: Option<FrontProxyClient>,
+    /// How users are authenticated beside that.
+    pub authentication: Authentication,
+    /// Which authorizers decide.
+    pub authorization: Authorization,
 }
 
 /// A running API server without its listeners.
@@ -54,13 +66,18 @@ impl Cluster {
     ) -> Result<Self, Failure> {
         let tokens = match &access.token_file {
             Some(path) => Tokens::read(path).map_err(|error| {
-                Failure::new(error).hint("lines are `token,user,uid` with an optional `,\"group1,group2\"`")
+                Failure::usage(error).hint("lines are `token,user,uid` with an optional `,\"group1,group2\"`")
             })?,
             None => Tokens::default(),
         };
+        let now = clock.now();
         let server_metrics = Arc::new(Metrics::new(&limits));
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
+        let authorization = access.authorization.build()?;
         let settings = Settings {
+            authorizer: Arc::clone(&authorization.authorizer),
+            roles: Arc::clone(&authorization.roles),
+            node_graph: authorization.graph.clone(),
             webhooks: Some(Arc::new(webhooks.clone())),
             hooks: Some(Arc::new(webhooks.clone())),
             clock: clock.clone(),
@@ -72,20 +89,48 @@ impl Cluster {
         webhooks.read_services_from(&registry);
         let mut metrics = prometheus_client::registry::Registry::default();
         metrics.register_collector(Box::new(registry::metrics::CacheMetrics::new(Arc::clone(registry.cache()))));
+        if let Some(auditor) = &access.auditor {
+            metrics.register_collector(Box::new(AuditCollector(Arc::clone(auditor.metrics()))));
+        }
         let key = access.accounts_key_pem.clone().map_or_else(server::certs::make_key, Ok).map_err(Failure::new)?;
-        let accounts = AccountTokens::new(Arc::clone(&registry), &key).map_err(Failure::new)?;
+        let authenticator = access.authentication.build(
+            &registry,
+            tokens,
+            &key,
+            access.anonymous,
+            access.authorization.always_allows(),
+        )?;
         let config = Config {
             limits,
-            authenticator: Authenticator { tokens, accounts: Some(accounts), anonymous: access.anonymous },
-            authorizer: Arc::new(AuthenticatedOnly),
+            authenticator,
+            authorizer: authorization.authorizer,
+            inspection: Inspection {
+                roles: Some(authorization.roles),
+                recorder: Some(Arc::default()),
+                explain_forbidden: access.authorization.explain_forbidden,
+                recheck_watches: access.authorization.recheck_watches,
+            },
             metrics,
             server_metrics,
             clock,
         };
         let server = Server::new(Arc::clone(&registry), config);
+        if let Some(auditor) = &access.auditor {
+            server.set_auditor(Arc::clone(auditor));
+        }
         webhooks.reach_own(&server);
+        let front_proxy = match &access.front_proxy {
+            Some(front_proxy) => front_proxy.clone(),
+            None => FrontProxyClient::in_memory(now).map_err(Failure::new)?,
+        };
+        let aggregator = Aggregator::new(&registry, webhooks.services(), Some(&front_proxy));
+        server.set_aggregator(Arc::clone(&aggregator));
         let mut tasks = JoinSet::new();
         tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry)));
+        tasks.spawn(aggregator.check_servers());
+        if let Some(reloading) = authorization.reloading {
+            tasks.spawn(reloading.follow());
+        }
         Ok(Cluster { store, registry, server, tasks })
     }
 
@@ -93,6 +138,11 @@ impl Cluster {
     /// maintains are enforced.
     pub fn maintain_quotas(&mut self) {
         self.tasks.spawn(registry::reserve::quota::recount::keep_counts(Arc::clone(&self.registry)));
+    }
+
+    /// Follows the files of authentication, and publishes the authorities for extension servers.
+    pub fn follow_files(&mut self, reloading: Reloading) {
+        self.tasks.spawn(reloading.run());
     }
 
     #[must_use]
@@ -113,9 +163,12 @@ impl Cluster {
         }
     }
 
-    /// Stops the background tasks and closes the store; no acknowledged write is lost.
+    /// Stops the background tasks, writes the rest of the audit log and closes the store; no acknowledged write is lost.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
+        if let Some(auditor) = self.server.auditor() {
+            auditor.close().await;
+        }
         self.store.close().await;
     }
 }

@@ -3,15 +3,20 @@
 //! - [`testing`]: a server for a test, with no socket and nothing on disk
 //! - [`engine`]: the one place that names a storage backend
 //! - [`cluster`]: store, registry and HTTP service, without listeners
+//! - [`authentication`]: how a server authenticates users; [`authorization`]: its authorizers
 //! - [`background`]: the controllers of a server
 //! - [`up`]: the server as a program; [`commands`]: a small client, and measurements
 //! - [`args`]: command-line arguments; [`failure`]: the error of a command
 
 pub mod args;
+pub mod assets;
+pub mod authentication;
+pub mod authorization;
 pub mod background;
 pub mod cluster;
 pub mod commands;
 pub mod engine;
 pub mod failure;
+mod identities;
 pub mod testing;
 pub mod up;

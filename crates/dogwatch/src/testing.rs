@@ -25,12 +25,17 @@ use std::sync::Arc;
 use access::identity::User;
 use machinery::clock::Clock;
 use registry::Registry;
+use server::audit::Auditor;
+use server::audit::policy::Policy;
+use server::authorization::recorder::Recorder;
 use server::limits::Limits;
 use store::memory::MemoryStore;
 use store::{Retention, Store};
 
 pub use controllers::{Selection, Settings};
+pub use server::audit::sinks::stream::{Entry, Events};
 
+pub use crate::authorization::Authorization;
 pub use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 
@@ -39,6 +44,7 @@ pub struct Server {
     // The first field is dropped first: controllers end before their server.
     controllers: Option<Controllers>,
     cluster: Cluster,
+    strict: Strict,
 }
 
 impl Server {
@@ -78,12 +84,26 @@ impl Server {
         server
     }
 
+    /// Starts on an empty store in memory, with these authorizers instead of roles alone.
+    ///
+    /// # Panics
+    /// If the server cannot be started.
+    pub async fn with_authorization(authorization: Authorization) -> Self {
+        let store = Arc::new(MemoryStore::new(Retention::default()));
+        let access = Access { anonymous: true, authorization, ..Access::default() };
+        Self::start_as(store, access, registry::Settings::default()).await
+    }
+
     async fn start_with(store: Arc<dyn Store>, settings: registry::Settings) -> Self {
-        let access = Access { anonymous: true, ..Access::default() };
+        Self::start_as(store, Access { anonymous: true, ..Access::default() }, settings).await
+    }
+
+    async fn start_as(store: Arc<dyn Store>, access: Access, settings: registry::Settings) -> Self {
         match Cluster::start(store, &access, Limits::default(), settings, Clock::system()).await {
             Ok(mut cluster) => {
                 cluster.maintain_quotas();
-                Server { controllers: None, cluster }
+                let recorder = cluster.server().inspection().recorder.clone();
+                Server { controllers: None, cluster, strict: Strict(recorder) }
             }
             Err(failure) => panic!("the test server did not start: {failure}"),
         }
@@ -109,18 +129,69 @@ impl Server {
         self.client_as("dogwatch-admin", &["system:masters"])
     }
 
-    /// A client of the given user and groups.
+    /// A client of the given user and groups, with the rights that roles give them. A user
+    /// `system:serviceaccount:NAMESPACE:NAME` without groups has those of a service account.
     #[must_use]
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
+        let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+        if let (Some((namespace, _)), true) = (account, groups.is_empty()) {
+            groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+        }
         let user = User { name: user.to_owned(), groups, ..User::default() }.authenticated();
         let service = self.cluster.server().in_process(user);
         kube::Client::new(service, "default")
+    }
+
+    /// As [`Server::client_as`]; the test fails if the user is refused anything: the server panics with the refusals when it
+    /// is stopped or dropped.
+    #[must_use]
+    pub fn strict_client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
+        if let Some(recorder) = &self.strict.0 {
+            recorder.keep_refusals(user);
+        }
+        self.client_as(user, groups)
+    }
+
+    /// The refusals of users with a strict client so far.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        self.strict.0.as_ref().map(|recorder| recorder.refusals()).unwrap_or_default()
+    }
+
+    /// The audit events of the server from now on: metadata of all requests, objects of writes, but never of secrets and
+    /// tokens. An event is in the stream before its request is answered.
+    #[must_use]
+    pub fn audit(&self) -> Events {
+        let server = self.cluster.server();
+        if server.auditor().is_none() {
+            server.set_auditor(Auditor::new(Policy::preset(), Vec::new(), Arc::default(), Clock::system()));
+        }
+        // A server has had an auditor since the lines above.
+        server.auditor().map(|auditor| auditor.streams().subscribe()).unwrap_or_default()
+    }
+
+    /// Puts a mark into the streams of audit events, so that a test can tell what happened before and after it.
+    pub fn mark(&self, text: &str) {
+        if let Some(auditor) = self.cluster.server().auditor() {
+            auditor.streams().mark(text);
+        }
     }
 
     /// The registry of the server.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         self.cluster.registry()
+    }
+}
+
+/// Panics when dropped if a user with a strict client was refused something.
+struct Strict(Option<Arc<Recorder>>);
+
+impl Drop for Strict {
+    fn drop(&mut self) {
+        let refusals = self.0.as_ref().map(|recorder| recorder.refusals()).unwrap_or_default();
+        // The first panic of a test tells more than this one.
+        assert!(std::thread::panicking() || refusals.is_empty(), "refused: {}", refusals.join("\n"));
     }
 }

@@ -2,18 +2,22 @@
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use controllers::Stages;
+use controllers::{Order, Selection, Signer, Stages};
 use machinery::clock::Clock;
-use server::certs::{Pki, write_private};
+use registry::PluginSelection;
+use server::certs::{Leaf, Pki, write_private};
 use server::kubeconfig::{Credential, kubeconfig};
 use server::limits::Limits;
 use server::shutdown::{self, Trigger};
-use server::tls::Tls;
+use server::signing::Authority;
 use tokio::net::TcpListener;
 
 use crate::args;
+use crate::authentication::{self, Authentication, Reloading};
+use crate::authorization::Authorization;
 use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 use crate::engine;
@@ -24,7 +28,12 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let (started, clock) = (Instant::now(), Clock::system());
     log_to_stderr(&args.log)?;
     let webhooks = args.webhooks.settings()?;
+    let authorization = Authorization::from_args(&args.authorization)?;
+    let authentication = Authentication::from_args(&args.authentication, args.no_anonymous).await?;
+    let plugins = PluginSelection::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
+        .map_err(Failure::usage)?;
     let stages = args.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
+    let auditor = args.audit.settings().open(&clock, &Arc::default()).map_err(Failure::usage)?;
     create_data_dir(&args.data_dir)?;
     // Bound first, so that a port in use is reported before anything is opened.
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
@@ -40,26 +49,40 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let (store, pki) = (store?, pki?);
     println!("data        {}", describe_data(&args));
 
+    let pki_dir = args.data_dir.join("pki");
+    let front_proxy = args.webhooks.front_proxy((!args.memory).then_some(&*pki_dir), &clock)?;
     let access = Access {
         token_file: args.token_file.clone(),
         anonymous: !args.no_anonymous,
         accounts_key_pem: Some(pki.accounts_key_pem.clone()),
+        auditor,
         webhooks,
+        front_proxy,
+        authentication,
+        authorization,
     };
-    let controllers = controller_settings(&args, &pki, stages);
+    let serving_leaf = authentication::serving(&args.authentication, &pki.serving)?;
+    let tls = authentication::tls(&args.authentication, &pki)?;
+    let mut controllers = controller_settings(&args, &pki, stages)?;
+    controllers.ca_pem = trusted_pem(&args, &pki, &serving_leaf);
     let settings = registry::Settings {
-        service_accounts: controllers.as_ref().is_some_and(controllers::Settings::keeps_service_accounts),
+        service_accounts: controllers.keeps_service_accounts() && plugins.includes("ServiceAccount"),
+        policy_types: !args.no_controllers,
+        plugins,
+        service_range: args.service_cluster_ip_range.0,
+        service_range_bits: args.service_cluster_ip_range.1,
+        node_ports: args.service_node_port_range.0..=args.service_node_port_range.1,
         ..registry::Settings::default()
     };
     let mut cluster = Cluster::start(store, &access, limits(&args.limits), settings, clock.clone()).await?;
-    if controllers.is_some() {
+    cluster.follow_files(Reloading::new(&args.authentication, &pki, cluster.server(), &tls));
+    if !args.no_controllers {
         cluster.maintain_quotas();
     }
 
-    let tls = Tls::new(&pki, clock).map_err(Failure::new)?;
     let url = format!("https://{}", reachable(address));
     let kubeconfig_path = args.kubeconfig.clone().unwrap_or_else(|| args.data_dir.join("kubeconfig"));
-    let text = kubeconfig(&url, Some(&pki.ca_pem), Credential::Certificate(&pki.admin));
+    let text = kubeconfig(&url, Some(&trusted_pem(&args, &pki, &serving_leaf)), Credential::Certificate(&pki.admin));
     write_private(&kubeconfig_path, text.as_bytes()).map_err(Failure::new)?;
     println!("export KUBECONFIG={}", absolute(&kubeconfig_path).display());
     println!("url         {url}");
@@ -68,33 +91,53 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let serving = tokio::spawn(cluster.server().serve(listener, Some(tls), shutdown));
     cluster.wait_until_ready().await;
     println!("ready in {} ms", started.elapsed().as_millis());
-    let controllers = controllers.map(|settings| Controllers::start(&cluster, settings));
-    wait_for_signals(trigger, serving, controllers).await?;
+    let controllers = Controllers::start(&cluster, controllers);
+    wait_for_signals(trigger, serving, Some(controllers)).await?;
     cluster.stop().await;
     Ok(())
 }
 
+/// What clients trust: the server's own authority, and a serving certificate that is given.
+fn trusted_pem(args: &args::Up, pki: &Pki, serving: &Leaf) -> String {
+    let given = if args.authentication.tls_cert_file.is_some() { serving.cert_pem.as_str() } else { "" };
+    format!("{}{given}", pki.ca_pem)
+}
+
 async fn open_pki(args: &args::Up, clock: &Clock) -> Result<Pki, Failure> {
-    let (memory, dir, names) = (args.memory, args.data_dir.join("pki"), args.tls_san.clone());
+    let (memory, dir, mut names) = (args.memory, args.data_dir.join("pki"), args.tls_san.clone());
+    if !args.listen.ip().is_unspecified() {
+        names.push(args.listen.ip().to_string());
+    }
     let now = clock.now();
     let open = move || if memory { Pki::in_memory(&names, now) } else { Pki::open(&dir, &names, now) };
     let opened = tokio::task::spawn_blocking(open).await;
     opened.map_err(|error| Failure::new(format!("making certificates failed: {error}")))?.map_err(Failure::new)
 }
 
-/// The settings of the controllers; none with `--no-controllers`.
-fn controller_settings(args: &args::Up, pki: &Pki, stages: Stages) -> Option<controllers::Settings> {
-    let settings = controllers::Settings {
-        selection: args.controllers.clone().unwrap_or_default(),
+/// The settings of the controllers. With `--no-controllers`, only certificates are signed.
+fn controller_settings(args: &args::Up, pki: &Pki, stages: Stages) -> Result<controllers::Settings, Failure> {
+    let authority = Authority::new(&pki.ca).map_err(Failure::new)?;
+    let sign = move |order: &Order<'_>| {
+        authority.sign(order.request, order.usages, order.expiration_seconds, order.now)
+    };
+    let selection = if args.no_controllers {
+        Selection::certificates(args.approve_csrs)
+    } else {
+        args.controllers.clone().unwrap_or_default()
+    };
+    Ok(controllers::Settings {
+        selection,
         nodes: args.nodes,
         identity: format!("dogwatch_{:016x}", rand::random::<u64>()),
-        // Only an etcd can be shared with other servers, whose controllers must not run at the same time.
-        elect: !args.etcd.endpoints.is_empty(),
+        // Only an etcd can be shared with other servers, whose controllers must not run at the same time. Certificates may be
+        // signed by each of them.
+        elect: !args.etcd.endpoints.is_empty() && !args.no_controllers,
         ca_pem: pki.ca_pem.clone(),
         stages,
+        signer: Some(Signer::new(sign)),
+        approve_all: args.approve_csrs,
         ..controllers::Settings::default()
-    };
-    (!args.no_controllers).then_some(settings)
+    })
 }
 
 fn read_stages(file: &Path) -> Result<Stages, Failure> {
@@ -103,6 +146,18 @@ fn read_stages(file: &Path) -> Result<Stages, Failure> {
     let document = machinery::yaml::read(&bytes).map_err(|error| wrong(error.to_string()))?;
     let value = serde_json::to_value(&document.value).map_err(|error| wrong(error.to_string()))?;
     if value.is_null() { Ok(Stages::default()) } else { Stages::from_value(value).map_err(wrong) }
+}
+
+/// Waits for a signal that asks the process to end.
+pub(crate) async fn terminated() -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
 
 /// Waits until the server ends. The first signal stops the controllers and drains, the second one aborts.

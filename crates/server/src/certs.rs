@@ -10,6 +10,8 @@
 //! | `admin.crt`, `admin.key` | CN `kubernetes-admin`, O `system:masters` | as above |
 //! | `accounts.key` | ECDSA P-256, signs the tokens of service accounts | never: tokens in use would become invalid |
 
+pub mod front_proxy;
+
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -40,6 +42,8 @@ pub const ADMIN_GROUP: &str = "system:masters";
 /// The keys and certificates of a server.
 pub struct Pki {
     pub ca_pem: String,
+    /// The authority with its key, which signs certificate requests.
+    pub ca: Leaf,
     pub serving: Leaf,
     pub admin: Leaf,
     /// The key that signs the tokens of service accounts, as PEM.
@@ -118,7 +122,7 @@ impl Pki {
                 key
             }
         };
-        Ok(Pki { ca_pem: ca.cert_pem, serving, admin, accounts_key_pem })
+        Ok(Pki { ca_pem: ca.cert_pem.clone(), ca, serving, admin, accounts_key_pem })
     }
 
     /// As [`Pki::open`], without files.
@@ -128,7 +132,8 @@ impl Pki {
         Ok(Pki {
             serving: make_serving(&issuer, &wanted_names(extra_names), now)?,
             admin: make_client(&issuer, ADMIN_USER, &[ADMIN_GROUP], now)?,
-            ca_pem: ca.cert_pem,
+            ca_pem: ca.cert_pem.clone(),
+            ca,
             accounts_key_pem: make_key()?,
         })
     }

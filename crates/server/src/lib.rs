@@ -8,6 +8,7 @@
 //!   process uses without `wire/`
 //! - [`certs`] is the certificate authority, [`kubeconfig`] the file that clients connect with
 //! - [`authorization`] has the authorizers of a configuration
+//! - [`aggregation`] passes requests to the servers behind APIServices
 //! - [`webhooks`] calls conversion and admission webhooks; [`services`] finds the addresses of Services
 //! - [`audit`] records who did what
 //! - `fairness` keeps one client from starving others
@@ -15,6 +16,7 @@
 
 pub mod audit;
 pub mod authorization;
+pub mod aggregation;
 pub mod certs;
 pub mod error;
 mod fairness;

@@ -171,7 +171,7 @@ mod tests {
             "/var/log/x.rs",
             "docs",
             "pod/status",
-            "kube-system/dogwatch-controllers",
+            "kube-system/kube-controller-manager",
             "crates/*/src",
         ] {
             assert!(tree.exists(good), "{good}");

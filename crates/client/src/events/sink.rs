@@ -22,8 +22,8 @@ const BETWEEN: Duration = Duration::from_secs(10);
 pub trait EventSink<E>: Send + Sync + 'static {
     /// Creates an event.
     fn create(&self, namespace: String, event: E) -> BoxFuture<'_, Result<E, Error>>;
-    /// Changes an event.
-    fn patch(&self, namespace: String, name: String, patch: Value) -> BoxFuture<'_, Result<E, Error>>;
+    /// Changes the event of this name, so that it stands for `event` too.
+    fn patch(&self, namespace: String, event: E, name: String, patch: Value) -> BoxFuture<'_, Result<E, Error>>;
 }
 
 /// Writes events to an API server.
@@ -54,7 +54,7 @@ where
         async move { Ok(api.create(&PostParams::default(), &event).await?) }.boxed()
     }
 
-    fn patch(&self, namespace: String, name: String, patch: Value) -> BoxFuture<'_, Result<E, Error>> {
+    fn patch(&self, namespace: String, _: E, name: String, patch: Value) -> BoxFuture<'_, Result<E, Error>> {
         let api: Api<E> = Api::namespaced(self.client.clone(), &namespace);
         async move { Ok(api.patch(&name, &PatchParams::default(), &Patch::Strategic(patch)).await?) }.boxed()
     }
@@ -82,7 +82,7 @@ pub(super) async fn deliver<E: Clone + 'static>(
         let result = match write.clone() {
             Write::Create(event) => sink.create(namespace.clone(), event).await,
             Write::Patch { name, patch, or_create } => {
-                match sink.patch(namespace.clone(), name, patch).await {
+                match sink.patch(namespace.clone(), or_create.clone(), name, patch).await {
                     // Events expire on the server.
                     Err(error) if error.is_not_found() => sink.create(namespace.clone(), or_create).await,
                     other => other,

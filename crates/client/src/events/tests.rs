@@ -55,7 +55,7 @@ where
         futures::future::ready(result).boxed()
     }
 
-    fn patch(&self, _namespace: String, name: String, patch: Value) -> BoxFuture<'_, Result<E, Error>> {
+    fn patch(&self, _namespace: String, _: E, name: String, patch: Value) -> BoxFuture<'_, Result<E, Error>> {
         self.calls.lock().push(Instant::now());
         let result = match self.failures.lock().pop_front() {
             Some(error) => Err(error),

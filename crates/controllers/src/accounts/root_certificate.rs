@@ -26,7 +26,7 @@ const DESCRIPTION: (&str, &str) = (
 pub(crate) async fn run(context: Context) {
     let namespaces = context.informers.informer::<Namespace>();
     // Only those of this name: a cluster may have many large config maps.
-    let source = ApiListWatch::all::<ConfigMap>(context.client.clone()).fields(format!("metadata.name={NAME}"));
+    let source = ApiListWatch::all::<ConfigMap>(context.reader.clone()).fields(format!("metadata.name={NAME}"));
     let maps = SharedInformer::<ConfigMap>::new(source, InformerConfig::default());
     let controller = Controller::new("root-ca-cert-publisher")
         .on(&namespaces, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))

@@ -1,6 +1,7 @@
 //! Secrets of type service-account-token, which receive the token of a service account (SA-2).
 //!
-//! The server signs the token and binds it to the secret: it is invalid without the secret.
+//! The token has no expiry and is valid as long as the secret holds it. The program that runs the controllers signs it, as it
+//! has the key; without one the server signs a token that is bound to the secret.
 
 use std::sync::Arc;
 
@@ -27,10 +28,37 @@ const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 const LIFETIME_SECONDS: i64 = 1 << 32;
 const WORKERS: usize = 5;
 
+/// Signs the tokens of secrets.
+#[derive(Clone)]
+pub struct TokenSigner(Arc<Sign>);
+
+type Sign = dyn Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync;
+
+/// A token to be signed.
+#[derive(Debug)]
+pub struct TokenOrder<'a> {
+    pub namespace: &'a str,
+    pub account: &'a str,
+    pub account_uid: &'a str,
+    pub secret: &'a str,
+}
+
+impl TokenSigner {
+    pub fn new(sign: impl Fn(&TokenOrder<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {
+        TokenSigner(Arc::new(sign))
+    }
+}
+
+impl std::fmt::Debug for TokenSigner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenSigner")
+    }
+}
+
 /// Runs until the context's stop.
 pub(crate) async fn run(context: Context) {
     let accounts = context.informers.informer::<ServiceAccount>();
-    let source = ApiListWatch::all::<Secret>(context.client.clone()).fields(format!("type={TYPE}"));
+    let source = ApiListWatch::all::<Secret>(context.reader.clone()).fields(format!("type={TYPE}"));
     let secrets = SharedInformer::<Secret>::new(source, InformerConfig::default());
     let asking = secrets.store();
     let controller = Controller::new("serviceaccount-token")
@@ -40,7 +68,11 @@ pub(crate) async fn run(context: Context) {
         Ok(run) => context.tasks.spawn(run),
         Err(error) => return tracing::error!(%error, "cannot start an informer"),
     };
-    let issuer = Arc::new(Issuer { client: context.client.clone(), certificate: context.settings.ca_pem.clone() });
+    let issuer = Arc::new(Issuer {
+        client: context.client.clone(),
+        certificate: context.settings.ca_pem.clone(),
+        signer: context.settings.token_signer.clone(),
+    });
     let secrets = secrets.store();
     let reconcile = move |run: Run| {
         let (secret, issuer) = (secrets.get(&run.key), issuer.clone());
@@ -66,6 +98,7 @@ fn secrets_of(secrets: &Store<Secret>, account: &ServiceAccount) -> Vec<Key> {
 struct Issuer {
     client: Client,
     certificate: String,
+    signer: Option<TokenSigner>,
 }
 
 impl Issuer {
@@ -81,12 +114,12 @@ impl Issuer {
             return delete(&secrets, secret).await;
         };
         let mut wanted = secret.clone();
-        wanted.annotations_mut().insert(ACCOUNT_UID.to_owned(), uid);
+        wanted.annotations_mut().insert(ACCOUNT_UID.to_owned(), uid.clone());
         let data = wanted.data.get_or_insert_default();
         data.insert("ca.crt".to_owned(), ByteString(self.certificate.clone().into_bytes()));
         data.insert("namespace".to_owned(), ByteString(namespace.into_bytes()));
         if data.get("token").is_none_or(|token| token.0.is_empty()) {
-            let token = self.token(&name, secret).await?;
+            let token = self.token(&name, &uid, secret).await?;
             data.insert("token".to_owned(), ByteString(token.into_bytes()));
         }
         if wanted == *secret {
@@ -98,7 +131,12 @@ impl Issuer {
         }
     }
 
-    async fn token(&self, name: &str, secret: &Secret) -> Result<String, Error> {
+    async fn token(&self, name: &str, uid: &str, secret: &Secret) -> Result<String, Error> {
+        if let Some(TokenSigner(sign)) = &self.signer {
+            let (namespace, secret) = (secret.namespace().unwrap_or_default(), secret.name_any());
+            let order = TokenOrder { namespace: &namespace, account: name, account_uid: uid, secret: &secret };
+            return sign(&order).map_err(|message| Error::Decode { what: "a key that signs tokens", message });
+        }
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
             "spec": {

@@ -23,13 +23,14 @@ use tokio::time::Instant;
 
 use super::addresses::Pool;
 use super::agenda::{Agenda, Place};
+use super::events::NodeEvents;
 use super::machines;
 use super::register;
 use super::stages::Stages;
 use super::status::{self, StepEvent, StepInputs};
 use super::steps::{self, Step};
 use crate::context::Context;
-use crate::requests::{Form, microseconds, pod_path, pod_reference, send};
+use crate::requests::{Form, microseconds, pod_path, pod_reference, send_as};
 use crate::settings::Timing;
 
 /// Writes under way at the same time, for all nodes.
@@ -148,9 +149,9 @@ impl Fleet {
         let mut stages = context.settings.stages.clone();
         stages.seed.get_or_insert_with(rand::random);
         Self {
-            client: context.clients.nodes.clone(),
+            client: context.client.clone(),
             clock: context.clock.clone(),
-            recorder: context.recorder_as(&context.clients.nodes, "kubelet"),
+            recorder: context.recorder_through(Arc::new(NodeEvents::new(context.client.clone())), "kubelet"),
             stages: Arc::new(stages),
             timing: context.settings.timing,
             nodes: HashMap::new(),
@@ -337,8 +338,8 @@ impl Fleet {
         let Some(tracked) = self.pods.get_mut(key) else { return };
         let Some((_, step)) = tracked.planned.take() else { return };
         let pod = tracked.pod.clone();
-        let name = node_of(&pod).unwrap_or_default().to_owned();
-        let Some(served) = self.nodes.get(name.as_str()) else { return };
+        let Some((name, served)) = self.nodes.get_key_value(node_of(&pod).unwrap_or_default()) else { return };
+        let name = Arc::clone(name);
         let (node_address, mut address) = (served.address, tracked.address);
         if step == Step::Run && address.is_none() {
             address =
@@ -368,11 +369,11 @@ impl Fleet {
             let (result, events) = match status::write(&pod, &step, &with) {
                 Some((patch, events)) => {
                     let path = format!("{}/status", pod_path(&pod));
-                    (send(&client, "PATCH", &path, Form::Strategic, &patch).await, events)
+                    (send_as(&name, &client, "PATCH", &path, Form::Strategic, &patch).await, events)
                 }
                 None => {
                     let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
-                    let deleted = send(&client, "DELETE", &pod_path(&pod), Form::Json, &options).await;
+                    let deleted = send_as(&name, &client, "DELETE", &pod_path(&pod), Form::Json, &options).await;
                     (deleted.map(|_| None), Vec::new())
                 }
             };
@@ -405,10 +406,11 @@ impl Fleet {
             let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
             let renewal = json!({"spec": {"holderIdentity": &*node, "renewTime": microseconds(now)}});
             let path = format!("{leases}/{node}");
-            let renewed = send(&client, "PATCH", &path, Form::Merge, &renewal).await;
+            let renewed = send_as(&node, &client, "PATCH", &path, Form::Merge, &renewal).await;
             let result = match renewed {
                 Err(error) if error.is_not_found() => {
-                    send(&client, "POST", leases, Form::Json, &machines::new_lease(&node, &uid, seconds, now)).await
+                    let lease = machines::new_lease(&node, &uid, seconds, now);
+                    send_as(&node, &client, "POST", leases, Form::Json, &lease).await
                 }
                 other => other,
             };
@@ -428,7 +430,7 @@ impl Fleet {
             let status = machines::status(&node, Some(&object), &stages.nodes, address, clock.now());
             let patch = json!({"metadata": {"uid": object.metadata.uid}, "status": status});
             let path = format!("/api/v1/nodes/{node}/status");
-            let result = send(&client, "PATCH", &path, Form::Strategic, &patch).await;
+            let result = send_as(&node, &client, "PATCH", &path, Form::Strategic, &patch).await;
             Done::Status { node, result: result.map(|_| ()) }
         });
     }

@@ -6,7 +6,7 @@
 //! - `register`, `machines`: the Node objects
 //! - `steps`: the next step of a pod; `status`: its write; `agenda`: its time
 //! - [`stages`], `behaviour`: the settings, for all pods and for one
-//! - `addresses`: the addresses of pods
+//! - `addresses`: the addresses of pods; `events`: events that nodes report
 //!
 //! The controllers:
 //!
@@ -17,6 +17,7 @@
 mod addresses;
 mod agenda;
 mod behaviour;
+mod events;
 pub(crate) mod evictions;
 pub(crate) mod fleet;
 pub(crate) mod lifecycle;

@@ -1,5 +1,6 @@
 //! Creating the configured number of nodes, and removing the rest.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::Key;
@@ -9,7 +10,8 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::machines;
 use crate::context::Context;
-use crate::requests::{Form, send};
+use crate::identities::Identity;
+use crate::requests::{Form, send, send_as};
 
 /// Nodes that register at the same time.
 const AT_ONCE: usize = 16;
@@ -26,7 +28,8 @@ pub(super) async fn register(context: Context, known: Store<Node>) {
         .filter_map(|node| node.metadata.name.clone())
         .filter(|name| machines::number_of(name).is_some_and(|number| number >= wanted))
         .collect();
-    let client = &context.clients.nodes;
+    // A node may not delete itself: that is done by its controller.
+    let client = &context.clients.get(Identity::Account("node-controller"));
     for name in surplus {
         let deleted =
             send(client, "DELETE", &format!("/api/v1/nodes/{name}"), Form::Json, &serde_json::json!({})).await;
@@ -39,14 +42,15 @@ pub(super) async fn register(context: Context, known: Store<Node>) {
 }
 
 async fn register_one(context: &Context, number: usize) {
+    let name: Arc<str> = machines::name_of(number).into();
     let mut wait = Duration::from_millis(200);
     loop {
         let node = machines::new_node(number, &context.settings.stages.nodes, context.clock.now());
-        match send(&context.clients.nodes, "POST", "/api/v1/nodes", Form::Json, &node).await {
+        match send_as(&name, &context.client, "POST", "/api/v1/nodes", Form::Json, &node).await {
             Ok(_) => return,
             Err(error) if error.is_already_exists() => return,
             Err(error) => {
-                tracing::warn!(node = machines::name_of(number), %error, "a node could not register");
+                tracing::warn!(node = &*name, %error, "a node could not register");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(RETRY_MAX);
             }

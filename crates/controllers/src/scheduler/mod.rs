@@ -76,11 +76,11 @@ pub(crate) async fn run(context: Context) {
     if context.stop.run_until_cancelled(synced).await != Some(true) {
         return;
     }
-    let sink = Arc::new(ApiEvents::new(context.clients.scheduler.clone()));
+    let sink = Arc::new(ApiEvents::new(context.client.clone()));
     let (recorder, writer) = SeriesRecorder::new(sink, NAME, &format!("{NAME}-{}", context.settings.identity));
     context.tasks.spawn(writer.run(context.stop.clone()).boxed());
     let mut scheduler = Scheduler {
-        client: context.clients.scheduler.clone(),
+        client: context.client.clone(),
         clock: context.clock.clone(),
         recorder: recorder.with_clock(context.clock.clone()),
         pods: pods.store(),

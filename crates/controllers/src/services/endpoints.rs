@@ -38,7 +38,7 @@ pub(crate) async fn run(context: Context) {
     let services = context.informers.informer::<Service>();
     let pods = context.informers.informer::<Pod>();
     // An old kind, and its only reader knows.
-    let source = ApiListWatch::all::<Endpoints>(context.client.clone()).without_warnings();
+    let source = ApiListWatch::all::<Endpoints>(context.reader.clone()).without_warnings();
     let reflector = ReflectorConfig { without_managed_fields: true, ..ReflectorConfig::default() };
     let endpoints = SharedInformer::new(source, InformerConfig { reflector, ..InformerConfig::default() });
     let tools = context.tools("endpoint-controller").follow(&endpoints);

@@ -54,7 +54,7 @@ async fn who(client: &Client, token: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn sa_2_a_secret_gets_a_token_that_the_server_believes() {
+async fn sa_2_au_30_a_secret_gets_a_token_that_the_server_believes() {
     let server = server("serviceaccount,serviceaccount-token").await;
     let client = server.client();
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
@@ -79,7 +79,11 @@ async fn sa_2_a_secret_gets_a_token_that_the_server_believes() {
     // It is written once.
     secrets.create(&PostParams::default(), &asking("second", "robot")).await.unwrap();
     until(&secrets, "second", "served", has_token).await;
-    assert_eq!(secrets.get("robot-token").await.unwrap().resource_version(), secret.resource_version());
+    let later = secrets.get("robot-token").await.unwrap();
+    assert_eq!(later.data, secret.data);
+    // Only the day of its use is noted.
+    let marked = |secret: &Secret| secret.labels().contains_key("kubernetes.io/legacy-token-last-used");
+    until(&secrets, "robot-token", "marked", marked).await;
     // A secret without an account is deleted, and all are deleted with the account; then the token is invalid.
     secrets.create(&PostParams::default(), &asking("nobody", "no-such")).await.unwrap();
     until_gone(&secrets, "nobody").await;

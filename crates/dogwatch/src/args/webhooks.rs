@@ -1,10 +1,13 @@
 //! Flags about webhooks and aggregated servers, and what they mean.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use machinery::clock::Clock;
 use outbound::ServiceAddresses;
+use server::certs::Leaf;
+use server::certs::front_proxy::FrontProxyClient;
 use server::webhooks::credentials::HookCredentials;
 use server::webhooks::{MissingWebhooks, WebhookSettings};
 
@@ -32,6 +35,12 @@ pub struct Webhooks {
     /// Wait up to a second for a webhook on a loopback address that refuses connections, because it may be starting.
     #[arg(long)]
     pub await_webhooks: bool,
+    /// Client certificate for aggregated servers [default: DIR/pki/front-proxy-client.crt, of an authority of its own].
+    #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
+    pub proxy_client_cert_file: Option<PathBuf>,
+    /// Key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
+    pub proxy_client_key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -44,6 +53,24 @@ pub enum Missing {
 }
 
 impl Webhooks {
+    /// The certificate by which aggregated servers recognise this one; none where nothing is kept on disk.
+    pub fn front_proxy(&self, pki: Option<&Path>, clock: &Clock) -> Result<Option<FrontProxyClient>, Failure> {
+        if let (Some(cert), Some(key)) = (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
+            let read = |flag: &str, file: &Path| {
+                std::fs::read_to_string(file)
+                    .map_err(|error| Failure::usage(format!("--{flag} {}: {error}", file.display())))
+            };
+            let client =
+                Leaf { cert_pem: read("proxy-client-cert-file", cert)?, key_pem: read("proxy-client-key-file", key)? };
+            client
+                .chain()
+                .and_then(|_| client.key())
+                .map_err(|error| Failure::usage(format!("--proxy-client-cert-file {}: {error}", cert.display())))?;
+            return Ok(Some(FrontProxyClient { ca_pem: String::new(), client }));
+        }
+        pki.map(|dir| FrontProxyClient::open(dir, clock.now())).transpose().map_err(Failure::new)
+    }
+
     /// Reads the files that the flags name.
     pub fn settings(&self) -> Result<WebhookSettings, Failure> {
         let mut services = ServiceAddresses::default();

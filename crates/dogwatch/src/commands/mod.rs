@@ -2,11 +2,13 @@
 //!
 //! - `remote`: the server of a kubeconfig, and the resources it serves
 //! - `get`, `watch`, `apply`, `delete`: one module for each command
+//! - `access`: rights, roles and credentials
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `documents`: objects in files
 //! - `bench`: measurements
 //! - `check`: damage in a data directory
 
+mod access;
 mod apply;
 mod bench;
 mod check;
@@ -31,7 +33,12 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
         Command::Watch(args) => Box::pin(watch::watch(args)),
         Command::Apply(args) => Box::pin(apply::apply(args)),
         Command::Delete(args) => Box::pin(delete::delete(args)),
+        Command::Assets => Box::pin(async {
+            println!("{}", crate::assets::folder()?.display());
+            Ok(())
+        }),
         Command::Proxy(args) => Box::pin(proxy::proxy(args)),
+        Command::Access(what) => Box::pin(access::access(what)),
         Command::Bench(what) => Box::pin(bench::bench(what)),
         Command::Backup(args) => Box::pin(async move {
             engine::backup(&args.data_dir, &args.etcd, &args.file).await?;

@@ -16,6 +16,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// A connection to a server.
 pub(super) struct Remote {
     client: Client,
+    kubeconfig: Kubeconfig,
     /// The namespace of commands that name none.
     pub(super) namespace: String,
 }
@@ -46,11 +47,26 @@ impl Remote {
                 .hint("start a server with `dogwatch up`, or name its kubeconfig with --kubeconfig")
         };
         let read = Kubeconfig::read_from(&path).map_err(|error| unusable(&error))?;
+        let kubeconfig = read.clone();
         let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
         let config = config.map_err(|error| unusable(&error))?;
         let namespace = config.default_namespace.clone();
         let client = Client::try_from(config).map_err(|error| unusable(&error))?;
-        Ok(Remote { client, namespace })
+        Ok(Remote { client, kubeconfig, namespace })
+    }
+
+    /// The server of the kubeconfig's current context, as the file has it.
+    pub(super) fn cluster(&self) -> Result<Value, Failure> {
+        let config = serde_json::to_value(&self.kubeconfig).map_err(Failure::new)?;
+        let config: Value = serde_json::from_value(config).map_err(Failure::new)?;
+        let named = |list: &str, name: &Value| {
+            config[list].as_array().into_iter().flatten().find(|entry| entry["name"] == *name).cloned()
+        };
+        let context = named("contexts", &config["current-context"]);
+        let cluster = context.and_then(|context| named("clusters", &context["context"]["cluster"]));
+        cluster
+            .map(|cluster| cluster["cluster"].clone())
+            .ok_or_else(|| Failure::new("the kubeconfig has no cluster in its current context"))
     }
 
     pub(super) fn client(&self) -> Client {

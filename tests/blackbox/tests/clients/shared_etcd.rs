@@ -73,7 +73,7 @@ async fn an_address_that_one_server_releases_can_be_assigned_by_the_other() {
 
 /// The holder of the leader lease, when it acquired the lease, and when it last renewed it.
 fn leader(server: &Server) -> (String, String, String) {
-    let what = "get lease -n kube-system dogwatch-controllers -o \
+    let what = "get lease -n kube-system kube-controller-manager -o \
                 'jsonpath={.spec.holderIdentity} {.spec.acquireTime} {.spec.renewTime}'";
     let printed = server.kubectl(what).ok();
     let mut words = printed.split_whitespace().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! `docs/tour.md`, step by step: runs every command and compares its output with the page.
+//! `docs/tour.md` and `docs/access.md`, step by step: runs every command and compares its output with the page.
 //!
 //! In the page, a block `sh` is a command that ends, `sh NAME` one that keeps running in a terminal of that name, `text` is the
 //! output of the last command, and `text NAME` the output of the terminal: these lines in this order, with others between
@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -105,12 +106,14 @@ impl Terminal {
 }
 
 impl Reader {
-    fn new() -> Self {
+    fn new(tools: &[(&str, PathBuf)]) -> Self {
         let folder = TempDir::new().expect("the temporary folder can be written");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).expect("the folder can be written");
-        std::os::unix::fs::symlink(tools::dogwatch(), bin.join("dogwatch")).expect("the folder can be written");
+        for (name, file) in tools {
+            std::os::unix::fs::symlink(file, bin.join(name)).expect("the folder can be written");
+        }
         Self { folder, port: free.expect("some port is free").port(), terminals: HashMap::new() }
     }
 
@@ -125,7 +128,9 @@ impl Reader {
         let bin = self.folder.path().join("bin");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
         command.args(["-e", "-c", &self.here(script)]).current_dir(self.folder.path());
-        command.env("PATH", path).env("HOME", self.folder.path()).env_remove("KUBECONFIG");
+        // The pages export the kubeconfig that the server names; each of their commands has a shell of its own.
+        let kubeconfig = self.folder.path().join(".dogwatch/kubeconfig");
+        command.env("PATH", path).env("HOME", self.folder.path()).env("KUBECONFIG", kubeconfig);
         command
     }
 
@@ -145,9 +150,19 @@ impl Reader {
 
 #[test]
 fn every_command_of_the_tour_does_what_the_page_says() {
-    let page = tools::tests().parent().expect("tests/ is in the root").join("docs/tour.md");
-    let page = std::fs::read_to_string(page).expect("the tour is there");
-    let mut reader = Reader::new();
+    follow("docs/tour.md", Reader::new(&[("dogwatch", tools::dogwatch())]));
+}
+
+#[test]
+fn csr_9_csr_22_every_command_about_access_does_what_the_page_says() {
+    let tools = [("dogwatch", tools::dogwatch()), ("kubectl", tools::installed("bin/kubectl"))];
+    follow("docs/access.md", Reader::new(&tools));
+}
+
+/// Runs the commands of a page.
+fn follow(page: &str, mut reader: Reader) {
+    let page = tools::tests().parent().expect("tests/ is in the root").join(page);
+    let page = std::fs::read_to_string(page).expect("the page is there");
     let mut steps = steps(&page).into_iter().peekable();
     while let Some(step) = steps.next() {
         match step {

@@ -147,7 +147,7 @@ impl Watches {
 
     fn start(&mut self, resource: &ApiResource) {
         // Old kinds are collected as well.
-        let source = ApiListWatch::new::<Tracked>(self.context.client.clone(), resource, None).without_warnings();
+        let source = ApiListWatch::new::<Tracked>(self.context.reader.clone(), resource, None).without_warnings();
         let informer = SharedInformer::<Tracked>::new(source, InformerConfig::default());
         let kind = Kind::new(&resource.api_version, &resource.kind);
         let defines_kinds = resource.plural == "customresourcedefinitions";

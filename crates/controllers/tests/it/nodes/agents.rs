@@ -56,9 +56,9 @@ async fn na_6_of_several_agents_one_acts_and_another_takes_over() {
     let second = server.run_controllers(candidate("second"));
     let locks: Api<Lease> = Api::namespaced(server.client(), "kube-system");
     let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
-    assert_eq!(holder(&until(&locks, "dogwatch-controllers", "held", |_| true).await), "first");
+    assert_eq!(holder(&until(&locks, "kube-controller-manager", "held", |_| true).await), "first");
     first.stop().await;
-    until(&locks, "dogwatch-controllers", "taken over", |lease| holder(lease) == "second").await;
+    until(&locks, "kube-controller-manager", "taken over", |lease| holder(lease) == "second").await;
     make_pod(&server, "p", |_| {}).await;
     until_running(&server, "p").await;
     second.stop().await;
