@@ -1,17 +1,20 @@
 //! Watches: on a collection or on the deprecated `/watch/` paths, over HTTP or WebSocket.
 
+use std::sync::Arc;
+
 use http::{Extensions, Method};
 use machinery::labels::Requirement;
 use machinery::options::ListOptions;
 use machinery::{Status, fields};
-use registry::{Encoding, Frames, Target};
+use registry::{Encoding, Frames, Target, WatchView};
 
 use crate::limits::Slot;
 use crate::metrics::{OpenWatch, RequestLabels};
+use crate::request::handlers::recheck::{Rechecked, WatchRequest};
 use crate::request::handlers::{Call, scope};
 use crate::request::reply::{self, Reply};
 use crate::request::routing::ResourceRoute;
-use crate::wire::body::{Observer, ResponseBody, WatchBody};
+use crate::wire::body::{EventSource, Observer, ResponseBody, WatchBody};
 use crate::wire::websocket::{self, MessageKind};
 
 /// Watches with at most this many terms in their selector are bounded by their number alone.
@@ -35,7 +38,8 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     let is_protobuf = asked.form.encoding == Encoding::Protobuf;
     if websocket::is_upgrade(call.headers) && call.method == Method::GET {
         view.leave_out_lengths();
-        let watch = WatchBody::new(Box::new(view), Box::new(Uncounted((slot, selector))), drain, bytes_max);
+        let source = source(call, &target, &options, view);
+        let watch = WatchBody::new(source, Box::new(Uncounted((slot, selector))), drain, bytes_max);
         let kind = if is_protobuf { MessageKind::Binary } else { MessageKind::Text };
         return Ok(websocket::upgrade(call.headers, extensions, watch, kind));
     }
@@ -49,9 +53,28 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
         ..RequestLabels::default()
     });
     let counted = Counted { open: series.open(), _slot: slot, _selector: selector };
-    let watch = WatchBody::new(Box::new(view), Box::new(counted), drain, bytes_max);
+    let watch = WatchBody::new(source(call, &target, &options, view), Box::new(counted), drain, bytes_max);
     let content_type = if is_protobuf { reply::PROTOBUF_WATCH } else { reply::JSON };
     Ok(reply::with_body(200, content_type, ResponseBody::watch(watch)))
+}
+
+/// The events of a watch; with a check of the right to it, if the server is to end watches whose user has lost it.
+fn source(call: &Call<'_>, target: &Target, options: &ListOptions, view: WatchView) -> Box<dyn EventSource> {
+    if !call.server.inspection.recheck_watches || call.user.is_master() {
+        return Box::new(view);
+    }
+    let gvk = &target.kind.gvk;
+    let request = WatchRequest {
+        user: Arc::clone(call.user),
+        group: gvk.group.to_string(),
+        version: gvk.version.to_string(),
+        resource: target.kind.plural.clone(),
+        namespace: target.namespace.clone().unwrap_or_default(),
+        name: options.field_selector.equality("metadata.name").unwrap_or_default().to_owned(),
+        labels: call.query.get("labelSelector").map(str::to_owned),
+        fields: call.query.get("fieldSelector").map(str::to_owned),
+    };
+    Box::new(Rechecked::new(view, request, Arc::clone(&call.server.authorizer)))
 }
 
 /// The options of the query, validated as those of a list when only the path asks for a watch, as the reference does.
