@@ -1,5 +1,6 @@
 //! Real kubectl, with commands as users type them, by topic.
 //!
+//! - `access.rs`: auth can-i, whoami and reconcile, roles, and the commands of dogwatch about them
 //! - `explaining.rs`: explain, and other uses of OpenAPI documents
 //! - `reading.rs`: get in all its forms, and information about the server
 //! - `watching.rs`: get -w, wait, proxy
@@ -8,6 +9,7 @@
 //! - `workloads.rs`: deployments, jobs, nodes and namespaces, with controllers
 //! - `writing.rs`: create, delete, label, annotate, patch, and refused requests
 
+mod access;
 mod applying;
 mod changing;
 mod explaining;
