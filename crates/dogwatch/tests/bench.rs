@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const SCENARIOS: [&str; 15] = [
+const SCENARIOS: [&str; 17] = [
     "start",
     "store",
     "create",
@@ -26,6 +26,8 @@ const SCENARIOS: [&str; 15] = [
     "restart",
     "scale",
     "crds",
+    "access",
+    "fairness",
 ];
 
 /// The smallest load.

@@ -20,8 +20,6 @@ use crate::wire::{Connection, Protocol, Request};
 
 /// Gets a second, unless `--rate` is given: few, so that a get waits for lists and not for other gets.
 const RATE: f64 = 100.0;
-/// Seconds of gets.
-const SECONDS: f64 = 10.0;
 
 pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let objects = stage.sizes().objects;
@@ -54,7 +52,7 @@ async fn gets(stage: &mut Stage, name: &str, reader: &Target) -> Result<Case, Tr
     let server = stage.server().await?;
     let (pods, made, processes) = (server.pods(), server.made(), server.processes.clone());
     let rate = sizes.rate.unwrap_or(RATE);
-    let count = (rate * SECONDS).ceil() as u64;
+    let count = (rate * sizes.seconds).ceil() as u64;
     let make = Arc::new(move |number: u64, _| Request::get(format!("{pods}/{}", pod::name(number % made))));
     let driver = LoadDriver::open(reader, protocol, 1).await?;
     let meter = Meter::start(&processes);

@@ -114,7 +114,8 @@ async fn aud_12_answers_are_json_in_every_encoding_and_pods_have_their_defaults(
     let patch = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"k": "v"}});
     assert_eq!(last["requestObject"], patch);
     let options = [("content-type", "application/json")];
-    let deleted = world.ask(true, "DELETE", &format!("{MAPS}/b"), &options, r#"{"propagationPolicy":"Orphan"}"#).await;
+    let deleted =
+        world.ask(true, "DELETE", &format!("{MAPS}/b"), &options, r#"{"propagationPolicy":"Background"}"#).await;
     let last = taken(&mut events).pop().unwrap();
     assert_eq!(last["requestObject"]["apiVersion"], "meta.k8s.io/__internal");
     assert_eq!((&last["responseStatus"]["status"], &last["responseObject"]), (&json!("Success"), &deleted.json()));

@@ -6,6 +6,7 @@
 mod audit;
 mod authentication;
 mod bounds;
+mod fairness;
 mod forms;
 mod health;
 mod in_process;
