@@ -7,16 +7,20 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use controllers::Selection;
 
 mod access;
+mod admission;
 mod audit;
 mod authentication;
 mod authorization;
 mod bench;
+mod explain;
 mod webhooks;
 
 pub use access::{Access, AccountKubeconfig, Report, Roles, Why};
+pub use admission::{Admission, AdmissionTest, AdmissionTrace};
 pub use audit::{Audit, AuditFormat, AuditMode};
 pub use authentication::Authentication;
 pub use authorization::Authorization;
+pub use explain::Explain;
 pub use bench::{Bench, BenchCompare, BenchRun};
 pub use webhooks::{Missing, Webhooks};
 
@@ -47,6 +51,9 @@ pub enum Command {
     /// Explain rights, derive roles, create credentials of service accounts.
     #[command(subcommand)]
     Access(Access),
+    /// Evaluate admission policies without a server.
+    #[command(subcommand)]
+    Admission(Admission),
     /// Measure a server: a temporary one, or any that has a kubeconfig.
     #[command(subcommand)]
     Bench(Bench),
@@ -123,6 +130,8 @@ pub struct Up {
     pub authorization: Authorization,
     #[command(flatten)]
     pub webhooks: Webhooks,
+    #[command(flatten)]
+    pub explain: Explain,
     #[command(flatten)]
     pub audit: Audit,
     #[command(flatten)]

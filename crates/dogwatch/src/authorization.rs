@@ -67,6 +67,19 @@ impl Authorization {
         Ok(Authorization { authorizers, file: None, explain_forbidden: false, recheck_watches: false })
     }
 
+    /// Adds the Node authorizer where roles decide and it is not listed: simulated nodes have no rights without it, since the role of
+    /// nodes is bound to no user. A file decides for itself.
+    #[must_use]
+    pub fn with_nodes(mut self) -> Self {
+        let roles = self.authorizers.iter().position(|config| config.mode == Mode::Rbac);
+        if let (Some(at), None, false) = (roles, &self.file, self.restricts_nodes())
+            && let Ok(node) = Self::of_modes(&["Node"])
+        {
+            self.authorizers.splice(at..at, node.authorizers);
+        }
+        self
+    }
+
     /// Whether every authenticated user may do everything. Then a request without credentials is not served.
     #[must_use]
     pub fn always_allows(&self) -> bool {

@@ -45,6 +45,10 @@ pub struct Access {
     pub authentication: Authentication,
     /// Which authorizers decide.
     pub authorization: Authorization,
+    /// Writes whose admission is traced; the last ones are kept. Zero traces only those that request it.
+    pub traced_writes: usize,
+    /// Whether refusals of admission name everything that is known of them.
+    pub explain_refusals: bool,
 }
 
 /// A running API server without its listeners.
@@ -83,12 +87,14 @@ impl Cluster {
             clock: clock.clone(),
             ..settings
         };
+        let webhook_metrics = settings.webhook_metrics.clone();
         let registry = Registry::start(Arc::clone(&store), settings)
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
         webhooks.read_services_from(&registry);
         let mut metrics = prometheus_client::registry::Registry::default();
         metrics.register_collector(Box::new(registry::metrics::CacheMetrics::new(Arc::clone(registry.cache()))));
+        webhook_metrics.register(&mut metrics);
         if let Some(auditor) = &access.auditor {
             metrics.register_collector(Box::new(AuditCollector(Arc::clone(auditor.metrics()))));
         }
@@ -110,6 +116,8 @@ impl Cluster {
                 explain_forbidden: access.authorization.explain_forbidden,
                 recheck_watches: access.authorization.recheck_watches,
             },
+            traced_writes: access.traced_writes,
+            explain_refusals: access.explain_refusals,
             metrics,
             server_metrics,
             clock,

@@ -1,7 +1,7 @@
 //! The users as which built-in controllers, the scheduler and the simulated nodes call the server: those of a genuine cluster,
 //! so that their roles limit them. None of them has a socket.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,19 +14,34 @@ use parking_lot::Mutex;
 use server::service::{InProcess, Server};
 use tower_service::Service;
 
+const MANAGER: &str = "system:kube-controller-manager";
+const SCHEDULER: &str = "system:kube-scheduler";
+
 /// Clients of a server under the users and program names of a genuine cluster. Managed fields show the programs.
 pub(crate) fn clients(server: &Server) -> Clients {
     let server = server.clone();
     Clients::new(move |identity| {
         let client = |user: User, program| kube::Client::new(server.in_process(user).agent(program), "default");
         match identity {
-            Identity::Manager => client(user("system:kube-controller-manager", &[]), "kube-controller-manager"),
-            Identity::Scheduler => client(user("system:kube-scheduler", &[]), "kube-scheduler"),
+            Identity::Manager => client(user(MANAGER, &[]), "kube-controller-manager"),
+            Identity::Scheduler => client(user(SCHEDULER, &[]), "kube-scheduler"),
             Identity::Server => client(user("system:apiserver", &[MASTERS]), "dogwatch"),
             Identity::Account(name) => client(account(name), "kube-controller-manager"),
             Identity::Nodes => kube::Client::new(Nodes::new(server.clone()), "default"),
         }
     })
+}
+
+/// The names of all users that act for controllers, the scheduler and this number of nodes.
+pub(crate) fn names(nodes: usize) -> BTreeSet<String> {
+    let nodes = (1..=nodes).map(|number| node(&format!("node-{number}")).name);
+    let programs = controllers::manager::identities().filter_map(|identity| match identity {
+        Identity::Manager => Some(MANAGER.to_owned()),
+        Identity::Scheduler => Some(SCHEDULER.to_owned()),
+        Identity::Account(name) => Some(account(name).name),
+        Identity::Nodes | Identity::Server => None,
+    });
+    nodes.chain(programs).collect()
 }
 
 fn user(name: &str, groups: &[&str]) -> User {
@@ -96,5 +111,10 @@ mod tests {
         let node = node("node-1");
         assert_eq!((node.name.as_str(), node.groups.len()), ("system:node:node-1", 2));
         assert!(node.in_group("system:nodes") && !node.is_master());
+        let names = names(2);
+        for name in ["system:node:node-2", "system:kube-scheduler", "system:serviceaccount:kube-system:job-controller"] {
+            assert!(names.contains(name), "{name}");
+        }
+        assert!(!names.contains("system:apiserver"));
     }
 }

@@ -33,11 +33,13 @@ use store::memory::MemoryStore;
 use store::{Retention, Store};
 
 pub use controllers::{Selection, Settings};
+pub use registry::PluginSelection;
 pub use server::audit::sinks::stream::{Entry, Events};
 
 pub use crate::authorization::Authorization;
 pub use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
+use crate::identities;
 
 /// A running server; stops when dropped.
 pub struct Server {
@@ -94,8 +96,19 @@ impl Server {
         Self::start_as(store, access, registry::Settings::default()).await
     }
 
+    /// Starts on an empty store in memory, with these authorizers and this choice of admission plugins.
+    ///
+    /// # Panics
+    /// If the server cannot be started.
+    pub async fn with_plugins(authorization: Authorization, plugins: PluginSelection) -> Self {
+        let store = Arc::new(MemoryStore::new(Retention::default()));
+        let access = Access { anonymous: true, authorization, ..Access::default() };
+        Self::start_as(store, access, registry::Settings { plugins, ..registry::Settings::default() }).await
+    }
+
     async fn start_with(store: Arc<dyn Store>, settings: registry::Settings) -> Self {
-        Self::start_as(store, Access { anonymous: true, ..Access::default() }, settings).await
+        let authorization = Authorization::default().with_nodes();
+        Self::start_as(store, Access { anonymous: true, authorization, ..Access::default() }, settings).await
     }
 
     async fn start_as(store: Arc<dyn Store>, access: Access, settings: registry::Settings) -> Self {
@@ -109,9 +122,13 @@ impl Server {
         }
     }
 
-    /// Runs controllers against this server until they are stopped or dropped; for tests that restart them.
+    /// Runs controllers against this server until they are stopped or dropped; for tests that restart them. The test fails if
+    /// the roles of a controller or node do not cover what it does, as with [`Server::strict_client_as`].
     #[must_use]
     pub fn run_controllers(&self, settings: Settings) -> Controllers {
+        if let Some(recorder) = &self.strict.0 {
+            identities::names(settings.nodes).iter().for_each(|name| recorder.keep_refusals(name));
+        }
         Controllers::start(&self.cluster, settings)
     }
 

@@ -28,7 +28,12 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let (started, clock) = (Instant::now(), Clock::system());
     log_to_stderr(&args.log)?;
     let webhooks = args.webhooks.settings()?;
-    let authorization = Authorization::from_args(&args.authorization)?;
+    let pod_security = args.webhooks.pod_security()?;
+    let review_recorder = args.explain.recorder()?;
+    let mut authorization = Authorization::from_args(&args.authorization)?;
+    if !args.no_controllers && args.nodes > 0 {
+        authorization = authorization.with_nodes();
+    }
     let authentication = Authentication::from_args(&args.authentication, args.no_anonymous).await?;
     let plugins = PluginSelection::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
         .map_err(Failure::usage)?;
@@ -60,6 +65,8 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         front_proxy,
         authentication,
         authorization,
+        traced_writes: args.explain.trace_admission,
+        explain_refusals: args.explain.explain_refusals,
     };
     let serving_leaf = authentication::serving(&args.authentication, &pki.serving)?;
     let tls = authentication::tls(&args.authentication, &pki)?;
@@ -69,6 +76,8 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         service_accounts: controllers.keeps_service_accounts() && plugins.includes("ServiceAccount"),
         policy_types: !args.no_controllers,
         plugins,
+        pod_security,
+        review_recorder,
         service_range: args.service_cluster_ip_range.0,
         service_range_bits: args.service_cluster_ip_range.1,
         node_ports: args.service_node_port_range.0..=args.service_node_port_range.1,

@@ -39,6 +39,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             inspection: Default::default(),
             metrics: prometheus_client::registry::Registry::default(),
             server_metrics,
+            traced_writes: 0,
+            explain_refusals: false,
             clock: Clock::system(),
         },
     );

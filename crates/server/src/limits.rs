@@ -65,6 +65,8 @@ pub struct Limits {
     pub webhook_response_bytes_max: usize,
     /// Bytes of all webhook responses that are being read; more fail the request.
     pub webhook_bytes_total_max: usize,
+    /// Requests that wait for a webhook; more get 429. They hold no place among those in flight.
+    pub webhooks_waiting_max: usize,
     /// Requests with a body, a stored object or a rendered response of this size run on the pool for heavy requests.
     pub heavy_bytes_min: usize,
     /// Requests with a longer query run on the pool for heavy requests.
@@ -107,6 +109,7 @@ impl Default for Limits {
             watch_selector_bytes_max: 128 * 1024 * 1024,
             webhook_response_bytes_max: 64 * 1024 * 1024,
             webhook_bytes_total_max: 128 * 1024 * 1024,
+            webhooks_waiting_max: 500,
             heavy_bytes_min: 32 * 1024,
             heavy_query_bytes_min: 4 * 1024,
             heavy_checks_min: 50_000,
@@ -148,6 +151,7 @@ impl Limits {
             ("watch_selector_bytes_max", self.watch_selector_bytes_max as f64),
             ("webhook_response_bytes_max", self.webhook_response_bytes_max as f64),
             ("webhook_bytes_total_max", self.webhook_bytes_total_max as f64),
+            ("webhooks_waiting_max", self.webhooks_waiting_max as f64),
             ("heavy_bytes_min", self.heavy_bytes_min as f64),
             ("heavy_query_bytes_min", self.heavy_query_bytes_min as f64),
             ("heavy_checks_min", self.heavy_checks_min as f64),

@@ -177,6 +177,8 @@ pub struct Metrics {
     /// Bytes of webhook responses that are being read.
     pub webhook_bytes: Slots,
     pub webhook_calls: WebhookCalls,
+    /// Requests that wait for a webhook.
+    pub webhooks_waiting: Slots,
     /// Heavy requests that wait, and the bytes of those that run.
     pub heavy_waiting: Slots,
     pub heavy_bytes: Slots,
@@ -205,6 +207,7 @@ impl Metrics {
             selector_bytes: Slots::new("watch_selector_bytes_max", limits.watch_selector_bytes_max),
             webhook_bytes: Slots::new("webhook_bytes_total_max", limits.webhook_bytes_total_max),
             webhook_calls: WebhookCalls::default(),
+            webhooks_waiting: Slots::new("webhooks_waiting_max", limits.webhooks_waiting_max),
             heavy_waiting: Slots::new("heavy_waiting_max", limits.heavy_waiting_max),
             heavy_bytes: Slots::new("heavy_bytes_max", limits.heavy_bytes_max),
             stalled: AtomicU64::new(0),
@@ -262,7 +265,7 @@ impl Metrics {
         *self.refusals.write().entry(limit).or_default() += 1;
     }
 
-    fn slots(&self) -> [&Slots; 10] {
+    fn slots(&self) -> [&Slots; 11] {
         [
             &self.inflight_reads,
             &self.inflight_writes,
@@ -272,6 +275,7 @@ impl Metrics {
             &self.unsent_bytes,
             &self.selector_bytes,
             &self.webhook_bytes,
+            &self.webhooks_waiting,
             &self.heavy_waiting,
             &self.heavy_bytes,
         ]

@@ -20,5 +20,7 @@ pub mod operation;
 pub mod reply;
 pub mod request_info;
 pub mod routing;
+pub(crate) mod traces;
 pub mod version;
+pub(crate) mod waiting;
 pub mod warnings;

@@ -20,9 +20,13 @@ use machinery::Status;
 use machinery::clock::Clock;
 use machinery::query::Query;
 use prometheus_client::registry::Registry as MetricsRegistry;
+use registry::api_services::RemoteService;
+use registry::kinds::Kinds;
+use registry::admission::trace::Trace;
 use registry::{Annotations, Registry, Warnings};
 use tokio::net::TcpListener;
 
+use crate::aggregation::{Aggregator, MergedDiscovery, Passed};
 use crate::audit::{self, Arrival, Auditor, Ending};
 use crate::authorization::Inspection;
 use crate::fairness::metrics::FairnessMetrics;
@@ -39,8 +43,10 @@ use crate::request::impersonation;
 use crate::request::negotiation::{accept_header, pretty};
 use crate::request::openapi::OpenApiDocuments;
 use crate::request::reply::{self, Reply};
-use crate::request::request_info::{RequestInfo, Verb};
+use crate::request::request_info::{RequestInfo, Verb, segments};
 use crate::request::routing::{ResourceRoute, Route, route};
+use crate::request::traces::AdmissionTraces;
+use crate::request::waiting::WritePlaces;
 use crate::request::warnings;
 use crate::shutdown::Shutdown;
 use crate::wire::body::{BodyError, BytesBody, ReadTerms, RequestBody, ResponseBody};
@@ -67,6 +73,10 @@ pub struct Config {
     pub authorizer: Arc<dyn Authorizer>,
     /// What the server shows about its decisions.
     pub inspection: Inspection,
+    /// Writes whose admission is traced; the last ones are kept. Zero traces only those that request it.
+    pub traced_writes: usize,
+    /// Whether refusals of admission name everything that is known of them.
+    pub explain_refusals: bool,
     /// Served at `/metrics`; the server adds its own metrics to those registered here.
     pub metrics: MetricsRegistry,
     /// The server's own metrics, which its webhooks share.
@@ -88,6 +98,7 @@ pub(crate) struct Inner {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) inspection: Inspection,
+    pub(crate) traces: AdmissionTraces,
     pub(crate) impersonations: impersonation::Modes,
     pub(crate) drain: Arc<Drain>,
     pub(crate) discovery: DiscoveryBodies,
@@ -96,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) fairness: Arc<Fairness>,
     /// None until an audit log is set.
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
+    /// None until it is set: then some group versions may be served by others.
+    pub(crate) aggregator: OnceLock<Arc<Aggregator>>,
 }
 
 impl Server {
@@ -117,6 +130,7 @@ impl Server {
             authenticator: config.authenticator,
             authorizer: config.authorizer,
             inspection: config.inspection,
+            traces: AdmissionTraces::new(config.traced_writes, config.explain_refusals),
             impersonations: impersonation::Modes::default(),
             drain: Arc::default(),
             discovery: DiscoveryBodies::default(),
@@ -124,6 +138,7 @@ impl Server {
             heavy,
             fairness,
             auditor: OnceLock::new(),
+            aggregator: OnceLock::new(),
         }))
     }
 
@@ -152,6 +167,11 @@ impl Server {
         &self.0.inspection
     }
 
+    /// Passes requests to aggregated servers from now on. Only the first aggregator is used.
+    pub fn set_aggregator(&self, aggregator: Arc<Aggregator>) {
+        let _ = self.0.aggregator.set(aggregator);
+    }
+
     /// Records requests from now on. Only the first audit log is used.
     pub fn set_auditor(&self, auditor: Arc<Auditor>) {
         let _ = self.0.auditor.set(auditor);
@@ -173,6 +193,7 @@ impl Server {
             record.annotations = Annotations::recording();
             record.audit = Some(auditor.arrival(&audit_id, began));
         }
+        record.trace = inner.traces.begin(&parts);
         let response = AssertUnwindSafe(self.respond(&mut parts, &mut body, &peer, &mut record)).catch_unwind().await;
         let query_of = |parts: &Parts| Query::parse(parts.uri.query().unwrap_or_default());
         let mut ending = Ending::Replied;
@@ -200,6 +221,9 @@ impl Server {
             reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, reply::NOSNIFF);
         }
         warnings::add(reply.headers_mut(), &record.warnings.take());
+        if let Some(trace) = record.trace.take() {
+            inner.traces.end(&trace, &parts, &audit_id, &mut reply, &record.annotations);
+        }
         if let Some(audit) = record.audit {
             audit.end(&mut reply, ending).await;
         }
@@ -266,6 +290,16 @@ struct InFlight {
     place: Option<Place>,
 }
 
+/// A request that another server serves.
+struct Passing<'a> {
+    remote: &'a RemoteService,
+    parts: &'a Parts,
+    user: &'a Arc<User>,
+    extensions: Extensions,
+    /// None for a watch.
+    deadline: Option<Duration>,
+}
+
 /// Facts collected while a request is handled, for its `Warning` headers, its metrics and its log line.
 #[derive(Default)]
 struct RequestRecord {
@@ -276,6 +310,8 @@ struct RequestRecord {
     /// The response is a refusal that a browser must not take for another type.
     no_sniff: bool,
     in_flight: InFlight,
+    /// The steps of admission, if they are traced.
+    trace: Option<Arc<Trace>>,
     series: Option<Arc<RequestSeries>>,
     warnings: Warnings,
     annotations: Annotations,
@@ -365,7 +401,18 @@ impl Server {
             return Err(inner.inspection.refusal(&attributes, &decision));
         }
 
-        let route = route(&info, &inner.registry.kinds());
+        if let Some(remote) = inner.aggregator.get().and_then(|aggregator| aggregator.server_of(&info.path)) {
+            let labels = RequestLabels {
+                verb: verb.metric(),
+                group: &remote.group,
+                version: &remote.version,
+                ..RequestLabels::default()
+            };
+            record.series = Some(inner.metrics.request(&labels));
+            let passing = Passing { remote: &remote, parts, user: &user, extensions, deadline };
+            return Box::pin(self.pass(passing, body, &mut record.in_flight)).await;
+        }
+        let route = inner.route(&info);
         record.series = Some(inner.metrics.request(&request_labels(&info, &route, &query)));
         let call = Call {
             server: inner,
@@ -377,6 +424,8 @@ impl Server {
             peer,
             warnings: &record.warnings,
             annotations: &record.annotations,
+            place: None,
+            trace: record.trace.clone(),
         };
         let in_flight = &mut record.in_flight;
         let work = async {
@@ -401,6 +450,41 @@ impl Server {
         response
     }
 
+    /// Passes a request to the server that serves its group version.
+    async fn pass(
+        &self,
+        passing: Passing<'_>,
+        body: &mut RequestBody,
+        in_flight: &mut InFlight,
+    ) -> Result<Reply, Status> {
+        let inner = &*self.0;
+        let Passing { remote, parts, user, extensions, deadline } = passing;
+        let Some(aggregator) = inner.aggregator.get() else { return Err(Status::router_not_found()) };
+        let (bytes, _charged) = inner.read_body(body, user).await?;
+        if in_flight.place.is_none()
+            && let Err(refusal) = inner.place(&inner.metrics.inflight_writes, user, in_flight, || 1).await
+        {
+            return Ok(refusal);
+        }
+        let passed = Passed {
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            body: bytes,
+            user,
+            extensions,
+            timeout: deadline,
+            drain: inner.drain.ticket(),
+            bytes_max: inner.limits.watch_batch_bytes_max,
+        };
+        let reply = aggregator.pass(remote, passed).await;
+        // A stream lasts, and is no request in flight.
+        if reply.body().is_watch() || reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            in_flight.place = None;
+        }
+        Ok(reply)
+    }
+
     /// Handles a write: reads its body, then takes a place in flight, then runs the handler, on the pool if it is heavy.
     async fn write(
         &self,
@@ -417,13 +501,18 @@ impl Server {
         if let Err(refusal) = inner.place(&inner.metrics.inflight_writes, call.user, in_flight, || 1).await {
             return Ok(refusal);
         }
+        let places = Arc::new(WritePlaces::new(in_flight.place.take(), &inner.metrics));
+        let call = &Call { place: Some(Arc::clone(&places)), ..call.clone() };
         let Some(weight) = inner.weight(&route, parts, bytes.len()) else {
-            return handlers::answer(call, Route::Resource(route), bytes, extensions).await;
+            let answer = handlers::answer(call, Route::Resource(route), bytes, extensions).await;
+            in_flight.place = places.take();
+            return answer;
         };
         let (server, peer, user) = (self.clone(), Arc::clone(peer), Arc::clone(call.user));
         let (method, headers, query) = (parts.method.clone(), parts.headers.clone(), call.query.clone());
         let path = call.path.to_owned();
         let (warnings, annotations) = (call.warnings.clone(), call.annotations.clone());
+        let (place, trace) = (call.place.clone(), call.trace.clone());
         let work = async move {
             let call = Call {
                 server: &server.0,
@@ -435,14 +524,34 @@ impl Server {
                 peer: &peer,
                 warnings: &warnings,
                 annotations: &annotations,
+                place,
+                trace,
             };
             handlers::answer(&call, Route::Resource(route), bytes, extensions).await
         };
-        inner.heavy.run(call.share(), weight, work).await
+        let answer = inner.heavy.run_write(call.share(), weight, Arc::clone(&places), work).await;
+        in_flight.place = places.take();
+        answer
     }
 }
 
 impl Inner {
+    fn route(&self, info: &RequestInfo<'_>) -> Route {
+        let kinds = self.registry.kinds();
+        if let Some(merged) = self.merged_discovery(&kinds)
+            && let ["apis", group] = segments(&info.path).as_slice()
+            && let Some(group) = merged.group(group)
+        {
+            return Route::AggregatedGroup(group);
+        }
+        route(info, &kinds)
+    }
+
+    /// Discovery with the groups of other servers; none if there are no others.
+    pub(crate) fn merged_discovery(&self, kinds: &Arc<Kinds>) -> Option<Arc<MergedDiscovery>> {
+        self.aggregator.get()?.discovery(kinds)
+    }
+
     /// Takes a place in flight: seats of the request's priority level, for which it may have to wait, and a slot. Requests of
     /// an exempt level need none.
     async fn place(
@@ -610,7 +719,11 @@ fn request_labels<'a>(info: &'a RequestInfo<'_>, route: &'a Route, query: &Query
                 Route::Issuer | Route::IssuerKeys => "openid",
                 Route::Metrics => "metrics",
                 Route::OpenApiV2 | Route::OpenApiV3(_) => "openapi",
-                Route::CoreVersions | Route::Groups | Route::Group(_) | Route::Resources(..) => "discovery",
+                Route::CoreVersions
+                | Route::Groups
+                | Route::Group(_)
+                | Route::AggregatedGroup(_)
+                | Route::Resources(..) => "discovery",
                 _ => "",
             };
             let verb = if *info.method == Method::GET { "GET" } else { "other" };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use machinery::clock::Clock;
 use outbound::ServiceAddresses;
+use registry::admission::pod_security::configuration::PodSecurityConfiguration;
 use server::certs::Leaf;
 use server::certs::front_proxy::FrontProxyClient;
 use server::webhooks::credentials::HookCredentials;
@@ -26,7 +27,7 @@ pub struct Webhooks {
     /// File of such addresses, one on each line.
     #[arg(long, value_name = "FILE")]
     pub service_resolver: Option<PathBuf>,
-    /// AdmissionConfiguration that names the kubeconfig with the credentials for admission webhooks.
+    /// AdmissionConfiguration: credentials for admission webhooks, and levels and exemptions of PodSecurity.
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
     /// What a webhook that nothing serves does to a request.
@@ -69,6 +70,13 @@ impl Webhooks {
             return Ok(Some(FrontProxyClient { ca_pem: String::new(), client }));
         }
         pki.map(|dir| FrontProxyClient::open(dir, clock.now())).transpose().map_err(Failure::new)
+    }
+
+    /// Levels of pods in namespaces without labels, and exemptions from them.
+    pub fn pod_security(&self) -> Result<PodSecurityConfiguration, Failure> {
+        let Some(file) = &self.admission_control_config_file else { return Ok(PodSecurityConfiguration::default()) };
+        PodSecurityConfiguration::read(file)
+            .map_err(|why| Failure::usage(format!("--admission-control-config-file {why}")))
     }
 
     /// Reads the files that the flags name.

@@ -3,12 +3,14 @@
 //! - `remote`: the server of a kubeconfig, and the resources it serves
 //! - `get`, `watch`, `apply`, `delete`: one module for each command
 //! - `access`: rights, roles and credentials
+//! - `admission`: policies without a server
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `documents`: objects in files
 //! - `bench`: measurements
 //! - `check`: damage in a data directory
 
 mod access;
+mod admission;
 mod apply;
 mod bench;
 mod check;
@@ -39,6 +41,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
         }),
         Command::Proxy(args) => Box::pin(proxy::proxy(args)),
         Command::Access(what) => Box::pin(access::access(what)),
+        Command::Admission(what) => Box::pin(admission::admission(what)),
         Command::Bench(what) => Box::pin(bench::bench(what)),
         Command::Backup(args) => Box::pin(async move {
             engine::backup(&args.data_dir, &args.etcd, &args.file).await?;

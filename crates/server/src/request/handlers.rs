@@ -32,6 +32,7 @@ use machinery::labels::{Requirement, Selector};
 use machinery::options::ListOptions;
 use machinery::query::Query;
 use machinery::{Status, media};
+use registry::admission::trace::Trace;
 use registry::{Annotations, Body, Context, Encoding, Form, ListView, Outcome, Segments, Shape, Target, View, Warnings};
 use tokio::time::Instant;
 
@@ -40,6 +41,7 @@ use crate::request::negotiation::Negotiated;
 use crate::request::operation::Operation;
 use crate::request::reply::{self, Reply};
 use crate::request::routing::{ResourceRoute, Route};
+use crate::request::waiting::WritePlaces;
 use crate::service::Inner;
 use crate::wire::chunk::Chunk;
 use crate::wire::peer::Peer;
@@ -54,6 +56,7 @@ const UNSENT_RETRY: Duration = Duration::from_millis(20);
 const PLAIN_JSON: Encoding = Encoding::Json { pretty: false };
 
 /// A request, as handlers see it.
+#[derive(Clone)]
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Inner,
     pub(crate) method: &'a Method,
@@ -65,6 +68,10 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) warnings: &'a Warnings,
     pub(crate) annotations: &'a Annotations,
+    /// The places of a write, which it leaves while it waits for a webhook.
+    pub(crate) place: Option<Arc<WritePlaces>>,
+    /// The steps of admission, if they are traced.
+    pub(crate) trace: Option<Arc<Trace>>,
 }
 
 /// Handles an authorized request.
@@ -197,6 +204,9 @@ impl Call<'_> {
             user_agent: agent.unwrap_or_default().to_owned(),
             warnings: self.warnings.clone(),
             annotations: self.annotations.clone(),
+            explains: self.server.traces.explains(),
+            trace: self.trace.clone(),
+            place: self.place.clone().map(|place| place as _),
             ..Context::default()
         }
     }

@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::limits::{Limits, Slot};
 use crate::metrics::Metrics;
+use crate::request::waiting::WritePlaces;
 
 /// Bytes of one permit.
 const UNIT: usize = 1024;
@@ -64,11 +65,40 @@ impl HeavyPool {
         F: Future<Output = Result<T, Status>> + Send + 'static,
     {
         let permits = self.acquire(user, bytes).await?;
-        let work = async move {
+        self.spawn(async move {
             let result = work.await;
             drop(permits);
             result
-        };
+        })
+        .await
+    }
+
+    /// As [`HeavyPool::run`], for a write: its bytes are free while it waits for a webhook.
+    pub(crate) async fn run_write<T, F>(
+        &self,
+        user: Option<&str>,
+        bytes: usize,
+        places: Arc<WritePlaces>,
+        work: F,
+    ) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        places.hold(self.acquire(user, bytes).await?);
+        self.spawn(async move {
+            let result = work.await;
+            places.release();
+            result
+        })
+        .await
+    }
+
+    async fn spawn<T, F>(&self, work: F) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
         let Some(runtime) = self.runtime.get_or_init(runtime) else { return work.await };
         Task(runtime.spawn(work)).await
     }
@@ -98,7 +128,9 @@ impl HeavyPool {
     }
 }
 
-struct Permits {
+/// The bytes of a heavy request.
+#[derive(Debug)]
+pub(crate) struct Permits {
     _own: Option<OwnedSemaphorePermit>,
     _all: OwnedSemaphorePermit,
     _counted: Slot,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::Method;
 use machinery::Status;
+use machinery::json::Value;
 use registry::Target;
 use registry::kind::Kind;
 use registry::kinds::Kinds;
@@ -29,6 +30,10 @@ pub enum Route {
     Access,
     /// The roles for what a user did.
     AccessRoles,
+    /// `/debug/admission`: the Audit-Ids of traced writes.
+    AdmissionTraces,
+    /// `/debug/admission/ID`: what each step of admission did with a write.
+    AdmissionTrace(String),
     /// `healthz`, `livez` or `readyz`, and a single check.
     Health(&'static str, Option<String>),
     OpenApiV2,
@@ -40,6 +45,8 @@ pub enum Route {
     Groups,
     /// `/apis/apps`
     Group(String),
+    /// The same for a group that other servers have a part in.
+    AggregatedGroup(Value),
     /// `/api/v1`, `/apis/apps/v1`
     Resources(String, String),
     Resource(ResourceRoute),
@@ -79,6 +86,8 @@ pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
         ["openid", "v1", "jwks"] => only_read(Route::IssuerKeys),
         ["metrics"] => Route::Metrics,
         ["debug", "access"] => only_read(Route::Access),
+        ["debug", "admission"] => only_read(Route::AdmissionTraces),
+        ["debug", "admission", id] => only_read(Route::AdmissionTrace((*id).to_owned())),
         ["debug", "access", "roles"] => only_read(Route::AccessRoles),
         ["healthz"] => Route::Health("healthz", None),
         ["livez"] => Route::Health("livez", None),

@@ -124,7 +124,7 @@ impl World {
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
         let metrics = prometheus_client::registry::Registry::default();
         let server_metrics = Arc::new(server::metrics::Metrics::new(&limits));
-        let config = Config { limits, authenticator, authorizer, inspection: Default::default(), metrics, server_metrics, clock };
+        let config = Config { limits, authenticator, authorizer, inspection: Default::default(), traced_writes: 0, explain_refusals: false, metrics, server_metrics, clock };
         let server = Server::new(registry, config);
         let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -10,7 +10,7 @@ use machinery::media::MediaType;
 use registry::discovery;
 
 use crate::request::authentication::accounts::discovery as issuer;
-use crate::request::discovery::{encoded, plain};
+use crate::request::discovery::{encoded, merged_groups, plain};
 use crate::request::handlers::Call;
 use crate::request::health::{self, Check};
 use crate::request::reply::{self, Reply};
@@ -65,6 +65,15 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
             encoded(&explained, MediaType::Json, headers, query)
         }
         Route::AccessRoles => encoded(&server.inspection.least_roles(query)?, MediaType::Json, headers, query),
+        // They show objects of others.
+        Route::AdmissionTraces | Route::AdmissionTrace(_) if !call.user.is_master() => {
+            Err(Status::forbidden(&GroupResource::default(), "", "only members of system:masters see traces of admission"))
+        }
+        Route::AdmissionTraces => encoded(&server.traces.list(), MediaType::Json, headers, query),
+        Route::AdmissionTrace(id) => match server.traces.find(&id) {
+            Some(document) => Ok(reply::whole(200, reply::JSON, document.as_bytes().to_vec())),
+            None => Err(Status::not_found(&GroupResource::new("", "traces"), &id)),
+        },
         Route::Metrics => {
             // Takes milliseconds with hundreds of kinds. Not on the pool for heavy requests: those who look at a server that
             // has too many of them must not wait for them.
@@ -99,8 +108,12 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
             let address = call.peer.local.map(|address| address.to_string()).unwrap_or_default();
             server.discovery.core_versions(&kinds, &address, headers, query)
         }
-        Route::Groups => server.discovery.groups(&kinds, headers, query),
+        Route::Groups => match server.merged_discovery(&kinds) {
+            None => server.discovery.groups(&kinds, headers, query),
+            Some(merged) => merged_groups(&merged, headers, query),
+        },
         Route::Group(name) => plain(discovery::group(&kinds, &name), headers, query),
+        Route::AggregatedGroup(group) => plain(Some(group), headers, query),
         Route::Resources(group, version) => plain(discovery::resources(&kinds, &group, &version), headers, query),
         Route::OpenApiV2 => Ok(server.openapi.v2(&kinds, headers).await),
         Route::OpenApiV3(path) => Ok(server.openapi.v3(&kinds, path, headers, query, server.clock.now()).await),
