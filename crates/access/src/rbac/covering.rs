@@ -12,7 +12,9 @@ use crate::identity::User;
 
 /// Most comparisons of one piece of a rule with one held rule. A grant that needs more is refused: the pieces of a rule are all
 /// combinations of its parts, so a short body can have very many.
-const COMPARISONS_MAX: usize = 20_000_000;
+const COMPARISONS_MAX: usize = 2_000_000;
+/// Most bytes of the pieces that are not held, which the refusal lists.
+const MISSING_BYTES_MAX: usize = 1024 * 1024;
 
 /// Checks that a user holds all of these rules. An error is the text of the refusal.
 pub fn confirm_held(user: &User, held: &RuleList, wanted: &[Rule]) -> Result<(), String> {
@@ -63,10 +65,21 @@ enum Piece<'r> {
     Path { path: &'r str, verb: &'r str },
 }
 
+impl Piece<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Piece::Resource { group, resource, verb, name } => {
+                group.len() + resource.len() + verb.len() + name.map_or(0, str::len)
+            }
+            Piece::Path { path, verb } => path.len() + verb.len(),
+        }
+    }
+}
+
 /// The pieces of `wanted` that no single rule of `held` covers; none if there are too many to compare.
 fn missing<'r>(held: &[Rule], wanted: &'r [Rule]) -> Option<Vec<Piece<'r>>> {
     let mut missing = Vec::new();
-    let mut comparisons: usize = 0;
+    let (mut comparisons, mut bytes): (usize, usize) = (0, 0);
     for rule in wanted {
         if held.iter().any(|held| covers_whole(held, rule)) {
             continue;
@@ -76,12 +89,13 @@ fn missing<'r>(held: &[Rule], wanted: &'r [Rule]) -> Option<Vec<Piece<'r>>> {
             return None;
         }
         for_each_piece(rule, |piece| {
-            if !held.iter().any(|held| covers_piece(held, piece)) {
+            if bytes <= MISSING_BYTES_MAX && !held.iter().any(|held| covers_piece(held, piece)) {
+                bytes = bytes.saturating_add(piece.len());
                 missing.push(piece);
             }
         });
     }
-    Some(missing)
+    (bytes <= MISSING_BYTES_MAX).then_some(missing)
 }
 
 fn piece_count(rule: &Rule) -> usize {
@@ -258,5 +272,10 @@ mod tests {
         assert!(why.contains("too many combinations"), "{why}");
         let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
         assert_eq!(check(everything, wanted), Ok(()), "covered as a whole");
+        let long = "x".repeat(100_000);
+        let verbs: Vec<String> = (0..20).map(|n| format!("v{n}")).collect();
+        let wanted = json!([{"verbs": verbs, "apiGroups": [""], "resources": [long]}]);
+        let why = confirm_held(&User::default(), &held, &rules(wanted)).unwrap_err();
+        assert!(why.contains("too many combinations"), "{} bytes", why.len());
     }
 }

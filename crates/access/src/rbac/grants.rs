@@ -50,6 +50,11 @@ impl fmt::Debug for Grants {
 }
 
 impl Grants {
+    /// Grants by the names of their bindings.
+    pub(crate) fn new(bindings: Vec<Grant>) -> Self {
+        Grants { bindings, resolved: OnceLock::new() }
+    }
+
     pub(crate) fn bindings(&self) -> &[Grant] {
         &self.bindings
     }
@@ -63,19 +68,20 @@ impl Grants {
             Ok(at) => bindings[at] = grant,
             Err(at) => bindings.insert(at, grant),
         }
-        Grants { bindings, resolved: OnceLock::new() }
+        Grants::new(bindings)
     }
 
     /// The grants without a binding; none if it was the last.
     pub(crate) fn without(&self, binding: &Binding) -> Option<Self> {
         let bindings: Vec<Grant> =
             self.bindings.iter().filter(|held| held.binding.name != binding.name).cloned().collect();
-        (!bindings.is_empty()).then(|| Grants { bindings, resolved: OnceLock::new() })
+        (!bindings.is_empty()).then(|| Grants::new(bindings))
     }
 
-    /// The same grants, to be resolved anew because a role changed.
+    /// The same grants, to be resolved anew because a role changed. Also if they were not resolved yet: a reader of the former
+    /// index may do that at any time, by the former role.
     pub(crate) fn unresolved(&self) -> Self {
-        Grants { bindings: self.bindings.clone(), resolved: OnceLock::new() }
+        Grants::new(self.bindings.clone())
     }
 
     /// The subject through which a binding is granted.

@@ -9,6 +9,7 @@
 //! All maps share structure with the index they were changed from, so an index is never changed in place: a decision takes the
 //! current one and is not disturbed by writers, which would wait for readers (or readers for them) if the maps were locked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
@@ -17,7 +18,7 @@ use imbl::{GenericHashMap, OrdSet};
 use machinery::json::Text;
 
 use super::grants::{Grant, Grants};
-use super::objects::{Binding, Name, Role};
+use super::objects::{Binding, Name, Role, SubjectKind};
 
 type HashMap<K, V> = GenericHashMap<K, V, RandomState, DefaultSharedPtr>;
 
@@ -155,61 +156,98 @@ impl Index {
 
     /// Replaces all roles of the cluster (or all of namespaces) by these.
     pub fn load_roles(&mut self, of_namespaces: bool, roles: impl IntoIterator<Item = Role>) {
-        let mut gone: Vec<Name> =
-            self.roles.keys().filter(|name| name.namespace.is_empty() != of_namespaces).cloned().collect();
-        gone.sort_unstable();
-        for role in roles {
-            if let Ok(at) = gone.binary_search(&role.name) {
-                gone.remove(at);
-            }
-            self.set_role(role);
-        }
-        gone.iter().for_each(|name| self.remove_role(name));
+        self.roles.retain(|name, _| name.namespace.is_empty() == of_namespaces);
+        self.roles.extend(roles.into_iter().map(|role| (role.name.clone(), Arc::new(role))));
+        self.rebuild();
     }
 
     /// Replaces all bindings of the cluster (or all of namespaces) by these.
     pub fn load_bindings(&mut self, of_namespaces: bool, bindings: impl IntoIterator<Item = Binding>) {
-        let mut gone: Vec<Name> =
-            self.bindings.keys().filter(|name| name.namespace.is_empty() != of_namespaces).cloned().collect();
-        gone.sort_unstable();
-        for binding in bindings {
-            if let Ok(at) = gone.binary_search(&binding.name) {
-                gone.remove(at);
+        self.bindings.retain(|name, _| name.namespace.is_empty() == of_namespaces);
+        self.bindings.extend(bindings.into_iter().map(|binding| (binding.name.clone(), Arc::new(binding))));
+        self.rebuild();
+    }
+
+    /// Derives everything from the roles and bindings: for many of them at once, in time proportional to their number.
+    fn rebuild(&mut self) {
+        let mut all: Vec<&Arc<Binding>> = self.bindings.values().collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let mut referrers: HashMap<Name, OrdSet<Name>> = HashMap::default();
+        let mut grants: BTreeMap<(Key, &Text), Vec<Grant>> = BTreeMap::new();
+        for binding in all {
+            if let Some(role) = binding.role_name() {
+                referrers.entry(role).or_default().insert(binding.name.clone());
             }
-            self.set_binding(binding);
+            for subject in 0..binding.subjects.len() {
+                let Some(key) = key(binding, subject) else { continue };
+                let held = grants.entry((key, &binding.name.namespace)).or_default();
+                // The first subject of a binding that is meant counts.
+                if held.last().is_none_or(|last| !Arc::ptr_eq(&last.binding, binding)) {
+                    held.push(Grant { binding: Arc::clone(binding), subject });
+                }
+            }
         }
-        gone.iter().for_each(|name| self.remove_binding(name));
+        let (mut users, mut groups): (HashMap<Text, Places>, HashMap<Text, Places>) = Default::default();
+        for ((key, namespace), held) in grants {
+            let places = match key {
+                Key::User(name) => users.entry(name).or_default(),
+                Key::Group(name) => groups.entry(name).or_default(),
+            };
+            places.set(namespace, Some(Grants::new(held)));
+        }
+        (self.referrers, self.users, self.groups) = (referrers, users, groups);
     }
 
     /// Drops what was derived from the former state of a role.
     fn resolve_anew(&mut self, role: &Name) {
-        let Some(referrers) = self.referrers.get(role).cloned() else { return };
-        for name in &referrers {
-            let Some(binding) = self.bindings.get(name).cloned() else { continue };
-            for subject in 0..binding.subjects.len() {
-                self.change_subject(&binding, subject, |places| {
-                    if let Some(held) = places.get(&name.namespace) {
-                        let anew = held.unresolved();
-                        places.set(&name.namespace, Some(anew));
-                    }
-                });
-            }
+        let Some(referrers) = self.referrers.get(role) else { return };
+        let mut concerned: BTreeSet<(Key, Text)> = BTreeSet::new();
+        for binding in referrers.iter().filter_map(|name| self.bindings.get(name)) {
+            let subjects = (0..binding.subjects.len()).filter_map(|subject| key(binding, subject));
+            concerned.extend(subjects.map(|key| (key, binding.name.namespace.clone())));
+        }
+        for (key, namespace) in concerned {
+            self.change_places(key, |places| {
+                if let Some(held) = places.get(&namespace) {
+                    let anew = held.unresolved();
+                    places.set(&namespace, Some(anew));
+                }
+            });
         }
     }
 
     fn change_subject(&mut self, binding: &Binding, subject: usize, change: impl FnOnce(&mut Places)) {
-        let Some(subject) = binding.subjects.get(subject) else { return };
-        let (map, key) = match subject.user(&binding.name.namespace) {
-            Some(user) => (&mut self.users, user),
-            None if subject.kind == super::objects::SubjectKind::Group => (&mut self.groups, subject.name.clone()),
-            // An account without a namespace is no user.
-            None => return,
+        if let Some(key) = key(binding, subject) {
+            self.change_places(key, change);
+        }
+    }
+
+    fn change_places(&mut self, key: Key, change: impl FnOnce(&mut Places)) {
+        let (map, name) = match key {
+            Key::User(name) => (&mut self.users, name),
+            Key::Group(name) => (&mut self.groups, name),
         };
-        let places = map.entry(key.clone()).or_default();
+        let places = map.entry(name.clone()).or_default();
         change(places);
         if places.is_empty() {
-            map.remove(&key);
+            map.remove(&name);
         }
+    }
+}
+
+/// The map and the key of a subject.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    User(Text),
+    Group(Text),
+}
+
+/// None for a subject that is no one: an account without a namespace.
+fn key(binding: &Binding, subject: usize) -> Option<Key> {
+    let subject = binding.subjects.get(subject)?;
+    match subject.kind {
+        SubjectKind::Group => Some(Key::Group(subject.name.clone())),
+        SubjectKind::User | SubjectKind::ServiceAccount => subject.user(&binding.name.namespace).map(Key::User),
     }
 }
 

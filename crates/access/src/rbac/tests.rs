@@ -187,6 +187,21 @@ fn az_42_changes_act_at_once() {
 }
 
 #[test]
+fn a_decision_by_a_former_index_does_not_disturb_the_current_one() {
+    let rbac = Rbac::default();
+    rbac.change(|index| {
+        index.set_role(role("", "r", read_pods()));
+        index.set_binding(binding("", "b", ("ClusterRole", "r"), user("alice")));
+    });
+    let former = rbac.index();
+    rbac.change(|index| index.set_role(role("", "r", json!([]))));
+    let alice = alice();
+    let attributes = Attributes { user: &alice, verb: "get", what: pods("n", "p") };
+    assert!(former.decide(&attributes).allowed, "it is resolved by the former role");
+    assert!(!rbac.decide(&attributes).allowed, "which is not there any more");
+}
+
+#[test]
 fn a_load_replaces_what_was_there() {
     let rbac = Rbac::default();
     rbac.change(|index| {
@@ -265,4 +280,110 @@ fn az_91_rules_of_a_user_in_the_order_of_their_bindings() {
     assert!(!list.incomplete);
     let anywhere = rbac.index().granted_anywhere(&alice());
     assert_eq!(anywhere.len(), 5);
+}
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// A decision by a look at every binding.
+fn decide_by_scan(roles: &[Role], bindings: &[Binding], user: &User, verb: &str, what: &What<'_>) -> bool {
+    let namespace = match what {
+        What::Resource(about) => about.namespace,
+        What::Path(_) => "",
+    };
+    bindings.iter().any(|binding| {
+        let place = &binding.name.namespace;
+        let is_subject = binding.subjects.iter().any(|subject| match subject.user(place) {
+            Some(name) => name == user.name,
+            None => subject.kind == super::objects::SubjectKind::Group && user.in_group(&subject.name),
+        });
+        let role = binding.role_name().and_then(|name| roles.iter().find(|role| role.name == name));
+        (place.is_empty() || place == namespace)
+            && is_subject
+            && role.is_some_and(|role| role.rules.iter().any(|rule| rule.allows(verb, what)))
+    })
+}
+
+#[test]
+fn any_sequence_of_changes_leads_to_the_decisions_of_a_scan() {
+    const NAMESPACES: [&str; 3] = ["", "n", "m"];
+    const VERBS: [&str; 4] = ["get", "list", "delete", "*"];
+    const RESOURCES: [&str; 4] = ["pods", "secrets", "*", "pods/log"];
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let rbac = Rbac::default();
+    let (mut roles, mut bindings): (Vec<Role>, Vec<Binding>) = Default::default();
+    let mut numbers = Numbers(7);
+    let mut allowed = 0;
+    for step in 0..3000 {
+        let name = Name::new(numbers.one(&NAMESPACES), numbers.one(&NAMES));
+        match numbers.below(8) {
+            0..=2 => {
+                let rules = json!([{
+                    "verbs": [numbers.one(&VERBS)], "apiGroups": [""], "resources": [numbers.one(&RESOURCES)],
+                }]);
+                let role = role(&name.namespace, &name.name, rules);
+                roles.retain(|held| held.name != name);
+                roles.push(role.clone());
+                rbac.change(|index| index.set_role(role));
+            }
+            3 => {
+                roles.retain(|held| held.name != name);
+                rbac.change(|index| index.remove_role(&name));
+            }
+            4 => {
+                bindings.retain(|held| held.name != name);
+                rbac.change(|index| index.remove_binding(&name));
+            }
+            5 if step % 50 == 0 => {
+                let of_namespaces = numbers.below(2) == 0;
+                let own = |name: &Name| name.namespace.is_empty() != of_namespaces;
+                roles.retain(|held| !own(&held.name) || numbers.below(2) == 0);
+                bindings.retain(|held| !own(&held.name) || numbers.below(2) == 0);
+                rbac.change(|index| {
+                    index.load_roles(of_namespaces, roles.iter().filter(|role| own(&role.name)).cloned());
+                    index.load_bindings(of_namespaces, bindings.iter().filter(|held| own(&held.name)).cloned());
+                });
+            }
+            _ => {
+                let kind =
+                    if name.namespace.is_empty() { "ClusterRole" } else { numbers.one(&["Role", "ClusterRole"]) };
+                let subjects: Vec<Value> = (0..numbers.below(3))
+                    .map(|_| json!({"kind": numbers.one(&["User", "Group", "ServiceAccount"]), "name": numbers.one(&NAMES)}))
+                    .collect();
+                let binding = binding(&name.namespace, &name.name, (kind, numbers.one(&NAMES)), json!(subjects));
+                bindings.retain(|held| held.name != name);
+                bindings.push(binding.clone());
+                rbac.change(|index| index.set_binding(binding));
+            }
+        }
+        for _ in 0..4 {
+            let user = match numbers.below(3) {
+                0 => account(numbers.one(&["n", "m"]), numbers.one(&NAMES)),
+                _ => User {
+                    name: numbers.one(&NAMES).to_owned(),
+                    groups: vec![numbers.one(&NAMES).to_owned()],
+                    ..User::default()
+                },
+            };
+            let verb = numbers.one(&VERBS);
+            let what = pods(numbers.one(&NAMESPACES), "p");
+            let decision = rbac.decide(&Attributes { user: &user, verb, what });
+            let expected = decide_by_scan(&roles, &bindings, &user, verb, &what);
+            assert_eq!(decision.allowed, expected, "step {step}: {} {verb} {what:?}", user.name);
+            allowed += u32::from(expected);
+        }
+        assert!(rbac.index().referrers_are_exact(), "step {step}");
+    }
+    assert!(allowed > 500, "{allowed}");
 }
