@@ -212,34 +212,27 @@ pub(crate) fn serving(args: &args::Authentication, own: &Leaf) -> Result<Leaf, F
 }
 
 /// The authorities of users, the server's own first, and those of front proxies, as PEM.
-pub(crate) fn authorities_pem(args: &args::Authentication, own_pem: &str) -> Result<(String, Option<String>), Failure> {
+fn authorities_pem(args: &args::Authentication, own_pem: &str) -> Result<(String, Option<String>), Failure> {
+    let given = |flag: &str, path: &Path| {
+        let pem = read(flag, path)?;
+        ClientAuthorities::new(&pem, None)
+            .map_err(|error| Failure::usage(format!("--{flag} {}: {error}", path.display())))?;
+        Ok(pem)
+    };
     let mut users = own_pem.to_owned();
     if let Some(path) = &args.client_ca_file {
-        users.push_str(&read("client-ca-file", path)?);
+        users.push_str(&given("client-ca-file", path)?);
     }
     let proxies = args.requestheader_client_ca_file.as_deref();
-    Ok((users, proxies.map(|path| read("requestheader-client-ca-file", path)).transpose()?))
+    Ok((users, proxies.map(|path| given("requestheader-client-ca-file", path)).transpose()?))
 }
 
 /// The TLS settings of a listener: serving certificate and client authorities.
 pub fn tls(args: &args::Authentication, pki: &Pki) -> Result<Tls, Failure> {
-    let serving = serving(args, &pki.serving)?;
-    Tls::with(&serving, authorities(args, &pki.ca_pem)?).map_err(|error| match &args.tls_cert_file {
+    let (users, proxies) = authorities_pem(args, &pki.ca_pem)?;
+    let authorities = ClientAuthorities::new(&users, proxies.as_deref()).map_err(Failure::new)?;
+    Tls::with(&serving(args, &pki.serving)?, authorities).map_err(|error| match &args.tls_cert_file {
         Some(path) => Failure::usage(format!("--tls-cert-file {}: {error}", path.display())),
         None => Failure::new(error),
-    })
-}
-
-/// The authorities of client certificates.
-fn authorities(args: &args::Authentication, own_pem: &str) -> Result<Arc<ClientAuthorities>, Failure> {
-    let (users, proxies) = authorities_pem(args, own_pem)?;
-    if let Some(path) = &args.client_ca_file {
-        let only = read("client-ca-file", path)?;
-        ClientAuthorities::new(&only, None)
-            .map_err(|error| Failure::usage(format!("--client-ca-file {}: {error}", path.display())))?;
-    }
-    ClientAuthorities::new(&users, proxies.as_deref()).map_err(|error| {
-        let path = args.requestheader_client_ca_file.as_deref().unwrap_or(Path::new("client authorities"));
-        Failure::usage(format!("{}: {error}", path.display()))
     })
 }

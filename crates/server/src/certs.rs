@@ -6,7 +6,7 @@
 //! | file | content | renewed |
 //! |---|---|---|
 //! | `ca.crt`, `ca.key` | ECDSA P-256, ten years | never: clients trust it |
-//! | `server.crt`, `server.key` | for the names and addresses of the server | when it lacks a name, is from another CA, or has less than 30 days left |
+//! | `server.crt`, `server.key` | for the names and addresses of the server | when it lacks a name, is from another CA, or has less than a third of its life left |
 //! | `admin.crt`, `admin.key` | CN `kubernetes-admin`, O `system:masters` | as above |
 //! | `accounts.key` | ECDSA P-256, signs the tokens of service accounts | never: tokens in use would become invalid |
 
@@ -32,7 +32,6 @@ use crate::error::CertError;
 
 const CA_YEARS: i16 = 10;
 const LEAF_DAYS: i32 = 365;
-const RENEW_DAYS: i64 = 30;
 
 /// The administrator of a new server, and the user of its kubeconfig.
 pub const ADMIN_USER: &str = "kubernetes-admin";
@@ -101,8 +100,17 @@ impl Pki {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| CertError::file(dir, e))?;
         let ca = match read_leaf(dir, "ca")? {
             Some(ca) => ca,
-            None => write_leaf(dir, "ca", make_ca(now)?)?,
+            None => {
+                if read(&dir.join("ca.crt"))?.is_some() {
+                    tracing::warn!(dir = %dir.display(), "the key of the authority is missing: there is a new authority");
+                }
+                write_leaf(dir, "ca", make_ca(now)?)?
+            }
         };
+        if !has_life_left(&ca, now) {
+            // Clients trust it, so it is not replaced.
+            tracing::warn!(dir = %dir.display(), "the authority has less than a third of its life left");
+        }
         let issuer = issuer(&ca)?;
         let names = wanted_names(extra_names);
         let serving = match read_leaf(dir, "server")? {
@@ -244,7 +252,6 @@ fn is_usable(leaf: &Leaf, ca: &Leaf, now: Timestamp) -> bool {
     let (Ok((_, cert)), Ok((_, ca_cert))) = (X509Certificate::from_der(der), X509Certificate::from_der(ca_der)) else {
         return false;
     };
-    let seconds_left = cert.validity().not_after.timestamp() - now.as_second();
     // Every generated authority has the same subject: compare the key.
     let signed_with = cert.extensions().iter().find_map(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|key| key.0),
@@ -254,7 +261,15 @@ fn is_usable(leaf: &Leaf, ca: &Leaf, now: Timestamp) -> bool {
         ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
         _ => None,
     });
-    signed_with.is_some() && signed_with == ca_key && seconds_left > RENEW_DAYS * 86_400
+    signed_with.is_some() && signed_with == ca_key && has_life_left(leaf, now)
+}
+
+/// Returns whether a certificate has at least a third of its life left.
+fn has_life_left(leaf: &Leaf, now: Timestamp) -> bool {
+    let Ok(chain) = leaf.chain() else { return false };
+    let Some((_, cert)) = chain.first().and_then(|der| X509Certificate::from_der(der).ok()) else { return false };
+    let (from, until) = (cert.validity().not_before.timestamp(), cert.validity().not_after.timestamp());
+    until.saturating_sub(now.as_second()).saturating_mul(3) >= until.saturating_sub(from)
 }
 
 fn covers(leaf: &Leaf, names: &BTreeSet<String>) -> bool {
@@ -332,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn made_once_and_kept() {
+    fn rot_7_made_once_and_kept_for_their_owner_only() {
         let dir = tempfile::tempdir().unwrap();
         let pki_dir = dir.path().join("pki");
         let first = Pki::open(&pki_dir, &[], now()).unwrap();
@@ -347,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_renews_only_the_serving_certificate() {
+    fn rot_1_a_new_name_renews_only_the_serving_certificate() {
         let dir = tempfile::tempdir().unwrap();
         let first = Pki::open(dir.path(), &[], now()).unwrap();
         let names = ["Dogwatch.Example.org".to_owned(), "192.0.2.7".to_owned(), "2001:db8:0::1".to_owned()];
@@ -363,14 +378,18 @@ mod tests {
     }
 
     #[test]
-    fn leaves_near_their_end_are_renewed() {
+    fn rot_4_leaves_are_renewed_before_their_last_third_and_the_authority_never() {
         let dir = tempfile::tempdir().unwrap();
         let first = Pki::open(dir.path(), &[], now()).unwrap();
-        let later = days_later(now(), LEAF_DAYS - 20);
+        let kept = Pki::open(dir.path(), &[], days_later(now(), LEAF_DAYS * 2 / 3 - 5)).unwrap();
+        assert_eq!(first.serving.cert_pem, kept.serving.cert_pem);
+        let later = days_later(now(), LEAF_DAYS * 2 / 3 + 5);
         let second = Pki::open(dir.path(), &[], later).unwrap();
         assert_eq!(first.ca_pem, second.ca_pem);
         assert_ne!(first.serving.cert_pem, second.serving.cert_pem);
         assert_ne!(first.admin.cert_pem, second.admin.cert_pem);
+        let old = Pki::open(dir.path(), &[], days_later(now(), i32::from(CA_YEARS) * 365 - 30)).unwrap();
+        assert_eq!(first.ca_pem, old.ca_pem);
     }
 
     #[test]

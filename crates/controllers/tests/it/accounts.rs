@@ -94,7 +94,7 @@ async fn sa_2_au_30_a_secret_gets_a_token_that_the_server_believes() {
 }
 
 #[tokio::test]
-async fn ca_1_every_namespace_has_the_root_certificate_and_gets_it_back() {
+async fn ca_1_rot_6_every_namespace_has_the_root_certificate_and_gets_it_back() {
     let server = server("root-ca-cert-publisher").await;
     let client = server.client();
     namespace(&client, "fresh").await;

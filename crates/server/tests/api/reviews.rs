@@ -50,7 +50,7 @@ async fn access_reviews_follow_the_authorizer() {
 }
 
 #[tokio::test]
-async fn is_a_token_good() {
+async fn au_60_is_a_token_good() {
     let world = World::start().await;
     let ask = async |spec: Value| review(&world, "authentication.k8s.io", "tokenreviews", json!({"spec": spec})).await;
     let (_, good) = ask(json!({"token": "sesame"})).await;

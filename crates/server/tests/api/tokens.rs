@@ -30,7 +30,7 @@ async fn code(world: &World, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_token_is_requested_and_used() {
+async fn au_10_50_ba_4_a_token_is_requested_and_used() {
     let world = World::start().await;
     world.post(ACCOUNTS, &json!({"metadata": {"name": "sa"}})).await;
     let request = token(&world, json!({"expirationSeconds": 600})).await;
@@ -52,7 +52,7 @@ async fn a_token_is_requested_and_used() {
 }
 
 #[tokio::test]
-async fn a_token_expires_by_the_clock_of_the_server() {
+async fn au_22_ba_13_a_token_expires_by_the_clock_of_the_server() {
     let ahead = Arc::new(AtomicI64::new(0));
     let seconds = Arc::clone(&ahead);
     let clock =
@@ -69,7 +69,7 @@ async fn a_token_expires_by_the_clock_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_token_for_another_audience_is_refused() {
+async fn au_23_61_a_token_for_another_audience_is_refused() {
     let world = World::start().await;
     world.post(ACCOUNTS, &json!({"metadata": {"name": "sa"}})).await;
     let request = token(&world, json!({"audiences": ["vault"]})).await;

@@ -73,7 +73,7 @@ impl TokenKeys {
     }
 
     /// The compact form of a token with these claims.
-    pub(crate) fn sign(&self, claims: &Value) -> Result<String, String> {
+    pub fn sign(&self, claims: &Value) -> Result<String, String> {
         let key = self.public.first().ok_or("there is no key")?;
         let header = json!({"alg": format!("{:?}", key.algorithm), "kid": key.id});
         let mut token = URL_SAFE_NO_PAD.encode(header.to_string());

@@ -127,7 +127,7 @@ fn claims(token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn au_20_a_token_authenticates_its_account() {
+async fn au_20_58_a_token_authenticates_its_account() {
     let world = World::new().await;
     let token = world.request_token(json!({})).await.unwrap();
     let jti = claims(&token)["jti"].as_str().unwrap().to_owned();
@@ -211,7 +211,7 @@ async fn au_23_a_token_is_for_its_audiences() {
 }
 
 #[tokio::test]
-async fn au_24_ba_4_a_token_ends_with_its_account() {
+async fn au_9_24_ba_4_a_token_ends_with_its_account() {
     let world = World::new().await;
     let token = world.request_token(json!({})).await.unwrap();
     world.verify(&token).unwrap();
