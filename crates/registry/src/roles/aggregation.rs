@@ -28,6 +28,9 @@ use crate::write::apply;
 use crate::write::update::{Author, rewrite};
 
 const CONTROLLER: &str = "clusterrole-aggregation-controller";
+/// Most bytes of the texts in the rules of an aggregated role: as large as a role that a client can send. One that would be larger
+/// stays as it is.
+const RULES_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Wait after a failure, before the aggregated roles are written again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -128,9 +131,22 @@ impl Aggregation {
                 break;
             }
         }
-        let outdated = collected.into_iter().filter(|(name, rules)| rules_of(name) != *rules);
+        let outdated =
+            collected.into_iter().filter(|(name, rules)| rules_of(name) != *rules && is_bounded(name, rules));
         outdated.map(|(name, rules)| (name.clone(), rules)).collect()
     }
+}
+
+fn is_bounded(name: &Text, rules: &[Rule]) -> bool {
+    let parts = |rule: &Rule| -> usize {
+        let all = [&rule.verbs, &rule.groups, &rule.resources, &rule.names, &rule.paths];
+        all.into_iter().flatten().map(|text| text.len()).sum()
+    };
+    let bytes: usize = rules.iter().map(parts).sum();
+    if bytes > RULES_BYTES_MAX {
+        tracing::warn!(%name, bytes, "an aggregated role would be too large and is not written");
+    }
+    bytes <= RULES_BYTES_MAX
 }
 
 impl Roles {
@@ -275,5 +291,18 @@ mod tests {
         let _ = aggregation.outdated(rules_of);
         aggregation.change("part", None);
         assert_eq!(aggregation.outdated(|_| Vec::new()), []);
+    }
+
+    #[test]
+    fn a_role_that_would_be_too_large_stays() {
+        let aggregation = Aggregation::default();
+        aggregation.change("all", Some(&role(json!({}), json!([{"matchLabels": {"x": "1"}}]))));
+        for name in ["a", "b"] {
+            aggregation.change(name, Some(&json!({"metadata": {"labels": {"x": "1"}}})));
+        }
+        let rules =
+            |bytes: usize| move |name: &Text| if name == "all" { Vec::new() } else { vec![rule(&name.repeat(bytes))] };
+        assert_eq!(aggregation.outdated(rules(1000)).len(), 1);
+        assert_eq!(aggregation.outdated(rules(2 * 1024 * 1024)), []);
     }
 }
