@@ -213,11 +213,12 @@ impl Client {
             headers.insert(header::AUTHORIZATION, credential.value());
         }
         let key = Key::of(endpoint);
-        // A kept connection may end before it has the request, which then goes to the next one.
+        // A kept connection may end before it has the request, or before it answers a read; the next one gets it then.
         while let Some(mut connection) = self.pool.take(&key).await {
+            let again = replay(&request);
             match connection.sender.try_send_request(request).await {
                 Ok(response) => return Ok(self.answer(response, key, connection)),
-                Err(mut error) => match error.take_message() {
+                Err(mut error) => match error.take_message().or(again) {
                     Some(unsent) => request = unsent,
                     None => return Err(go_text::exchange(error.error())),
                 },
@@ -267,6 +268,18 @@ impl Client {
             Some(charge) => Bytes::from_owner(Charged { bytes: whole, _charge: charge }),
         })
     }
+}
+
+/// A copy of a request that may be sent twice: a read without a body.
+fn replay(request: &http::Request<OutgoingBody>) -> Option<http::Request<OutgoingBody>> {
+    if !request.method().is_safe() || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = http::Request::new(empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
 }
 
 /// Bytes with their share of the budget.

@@ -67,6 +67,14 @@ impl Endpoint {
         Ok(Endpoint { url: url.to_owned(), uri, address: None, tls, credential: None })
     }
 
+    /// The same endpoint with another path and query.
+    pub fn with_path(&self, path: &str) -> Result<Self, Error> {
+        let scheme = self.uri.scheme_str().unwrap_or_default();
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let made = Endpoint::new(&format!("{scheme}://{authority}{path}"), self.tls.clone())?;
+        Ok(Endpoint { address: self.address.clone(), credential: self.credential.clone(), ..made })
+    }
+
     /// Connects to this `host:port` in place of that of the URL, which still names the server: a Service and its endpoint.
     #[must_use]
     pub fn at(mut self, address: impl Into<String>) -> Self {

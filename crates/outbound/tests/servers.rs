@@ -68,6 +68,22 @@ async fn a_kept_connection_that_ended_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_read_on_a_kept_connection_that_fails_is_sent_again() {
+    let authority = Authority::new();
+    // Closes each connection when it gets its second request.
+    let server = TestServer::start(authority.leaf(&["127.0.0.1"]), {
+        let calls = AtomicUsize::new(0);
+        move |_| if calls.fetch_add(1, Ordering::Relaxed) == 1 { Reply::close() } else { Reply::text("") }
+    })
+    .await;
+    let client = client();
+    let endpoint = Endpoint::new(&server.url("/"), trusting(&client, &authority.pem)).unwrap();
+    client.send(&endpoint, Request::get()).await.unwrap();
+    client.send(&endpoint, Request::get()).await.unwrap();
+    assert_eq!((server.requests().len(), server.connections()), (3, 2));
+}
+
+#[tokio::test]
 async fn wh_6_a_leaf_in_the_bundle_is_trusted_as_go_trusts_it() {
     let authority = Authority::new();
     for leaf in [authority.leaf(&["127.0.0.1"]), Leaf::self_signed(&["127.0.0.1"])] {

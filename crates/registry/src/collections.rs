@@ -6,6 +6,7 @@ use cache::{FieldSpec, Spec};
 use schema::kind::Kind;
 use schema::kinds::Kinds;
 
+pub(crate) const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 pub(crate) const CERTIFICATE_SIGNING_REQUESTS: &str = "certificates.k8s.io/certificatesigningrequests";
 pub(crate) const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 pub(crate) const CLUSTER_ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
@@ -17,6 +18,7 @@ pub(crate) const DAEMON_SETS: &str = "apps/daemonsets";
 pub(crate) const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 pub(crate) const DEPLOYMENTS: &str = "apps/deployments";
 pub(crate) const DISRUPTION_BUDGETS: &str = "policy/poddisruptionbudgets";
+pub(crate) const ENDPOINT_SLICES: &str = "discovery.k8s.io/endpointslices";
 pub(crate) const EVENTS: &str = "core/events";
 pub(crate) const FLOW_SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
 pub(crate) const INGRESSES: &str = "networking.k8s.io/ingresses";

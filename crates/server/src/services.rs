@@ -121,7 +121,8 @@ fn object(registry: &Registry, collection: &str, namespace: &str, name: &str) ->
 }
 
 /// The address in the annotations of a Service.
-fn annotated(service: &Value) -> Option<String> {
+#[must_use]
+pub fn annotated(service: &Value) -> Option<String> {
     let annotations = &service["metadata"]["annotations"];
     if let Some(address) = annotations[ENDPOINT_ANNOTATION].as_str().map(str::trim).filter(|text| is_address(text)) {
         return Some(address.to_owned());
@@ -157,6 +158,14 @@ fn endpoint(slice: &Value, port_name: &str, admits: fn(&Value, &str) -> bool) ->
         }
         Some(if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") })
     })
+}
+
+/// Whether something can listen at one of the endpoints of a slice, ready or not.
+#[must_use]
+pub fn has_reachable(slice: &Value) -> bool {
+    let is_ours = slice["metadata"]["labels"][MANAGED_BY] == CONTROLLER;
+    let mut endpoints = slice["endpoints"].as_array().into_iter().flat_map(|endpoints| endpoints.iter());
+    !is_ours || endpoints.any(|endpoint| endpoint["addresses"][0].as_str().is_some_and(|ip| is_reachable(slice, ip)))
 }
 
 /// Whether an endpoint can be there: the pods of our own controller have addresses that exist only on paper.

@@ -3,5 +3,6 @@
 //!
 //! - [`world`]: the server under test
 
+mod aggregation;
 mod conversion;
 mod world;

@@ -10,15 +10,25 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use machinery::clock::Clock;
 use machinery::json::{self, Value, json};
+use parking_lot::Mutex;
 use server::limits::Limits;
+use server::shutdown::Trigger;
 use server::webhooks::WebhookSettings;
 use store::Retention;
 use store::memory::MemoryStore;
+use tokio::net::TcpListener;
 use tower_service::Service as _;
+
+/// The administrator's token on a listener.
+pub(crate) const TOKEN: &str = "admin-token";
 
 /// A running server.
 pub(crate) struct World {
-    pub(crate) cluster: Cluster,
+    cluster: Cluster,
+    /// Keeps listeners.
+    triggers: Mutex<Vec<Trigger>>,
+    /// With the token file.
+    _folder: tempfile::TempDir,
 }
 
 /// A response with its body.
@@ -52,11 +62,24 @@ impl World {
     }
 
     pub(crate) async fn with(webhooks: WebhookSettings) -> Self {
-        let access = Access { anonymous: true, webhooks, ..Access::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = folder.path().join("tokens");
+        std::fs::write(&tokens, format!("{TOKEN},admin,1,\"system:masters\"\n")).unwrap();
+        let access = Access { token_file: Some(tokens), anonymous: true, webhooks, ..Access::default() };
         let store = Arc::new(MemoryStore::new(Retention::default()));
         let settings = registry::Settings::default();
         let cluster = Cluster::start(store, &access, Limits::default(), settings, Clock::system()).await.unwrap();
-        World { cluster }
+        World { cluster, triggers: Mutex::default(), _folder: folder }
+    }
+
+    /// Listens without TLS; returns the address.
+    pub(crate) async fn listen(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (trigger, shutdown) = server::shutdown::channel();
+        tokio::spawn(self.cluster.server().serve(listener, None, shutdown));
+        self.triggers.lock().push(trigger);
+        address
     }
 
     pub(crate) async fn send(&self, user: User, request: Request<Bytes>) -> Response {

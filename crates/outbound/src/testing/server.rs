@@ -14,9 +14,12 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -117,12 +120,14 @@ pub struct TestServer {
     scheme: &'static str,
     connections: Arc<AtomicUsize>,
     requests: Arc<Mutex<Vec<Seen>>>,
-    task: tokio::task::JoinHandle<()>,
+    task: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -137,7 +142,7 @@ impl TestServer {
     }
 
     pub async fn start_at(address: &str, leaf: Leaf, script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
-        Self::run(address, Some(tls(&leaf, None)), Arc::new(script)).await
+        Self::run(address, Some(tls(&leaf, Clients::None)), Arc::new(script)).await
     }
 
     /// A server that requires client certificates of an authority.
@@ -146,7 +151,12 @@ impl TestServer {
         authority: &str,
         script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        Self::run("127.0.0.1:0", Some(tls(&leaf, Some(authority))), Arc::new(script)).await
+        Self::run("127.0.0.1:0", Some(tls(&leaf, Clients::Of(authority))), Arc::new(script)).await
+    }
+
+    /// A server that asks for client certificates, and takes any or none.
+    pub async fn with_clients_if_given(leaf: Leaf, script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+        Self::run("127.0.0.1:0", Some(tls(&leaf, Clients::Any)), Arc::new(script)).await
     }
 
     /// A server without TLS.
@@ -161,7 +171,15 @@ impl TestServer {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let scheme = if tls.is_some() { "https" } else { "http" };
         let task = tokio::spawn(accept(listener, tls, script, Arc::clone(&connections), Arc::clone(&requests)));
-        TestServer { address, scheme, connections, requests, task }
+        TestServer { address, scheme, connections, requests, task: Some(task) }
+    }
+
+    /// Stops listening and closes all connections before it returns.
+    pub async fn stop(mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            let _ = task.await;
+        }
     }
 
     #[must_use]
@@ -185,13 +203,70 @@ impl TestServer {
     }
 }
 
-fn tls(leaf: &Leaf, clients: Option<&str>) -> TlsAcceptor {
+/// Whose certificates a server asks for.
+enum Clients<'a> {
+    None,
+    /// Any or none is accepted.
+    Any,
+    /// One of this authority is required.
+    Of(&'a str),
+}
+
+/// Asks for a certificate and accepts any.
+#[derive(Debug)]
+struct AnyClient(WebPkiSupportedAlgorithms);
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
+
+fn tls(leaf: &Leaf, clients: Clients<'_>) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
     let builder = match clients {
-        None => builder.with_no_client_auth(),
-        Some(pem) => {
+        Clients::None => builder.with_no_client_auth(),
+        Clients::Any => {
+            builder.with_client_cert_verifier(Arc::new(AnyClient(provider.signature_verification_algorithms)))
+        }
+        Clients::Of(pem) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem.as_bytes()).map(Result::unwrap));
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();

@@ -20,7 +20,7 @@ use machinery::Status;
 use machinery::json::Value;
 use machinery::options::DeleteOptions;
 use schema::kind::Kind;
-pub use schema::kinds::{Kinds, builtin};
+pub use schema::kinds::{Kinds, builtin, compare_versions};
 
 use crate::collections::{
     CERTIFICATE_SIGNING_REQUESTS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRON_JOBS, DAEMON_SETS, DEFINITIONS,

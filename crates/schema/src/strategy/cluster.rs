@@ -22,6 +22,15 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
         }
         ("", "PersistentVolumeClaim") => data_sources(object),
         ("coordination.k8s.io", "Lease") => gated_lease_fields(object, &Value::Null),
+        ("apiregistration.k8s.io", "APIService") => {
+            let is_local = object.get("spec").is_none_or(|spec| spec.at("service").is_null());
+            let now = object.get("metadata").map_or(Value::Null, |metadata| metadata.at("creationTimestamp").clone());
+            let local = json!({"conditions": [{
+                "type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Local",
+                "message": "Local APIServices are always available",
+            }]});
+            object.insert("status", if is_local { local } else { json!({}) });
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             let versions = object.get("spec").map(|spec| spec.list("versions")).unwrap_or_default();
             let stored = versions.iter().filter(|version| version.flag("storage") == Some(true));

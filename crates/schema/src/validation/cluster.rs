@@ -5,8 +5,8 @@ use machinery::json::{Value, json};
 use machinery::names;
 
 use super::core::{EventFields, any_event};
-use super::rules::{immutable, named, not_negative, objections, one_of, optional, required, same, word};
-use super::{Errors, pod};
+use super::rules::{immutable, named, not_negative, objections, one_of, required, same, word};
+use super::{Errors, api_service, pod};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -25,7 +25,7 @@ pub(super) fn validate(group: &str, kind: &str, object: &Value, old: Option<&Val
         ("scheduling.k8s.io", "PriorityClass") => priority_class(object, old, errors),
         ("node.k8s.io", "RuntimeClass") => runtime_class(object, old, errors),
         ("events.k8s.io", "Event") => event(object, old, errors),
-        ("apiregistration.k8s.io", "APIService") if old.is_none() => api_service(object, errors),
+        ("apiregistration.k8s.io", "APIService") => api_service::validate(object, errors),
         _ => {}
     }
 }
@@ -298,18 +298,4 @@ fn event(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     ] {
         immutable(errors, &Path::new(shown), object.at(field), old.at(field));
     }
-}
-
-/// Checks that an API service is named by its version and group.
-fn api_service(object: &Value, errors: &mut Errors) {
-    let spec = object.at("spec");
-    let (group, version) = (spec.text("group"), spec.text("version"));
-    let wanted = if group.is_empty() { format!("{version}.") } else { format!("{version}.{group}") };
-    let name = object.text("metadata.name");
-    if !name.is_empty() && name != wanted {
-        let why = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
-        errors.push(FieldError::invalid("metadata.name", name, why));
-    }
-    optional(errors, &SPEC.child("group"), group, names::dns1123_subdomain);
-    named(errors, &SPEC.child("version"), version, names::dns1035_label);
 }

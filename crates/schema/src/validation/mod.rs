@@ -5,7 +5,7 @@
 //! - `core.rs`, `service.rs`: the rest of the core group
 //! - `workload.rs`, `batch.rs`, `autoscaling.rs`: workloads
 //! - `definition/`: CustomResourceDefinitions and their schemas
-//! - `network.rs`, `storage.rs`, `rbac.rs`, `admission.rs`, `certificate.rs`, `cluster.rs`, `devices.rs`: the other groups
+//! - `network.rs`, `storage.rs`, `rbac.rs`, `admission.rs`, `certificate.rs`, `cluster.rs`, `api_service.rs`, `devices.rs`: the other groups
 //!
 //! Most kinds check their own fields together with their metadata. For the others the rules for every object are checked once
 //! their own fields pass (spec 02 §2).
@@ -22,6 +22,7 @@ use crate::walk::Walk as _;
 mod address;
 mod admission;
 mod amount;
+mod api_service;
 mod autoscaling;
 mod batch;
 mod certificate;

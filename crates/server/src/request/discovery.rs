@@ -15,6 +15,7 @@ use registry::discovery;
 use registry::kinds::Kinds;
 use registry::{Encoding, Form, Shape, View};
 
+use crate::aggregation::MergedDiscovery;
 use crate::request::negotiation::{accept_header, pretty};
 use crate::request::reply::{self, Reply};
 use crate::wire::body::ResponseBody;
@@ -107,6 +108,25 @@ impl DiscoveryBodies {
                 reply.headers_mut().insert(header::VARY, VARY_ACCEPT);
                 Ok(reply)
             }
+        }
+    }
+}
+
+/// `/apis` of a server that passes some group versions on.
+pub(crate) fn merged_groups(merged: &MergedDiscovery, headers: &HeaderMap, query: &Query) -> Result<Reply, Status> {
+    match negotiate_discovery(accept_header(headers))? {
+        Discovery::Aggregated(MediaType::Json) => Ok(aggregated(&Document::new(&merged.aggregated), headers)),
+        Discovery::Aggregated(media) => {
+            let mut reply = encoded(&merged.aggregated, media, headers, query)?;
+            if media == MediaType::Protobuf {
+                reply.headers_mut().insert(header::CONTENT_TYPE, AGGREGATED_PROTOBUF);
+            }
+            Ok(reply)
+        }
+        Discovery::Plain(media) => {
+            let mut reply = encoded(&merged.groups, media, headers, query)?;
+            reply.headers_mut().insert(header::VARY, VARY_ACCEPT);
+            Ok(reply)
         }
     }
 }
