@@ -78,12 +78,10 @@ impl Index {
         self.roles.get(&binding.role_name()?).cloned()
     }
 
-    #[must_use]
     pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
         self.roles.values()
     }
 
-    #[must_use]
     pub fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
         self.bindings.values()
     }
