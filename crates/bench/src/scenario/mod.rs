@@ -2,6 +2,7 @@
 //!
 //! - `requests`: create, get, patch
 //! - `access`: gets by users with few and many bindings
+//! - `admission`: creates with and without policies
 //! - `definitions`: CustomResourceDefinitions and their objects
 //! - `fairness`: gets of one client while another one floods the server with lists
 //! - `list`: a whole collection, with each kind of list request
@@ -13,6 +14,7 @@
 //! - `scale`: simulated nodes, deployments, and the time until every pod runs
 
 mod access;
+mod admission;
 mod definitions;
 mod fairness;
 mod fanout;
@@ -45,12 +47,13 @@ pub enum Scenario {
     Scale,
     Crds,
     Access,
+    Admission,
     Fairness,
 }
 
 impl Scenario {
     /// In the order in which `all` runs them: later ones use the objects of earlier ones.
-    pub const ALL: [Scenario; 17] = [
+    pub const ALL: [Scenario; 18] = [
         Scenario::Start,
         Scenario::Store,
         Scenario::Create,
@@ -67,6 +70,7 @@ impl Scenario {
         Scenario::Scale,
         Scenario::Crds,
         Scenario::Access,
+        Scenario::Admission,
         Scenario::Fairness,
     ];
 
@@ -89,6 +93,7 @@ impl Scenario {
             Scenario::Scale => "scale",
             Scenario::Crds => "crds",
             Scenario::Access => "access",
+            Scenario::Admission => "admission",
             Scenario::Fairness => "fairness",
         }
     }
@@ -117,6 +122,7 @@ impl Scenario {
             Scenario::Scale => scale::run(stage).await,
             Scenario::Crds => definitions::run(stage).await,
             Scenario::Access => access::run(stage).await,
+            Scenario::Admission => admission::run(stage).await,
             Scenario::Fairness => fairness::run(stage).await,
         }
     }

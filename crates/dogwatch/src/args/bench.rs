@@ -40,6 +40,8 @@ pub enum Bench {
     Crds(BenchRun),
     /// Gets by an administrator and by accounts with few and many role bindings.
     Access(BenchRun),
+    /// Creating pods without policies, with policies on another kind, and with a policy of three rules.
+    Admission(BenchRun),
     /// Gets of one client while another one floods the server with expensive lists.
     Fairness(BenchRun),
     /// Compare two results of --json, as a table and as a picture.

@@ -31,6 +31,7 @@ pub(super) async fn bench(what: Bench) -> Result<(), Failure> {
         Bench::Scale(args) => measure(&[Scenario::Scale], args).await,
         Bench::Crds(args) => measure(&[Scenario::Crds], args).await,
         Bench::Access(args) => measure(&[Scenario::Access], args).await,
+        Bench::Admission(args) => measure(&[Scenario::Admission], args).await,
         Bench::Fairness(args) => measure(&[Scenario::Fairness], args).await,
         Bench::Compare(args) => compare_files(&args),
         Bench::Floor => floor::serve().map_err(Failure::new),
