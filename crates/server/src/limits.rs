@@ -77,6 +77,12 @@ pub struct Limits {
     pub heavy_bytes_max: usize,
     /// Heavy requests that wait; more get 429.
     pub heavy_waiting_max: usize,
+    /// Lists of many objects that are handled or sent at the same time in one priority level; more wait.
+    pub long_lists_max: usize,
+    /// As `long_lists_max`, for one user.
+    pub long_lists_per_user_max: usize,
+    /// A list that is still being sent after this long no longer counts as one of many objects: its client reads slowly.
+    pub long_list_time: Duration,
 }
 
 impl Default for Limits {
@@ -115,8 +121,17 @@ impl Default for Limits {
             heavy_checks_min: 50_000,
             heavy_bytes_max: 8 * 1024 * 1024,
             heavy_waiting_max: 256,
+            long_lists_max: (2 * parallelism()).max(4),
+            // Half of the cores, so that the others are free for the requests of other users.
+            long_lists_per_user_max: (parallelism() / 2).max(1),
+            long_list_time: Duration::from_secs(1),
         }
     }
+}
+
+/// Threads that can run at the same time.
+fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl Limits {
@@ -157,6 +172,9 @@ impl Limits {
             ("heavy_checks_min", self.heavy_checks_min as f64),
             ("heavy_bytes_max", self.heavy_bytes_max as f64),
             ("heavy_waiting_max", self.heavy_waiting_max as f64),
+            ("long_lists_max", self.long_lists_max as f64),
+            ("long_lists_per_user_max", self.long_lists_per_user_max as f64),
+            ("long_list_time_seconds", self.long_list_time.as_secs_f64()),
         ]
     }
 }

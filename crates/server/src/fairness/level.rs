@@ -55,6 +55,11 @@ pub(crate) struct Bounds {
     pub(crate) seats: usize,
     /// Longest queue of one user; none refuses what finds no seat.
     pub(crate) queue_length: Option<usize>,
+    /// Requests of more than one seat at the same time, of all and of one user: they cost processor time.
+    pub(crate) wide_max: usize,
+    pub(crate) wide_per_user_max: usize,
+    /// A request that has its seats for longer keeps only one: it waits for its client.
+    pub(crate) wide_time: Duration,
 }
 
 /// Why a request gets no seat. The texts are labels of a metric.
@@ -90,6 +95,8 @@ struct State {
     own: usize,
     /// Borrowed seats in use.
     borrowed: usize,
+    /// Requests of more than one seat.
+    wide: usize,
     /// Users that have seats or wait, by the hash of their names. Users with the same hash share.
     users: HashMap<u64, UserState>,
     /// Users that wait, by the seats that they have had, then by the arrival of their first request.
@@ -103,6 +110,7 @@ struct State {
 #[derive(Debug, Default)]
 struct UserState {
     seats: usize,
+    wide: usize,
     /// Seats that the user has had, by which its turn is decided.
     had: u64,
     waiting: VecDeque<Waiter>,
@@ -121,6 +129,7 @@ struct Grant {
     user: u64,
     own: usize,
     borrowed: usize,
+    is_wide: bool,
 }
 
 /// What became of a request that entered a level.
@@ -134,6 +143,8 @@ enum Entered {
 enum Lack {
     /// The user has its share.
     Share,
+    /// Too many requests have more than one seat.
+    Wide,
     Seats,
 }
 
@@ -141,12 +152,23 @@ enum Lack {
 #[derive(Debug)]
 pub(crate) struct Seat {
     level: Arc<Level>,
-    grant: Grant,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    One(Grant),
+    /// Shared with the timer that gives up all but one.
+    Many(Arc<Mutex<Grant>>),
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.level.release(self.grant);
+        let grant = match &self.held {
+            Held::One(grant) => *grant,
+            Held::Many(grant) => *grant.lock(),
+        };
+        self.level.release(grant);
     }
 }
 
@@ -192,7 +214,29 @@ impl Level {
 
     fn seat(self: &Arc<Self>, grant: Grant) -> Seat {
         self.counts.dispatched.fetch_add(1, Ordering::Relaxed);
-        Seat { level: Arc::clone(self), grant }
+        if !grant.is_wide {
+            return Seat { level: Arc::clone(self), held: Held::One(grant) };
+        }
+        let shared = Arc::new(Mutex::new(grant));
+        let (level, held, time) = (Arc::downgrade(self), Arc::downgrade(&shared), self.state.lock().bounds.wide_time);
+        tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            if let (Some(level), Some(held)) = (level.upgrade(), held.upgrade()) {
+                level.narrow(&held);
+            }
+        });
+        Seat { level: Arc::clone(self), held: Held::Many(shared) }
+    }
+
+    /// Gives up all seats but one.
+    fn narrow(&self, held: &Mutex<Grant>) {
+        {
+            let mut grant = held.lock();
+            let given_up = Grant { own: grant.own - 1, ..*grant };
+            (grant.own, grant.is_wide) = (1, false);
+            self.state.lock().release(given_up, &self.pool);
+        }
+        self.dispatch();
     }
 
     /// Takes seats at once, or a place in the queue of the user.
@@ -283,17 +327,29 @@ impl State {
         if held + width > share.max(width) {
             return Err(Lack::Share);
         }
+        let is_wide = width > 1;
+        if is_wide {
+            let wide = self.users.get(&user).map_or(0, |user| user.wide);
+            if wide >= self.bounds.wide_per_user_max.max(1) {
+                return Err(Lack::Share);
+            }
+            if self.wide >= self.bounds.wide_max.max(1) {
+                return Err(Lack::Wide);
+            }
+        }
         let grant = if may_use_own && self.own + width <= seats {
-            Grant { user, own: width, borrowed: 0 }
+            Grant { user, own: width, borrowed: 0, is_wide }
         } else if width == 1 && pool.take() {
-            Grant { user, own: 0, borrowed: 1 }
+            Grant { user, own: 0, borrowed: 1, is_wide }
         } else {
             return Err(Lack::Seats);
         };
         self.own += grant.own;
         self.borrowed += grant.borrowed;
+        self.wide += usize::from(is_wide);
         let entry = self.users.entry(user).or_default();
         entry.seats += width;
+        entry.wide += usize::from(is_wide);
         entry.had = entry.had.max(self.turn) + width as u64;
         Ok(grant)
     }
@@ -301,11 +357,13 @@ impl State {
     fn release(&mut self, grant: Grant, pool: &Pool) {
         self.own -= grant.own;
         self.borrowed -= grant.borrowed;
+        self.wide -= usize::from(grant.is_wide);
         if grant.borrowed > 0 {
             pool.release();
         }
         if let Some(user) = self.users.get_mut(&grant.user) {
             user.seats -= grant.own + grant.borrowed;
+            user.wide -= usize::from(grant.is_wide);
         }
         self.forget_idle(grant.user);
     }
@@ -320,8 +378,8 @@ impl State {
             let first = self.users.get(&user).and_then(|user| user.waiting.front());
             let Some(width) = first.map(|first| first.width) else { continue };
             match self.take(user, width, may_use_own, pool) {
-                // A user that has its share does not hold up others.
-                Err(Lack::Share) => {}
+                // A user that has its share does not hold up others, and lists do not hold up other requests.
+                Err(Lack::Share | Lack::Wide) => {}
                 Err(Lack::Seats) => may_use_own = false,
                 Ok(grant) => {
                     self.order.remove(&key);
@@ -404,8 +462,12 @@ mod tests {
         let pool = Arc::<Pool>::default();
         pool.set_max(lent);
         let level = Arc::new(Level::new("test", &pool));
-        level.set_bounds(Bounds { seats, queue_length: Some(50) });
+        level.set_bounds(bounds(seats));
         level
+    }
+
+    fn bounds(seats: usize) -> Bounds {
+        Bounds { seats, queue_length: Some(50), wide_max: 4, wide_per_user_max: 2, wide_time: WAIT }
     }
 
     type Asking = Pin<Box<dyn Future<Output = Result<Seat, Refusal>> + Send>>;
@@ -479,7 +541,7 @@ mod tests {
     async fn cheap_requests_borrow_what_other_levels_lend() {
         let pool = Arc::<Pool>::default();
         pool.set_max(10);
-        let bounds = Bounds { seats: 4, queue_length: Some(50) };
+        let bounds = bounds(4);
         let (one, other) = (Arc::new(Level::new("one", &pool)), Arc::new(Level::new("other", &pool)));
         one.set_bounds(bounds);
         other.set_bounds(bounds);
@@ -505,7 +567,7 @@ mod tests {
         assert_eq!(level.acquire("bob", 1, WAIT).await.unwrap_err(), Refusal::QueueFull);
         assert!(ask(&level, "carol", 1).1.is_none(), "carol has a queue of her own");
         drop(queue);
-        level.set_bounds(Bounds { seats: 1, queue_length: None });
+        level.set_bounds(Bounds { queue_length: None, ..bounds(1) });
         assert_eq!(level.acquire("bob", 1, WAIT).await.unwrap_err(), Refusal::NoQueue);
         let refused = level.counts.refused.iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
         assert_eq!(refused, [1, 1, 1]);
@@ -529,6 +591,31 @@ mod tests {
         drop(granted);
         assert!(ask(&level, "erin", 1).1.is_some(), "the seat is free again");
         assert_eq!(level.figures(), (1, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn apf_7_lists_of_many_users_are_bounded_together_and_hold_up_no_get() {
+        let level = level(200, 0);
+        let users = ["a", "b", "c", "d", "e", "f"];
+        let lists: Vec<(Asking, Option<Seat>)> = users.map(|user| ask(&level, user, 10)).into();
+        assert_eq!(lists.iter().filter(|(_, seat)| seat.is_some()).count(), 4);
+        assert!(ask(&level, "g", 1).1.is_some());
+        drop(lists);
+        assert_eq!(level.figures(), (200, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn apf_7_a_list_that_waits_for_its_client_keeps_one_seat() {
+        let level = level(49, 0);
+        let lists: Vec<(Asking, Option<Seat>)> = (0..3).map(|_| ask(&level, "alice", 10)).collect();
+        assert_eq!(level.figures(), (49, 20, 1), "two lists are what one user may have");
+        tokio::time::sleep(WAIT - Duration::from_millis(1)).await;
+        assert_eq!(level.figures(), (49, 20, 1));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        assert_eq!(level.figures(), (49, 12, 0), "the third follows, with ten");
+        drop(lists);
+        assert_eq!(level.figures(), (49, 0, 0));
+        assert!(level.state.lock().users.is_empty() && level.state.lock().wide == 0);
     }
 
     #[tokio::test]

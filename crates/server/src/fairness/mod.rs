@@ -34,6 +34,8 @@ pub(crate) struct Fairness {
     seats: usize,
     /// Longest time that a request waits for a seat.
     wait: Duration,
+    /// Bounds that all levels have in common.
+    common: Bounds,
     pool: Arc<Pool>,
     levels: ArcSwap<Levels>,
     /// Held while levels are brought up to date.
@@ -89,6 +91,12 @@ impl Fairness {
         Fairness {
             seats: limits.inflight_reads_max.saturating_add(limits.inflight_writes_max),
             wait: limits.request_timeout / 4,
+            common: Bounds {
+                wide_max: limits.long_lists_max,
+                wide_per_user_max: limits.long_lists_per_user_max,
+                wide_time: limits.long_list_time,
+                ..Bounds::default()
+            },
             pool: Arc::default(),
             levels: ArcSwap::default(),
             updating: Mutex::default(),
@@ -138,7 +146,7 @@ impl Fairness {
             let limit = level.limit?;
             let known = before.levels.iter().flatten().find(|known| known.name == level.name);
             let kept = known.map_or_else(|| Arc::new(Level::new(&level.name, &self.pool)), Arc::clone);
-            kept.set_bounds(Bounds { seats: nominal(&limit), queue_length: limit.queue_length });
+            kept.set_bounds(Bounds { seats: nominal(&limit), queue_length: limit.queue_length, ..self.common });
             Some(kept)
         });
         self.levels.store(Arc::new(Levels {

@@ -144,7 +144,14 @@ impl Authorizer for Stuck {
 
 #[tokio::test]
 async fn apf_7_a_flood_of_lists_does_not_keep_another_client_from_its_gets() {
-    let limits = Limits { inflight_reads_max: 160, inflight_writes_max: 80, ..Limits::default() };
+    let limits = Limits {
+        inflight_reads_max: 160,
+        inflight_writes_max: 80,
+        long_lists_max: 4,
+        long_lists_per_user_max: 2,
+        long_list_time: PATIENCE,
+        ..Limits::default()
+    };
     let world = Arc::new(World::with_authorizer(limits, Arc::new(Stuck)).await);
     let root = User { name: "root".to_owned(), groups: vec![MASTERS.to_owned()], ..User::default() };
     let mut service = world.server.in_process(root);
@@ -154,7 +161,7 @@ async fn apf_7_a_flood_of_lists_does_not_keep_another_client_from_its_gets() {
         let answer = service.call(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
         assert_eq!(answer.status(), 201);
     }
-    // The level has 20 seats. A list of 450 objects takes 5, and one user at most 10 for its lists.
+    // The level has 20 seats. A list of 450 objects takes 5, and one user has at most two lists at a time.
     let mut flood = tokio::task::JoinSet::new();
     for _ in 0..30 {
         let world = Arc::clone(&world);
