@@ -94,3 +94,101 @@ fn print_step(step: &Value) {
         println!("  patch {}", step["patch"]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const POLICY: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: replicas}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE, DELETE], resources: [deployments]}]
+  validations:
+  - {expression: 'object == null || object.spec.replicas <= int(params.data.max)', messageExpression: \"'at most ' + params.data.max\"}
+  - {expression: \"object == null || request.userInfo.username != 'bob'\", message: not bob}
+  - {expression: \"object != null || authorizer.group('').resource('pods').check('approve').allowed()\", message: not approved}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: replicas}
+spec: {policyName: replicas, validationActions: [Deny], paramRef: {name: limits, parameterNotFoundAction: Deny}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits, namespace: web}
+data: {max: '5'}
+";
+
+    struct Files {
+        dir: tempfile::TempDir,
+    }
+
+    impl Files {
+        fn write(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn deployment(&self, name: &str, replicas: u32) -> PathBuf {
+            let text = format!(
+                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: d, namespace: web}}, spec: {{replicas: {replicas}, \
+                 selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: c, \
+                 image: i}}]}}}}}}}}"
+            );
+            self.write(name, &text)
+        }
+    }
+
+    fn args(file: PathBuf, object: Option<PathBuf>, old: Option<PathBuf>, user: Option<&str>) -> AdmissionTest {
+        let (user, groups, namespace) = (user.map(str::to_owned), Vec::new(), "default".to_owned());
+        AdmissionTest { files: vec![file], object, old, user, groups, namespace, json: false }
+    }
+
+    #[tokio::test]
+    async fn bd_10_policies_are_evaluated_without_a_server() {
+        let files = Files { dir: tempfile::tempdir().unwrap() };
+        let policy = files.write("policy.yaml", POLICY);
+        let (few, many) = (files.deployment("few.yaml", 2), files.deployment("many.yaml", 6));
+        let run = async |object: Option<&PathBuf>, old: Option<&PathBuf>, user: Option<&str>| {
+            test(args(policy.clone(), object.cloned(), old.cloned(), user)).await.map_err(|failure| {
+                (failure.is_usage, failure.sentence.rsplit(": ").next().unwrap_or_default().to_owned())
+            })
+        };
+        let refused = |why: &str| Err((false, why.to_owned()));
+        assert_eq!(run(Some(&few), None, None).await, Ok(()));
+        assert_eq!(run(Some(&many), None, None).await, refused("at most 5"));
+        assert_eq!(run(Some(&many), Some(&few), None).await, refused("at most 5"));
+        assert_eq!(run(Some(&few), Some(&many), Some("alice")).await, Ok(()));
+        assert_eq!(run(Some(&few), None, Some("bob")).await, refused("not bob"));
+        assert_eq!(run(None, Some(&few), None).await, Ok(()), "an administrator may do everything");
+        assert_eq!(run(None, Some(&few), Some("alice")).await, refused("not approved"));
+    }
+
+    #[tokio::test]
+    async fn bd_10_wrong_files_are_errors_of_usage() {
+        let files = Files { dir: tempfile::tempdir().unwrap() };
+        let object = files.deployment("object.yaml", 1);
+        for (text, why) in [
+            ("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "the files have no admission policy"),
+            ("{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}}", "the files have no admission policy"),
+            (&POLICY.replace("object.spec.replicas <=", "object.spec.replicas <="), ""),
+            (&POLICY.replace("not bob}", "not bob, reason: Nope}"), "Unsupported value: \"Nope\""),
+        ] {
+            let result = test(args(files.write("p.yaml", text), Some(object.clone()), None, None)).await;
+            match result {
+                Ok(()) => assert!(why.is_empty(), "{text}"),
+                Err(failure) => assert!(failure.is_usage && failure.sentence.contains(why), "{failure}"),
+            }
+        }
+        let missing = test(args(PathBuf::from("/nowhere.yaml"), Some(object), None, None)).await.unwrap_err();
+        assert!(missing.is_usage && missing.sentence.starts_with("/nowhere.yaml cannot be read"), "{missing}");
+    }
+}
