@@ -77,6 +77,11 @@ pub fn names() -> Vec<&'static str> {
     CONTROLLERS.iter().map(|(name, ..)| *name).collect()
 }
 
+/// The users as which controllers act, some of them more than once.
+pub fn identities() -> impl Iterator<Item = Identity<'static>> {
+    CONTROLLERS.iter().map(|(_, identity, _)| *identity).chain([Identity::Manager])
+}
+
 /// Runs the controllers until `stop`; where other processes may run them on the same data, only while this process holds the
 /// lease.
 ///

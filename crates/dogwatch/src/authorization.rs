@@ -12,6 +12,7 @@ use machinery::json::{Value, json};
 use outbound::{Client, ClientLimits};
 use server::authorization::chain::{self, Parts, Reloading};
 use server::authorization::file;
+use server::authorization::metrics::DecisionCounts;
 use server::authorization::modes::{AuthorizerConfig, Flags, Mode};
 use server::authorization::webhook::{CompileCondition, Condition};
 
@@ -106,18 +107,18 @@ impl Authorization {
             client: Client::new(ClientLimits::default()),
             compile: condition_compiler(),
         };
-        let mut built = Built { roles, graph, authorizer: Arc::new(access::union::AlwaysDeny), reloading: None };
-        match &self.file {
-            None => built.authorizer = Arc::new(chain::build(&self.authorizers, &parts).map_err(Failure::usage)?),
-            Some(path) => {
-                let reloading = Reloading::new(path, &self.authorizers, parts)
-                    .map_err(|why| Failure::usage(format!("--authorization-config {why}")))?;
-                let reloading = Arc::new(reloading);
-                built.authorizer = Arc::clone(&reloading) as _;
-                built.reloading = Some(reloading);
-            }
-        }
-        Ok(built)
+        let Some(path) = &self.file else {
+            let union = Arc::new(chain::build(&self.authorizers, &parts).map_err(Failure::usage)?);
+            let counted = Arc::clone(&union);
+            let counts = DecisionCounts::new(move || Arc::clone(&counted));
+            return Ok(Built { roles, graph, authorizer: union, counts, reloading: None });
+        };
+        let reloading = Reloading::new(path, &self.authorizers, parts)
+            .map_err(|why| Failure::usage(format!("--authorization-config {why}")))?;
+        let reloading = Arc::new(reloading);
+        let counted = Arc::clone(&reloading);
+        let counts = DecisionCounts::new(move || counted.union());
+        Ok(Built { roles, graph, authorizer: Arc::clone(&reloading) as _, counts, reloading: Some(reloading) })
     }
 }
 
@@ -127,6 +128,8 @@ pub struct Built {
     /// Of the Node authorizer, if there is one.
     pub graph: Option<Arc<Graph>>,
     pub authorizer: Arc<dyn Authorizer>,
+    /// What they decided, for metrics.
+    pub counts: DecisionCounts,
     /// The authorizers of a file, which follow it.
     pub reloading: Option<Arc<Reloading>>,
 }

@@ -112,7 +112,8 @@ mod tests {
         assert_eq!((node.name.as_str(), node.groups.len()), ("system:node:node-1", 2));
         assert!(node.in_group("system:nodes") && !node.is_master());
         let names = names(2);
-        for name in ["system:node:node-2", "system:kube-scheduler", "system:serviceaccount:kube-system:job-controller"] {
+        for name in ["system:node:node-2", "system:kube-scheduler", "system:serviceaccount:kube-system:job-controller"]
+        {
             assert!(names.contains(name), "{name}");
         }
         assert!(!names.contains("system:apiserver"));

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use certificates::{CertificateRequest, certificate, signers};
 use machinery::json::Value;
 use machinery::media::PatchType;
 use machinery::options::DeleteOptions;
@@ -175,4 +176,14 @@ pub fn delete_options(data: &[u8]) {
     if let Ok(document) = yaml::read(data) {
         let _ = DeleteOptions::from_value(&document.value, "apps/v1");
     }
+}
+
+/// Parses a certificate request, and the content of a certificate, as PEM and as the DER inside.
+pub fn certificate_request(input: &[u8]) {
+    for request in [CertificateRequest::from_pem(input), CertificateRequest::from_der(input.to_vec())].into_iter().flatten() {
+        let _ = request.check_signature();
+        let _ = signers::check(signers::NODE_SERVING, &request, &["digital signature", "server auth"]);
+    }
+    let _ = certificate::check_content(input);
+    let _ = certificate::end(input);
 }

@@ -26,7 +26,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -36,6 +36,7 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "body", run: bodies::body },
     Target { name: "patch", run: bodies::patch },
     Target { name: "delete_options", run: bodies::delete_options },
+    Target { name: "certificate_request", run: bodies::certificate_request },
     Target { name: "cel", run: rules::cel },
     Target { name: "definition", run: definitions::definition },
     Target { name: "json_path", run: definitions::json_path },

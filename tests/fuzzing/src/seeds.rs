@@ -337,6 +337,35 @@ const RESPONSES: [&str; 14] = [
     "SSH-2.0-OpenSSH\r\n",
 ];
 
+/// A request and a certificate, as PEM; their DER is a seed too.
+const CERTIFICATES: [&str; 3] = [
+    "-----BEGIN CERTIFICATE REQUEST-----\n\
+     MIGcMFACAQAwHTENMAsGA1UEAwwEamFuZTEMMAoGA1UECgwDZGV2MCowBQYDK2Vw\n\
+     AyEAXsUj68TPEJgLryDqzFndN6603IwMMIKNxZf+r0urxe+gADAFBgMrZXADQQCz\n\
+     pOVets3B2ZnE6QpXgpyKXVG4biR/cXT/1IMOOXCiV/j0WhQrAN1WH/R1FoIOoOQG\n\
+     4Kdb9ChkILq/ChPXyUQB\n\
+     -----END CERTIFICATE REQUEST-----\n",
+    "-----BEGIN CERTIFICATE REQUEST-----\n\
+     MIGnMFsCAQAwKDEXMBUGA1UECgwOc3lzdGVtOm1hc3RlcnMxDTALBgNVBAMMBHJv\n\
+     b3QwKjAFBgMrZXADIQADw8TmgBn1Z3Ud2yw4iE5OAViACDHNkqOOjheo9aZF+qAA\n\
+     MAUGAytlcANBAKg27QH6KTHog/vnDkZpMAE9UIiFnuYIHYwS9n0rSAFKE+nN2Txs\n\
+     JgKVgE7XF3x006s7TfKRzKPNKfgo1rRnXQM=\n\
+     -----END CERTIFICATE REQUEST-----\n",
+    "-----BEGIN CERTIFICATE-----\n\
+     MIIBEjCBxaADAgECAgEBMAUGAytlcDAMMQowCAYDVQQDDAFjMB4XDTI2MDEwMTAw\n\
+     MDAwMFoXDTI3MDEyMDAwMDAwMFowDDEKMAgGA1UEAwwBYzAqMAUGAytlcAMhAM5E\n\
+     PMnkOxMgCK/P7tMBDi75Me/zzs8DSYVaynIe3Ncoo0wwSjAJBgNVHRMEAjAAMB0G\n\
+     A1UdDgQWBBRhHGW/K2ZsavKqaOSTrJuEvbRmNzAeBgNVHSMEFzAVoRCkDjAMMQow\n\
+     CAYDVQQDDAFjggEBMAUGAytlcANBAMRlq1ycsyxz1H5myn4W5BDdi0AsGqlcQFhA\n\
+     IyXpo9XFCgKh5OgPPnZF5JUC36CBxM2cZ2y3kteerxSUucOQAwU=\n\
+     -----END CERTIFICATE-----\n",
+];
+
+fn certificates() -> Vec<Vec<u8>> {
+    let inside = CERTIFICATES.iter().filter_map(|text| certificates::pem::decode(text)).map(|(block, _)| block.content);
+    texts(&CERTIFICATES).into_iter().chain(inside).collect()
+}
+
 /// The seeds of a target.
 ///
 /// # Panics
@@ -353,6 +382,7 @@ pub fn for_target(target: &str) -> Vec<Vec<u8>> {
         "body" => bodies(),
         "patch" => PATCHES.iter().map(|(kind, form, body)| patch_input(kind, *form, body.as_bytes())).collect(),
         "delete_options" => texts(&DELETES),
+        "certificate_request" => certificates(),
         "cel" => texts(&RULES),
         "definition" => texts(&DEFINITIONS),
         "json_path" => texts(&JSON_PATHS),

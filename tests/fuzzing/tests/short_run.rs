@@ -96,6 +96,11 @@ fn patch() {
 }
 
 #[test]
+fn certificate_request() {
+    run("certificate_request");
+}
+
+#[test]
 fn delete_options() {
     run("delete_options");
 }

@@ -21,8 +21,8 @@ use crate::requests::{Api, Form, request};
 /// Runs until the context's stop.
 pub(crate) async fn run(context: Context) {
     let requests = context.informers.informer::<CertificateSigningRequest>();
-    let controller = Controller::new("csrapproving")
-        .on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
+    let controller =
+        Controller::new("csrapproving").on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
     let all = context.settings.approve_all;
     // No controller's role lets it approve the requests of every signer.
     let client = if all { context.clients.get(Identity::Server) } else { context.client.clone() };
@@ -53,10 +53,8 @@ const OWN: Grant = Grant {
     right: "selfnodeclient",
     message: "Auto approving self kubelet client certificate after SubjectAccessReview.",
 };
-const ANY_NODE: Grant = Grant {
-    right: "nodeclient",
-    message: "Auto approving kubelet client certificate after SubjectAccessReview.",
-};
+const ANY_NODE: Grant =
+    Grant { right: "nodeclient", message: "Auto approving kubelet client certificate after SubjectAccessReview." };
 
 impl Approver {
     async fn reconcile(&self, run: &Run) -> Result<Action, RunError> {

@@ -53,8 +53,8 @@ impl fmt::Debug for Signer {
 pub(crate) async fn run(context: Context) {
     let Some(signer) = context.settings.signer.clone() else { return };
     let requests = context.informers.informer::<CertificateSigningRequest>();
-    let controller = Controller::new("csrsigning")
-        .on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
+    let controller =
+        Controller::new("csrsigning").on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
     let (client, clock) = (context.client.clone(), context.clock.clone());
     let issuer = Arc::new(Issuer { client, clock, signer, requests: requests.store() });
     let reconcile = move |run: Run| {

@@ -30,10 +30,17 @@ fn node_of(event: &Event) -> Arc<str> {
 impl EventSink<Event> for NodeEvents {
     fn create(&self, namespace: String, event: Event) -> BoxFuture<'_, Result<Event, Error>> {
         let path = format!("/api/v1/namespaces/{namespace}/events");
-        async move { request_as(&node_of(&event), &self.client, "POST", &path, Form::Json, &json!(event)).await }.boxed()
+        async move { request_as(&node_of(&event), &self.client, "POST", &path, Form::Json, &json!(event)).await }
+            .boxed()
     }
 
-    fn patch(&self, namespace: String, event: Event, name: String, patch: Value) -> BoxFuture<'_, Result<Event, Error>> {
+    fn patch(
+        &self,
+        namespace: String,
+        event: Event,
+        name: String,
+        patch: Value,
+    ) -> BoxFuture<'_, Result<Event, Error>> {
         let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
         async move { request_as(&node_of(&event), &self.client, "PATCH", &path, Form::Strategic, &patch).await }.boxed()
     }

@@ -8,12 +8,12 @@ use client::retry::{RetrySteps, retry_on_conflict};
 use client::{Error, Key};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{Client, Resource, ResourceExt as _};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use crate::context::Context;
 use crate::reconciling;
-use crate::requests::{Api, Form};
+use crate::requests::Api;
 
 const OF_CLAIMS: &str = "kubernetes.io/pvc-protection";
 const OF_VOLUMES: &str = "kubernetes.io/pv-protection";
@@ -39,7 +39,7 @@ fn step<K: Resource>(object: &K, finalizer: &str) -> Step {
 /// Adds or removes a finalizer, whatever others write meanwhile.
 async fn set<K>(api: &Api<K>, name: &str, finalizer: &str, held: bool) -> Result<(), Error>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Serialize,
 {
     let attempt = || async {
         let Some(object) = api.get(name).await? else { return Ok(()) };
@@ -47,12 +47,13 @@ where
         if step(&object, finalizer) != wanted {
             return Ok(());
         }
-        let mut finalizers: Vec<String> = object.finalizers().iter().filter(|one| *one != finalizer).cloned().collect();
+        let mut object = object;
+        object.finalizers_mut().retain(|one| one != finalizer);
         if held {
-            finalizers.push(finalizer.to_owned());
+            object.finalizers_mut().push(finalizer.to_owned());
         }
-        let patch = json!({"metadata": {"resourceVersion": object.resource_version(), "finalizers": finalizers}});
-        match api.patch(name, Form::Merge, &patch).await {
+        // An update and not a patch: that is what the role of the controller allows.
+        match api.replace(&object).await {
             Err(error) if error.is_not_found() => Ok(()),
             other => other.map(|_| ()),
         }

@@ -1,6 +1,6 @@
 //! A server with roles, and requests of its users.
 
-use dogwatch::testing::{Authorization, Server};
+use dogwatch::testing::{Authorization, PluginSelection, Server};
 use http::Request;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -41,6 +41,13 @@ impl World {
 
     pub(crate) async fn with(authorization: Authorization) -> Self {
         World { server: Server::with_authorization(authorization).await }
+    }
+
+    /// With the modes `Node,RBAC` and these plugins beside those that are on by default.
+    pub(crate) async fn with_plugins(enabled: &[&str]) -> Self {
+        let plugins = PluginSelection::new(enabled, &[]).unwrap();
+        let authorization = Authorization::of_modes(&["Node", "RBAC"]).unwrap();
+        World { server: Server::with_plugins(authorization, plugins).await }
     }
 
     /// Sends a request as a user. `root` is in `system:masters`; a node has the group of nodes.

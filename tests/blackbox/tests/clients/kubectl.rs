@@ -4,6 +4,7 @@
 //! - `explaining.rs`: explain, and other uses of OpenAPI documents
 //! - `reading.rs`: get in all its forms, and information about the server
 //! - `watching.rs`: get -w, wait, proxy
+//! - `certificates.rs`: certificate approve and deny, and the certificates that follow
 //! - `applying.rs`: client-side and server-side apply, of files and folders, pruning, diff
 //! - `changing.rs`: edit, set, strategic patches, taint, and conditional changes
 //! - `workloads.rs`: deployments, jobs, nodes and namespaces, with controllers
@@ -11,6 +12,7 @@
 
 mod access;
 mod applying;
+mod certificates;
 mod changing;
 mod explaining;
 mod reading;

@@ -12,18 +12,14 @@ use std::sync::Arc;
 use machinery::json::Value;
 use machinery::{GroupResource, Status};
 
-use super::plugin::{Attributes, Decision, Operation, Plugin, States};
+use super::plugin::{Attributes, Decision, Operation, Options, Plugin, States};
 use crate::collections::{NAMESPACES, SERVICES};
 use crate::kinds::definitions::Definitions;
 use crate::settings::Settings;
 use crate::storage::Storage;
 
 /// The plugins among these that are enabled.
-pub(super) fn plugins(
-    storage: &Storage,
-    settings: &Settings,
-    definitions: &Arc<Definitions>,
-) -> Vec<Box<dyn Plugin>> {
+pub(super) fn plugins(storage: &Storage, settings: &Settings, definitions: &Arc<Definitions>) -> Vec<Box<dyn Plugin>> {
     let mut plugins: Vec<Box<dyn Plugin>> = vec![
         Box::new(AlwaysAdmit),
         Box::new(NamespaceExists { storage: storage.clone() }),
@@ -60,8 +56,9 @@ impl Plugin for AlwaysDeny {
         "AlwaysDeny"
     }
 
-    fn concerns(&self, _: &Attributes<'_>) -> bool {
-        true
+    fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        // What the server writes of its own has no options.
+        !matches!(attributes.options, Options::None)
     }
 
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, states: States<'a>) -> Decision<'a> {

@@ -21,12 +21,7 @@ impl OwnerReferences {
     }
 
     /// Whether the user may do this; otherwise the reason.
-    async fn ask(
-        &self,
-        attributes: &Attributes<'_>,
-        verb: &str,
-        about: ResourceAttributes<'_>,
-    ) -> Result<(), String> {
+    async fn ask(&self, attributes: &Attributes<'_>, verb: &str, about: ResourceAttributes<'_>) -> Result<(), String> {
         let asked = access::Attributes { user: &attributes.ctx.user, verb, what: What::Resource(about) };
         let decision = self.authorizer.authorize(&asked).get().await;
         if decision.allowed { Ok(()) } else { Err(decision.reason.to_string()) }
