@@ -217,6 +217,9 @@ impl Server {
                 reply::status(&Status::internal("the request made the server panic; see its log"), None, false)
             }
         };
+        if record.closes {
+            reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if record.no_sniff {
             reply.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, reply::NOSNIFF);
         }
@@ -309,6 +312,8 @@ struct RequestRecord {
     impersonation: Option<impersonation::Impersonation>,
     /// The response is a refusal that a browser must not take for another type.
     no_sniff: bool,
+    /// The connection ends after the response: HTTP/2 without credentials costs more than it may.
+    closes: bool,
     in_flight: InFlight,
     /// The steps of admission, if they are traced.
     trace: Option<Arc<Trace>>,
@@ -352,7 +357,11 @@ impl Server {
             None => {
                 let notes = Notes { warnings: &record.warnings, annotations: &record.annotations };
                 let (headers, path) = (&parts.headers, &*info.path);
-                Box::pin(inner.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes })).await
+                let found =
+                    Box::pin(inner.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes })).await;
+                record.closes = parts.version == Version::HTTP_2
+                    && found.as_ref().is_ok_and(|user| user.in_group(access::identity::UNAUTHENTICATED));
+                found
             }
         };
         if let Some(audit) = &mut record.audit {
@@ -401,7 +410,7 @@ impl Server {
             return Err(inner.inspection.refusal(&attributes, &decision));
         }
 
-        if let Some(remote) = inner.aggregator.get().and_then(|aggregator| aggregator.server_of(&info.path)) {
+        if let Some(remote) = inner.aggregation().and_then(|aggregator| aggregator.server_of(&info.path)) {
             let labels = RequestLabels {
                 verb: verb.metric(),
                 group: &remote.group,
@@ -459,7 +468,7 @@ impl Server {
     ) -> Result<Reply, Status> {
         let inner = &*self.0;
         let Passing { remote, parts, user, extensions, deadline } = passing;
-        let Some(aggregator) = inner.aggregator.get() else { return Err(Status::router_not_found()) };
+        let Some(aggregator) = inner.aggregation() else { return Err(Status::router_not_found()) };
         let (bytes, _charged) = inner.read_body(body, user).await?;
         if in_flight.place.is_none()
             && let Err(refusal) = inner.place(&inner.metrics.inflight_writes, user, in_flight, || 1).await
@@ -538,18 +547,23 @@ impl Server {
 impl Inner {
     fn route(&self, info: &RequestInfo<'_>) -> Route {
         let kinds = self.registry.kinds();
-        if let Some(merged) = self.merged_discovery(&kinds)
+        if self.aggregation().is_some()
             && let ["apis", group] = segments(&info.path).as_slice()
-            && let Some(group) = merged.group(group)
+            && let Some(group) = self.merged_discovery(&kinds).and_then(|merged| merged.group(group))
         {
             return Route::AggregatedGroup(group);
         }
         route(info, &kinds)
     }
 
+    /// Passes requests to other servers; none if this one serves everything.
+    fn aggregation(&self) -> Option<&Arc<Aggregator>> {
+        self.aggregator.get().filter(|_| self.registry.api_services().has_remotes())
+    }
+
     /// Discovery with the groups of other servers; none if there are no others.
     pub(crate) fn merged_discovery(&self, kinds: &Arc<Kinds>) -> Option<Arc<MergedDiscovery>> {
-        self.aggregator.get()?.discovery(kinds)
+        self.aggregation()?.discovery(kinds)
     }
 
     /// Takes a place in flight: seats of the request's priority level, for which it may have to wait, and a slot. Requests of

@@ -523,8 +523,12 @@ impl<H: Handler> Service<Request<Incoming>> for RequestService<H> {
             response = multiplex::spawn_response(response);
         }
         Box::pin(async move {
-            let response = response.await;
-            if version == Version::HTTP_2 && response.status() == StatusCode::UNAUTHORIZED {
+            let mut response = response.await;
+            if version == Version::HTTP_2
+                && (response.status() == StatusCode::UNAUTHORIZED || has_connection_close(response.headers()))
+            {
+                // HTTP/2 has no such header: the connection ends with GOAWAY.
+                response.headers_mut().remove(http::header::CONNECTION);
                 active.0.close_after_response.store(true, Ordering::Relaxed);
             }
             if may_detach && response.body().is_watch() {

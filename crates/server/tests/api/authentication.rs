@@ -8,13 +8,14 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::SignedDuration;
 use machinery::clock::Clock;
 use machinery::json::json;
 use server::certs::{Leaf, Pki};
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 /// A connection that stays open between requests.
 async fn connection(world: &World, leaf: &Leaf) -> SendRequest<Full<Bytes>> {
@@ -85,6 +86,32 @@ async fn au_75_76_a_401_comes_before_routing() {
     }
 }
 
+/// The reference does not let clients without credentials keep connections of HTTP/2.
+#[tokio::test]
+async fn http2_ends_after_a_response_without_credentials() {
+    for (token, ends) in [(None, true), (Some("Bearer nope"), true), (Some("Bearer sesame"), false)] {
+        let world = World::start().await;
+        let io = TokioIo::new(world.connect_h2().await);
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut request = Request::get("https://x/healthz");
+        if let Some(token) = token {
+            request = request.header("authorization", token);
+        }
+        let response = sender.send_request(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+        let code = response.status().as_u16();
+        assert!(!response.headers().contains_key("connection"));
+        response.into_body().collect().await.unwrap();
+        assert_eq!(code, if token == Some("Bearer nope") { 401 } else { 200 });
+        if ends {
+            tokio::time::timeout(PATIENCE, connection).await.expect("the server ends the connection").unwrap().unwrap();
+        } else {
+            let again = Request::get("https://x/healthz").header("authorization", "Bearer sesame");
+            assert_eq!(sender.send_request(again.body(Full::default()).unwrap()).await.unwrap().status(), 200);
+        }
+    }
+}
+
 #[tokio::test]
 async fn au_62_im_10_a_review_names_the_impersonated_user() {
     let world = World::start().await;
@@ -122,7 +149,8 @@ async fn au_72_others_can_verify_tokens() {
     assert_eq!(
         document.json(),
         json!({
-            "issuer": "https://kubernetes.default.svc.cluster.local", "jwks_uri": "https://x/openid/v1/jwks",
+            "issuer": "https://kubernetes.default.svc.cluster.local",
+            "jwks_uri": format!("https://{}/openid/v1/jwks", world.address),
             "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["ES256"],
         })

@@ -140,8 +140,17 @@ impl World {
         self.connect_with(admin.then_some(&self.pki.admin)).await
     }
 
+    /// Connects for HTTP/2, without a client certificate.
+    pub(crate) async fn connect_h2(&self) -> TlsStream<TcpStream> {
+        self.connect_for(b"h2", None).await
+    }
+
     /// Connects with any client certificate.
     pub(crate) async fn connect_with(&self, leaf: Option<&Leaf>) -> TlsStream<TcpStream> {
+        self.connect_for(b"http/1.1", leaf).await
+    }
+
+    async fn connect_for(&self, protocol: &[u8], leaf: Option<&Leaf>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pki.ca_pem.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -153,7 +162,7 @@ impl World {
             Some(leaf) => builder.with_client_auth_cert(leaf.chain().unwrap(), leaf.key().unwrap()).unwrap(),
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         let stream = TcpStream::connect(self.address).await.unwrap();
         TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), stream).await.unwrap()
     }

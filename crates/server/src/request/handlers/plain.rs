@@ -29,11 +29,7 @@ const STORE_CHECK_MAX: Duration = Duration::from_secs(5);
 
 /// What others need to verify tokens of service accounts.
 fn issuer(call: &Call<'_>, route: &Route) -> Reply {
-    let host = call.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let host = match call.peer.local {
-        Some(local) if host.is_empty() => local.to_string(),
-        _ => host.to_owned(),
-    };
+    let host = call.peer.local.map(|local| local.to_string()).unwrap_or_default();
     let found = call.server.authenticator.accounts.as_ref().and_then(|tokens| match route {
         Route::IssuerKeys => Some((KEY_SET, issuer::key_set(tokens)?)),
         _ => Some((reply::JSON, issuer::document(tokens, &host)?)),
