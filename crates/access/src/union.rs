@@ -23,7 +23,7 @@ pub struct Member {
     /// The name in the configuration file; the mode in lower case without one.
     pub name: String,
     pub authorizer: Arc<dyn Authorizer>,
-    counts: Counts,
+    counts: Arc<Counts>,
 }
 
 #[derive(Default)]
@@ -34,7 +34,16 @@ struct Counts {
 
 impl Member {
     pub fn new(mode: &'static str, name: impl Into<String>, authorizer: Arc<dyn Authorizer>) -> Self {
-        Member { mode, name: name.into(), authorizer, counts: Counts::default() }
+        Member { mode, name: name.into(), authorizer, counts: Arc::default() }
+    }
+
+    /// Counts on where a member of the same mode and name stopped, if there was one.
+    #[must_use]
+    pub fn following(mut self, before: &Union) -> Self {
+        if let Some(old) = before.members.iter().find(|old| old.mode == self.mode && old.name == self.name) {
+            self.counts = Arc::clone(&old.counts);
+        }
+        self
     }
 
     /// The number of requests that this authorizer allowed, and of those that it denied.
@@ -62,6 +71,12 @@ impl Union {
     #[must_use]
     pub fn new(members: Vec<Member>) -> Self {
         Union { members }
+    }
+
+    /// The union in place of another one, whose counts go on.
+    #[must_use]
+    pub fn following(self, before: &Union) -> Self {
+        Union { members: self.members.into_iter().map(|member| member.following(before)).collect() }
     }
 
     #[must_use]
@@ -245,6 +260,9 @@ mod tests {
         assert!(union.authorize(&attributes).get().await.allowed);
         let counts: Vec<(u64, u64)> = union.members().iter().map(Member::decisions).collect();
         assert_eq!(counts, [(0, 0), (1, 0)]);
+        let next = Union::new(vec![Member::new("Webhook", "second", fixed(Decision::deny("")))]).following(&union);
+        assert!(next.authorize(&attributes).get().await.denied);
+        assert_eq!(next.members()[0].decisions(), (1, 1), "counts go on when the authorizers are replaced");
         assert!(union.rules_for(&user, "n").incomplete);
     }
 }

@@ -88,13 +88,16 @@ impl Cluster {
             ..settings
         };
         let webhook_metrics = settings.webhook_metrics.clone();
+        let policy_metrics = settings.policy_metrics.clone();
         let registry = Registry::start(Arc::clone(&store), settings)
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
         webhooks.read_services_from(&registry);
         let mut metrics = prometheus_client::registry::Registry::default();
         metrics.register_collector(Box::new(registry::metrics::CacheMetrics::new(Arc::clone(registry.cache()))));
+        metrics.register_collector(Box::new(authorization.counts));
         webhook_metrics.register(&mut metrics);
+        policy_metrics.register(&mut metrics);
         if let Some(auditor) = &access.auditor {
             metrics.register_collector(Box::new(AuditCollector(Arc::clone(auditor.metrics()))));
         }

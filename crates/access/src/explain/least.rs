@@ -10,6 +10,9 @@ use crate::rbac::covering::missing_rules;
 use crate::rbac::index::Index;
 use crate::rbac::rule::Rule;
 
+/// Groups that a user has without doing anything for it.
+const EVERYONE: [&str; 2] = [crate::identity::AUTHENTICATED, "system:serviceaccounts"];
+
 /// Something that a user did or tried: a verb on a resource in a namespace, or on a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Action {
@@ -49,6 +52,20 @@ impl Usage {
         group(self.allowed.iter().chain(&self.refused))
     }
 
+    /// The same without what all authenticated users and service accounts may do.
+    #[must_use]
+    pub fn of_its_own(&self, index: &Index) -> Usage {
+        let everyone = User { groups: EVERYONE.map(str::to_owned).to_vec(), ..User::default() };
+        let own = |actions: &[Action]| {
+            let kept = actions.iter().filter(|action| {
+                let held = index.rules_for(&everyone, &action.namespace).rules;
+                !missing_rules(&held, &[action.rule()]).is_empty()
+            });
+            kept.cloned().collect()
+        };
+        Usage { user: self.user.clone(), allowed: own(&self.allowed), refused: self.refused.clone() }
+    }
+
     /// What the user did or tried and its present roles do not allow, by namespace.
     #[must_use]
     pub fn missing(&self, index: &Index) -> BTreeMap<String, Vec<Rule>> {
@@ -62,9 +79,8 @@ impl Usage {
     /// Rules of the user's roles that it did not need, by namespace. Those that all authenticated users have do not count.
     #[must_use]
     pub fn beyond(&self, index: &Index) -> BTreeMap<String, Vec<Rule>> {
-        let everyone: BTreeSet<&str> = [crate::identity::AUTHENTICATED, "system:serviceaccounts"].into_iter().collect();
         let own: Vec<String> =
-            self.user.groups.iter().filter(|group| !everyone.contains(group.as_str())).cloned().collect();
+            self.user.groups.iter().filter(|group| !EVERYONE.contains(&group.as_str())).cloned().collect();
         let user = User { groups: own, ..self.user.clone() };
         let mut beyond: BTreeMap<String, Vec<Rule>> = BTreeMap::new();
         for granted in index.granted_anywhere(&user) {
@@ -108,7 +124,7 @@ impl Usage {
         let missing = self.missing(index);
         json!({
             "user": self.user.name,
-            "least": self.manifests(&self.least()),
+            "least": self.manifests(&self.of_its_own(index).least()),
             "missing": self.manifests(&missing),
             "refused": rules(&group(&self.refused)),
             "beyond": rules(&self.beyond(index)),
@@ -227,6 +243,24 @@ mod tests {
         );
         let report = usage().report(&index());
         assert_eq!(report["refused"][0]["rules"][0]["resources"], json!(["deployments/status"]));
+    }
+
+    #[test]
+    fn ba_5_what_everyone_may_do_is_left_out() {
+        let mut index = index();
+        let rules = json!({"rules": [{"verbs": ["watch"], "apiGroups": ["apps"], "resources": ["deployments"]}]});
+        index.set_role(Role::from_value(Name::new("", "common"), &rules));
+        let binding = json!({
+            "roleRef": {"kind": "ClusterRole", "name": "common"},
+            "subjects": [{"kind": "Group", "name": "system:authenticated"}],
+        });
+        index.set_binding(Binding::from_value(Name::new("", "common"), &binding));
+        assert!(!usage().of_its_own(&index).least().contains_key(""));
+        let kinds = |report: &Value| -> Vec<String> {
+            let objects = report["least"].as_array().unwrap().iter();
+            objects.map(|object| object["kind"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(kinds(&usage().report(&index)), ["Role", "RoleBinding"]);
     }
 
     #[test]

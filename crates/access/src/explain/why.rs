@@ -120,7 +120,15 @@ impl NearMiss {
     #[must_use]
     pub fn sentence(&self, attributes: &Attributes<'_>) -> String {
         let NearMiss { binding, role, .. } = self;
-        let parts: Vec<String> = self.failed.iter().map(|part| self.part(*part, attributes)).collect();
+        let other_kind = self.rule.as_ref().and_then(|rule| match &attributes.what {
+            What::Resource(_) if rule.resources.is_empty() => Some("its rules are for paths"),
+            What::Path(_) if rule.paths.is_empty() => Some("its rules are for resources"),
+            _ => None,
+        });
+        let parts: Vec<String> = match other_kind {
+            Some(why) => vec![why.to_owned()],
+            None => self.failed.iter().map(|part| self.part(*part, attributes)).collect(),
+        };
         format!("{binding} of {role}: {}", parts.join(", "))
     }
 
@@ -275,6 +283,23 @@ mod tests {
         assert_eq!(value["bindings"][0]["failed"], json!(["verbs"]));
         assert_eq!(value["bindings"][0]["subject"], "User \"alice\"");
         assert_eq!(value["remedy"][0]["rules"], json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}]));
+    }
+
+    #[test]
+    fn ba_1_rules_for_paths_are_not_compared_with_resources() {
+        let mut index = Index::default();
+        let rules = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}]});
+        index.set_role(Role::from_value(Name::new("", "paths"), &rules));
+        let binding = json!({
+            "roleRef": {"kind": "ClusterRole", "name": "paths"},
+            "subjects": [{"kind": "Group", "name": "system:authenticated"}],
+        });
+        index.set_binding(Binding::from_value(Name::new("", "paths"), &binding));
+        let user = User { name: "alice".to_owned(), ..User::default() }.authenticated();
+        let attributes = Attributes { user: &user, verb: "get", what: What::Resource(PODS) };
+        let explanation = Explanation::new(&index, &attributes, index.decide(&attributes));
+        let sentence = explanation.bindings[0].sentence(&attributes);
+        assert_eq!(sentence, "ClusterRoleBinding \"paths\" of ClusterRole \"paths\": its rules are for paths");
     }
 
     #[test]

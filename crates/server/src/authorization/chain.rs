@@ -62,6 +62,12 @@ impl Reloading {
         Ok(Reloading { current: ArcSwap::from_pointee(union), path: path.to_owned(), parts, required })
     }
 
+    /// The authorizers of this moment.
+    #[must_use]
+    pub fn union(&self) -> Arc<Union> {
+        self.current.load_full()
+    }
+
     /// Reads the file and uses it from now on. With an error, the authorizers stay as they were.
     pub fn reload(&self) -> Result<(), String> {
         let authorizers = file::read(&self.path)?;
@@ -71,7 +77,7 @@ impl Reloading {
             return Err(wrong(format!("the type {} may not be removed while the server runs", missing.join(", "))));
         }
         let union = build(&authorizers, &self.parts).map_err(wrong)?;
-        self.current.store(Arc::new(union));
+        self.current.store(Arc::new(union.following(&self.current.load())));
         Ok(())
     }
 
