@@ -330,7 +330,7 @@ const ALICE: &str = "user \"alice\" (groups=[\"devs\" \"system:authenticated\"])
                      currently held:\n";
 
 #[tokio::test]
-async fn az_125_127_a_role_grants_no_more_than_its_writer_holds() {
+async fn az_73_125_127_a_role_grants_no_more_than_its_writer_holds() {
     let world = World::new().await;
     grant_writes(&world).await;
     let alice = user("alice");
@@ -399,7 +399,7 @@ async fn az_128_aggregation_needs_everything() {
 }
 
 #[tokio::test]
-async fn az_129_130_a_binding_grants_no_more_than_its_writer_holds() {
+async fn az_74_129_130_a_binding_grants_no_more_than_its_writer_holds() {
     let world = World::new().await;
     grant_writes(&world).await;
     let alice = user("alice");
@@ -434,6 +434,45 @@ async fn az_129_130_a_binding_grants_no_more_than_its_writer_holds() {
     world.merge_as(&alice, "rolebindings/default/more", subjects.clone()).await.unwrap();
     world.merge_as(&alice, "rolebindings/default/lost", subjects).await.unwrap();
     assert_eq!(refused(create("all", ("ClusterRole", "cluster-admin")).await).0, 403);
+}
+
+#[tokio::test]
+async fn az_41_rules_and_references_are_validated() {
+    let world = World::new().await;
+    let refusal = async |path: &str, rule: Value| {
+        let object = json!({"metadata": {"name": "r"}, "rules": [rule]});
+        let (code, message) = refused(world.create_as(&root(), path, object).await);
+        (code, message.split_once("rules[0].").map(|(_, why)| why.to_owned()).unwrap_or(message))
+    };
+    let resources = |verbs: Value, groups: Value, resources: Value| json!({"verbs": verbs, "apiGroups": groups, "resources": resources});
+    for (path, rule, why) in [
+        (
+            "roles/default",
+            resources(json!([]), json!([""]), json!(["pods"])),
+            "verbs: Required value: verbs must contain at least one value",
+        ),
+        (
+            "roles/default",
+            resources(json!(["get"]), json!([]), json!(["pods"])),
+            "apiGroups: Required value: resource rules must supply at least one api group",
+        ),
+        (
+            "roles/default",
+            resources(json!(["get"]), json!([""]), json!([])),
+            "resources: Required value: resource rules must supply at least one resource",
+        ),
+    ] {
+        assert_eq!(refusal(path, rule).await, (422, why.to_owned()));
+    }
+    let (_, why) = refusal("roles/default", json!({"verbs": ["get"], "nonResourceURLs": ["/x"]})).await;
+    assert!(why.contains("namespaced rules cannot apply to non-resource URLs"), "{why}");
+    let both = json!({"verbs": ["get"], "nonResourceURLs": ["/x"], "apiGroups": [""], "resources": ["pods"]});
+    let (_, why) = refusal("clusterroles", both).await;
+    assert!(why.contains("rules cannot apply to both regular resources and non-resource URLs"), "{why}");
+    world.create("clusterrolebindings", binding("b", ("ClusterRole", "view"), "alice")).await;
+    let other = json!({"roleRef": {"name": "edit"}});
+    let (code, why) = refused(world.merge_as(&root(), "clusterrolebindings/b", other).await);
+    assert!(code == 422 && why.contains("roleRef") && why.contains("cannot change roleRef"), "{why}");
 }
 
 #[tokio::test]

@@ -161,6 +161,39 @@ fn az_38_the_reason_names_binding_role_and_subject() {
 }
 
 #[test]
+fn az_40_selectors_do_not_matter() {
+    let rbac = Rbac::default();
+    rbac.change(|index| {
+        index.set_role(role("", "r", json!([{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])));
+        index.set_binding(binding("", "b", ("ClusterRole", "r"), user("alice")));
+    });
+    let selectors =
+        crate::Selectors { labels: crate::LabelTerms::Text("a=b"), fields: crate::FieldTerms::Text("metadata.name=p") };
+    let pods = ResourceAttributes { resource: "pods", selectors, ..ResourceAttributes::default() };
+    assert!(ask(&rbac, &alice(), "list", What::Resource(pods)).is_ok());
+    assert!(ask(&rbac, &alice(), "watch", What::Resource(pods)).is_err());
+}
+
+#[test]
+fn az_92_nodes_have_rights_that_cannot_be_listed() {
+    use crate::node::{Graph, NodeAuthorizer};
+    use crate::union::{Member, Union};
+    let rbac: Arc<Rbac> = Arc::default();
+    rbac.change(|index| {
+        index.set_role(role("", "r", read_pods()));
+        index.set_binding(binding("", "b", ("ClusterRole", "r"), json!([{"kind": "Group", "name": "system:nodes"}])));
+    });
+    let node = NodeAuthorizer::new(Arc::new(Graph::default()), Vec::new());
+    let both = Union::new(vec![Member::new("Node", "node", Arc::new(node)), Member::new("RBAC", "rbac", rbac)]);
+    let user = User { name: "system:node:a".to_owned(), groups: vec!["system:nodes".to_owned()], ..User::default() };
+    let list = both.rules_for(&user, "n");
+    assert_eq!((list.rules.len(), list.incomplete), (1, true));
+    assert_eq!(list.errors, ["node authorizer does not support user rule resolution"]);
+    let list = both.rules_for(&alice(), "n");
+    assert_eq!((list.rules.len(), list.incomplete, list.errors.len()), (0, false, 0));
+}
+
+#[test]
 fn az_42_changes_act_at_once() {
     let rbac = Rbac::default();
     rbac.change(|index| {

@@ -72,7 +72,7 @@ async fn ba_3_ba_4_a_thousand_bindings_act_on_the_next_request() {
 }
 
 #[tokio::test]
-async fn az_23_37_50_to_55_refusals() {
+async fn az_23_37_50_51_52_53_54_55_refusals() {
     let world = World::with_roles().await;
     let scale = get(&world, &alice(), "/apis/apps/v1/namespaces/N/deployments/d/scale").await;
     let message = "deployments.apps \"d\" is forbidden: User \"alice\" cannot get resource \"deployments/scale\" in API \
@@ -109,7 +109,7 @@ async fn s02_14_26_az_33_names_of_a_rule_and_a_list_of_one_name() {
 }
 
 #[tokio::test]
-async fn az_85_86_access_reviews_name_what_allows() {
+async fn az_85_86_93_access_reviews_name_what_allows() {
     let world = World::with_roles().await;
     create(&world, "namespaces/default/roles", role("reader", json!(["get"]), json!(["pods"]))).await;
     create(&world, "namespaces/default/rolebindings", binding("b", "Role", "reader")).await;

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn az_100_to_104_roles_of_everyone() {
+    fn az_100_101_102_103_104_roles_of_everyone() {
         assert_eq!(
             named("clusterroles", "cluster-admin")["rules"],
             json!([
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn az_105_to_108_aggregated_roles() {
+    fn az_105_106_107_108_aggregated_roles() {
         let to = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
         for (role, into) in [("view", "edit"), ("edit", "admin")] {
             let value = named("clusterroles", role);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn az_109_to_114_components_certificates_and_controllers() {
+    fn az_109_110_111_112_113_114_components_certificates_and_controllers() {
         let objects = objects().unwrap();
         for name in ["system:node", "system:kube-scheduler", "system:kube-dns", "system:auth-delegator"] {
             assert!(!named("clusterroles", name)["rules"].as_array().unwrap().is_empty(), "{name}");
