@@ -35,6 +35,10 @@ fn steps(page: &str) -> Vec<Step> {
         let Some(info) = line.strip_prefix("```") else { continue };
         let block: Vec<String> = lines.by_ref().take_while(|line| *line != "```").map(str::to_owned).collect();
         let (language, terminal) = info.split_once(' ').map_or((info, None), |(one, two)| (one, Some(two.to_owned())));
+        // Examples that are not commands.
+        if matches!(language, "rust" | "yaml") {
+            continue;
+        }
         steps.push(match (language, terminal) {
             ("sh", None) => Step::Run(block.join("\n")),
             ("sh", Some(terminal)) => Step::Start { terminal, command: block.join("\n") },
