@@ -1,3 +1,5 @@
+//! Modes of impersonation with lists of rights.
+
 use super::*;
 use access::authorizer::{RuleList, Verdict};
 
