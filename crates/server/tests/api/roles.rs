@@ -90,7 +90,7 @@ async fn az_23_37_50_51_52_53_54_55_refusals() {
 }
 
 #[tokio::test]
-async fn s02_14_26_az_33_names_of_a_rule_and_a_list_of_one_name() {
+async fn verbs_14_26_az_33_names_of_a_rule_and_a_list_of_one_name() {
     let world = World::with_roles().await;
     let mut named = role("named", json!(["get", "list", "watch", "create", "deletecollection"]), json!(["configmaps"]));
     named["rules"][0]["resourceNames"] = json!(["a"]);
@@ -106,6 +106,35 @@ async fn s02_14_26_az_33_names_of_a_rule_and_a_list_of_one_name() {
     assert_eq!(ask(&world, &alice(), "POST", maps, new).await.0, 403, "the name of a create is not looked at");
     let one = format!("{maps}?fieldSelector=metadata.name%3Da");
     assert_eq!(ask(&world, &alice(), "DELETE", &one, Value::Null).await.0, 403, "nor that of a deletecollection");
+}
+
+#[tokio::test]
+async fn az_16_20_24_verbs_of_collections_subresources_and_creates() {
+    let world = World::with_roles().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let all = [
+        ("GET", maps.to_owned(), "list", "configmaps"),
+        ("GET", format!("{maps}?watch=1&timeoutSeconds=1"), "watch", "configmaps"),
+        ("DELETE", maps.to_owned(), "deletecollection", "configmaps"),
+        ("POST", maps.to_owned(), "create", "configmaps"),
+        ("DELETE", format!("{maps}/a"), "delete", "configmaps"),
+        ("GET", "/api/v1/namespaces/default/pods/p/proxy/a/b".to_owned(), "get", "pods/proxy"),
+        ("POST", "/api/v1/namespaces/default/pods/p/eviction".to_owned(), "create", "pods/eviction"),
+    ];
+    for (_, _, verb, resource) in &all {
+        let name = format!("{verb}-{}", resource.replace('/', "-"));
+        let only = role(&name, json!([verb]), json!([resource]));
+        create(&world, "namespaces/default/roles", only).await;
+        create(&world, "namespaces/default/rolebindings", binding("b", "Role", &name)).await;
+        for (method, path, own_verb, own_resource) in &all {
+            let body = if *method == "POST" { json!({"metadata": {"name": "a"}}) } else { Value::Null };
+            let (code, answer) = ask(&world, &alice(), method, path, body).await;
+            let granted = (verb, resource) == (own_verb, own_resource);
+            assert_eq!(code != 403, granted, "{name}: {method} {path}: {answer}");
+        }
+        let path = format!("{RBAC}/namespaces/default/rolebindings/b");
+        assert_eq!(ask(&world, &root(), "DELETE", &path, Value::Null).await.0, 200);
+    }
 }
 
 #[tokio::test]
