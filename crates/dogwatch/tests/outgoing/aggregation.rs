@@ -55,7 +55,7 @@ fn condition(object: &Value) -> (String, String, String) {
 }
 
 /// Waits until an object has what is looked for; fails the test after a while.
-async fn wait_for(world: &World, path: &str, mut found: impl FnMut(&Response) -> bool) -> Response {
+pub(crate) async fn wait_for(world: &World, path: &str, mut found: impl FnMut(&Response) -> bool) -> Response {
     let mut last = None;
     for _ in 0..1500 {
         let response = world.get(path).await;

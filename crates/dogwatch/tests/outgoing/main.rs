@@ -5,4 +5,5 @@
 
 mod aggregation;
 mod conversion;
+mod hooks;
 mod world;

@@ -11,6 +11,7 @@ pub mod priorities;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
@@ -93,6 +94,8 @@ impl RemoteServices {
 /// Follows the APIServices.
 pub struct ApiServices {
     remotes: ArcSwap<RemoteServices>,
+    /// Whether there are any remotes: what a request costs on a server without them.
+    has_remotes: AtomicBool,
     entries: Mutex<BTreeMap<String, Entry>>,
     /// Counts changes of what the server keeps and of definitions.
     local_changes: watch::Sender<u64>,
@@ -104,6 +107,7 @@ impl Default for ApiServices {
     fn default() -> Self {
         ApiServices {
             remotes: ArcSwap::default(),
+            has_remotes: AtomicBool::new(false),
             entries: Mutex::default(),
             local_changes: watch::Sender::new(0),
             remote_changes: watch::Sender::new(0),
@@ -112,6 +116,12 @@ impl Default for ApiServices {
 }
 
 impl ApiServices {
+    /// Whether another server serves any group version.
+    #[must_use]
+    pub fn has_remotes(&self) -> bool {
+        self.has_remotes.load(Ordering::Acquire)
+    }
+
     /// The group versions that other servers serve, as of now.
     #[must_use]
     pub fn remotes(&self) -> arc_swap::Guard<Arc<RemoteServices>> {
@@ -139,7 +149,10 @@ impl ApiServices {
         if remote_changed {
             let remotes = entries.values().filter_map(|entry| entry.remote.clone());
             let remotes = remotes.map(|remote| ((remote.group.clone(), remote.version.clone()), remote));
-            self.remotes.store(Arc::new(RemoteServices(remotes.collect())));
+            let remotes = RemoteServices(remotes.collect());
+            let has_remotes = !remotes.is_empty();
+            self.remotes.store(Arc::new(remotes));
+            self.has_remotes.store(has_remotes, Ordering::Release);
             self.remote_changes.send_modify(|count| *count += 1);
         }
         self.local_changes.send_modify(|count| *count += 1);
@@ -176,7 +189,7 @@ impl Observer for ApiServices {
             self.local_changes.send_modify(|count| *count += 1);
         }
         let endpoints_changed = of(SERVICES).next().is_some() || of(ENDPOINT_SLICES).next().is_some();
-        if endpoints_changed && !self.remotes.load().is_empty() {
+        if endpoints_changed && self.has_remotes() {
             self.remote_changes.send_modify(|count| *count += 1);
         }
     }

@@ -63,16 +63,18 @@ async fn follow(aggregator: &Aggregator, uid: &str, permits: &Semaphore) {
         return;
     };
     let mut retry = RETRY_MIN;
+    let mut name = String::new();
     loop {
         changes.mark_unchanged();
         let remote = aggregator.remotes().and_then(|all| all.iter().find(|remote| remote.uid == uid).cloned());
-        let Some(remote) = remote else { return };
+        let Some(remote) = remote else { return aggregator.forget(&name) };
+        name.clone_from(&remote.name);
         let (availability, document) = {
             let Ok(_permit) = permits.acquire().await else { return };
             aggregator.check(&remote).await
         };
         if let Some(document) = document {
-            aggregator.documents.write().insert(remote.name.clone(), Arc::new(document));
+            aggregator.keep(&remote.name, document);
         }
         let Some(registry) = aggregator.registry.upgrade() else { return };
         let written = registry.write_availability(&remote.name, &remote.uid, &availability).await;
@@ -100,6 +102,22 @@ fn failing(reason: &'static str, message: String) -> Availability {
 }
 
 impl Aggregator {
+    /// Keeps what a server serves. Documents that did not change stay the same ones, so that nothing is merged again.
+    fn keep(&self, name: &str, document: VersionDocument) {
+        let mut documents = self.documents.write();
+        if documents.get(name) != Some(&document) {
+            Arc::make_mut(&mut documents).insert(name.to_owned(), document);
+        }
+    }
+
+    /// Drops the documents of servers that are gone.
+    fn forget(&self, name: &str) {
+        let mut documents = self.documents.write();
+        if documents.contains_key(name) {
+            Arc::make_mut(&mut documents).remove(name);
+        }
+    }
+
     async fn check(&self, remote: &RemoteService) -> (Availability, Option<VersionDocument>) {
         if let Some(failure) = self.check_service(remote) {
             return (failure, None);

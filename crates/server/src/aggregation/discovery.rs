@@ -3,7 +3,6 @@
 //! Groups are in the order of their highest priority, then by name; versions in that of their own. A version whose server cannot be
 //! used is listed too, as stale, so that a client can tell it from one that does not exist.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use machinery::json::{Value, json};
@@ -12,8 +11,7 @@ use registry::api_services::{RemoteService, RemoteServices};
 use registry::discovery;
 use registry::kinds::{Kinds, compare_versions};
 
-use super::Aggregator;
-use super::documents::VersionDocument;
+use super::{Aggregator, Documents};
 
 /// The group of APIServices comes first.
 const FIRST: &str = "apiregistration.k8s.io";
@@ -23,7 +21,7 @@ const FIRST_PRIORITY: i64 = 20_001;
 pub(crate) struct MergedDiscovery {
     kinds: Arc<Kinds>,
     remotes: Arc<RemoteServices>,
-    documents: HashMap<String, Arc<VersionDocument>>,
+    documents: Arc<Documents>,
     /// `/apis` as an `APIGroupList`.
     pub(crate) groups: Value,
     /// `/apis` in the aggregated form.
@@ -47,12 +45,12 @@ impl Aggregator {
     /// The merged documents; none if this server serves everything itself.
     pub(crate) fn discovery(&self, kinds: &Arc<Kinds>) -> Option<Arc<MergedDiscovery>> {
         let remotes = self.remotes()?;
-        let documents = self.documents.read().clone();
+        let documents = Arc::clone(&self.documents.read());
         let mut merged = self.merged.lock();
         if let Some(held) = &*merged
             && Arc::ptr_eq(&held.kinds, kinds)
             && Arc::ptr_eq(&held.remotes, &remotes)
-            && held.documents == documents
+            && Arc::ptr_eq(&held.documents, &documents)
         {
             return Some(Arc::clone(held));
         }
@@ -156,11 +154,7 @@ fn merge_groups(mut list: Value, remotes: &RemoteServices) -> Value {
     list
 }
 
-fn merge_aggregated(
-    mut list: Value,
-    remotes: &RemoteServices,
-    documents: &HashMap<String, Arc<VersionDocument>>,
-) -> Value {
+fn merge_aggregated(mut list: Value, remotes: &RemoteServices, documents: &Documents) -> Value {
     let local = named(&list["items"], |group| &group["metadata"]["name"]);
     let entry = |remote: &RemoteService| {
         let mut entry = json!({"version": remote.version});

@@ -37,9 +37,12 @@ pub struct Aggregator {
     services: Arc<Services>,
     identity: Option<Identity>,
     /// What servers serve, by the name of the APIService, as of their last check.
-    documents: RwLock<HashMap<String, Arc<VersionDocument>>>,
+    documents: RwLock<Arc<Documents>>,
     merged: Mutex<Option<Arc<MergedDiscovery>>>,
 }
+
+/// Discovery documents by the name of the APIService.
+type Documents = HashMap<String, VersionDocument>;
 
 /// Why a server cannot be called.
 enum Unresolved {
