@@ -10,6 +10,7 @@ use access::authorizer::AlwaysAllow;
 use access::node::Graph;
 use machinery::Clock;
 
+use crate::admission::policies::metrics::PolicyMetrics;
 use crate::admission::webhooks::client::HookCaller;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
@@ -40,6 +41,7 @@ pub struct Settings {
     pub hooks: Option<Arc<dyn HookCaller>>,
     /// Counts calls of admission webhooks.
     pub webhook_metrics: WebhookMetrics,
+    pub policy_metrics: PolicyMetrics,
     /// Keeps every review of an admission webhook in a file.
     pub review_recorder: Option<Arc<Recorder>>,
     /// Decides what a write needs beyond the right to its verb: the grants of a role, `approve`, policies that ask.
@@ -69,6 +71,7 @@ impl Default for Settings {
             webhooks: None,
             hooks: None,
             webhook_metrics: WebhookMetrics::default(),
+            policy_metrics: PolicyMetrics::default(),
             review_recorder: None,
             authorizer: Arc::new(AlwaysAllow),
             roles: Arc::default(),

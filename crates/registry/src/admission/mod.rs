@@ -24,7 +24,7 @@ mod namespace_lifecycle;
 mod node_restriction;
 mod optional;
 pub mod plugin;
-pub(crate) mod policies;
+pub mod policies;
 pub mod pod_security;
 mod priority;
 pub(crate) mod request_value;

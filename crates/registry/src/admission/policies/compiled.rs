@@ -107,6 +107,15 @@ pub(super) enum Action {
 }
 
 impl Action {
+    /// As metrics show it.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Action::Deny => "deny",
+            Action::Warn => "warn",
+            Action::Audit => "audit",
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Action::Deny => "Deny",

@@ -6,11 +6,13 @@
 //!   selection  which of them apply to a request, in the order of their names; params: the objects that bindings refer to
 //!   validating, mutating
 //!              what they do with it; denial: the answers to requests that they refuse
+//!   metrics    counters of both
 //!   type_check what does not fit the types of the kinds that a policy names, for its status
 //! ```
 
 mod compiled;
 mod denial;
+pub mod metrics;
 mod mutating;
 mod params;
 mod selection;
@@ -26,6 +28,7 @@ use cel::policy::Run;
 use machinery::json::{Map, Value, json};
 
 use self::compiled::{Binding, Policy};
+use self::metrics::PolicyMetrics;
 use self::table::Table;
 use super::matching::Matcher;
 use super::plugin::{Attributes, Operation};
@@ -57,6 +60,7 @@ pub(crate) struct Policies {
     matcher: Matcher,
     versions: Versions,
     authorizer: Arc<dyn Authorizer>,
+    metrics: PolicyMetrics,
 }
 
 impl Policies {
@@ -76,6 +80,7 @@ impl Policies {
             matcher,
             versions,
             authorizer: Arc::clone(&settings.authorizer),
+            metrics: settings.policy_metrics.clone(),
         }
     }
 

@@ -20,6 +20,7 @@ use super::super::rounds::Rounds;
 use super::super::trace::{Phase, Verdict, difference};
 use super::compiled::{Mutation, MutationKind, Policy, Reason, Rules};
 use super::denial::{Denial, refuse_mutation};
+use super::metrics::error_type;
 use super::params::Param;
 use super::selection::{Found, Invocation};
 use super::{Policies, Spent, note};
@@ -157,7 +158,16 @@ impl Policies {
         for mutation in mutations {
             let states = States { old: old.as_ref(), new: Some(&shown) };
             let evaluation = Evaluation::new(attributes, states, matched, answers);
-            match mutate_once(policy, mutation, &evaluation, matched, (&param.value, &namespace), &shown, spent).await {
+            let began = Instant::now();
+            let made =
+                mutate_once(policy, mutation, &evaluation, matched, (&param.value, &namespace), &shown, spent).await;
+            let error = match &made {
+                Err(MutationError::Failed(why)) => Some(why.as_str()),
+                Err(MutationError::Fatal(status)) => Some(status.message.as_str()),
+                Ok(_) => None,
+            };
+            self.metrics.mutation((&policy.name, &binding.name), error_type(error), began.elapsed());
+            match made {
                 Ok(Some(changed)) => shown = changed,
                 Ok(None) => {}
                 Err(MutationError::Failed(why)) => deny(&why),

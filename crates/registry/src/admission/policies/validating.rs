@@ -15,6 +15,7 @@ use super::super::plugin::{Attributes, States};
 use super::super::trace::{Phase, Verdict};
 use super::compiled::{Action, AuditAnnotation, Binding, Policy, Reason, Rules, Validation};
 use super::denial::{Denial, refuse_invalid};
+use super::metrics::error_type;
 use super::selection::{Found, Invocation, ShownStates};
 use super::{Policies, Spent, note};
 
@@ -33,11 +34,15 @@ struct Failure {
     index: usize,
     message: String,
     reason: Reason,
+    /// As metrics show it.
+    error_type: &'static str,
 }
 
 impl Failure {
+    /// The failure of an expression that has no result.
     fn new(message: impl Into<String>) -> Self {
-        Failure { index: 0, message: message.into(), reason: Reason::Invalid }
+        let message = message.into();
+        Failure { index: 0, error_type: error_type(Some(&message)), message, reason: Reason::Invalid }
     }
 }
 
@@ -47,6 +52,8 @@ struct Evaluated {
     /// The match condition that was false, if one was.
     condition: Option<String>,
     failures: Vec<Failure>,
+    /// Errors that the policy ignores.
+    ignored: Vec<String>,
     annotations: Vec<(String, String)>,
     /// Errors of audit annotations, which always deny.
     annotation_errors: Vec<String>,
@@ -134,15 +141,24 @@ impl Policies {
         };
         let evaluation = Evaluation::new(attributes, states, matched, answers);
         for param in params {
+            let began = Instant::now();
             let result = evaluate(policy, &evaluation, &param.value, &namespace, spent).await;
             if let Some(name) = result.condition {
                 verdict = Some(Verdict::Unmatched(format!("match condition {} is false", quote(&name))));
             }
+            let (took, of) = (began.elapsed(), (policy.name.as_str(), binding.name.as_str()));
             for failure in &result.failures {
+                for action in &binding.actions {
+                    self.metrics.validation(of, failure.error_type, action.label(), took);
+                }
                 act(attributes, policy, binding, failure, &mut deny);
             }
             for error in &result.annotation_errors {
+                self.metrics.validation(of, error_type(Some(error)), Action::Deny.label(), took);
                 deny(error, Reason::Invalid);
+            }
+            for error in &result.ignored {
+                self.metrics.validation(of, error_type(Some(error)), "allow", took);
             }
             for (key, value) in result.annotations {
                 let values = annotations.entry(format!("{}/{key}", policy.name)).or_default();
@@ -235,14 +251,19 @@ async fn evaluate(
         if denied { messages(policy, validations, evaluation, params, namespace, left).await } else { Ok(Vec::new()) };
     for (index, (validation, answer)) in validations.iter().zip(answers).enumerate() {
         let failure = match (answer, &messages) {
-            (Err(why), _) => (!policy.ignores_failure).then(|| Failure::new(why)),
+            (Err(why), _) if policy.ignores_failure => {
+                result.ignored.push(why);
+                None
+            }
+            (Err(why), _) => Some(Failure::new(why)),
             (Ok(_), Err(why)) if denied => {
                 (!policy.ignores_failure).then(|| Failure::new(format!("failed messageExpression: {why}")))
             }
             (Ok(Answer::Bool(true)), _) => None,
             (Ok(_), messages) => {
                 let made = messages.as_ref().ok().and_then(|messages| messages.get(index)?.clone());
-                Some(Failure { index, message: message(validation, made), reason: validation.reason })
+                let message = message(validation, made);
+                Some(Failure { index, message, reason: validation.reason, error_type: error_type(None) })
             }
         };
         result.failures.extend(failure.map(|failure| Failure { index, ..failure }));
