@@ -14,9 +14,10 @@ struct Suite {
     tools: &'static [Tool],
 }
 
-const SUITES: [Suite; 7] = [
+const SUITES: [Suite; 8] = [
     Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
     Suite { name: "go", module: "go::", tools: &[Tool::Go] },
+    Suite { name: "envtest", module: "envtest::", tools: &[Tool::Envtest] },
     Suite { name: "python", module: "python::", tools: &[Tool::Python] },
     Suite { name: "js", module: "js::", tools: &[Tool::Js] },
     Suite { name: "curl", module: "curl::", tools: &[Tool::Curl, Tool::Kubectl] },

@@ -37,16 +37,26 @@ pub(crate) enum Tool {
     Js,
     Kubectl,
     Go,
+    Envtest,
     Definitions,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Curl, Self::Strace, Self::Python, Self::Etcd, Self::Js, Self::Kubectl, Self::Go, Self::Definitions];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Curl,
+        Self::Strace,
+        Self::Python,
+        Self::Etcd,
+        Self::Js,
+        Self::Kubectl,
+        Self::Go,
+        Self::Envtest,
+        Self::Definitions,
+    ];
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
-        matches!(self, Self::Kubectl | Self::Go)
+        matches!(self, Self::Kubectl | Self::Go | Self::Envtest)
     }
 
     fn name(self) -> &'static str {
@@ -58,6 +68,7 @@ impl Tool {
             Self::Js => "js",
             Self::Kubectl => "kubectl",
             Self::Go => "go",
+            Self::Envtest => "envtest",
             Self::Definitions => "definitions",
         }
     }
@@ -71,6 +82,7 @@ impl Tool {
             Self::Js => workspace.root.join("tests/js/node_modules/@kubernetes/client-node/package.json"),
             Self::Kubectl => workspace.bin().join("kubectl"),
             Self::Go => workspace.bin().join("go-clients"),
+            Self::Envtest => workspace.bin().join("envtest-suite"),
             Self::Definitions => workspace.tools.join("definitions/keda"),
         }
     }
@@ -84,6 +96,7 @@ impl Tool {
             Self::Js => workspace.read("tests/js/package-lock.json"),
             Self::Kubectl => KUBECTL_VERSION.to_owned() + &go_sources(workspace, "tests/kubectl"),
             Self::Go => go_sources(workspace, "tests/go"),
+            Self::Envtest => go_sources(workspace, "tests/envtest"),
             Self::Definitions => format!("{DEFINITIONS:?}"),
         }
     }
@@ -96,6 +109,7 @@ impl Tool {
             Self::Js => js(workspace),
             Self::Kubectl => kubectl(workspace),
             Self::Go => go_clients(workspace),
+            Self::Envtest => envtest_suite(workspace),
             Self::Definitions => definitions(workspace),
         }
     }
@@ -263,6 +277,13 @@ fn go_clients(workspace: &Workspace) -> Outcome {
     let mut build = workspace.command("go", &["build", "-trimpath", "-o"]);
     build.arg(workspace.bin().join("go-clients")).arg(".").current_dir(workspace.root.join("tests/go"));
     Step::new("build the Go clients").run_logged(&mut build, &log(workspace, "go"))
+}
+
+/// Compiles the suite of a controller that uses envtest; each of its tests starts a control plane.
+fn envtest_suite(workspace: &Workspace) -> Outcome {
+    let mut build = workspace.command("go", &["test", "-c", "-trimpath", "-o"]);
+    build.arg(workspace.bin().join("envtest-suite")).arg(".").current_dir(workspace.root.join("tests/envtest"));
+    Step::new("build the envtest suite (minutes the first time)").run_logged(&mut build, &log(workspace, "envtest"))
 }
 
 /// Links the manifests of operators from their published modules.

@@ -4,6 +4,7 @@
 
 mod crds;
 mod curl;
+mod envtest;
 mod go;
 mod js;
 mod kube_rs;
