@@ -14,6 +14,7 @@ use server::limits::Limits;
 use server::shutdown::{self, Trigger};
 use server::signing::Authority;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args;
 use crate::authentication::{self, Authentication, Reloading};
@@ -27,6 +28,8 @@ use crate::failure::Failure;
 pub async fn run(args: args::Up) -> Result<(), Failure> {
     let (started, clock) = (Instant::now(), Clock::system());
     log_to_stderr(&args.log)?;
+    // First, so that a signal during the start is handled once the server can stop.
+    let signals = Signals::new()?;
     let webhooks = args.webhooks.settings()?;
     let pod_security = args.webhooks.pod_security()?;
     let review_recorder = args.explain.recorder()?;
@@ -101,7 +104,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     cluster.wait_until_ready().await;
     println!("ready in {} ms", started.elapsed().as_millis());
     let controllers = Controllers::start(&cluster, controllers);
-    wait_for_signals(trigger, serving, Some(controllers)).await?;
+    wait_for_signals(signals, trigger, serving, Some(controllers)).await?;
     cluster.stop().await;
     Ok(())
 }
@@ -157,39 +160,45 @@ fn read_stages(file: &Path) -> Result<Stages, Failure> {
     if value.is_null() { Ok(Stages::default()) } else { Stages::from_value(value).map_err(wrong) }
 }
 
-/// Waits for a signal that asks the process to end.
-pub(crate) async fn terminated() -> Result<(), Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that ask the process to end. Those that arrive after this value was made are not lost.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
+        Ok(Signals { terminate, interrupt })
     }
-    Ok(())
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Waits until the server ends. The first signal stops the controllers and drains, the second one aborts.
 async fn wait_for_signals(
+    mut signals: Signals,
     trigger: Trigger,
     mut serving: tokio::task::JoinHandle<()>,
     mut controllers: Option<Controllers>,
 ) -> Result<(), Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::new)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::new)?;
     loop {
         tokio::select! {
             ended = &mut serving => return ended.map_err(|error| Failure::new(format!("the server failed: {error}"))),
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = signals.next() => {}
         };
         // Before the server drains, so that controllers finish their work and release their lease for another replica.
         if let Some(controllers) = controllers.take() {
             tokio::select! {
                 () = controllers.stop() => {}
-                _ = terminate.recv() => { trigger.abort(); }
-                _ = interrupt.recv() => { trigger.abort(); }
+                () = signals.next() => { trigger.abort(); }
             }
         }
         trigger.signal();

@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 use super::flags::Flags;
 use super::parent;
 use crate::failure::Failure;
+use crate::up::Signals;
 
 /// The path at which this program tells the API server its data directory.
 pub(super) const DIRECTORY_PATH: &str = "/dogwatch/directory";
@@ -45,6 +46,7 @@ pub(super) async fn run(words: Vec<String>) -> Result<(), Failure> {
         println!("etcd Version: dogwatch {}", env!("CARGO_PKG_VERSION"));
         return Ok(());
     }
+    let mut signals = Signals::new()?;
     let mut flags = Flags::read(&words);
     let directory = PathBuf::from(flags.take("data-dir").unwrap_or_else(|| "default.etcd".to_owned()));
     let urls = flags.take("listen-client-urls").unwrap_or_else(|| "http://localhost:2379".to_owned());
@@ -66,7 +68,7 @@ pub(super) async fn run(words: Vec<String>) -> Result<(), Failure> {
     }
     tokio::select! {
         () = parent::ended() => {}
-        signal = crate::up::terminated() => signal?,
+        () = signals.next() => {}
     }
     Ok(())
 }
