@@ -124,3 +124,42 @@ pub(super) fn internal(why: &str) -> Status {
 pub(super) fn present(object: &Value) -> Option<&Value> {
     Some(object).filter(|object| !object.is_null())
 }
+
+#[cfg(test)]
+mod tests {
+    use machinery::json::json;
+    use machinery::options::CreateOptions;
+
+    use super::super::super::plugin::{Operation, Options};
+    use super::*;
+    use crate::request::{Context, Target};
+
+    async fn call(webhook: Value, dry_run: bool) -> CallError {
+        let hook = Hook::read("c", "h.example.com", 0, &webhook).unwrap();
+        let kind = Arc::clone(crate::kinds::builtin().get("", "v1", "configmaps").unwrap());
+        let target = Target { kind, namespace: Some("n".to_owned()), name: None, subresource: None };
+        let (ctx, options) = (Context::default(), CreateOptions { dry_run, ..CreateOptions::default() });
+        let attributes = Attributes::new(Operation::Create, &target, Options::Create(&options), &ctx);
+        let states = States { old: None, new: None };
+        Caller::new(None, None).call(&hook, &attributes, &Matched::default(), states, false).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn wh_38_41_old_configurations_that_cannot_be_called() {
+        let versions = json!(["v1"]);
+        let effects = json!({"sideEffects": "Some", "admissionReviewVersions": versions});
+        let refused = call(effects.clone(), true).await;
+        let CallError::Fatal(status) = refused else { panic!("{refused:?}") };
+        let text = "admission webhook \"h.example.com\" does not support dry run";
+        assert_eq!((status.code, status.message.as_str()), (400, text));
+        assert!(matches!(call(effects, false).await, CallError::Failed { code: 503, .. }), "only a dry run is refused");
+        assert!(matches!(
+            call(json!({"admissionReviewVersions": versions}), true).await,
+            CallError::Failed { code: 400, .. }
+        ));
+        let CallError::Failed { why, .. } = call(json!({"sideEffects": "None"}), true).await else { panic!() };
+        let text =
+            "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+        assert_eq!(why, text);
+    }
+}
