@@ -196,3 +196,15 @@ async fn vap_26_a_validating_policy_sees_what_mutating_ones_did() {
     world.deny("v", json!({"validations": [{"expression": "!has(object.data.x)", "message": "x is there"}]})).await;
     assert_eq!(world.map("a", json!({})).await.message(), denied("v", "x is there"));
 }
+
+#[tokio::test]
+async fn map_13_15_a_later_policy_may_undo_a_change() {
+    let world = World::new().await;
+    let patch = |text: &str| json!({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": text}}]});
+    world.mutate("a", patch("[JSONPatch{op: 'add', path: '/data/x', value: '1'}]")).await;
+    assert_eq!(world.map("a", json!({"k": "v"})).await.result.unwrap()["data"], json!({"k": "v", "x": "1"}));
+    world.mutate("b", patch("[JSONPatch{op: 'remove', path: '/data/x'}]")).await;
+    assert_eq!(world.map("b", json!({"k": "v"})).await.result.unwrap()["data"], json!({"k": "v"}));
+    let kinds = world.registry.kinds();
+    assert!(kinds.get(GROUP, "v1", "mutatingadmissionpolicies").unwrap().subresource("status").is_none());
+}

@@ -416,3 +416,94 @@ async fn ad_30_38_policies_do_not_see_policies_and_may_be_narrowed() {
     world.delete(&format!("{GROUP}:validatingadmissionpolicies/p")).await.unwrap();
     world.create("secrets/default", json!({"metadata": {"name": "t"}})).await.result.unwrap();
 }
+
+#[tokio::test]
+async fn vap_2_each_binding_and_param_is_evaluated() {
+    let world = World::new().await;
+    for (name, max) in [("a", "1"), ("b", "2")] {
+        let params = json!({"metadata": {"name": name, "labels": {"use": "yes"}}, "data": {"max": max}});
+        world.create("configmaps/default", params).await.result.unwrap();
+    }
+    let spec = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConditions": [{"name": "c", "expression": "params.data.max != '1' || object.data.k != 'skip'"}],
+        "validations": [{"expression": "false", "messageExpression": "'max ' + params.data.max"}],
+        "auditAnnotations": [{"key": "max", "valueExpression": "string(params.data.max)"}]});
+    world.policy("p", spec).await;
+    let params = json!({"selector": {"matchLabels": {"use": "yes"}}, "parameterNotFoundAction": "Deny"});
+    for name in ["b2", "b1"] {
+        world.bind_as(name, "p", &mut json!({"validationActions": ["Warn"], "paramRef": params})).await;
+    }
+    let answer = world.map("m", json!({"k": "v"})).await;
+    let warning = |binding: &str, max: u8| {
+        format!("Validation failed for ValidatingAdmissionPolicy 'p' with binding '{binding}': max {max}")
+    };
+    assert_eq!(answer.warnings, [warning("b1", 1), warning("b1", 2), warning("b2", 1), warning("b2", 2)]);
+    assert_eq!(answer.annotations.get("p/max").map(String::as_str), Some("1, 2"));
+    let answer = world.map("n", json!({"k": "skip"})).await;
+    assert_eq!(answer.warnings, [warning("b1", 2), warning("b2", 2)], "the condition is evaluated for each param");
+}
+
+#[tokio::test]
+async fn vap_35_map_2_policies_that_cannot_work_are_refused() {
+    let world = World::new().await;
+    let rules = || json!({"resourceRules": [rule("", "configmaps", &["CREATE"])]});
+    let validating = |spec: Value| ("validating", spec);
+    let mutating = |mutation: Value| {
+        ("mutating", json!({"matchConstraints": rules(), "reinvocationPolicy": "Never", "mutations": [mutation]}))
+    };
+    let expression = |text: &str| json!({"matchConstraints": rules(), "validations": validations(&[text])});
+    for ((kind, spec), why) in [
+        (validating(json!({"validations": validations(&["true"])})), "spec.matchConstraints: Required value"),
+        (
+            validating(json!({"matchConstraints": {}, "validations": validations(&["true"])})),
+            "spec.matchConstraints.resourceRules: Required value",
+        ),
+        (
+            validating(json!({"matchConstraints": rules()})),
+            "validations or auditAnnotations must contain at least one item",
+        ),
+        (validating(expression("1")), "must evaluate to bool but got int"),
+        (validating(expression("nope")), "undeclared reference to 'nope' (in container '')"),
+        (validating(expression("Object{}")), "undeclared reference to 'Object' (in container '')"),
+        (
+            validating(json!({"matchConstraints": rules(), "validations": [{"expression": "true", "reason": "Nope"}]})),
+            "Unsupported value: \"Nope\"",
+        ),
+        (mutating(json!({})), "spec.mutations[0].patchType: Required value"),
+        (mutating(json!({"patchType": "Merge"})), "supported values: \"ApplyConfiguration\", \"JSONPatch\""),
+        (
+            mutating(json!({"patchType": "JSONPatch"})),
+            "spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch",
+        ),
+        (
+            mutating(
+                json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{}]"}, "applyConfiguration": {"expression": "Object{}"}}),
+            ),
+            "spec.mutations[0].applyConfiguration: Invalid value: \"{applyConfiguration}\": must not be specified when patchType is JSONPatch",
+        ),
+        (
+            mutating(json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "{}"}})),
+            "must evaluate to Object but got map(dyn, dyn)",
+        ),
+        (
+            (
+                "mutating",
+                json!({"matchConstraints": {"resourceRules": [rule("", "configmaps", &["DELETE"])]}, "reinvocationPolicy": "Never",
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{}]"}}]}),
+            ),
+            "spec.matchConstraints.resourceRules.operations: Unsupported value: \"DELETE\": supported values: \"*\", \"CONNECT\", \"CREATE\", \"UPDATE\"",
+        ),
+        (
+            (
+                "mutating",
+                json!({"matchConstraints": rules(), "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{}]"}}]}),
+            ),
+            "spec.reinvocationPolicy: Required value",
+        ),
+    ] {
+        let object = json!({"metadata": {"name": "p"}, "spec": spec});
+        let answer = world.create(&format!("{GROUP}:{kind}admissionpolicies"), object).await;
+        assert!(answer.message().contains(why), "{why}: {}", answer.message());
+        assert_eq!(answer.result.unwrap_err().code, 422);
+    }
+}

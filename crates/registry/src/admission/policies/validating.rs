@@ -349,3 +349,39 @@ async fn audit(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use access::Authorizer;
+    use access::authorizer::AlwaysAllow;
+    use machinery::json::json;
+
+    use super::super::super::matching::Matched;
+    use super::super::super::plugin::{Operation, Options};
+    use super::*;
+    use crate::request::{Context, Target};
+
+    /// A policy that was stored when its expressions still compiled.
+    #[tokio::test]
+    async fn vap_9_stored_policies_that_no_longer_compile_deny() {
+        let kind = Arc::clone(crate::kinds::builtin().get("", "v1", "configmaps").unwrap());
+        let target = Target { kind, namespace: Some("n".to_owned()), name: Some("a".to_owned()), subresource: None };
+        let ctx = Context::default();
+        let attributes = Attributes::new(Operation::Create, &target, Options::None, &ctx);
+        let authorizer: Arc<dyn Authorizer> = Arc::new(AlwaysAllow);
+        let (answers, matched) = (Answers::new(&authorizer, &ctx.user), Matched::default());
+        let object = json!({});
+        let evaluation = Evaluation::new(&attributes, States { old: None, new: Some(&object) }, &matched, &answers);
+        for (failure_policy, denies) in [("Fail", true), ("Ignore", false)] {
+            let spec = json!({"failurePolicy": failure_policy, "validations": [{"expression": "gone()"}, {"expression": "true"}]});
+            let policy = Policy::read(&json!({"metadata": {"name": "p"}, "spec": spec}), true).unwrap();
+            let result = evaluate(&policy, &evaluation, &Value::Null, &Value::Null, &mut Spent::default()).await;
+            let messages: Vec<&str> = result.failures.iter().map(|failure| failure.message.as_str()).collect();
+            assert_eq!(messages.len(), usize::from(denies));
+            assert!(messages.iter().all(|text| text.starts_with("compilation error: compilation failed: ERROR: ")));
+            assert_eq!(result.ignored.len(), usize::from(!denies));
+        }
+    }
+}
