@@ -366,7 +366,7 @@ impl Server {
         };
         if let Some(audit) = &mut record.audit {
             audit.open(parts, &info, peer, authenticated.as_ref().ok(), &mut record.annotations);
-            if let Err(refusal) = audit.begin().await {
+            if let Err(refusal) = audit.begin(&parts.uri).await {
                 return Ok(refusal);
             }
         }

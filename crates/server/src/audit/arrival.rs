@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use machinery::Status;
 use registry::{Annotations, AuditLevel};
 
-use super::event::{self, Head, ObjectRef};
+use super::event::{self, Head, HeadParts, ObjectRef};
 use super::trail::Trail;
 use super::{Auditor, is_long_running};
 use crate::request::reply::Reply;
@@ -25,6 +25,8 @@ pub(crate) struct Arrival {
     pub(super) began: Instant,
     pub(super) received: Timestamp,
     pub(super) trail: Option<Box<Trail>>,
+    /// Whether the request was authenticated.
+    pub(super) has_user: bool,
 }
 
 /// How the handling of a request ended.
@@ -65,26 +67,29 @@ impl Arrival {
                 ..ObjectRef::default()
             }
         });
-        let head = Head {
-            audit_id: String::from_utf8_lossy(self.id.as_bytes()).into_owned(),
-            uri: parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned(),
-            verb: verb.into_owned(),
-            user: user.map(Arc::clone),
-            source_ips: event::source_ips(&parts.headers, peer.address.map(|address| address.ip())),
-            user_agent: event::user_agent(&parts.headers),
+        let uri = parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
+        let head = Head::new(HeadParts {
+            audit_id: &String::from_utf8_lossy(self.id.as_bytes()),
+            uri,
+            verb: &verb,
+            user: user.map(|user| &**user),
+            source_ips: &event::source_ips(&parts.headers, peer.address.map(|address| address.ip())),
+            user_agent: &event::user_agent(&parts.headers),
             object,
             received: self.received,
-        };
+        });
         let auditor = Arc::clone(&self.auditor);
         let trail = Trail::new(auditor, coverage, head, annotations.clone(), is_long_running(info), self.began);
         self.trail = Some(Box::new(trail));
+        self.has_user = user.is_some();
     }
 
     /// Writes the first event. An error is the response to a request that may not go on without it.
-    pub(crate) async fn begin(&mut self) -> Result<(), Reply> {
+    pub(crate) async fn begin(&mut self, uri: &http::Uri) -> Result<(), Reply> {
         match &mut self.trail {
-            Some(trail) => trail.begin().await,
-            None => Ok(()),
+            // A request that is refused before it has a user has only an event of its response.
+            Some(trail) if self.has_user => trail.begin(uri).await,
+            _ => Ok(()),
         }
     }
 
@@ -107,8 +112,10 @@ impl Arrival {
             trail.start().await;
             let body = std::mem::take(reply.body_mut());
             *reply.body_mut() = body.holding(trail);
-        } else {
+        } else if self.has_user {
             trail.end().await;
+        } else {
+            trail.end_without_user().await;
         }
     }
 }

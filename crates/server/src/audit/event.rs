@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use access::identity::User;
 use bytes::Bytes;
@@ -45,18 +44,55 @@ impl Line {
     }
 }
 
-/// What is known of a request from its head.
+/// What is known of a request from its head, encoded once for all its events.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
-    pub(crate) audit_id: String,
-    pub(crate) uri: String,
-    pub(crate) verb: String,
-    /// None if authentication failed.
-    pub(crate) user: Option<Arc<User>>,
-    pub(crate) source_ips: Vec<IpAddr>,
-    pub(crate) user_agent: String,
+    /// From `auditID` on, without the stage.
+    id: Vec<u8>,
+    /// From `requestURI` to `user`.
+    request: Vec<u8>,
+    /// From `sourceIPs` to `userAgent`.
+    source: Vec<u8>,
     pub(crate) object: Option<ObjectRef>,
     pub(crate) received: Timestamp,
+}
+
+/// The parts of a head.
+pub(crate) struct HeadParts<'a> {
+    pub(crate) audit_id: &'a str,
+    pub(crate) uri: &'a str,
+    pub(crate) verb: &'a str,
+    /// None if authentication failed.
+    pub(crate) user: Option<&'a User>,
+    pub(crate) source_ips: &'a [IpAddr],
+    pub(crate) user_agent: &'a str,
+    pub(crate) object: Option<ObjectRef>,
+    pub(crate) received: Timestamp,
+}
+
+impl Head {
+    pub(crate) fn new(parts: HeadParts<'_>) -> Self {
+        let mut id = Writer { out: Vec::with_capacity(64) };
+        id.raw(br#","auditID":"#);
+        id.text(parts.audit_id);
+        let mut request = Writer { out: Vec::with_capacity(256) };
+        request.raw(br#","requestURI":"#);
+        request.text(parts.uri);
+        request.raw(br#","verb":"#);
+        request.text(parts.verb);
+        request.raw(br#","user":"#);
+        request.user(parts.user);
+        let mut source = Writer { out: Vec::with_capacity(128) };
+        if !parts.source_ips.is_empty() {
+            source.raw(br#","sourceIPs":"#);
+            source.list(parts.source_ips.iter(), |out, ip| out.text(&ip.to_string()));
+        }
+        if !parts.user_agent.is_empty() {
+            source.raw(br#","userAgent":"#);
+            source.text(parts.user_agent);
+        }
+        Head { id: id.out, request: request.out, source: source.out, object: parts.object, received: parts.received }
+    }
 }
 
 /// The object that a request is about. Absent parts are empty.
@@ -105,16 +141,12 @@ impl Event<'_> {
         out.raw(TYPE);
         out.raw(br#""level":""#);
         out.raw(self.level.as_str().as_bytes());
-        out.raw(br#"","auditID":"#);
-        out.text(&head.audit_id);
+        out.raw(b"\"");
+        out.raw(&head.id);
         out.raw(br#","stage":""#);
         out.raw(self.stage.as_str().as_bytes());
-        out.raw(br#"","requestURI":"#);
-        out.text(&head.uri);
-        out.raw(br#","verb":"#);
-        out.text(&head.verb);
-        out.raw(br#","user":"#);
-        out.user(head.user.as_deref());
+        out.raw(b"\"");
+        out.raw(&head.request);
         if let Some(user) = self.impersonated {
             out.raw(br#","impersonatedUser":"#);
             out.user(Some(user));
@@ -124,14 +156,7 @@ impl Event<'_> {
             out.text(self.constraint);
             out.raw(b"}");
         }
-        if !head.source_ips.is_empty() {
-            out.raw(br#","sourceIPs":"#);
-            out.list(head.source_ips.iter(), |out, ip| out.text(&ip.to_string()));
-        }
-        if !head.user_agent.is_empty() {
-            out.raw(br#","userAgent":"#);
-            out.text(&head.user_agent);
-        }
+        out.raw(&head.source);
         if let Some(object) = &head.object {
             out.raw(br#","objectRef":"#);
             out.object_ref(object);
@@ -180,8 +205,40 @@ impl Writer {
         write_text(text, &mut self.out);
     }
 
+    /// Writes a time to the microsecond. By hand, since an event has two and formatting took a third of its time.
     fn time(&mut self, time: Timestamp) {
-        self.text(&machinery::timestamp::micros(time));
+        let micros = time.as_microsecond();
+        let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        // The civil date of a number of days, in years that begin in March.
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+        let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        self.raw(b"\"");
+        for (value, width, after) in [
+            (year, 4, b'-'),
+            (month, 2, b'-'),
+            (day, 2, b'T'),
+            (second / 3600, 2, b':'),
+            (second / 60 % 60, 2, b':'),
+            (second % 60, 2, b'.'),
+            (micros, 6, b'Z'),
+        ] {
+            let mut digits = [b'0'; 6];
+            let mut rest = value.unsigned_abs();
+            for digit in digits.iter_mut().rev() {
+                *digit = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+            self.raw(digits.get(6 - width..).unwrap_or_default());
+            self.out.push(after);
+        }
+        self.raw(b"\"");
     }
 
     fn list<T>(&mut self, items: impl Iterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
@@ -318,6 +375,17 @@ mod tests {
     }
 
     #[test]
+    fn aud_11_times_are_those_of_the_protocol() {
+        for micros in [0, 1, -1, 951_782_400_000_000, 951_868_799_999_999, 1_709_164_800_123_456, 4_107_542_399_000_001]
+        {
+            let time = Timestamp::from_microsecond(micros).unwrap();
+            let mut out = Writer { out: Vec::new() };
+            out.time(time);
+            assert_eq!(String::from_utf8(out.out).unwrap(), format!("\"{}\"", machinery::timestamp::micros(time)));
+        }
+    }
+
+    #[test]
     fn aud_11_14_members_are_in_order_and_empty_ones_are_left_out() {
         let user = User {
             name: "alice".to_owned(),
@@ -325,13 +393,13 @@ mod tests {
             groups: vec!["dev".to_owned()],
             extra: [("k".to_owned(), vec!["v\"".to_owned()])].into(),
         };
-        let head = Head {
-            audit_id: "id".to_owned(),
-            uri: "/api/v1/namespaces/n/pods?x=1".to_owned(),
-            verb: "create".to_owned(),
-            user: Some(Arc::new(user)),
-            source_ips: vec!["127.0.0.1".parse().unwrap()],
-            user_agent: "curl".to_owned(),
+        let head = Head::new(HeadParts {
+            audit_id: "id",
+            uri: "/api/v1/namespaces/n/pods?x=1",
+            verb: "create",
+            user: Some(&user),
+            source_ips: &["127.0.0.1".parse().unwrap()],
+            user_agent: "curl",
             object: Some(ObjectRef {
                 resource: "pods".to_owned(),
                 namespace: "n".to_owned(),
@@ -339,7 +407,7 @@ mod tests {
                 ..ObjectRef::default()
             }),
             received: Timestamp::UNIX_EPOCH,
-        };
+        });
         let annotations = [("a".to_owned(), "b".to_owned())].into();
         let (object, answer) =
             (machinery::json::json!({"x": 1}), [Bytes::from_static(b"{\"y\":"), Bytes::from_static(b"2}")]);
@@ -379,7 +447,16 @@ mod tests {
         assert!(
             String::from_utf8_lossy(&event.line().0).contains(r#""responseStatus":{"metadata":{},"status":"Failure","#)
         );
-        let empty = Head::default();
+        let empty = Head::new(HeadParts {
+            audit_id: "",
+            uri: "",
+            verb: "",
+            user: None,
+            source_ips: &[],
+            user_agent: "",
+            object: None,
+            received: Timestamp::UNIX_EPOCH,
+        });
         let bare = Event {
             level: AuditLevel::Metadata,
             stage: Stage::RequestReceived,

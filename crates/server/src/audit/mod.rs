@@ -91,7 +91,14 @@ impl Auditor {
 
     /// A request that has arrived.
     pub(crate) fn arrival(self: &Arc<Self>, id: &HeaderValue, began: Instant) -> Box<Arrival> {
-        Box::new(Arrival { auditor: Arc::clone(self), id: id.clone(), began, received: self.clock.now(), trail: None })
+        Box::new(Arrival {
+            auditor: Arc::clone(self),
+            id: id.clone(),
+            began,
+            received: self.clock.now(),
+            trail: None,
+            has_user: false,
+        })
     }
 
     /// Sends an event to all sinks. `without_objects` makes the same event for sinks that leave objects out.

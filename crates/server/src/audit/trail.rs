@@ -67,15 +67,13 @@ impl Trail {
     }
 
     /// Writes the first event. An error is the response to a request that may not go on without it.
-    pub(crate) async fn begin(&mut self) -> Result<(), Reply> {
-        // A request that is refused before it has a user has only an event of its response.
-        if self.head.user.is_none() || self.emit(Stage::RequestReceived).await {
+    pub(crate) async fn begin(&mut self, uri: &http::Uri) -> Result<(), Reply> {
+        if self.emit(Stage::RequestReceived).await {
             return Ok(());
         }
         self.auditor.metrics.rejected();
         self.has_ended = true;
-        let path = machinery::go_text::quote(&self.head.uri);
-        Err(reply::text(500, format!("Internal Server Error: {path}: failed to store audit event\n")))
+        Err(reply::undecided(uri, "failed to store audit event"))
     }
 
     pub(crate) fn impersonate(&mut self, user: &Arc<User>, constraint: &str) {
@@ -111,14 +109,14 @@ impl Trail {
         self.response = Some(Response { code: reply.status().as_u16(), status });
     }
 
-    /// Writes the events of a response whose body is not a stream, or the one of a request that was refused before its user
-    /// was known.
+    /// Writes the event of a request that was refused before its user was known.
+    pub(crate) async fn end_without_user(mut self: Box<Self>) {
+        self.has_ended = true;
+        self.emit(Stage::ResponseStarted).await;
+    }
+
+    /// Writes the events of a response whose body is not a stream.
     pub(crate) async fn end(mut self: Box<Self>) {
-        if self.head.user.is_none() {
-            self.has_ended = true;
-            self.emit(Stage::ResponseStarted).await;
-            return;
-        }
         if self.is_long_running {
             self.emit(Stage::ResponseStarted).await;
         }
