@@ -16,7 +16,7 @@ pub(super) const ORDER: [(&str, &[&str]); 18] = [
     ("cache", &["machinery", "store"]),
     ("access", &["machinery"]),
     ("outbound", &["machinery"]),
-    ("registry", &["machinery", "access", "certificates", "schema", "store", "cache"]),
+    ("registry", &["machinery", "access", "certificates", "cel", "schema", "store", "cache"]),
     ("server", &["machinery", "access", "certificates", "outbound", "registry"]),
     // The client side shares the protocol's vocabulary with the server, and meets it over the wire only.
     ("client", &["machinery"]),
@@ -29,6 +29,7 @@ pub(super) const ORDER: [(&str, &[&str]); 18] = [
         &[
             "machinery",
             "access",
+            "cel",
             "certificates",
             "outbound",
             "schema",
