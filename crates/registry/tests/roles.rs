@@ -418,6 +418,11 @@ async fn az_74_129_130_a_binding_grants_no_more_than_its_writer_holds() {
         refused(create("lost", ("ClusterRole", "lost")).await),
         (404, format!("rolebindings.{GROUP} \"lost\" not found"))
     );
+    let rules = json!([{"verbs": ["create"], "apiGroups": [GROUP], "resources": ["clusterrolebindings"]}]);
+    world.create("clusterroles", json!({"metadata": {"name": "wide"}, "rules": rules})).await;
+    world.create("clusterrolebindings", binding("wide", ("ClusterRole", "wide"), "alice")).await;
+    let wide = world.create_as(&alice, "clusterrolebindings", binding("x", ("Role", "own"), "bob")).await;
+    assert_eq!(refused(wide), (400, "Namespace parameter required.".to_owned()));
     assert_eq!(
         refused(create("lost", ("Role", "lost")).await),
         (404, format!("rolebindings.{GROUP} \"lost\" not found"))

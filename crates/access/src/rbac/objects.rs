@@ -18,13 +18,6 @@ impl Name {
     pub fn new(namespace: impl Into<Text>, name: impl Into<Text>) -> Self {
         Name { namespace: namespace.into(), name: name.into() }
     }
-
-    /// The error for a role of this name that is not there.
-    #[must_use]
-    pub fn role_not_found(&self) -> String {
-        let kind = if self.namespace.is_empty() { "clusterrole" } else { "role" };
-        format!("{kind}.rbac.authorization.k8s.io {} not found", quote(&self.name))
-    }
 }
 
 /// A Role or ClusterRole.
@@ -125,11 +118,12 @@ impl Binding {
         Binding { name, role: RoleRef::from_value(&binding["roleRef"]), subjects }
     }
 
-    /// The role that the binding grants; none if it refers to something else.
+    /// The role that the binding grants; none if it refers to something else, or to a Role from outside of a namespace.
     #[must_use]
     pub fn role_name(&self) -> Option<Name> {
         match &self.role {
             RoleRef::ClusterRole(name) => Some(Name::new("", name.clone())),
+            RoleRef::Role(_) if self.name.namespace.is_empty() => None,
             RoleRef::Role(name) => Some(Name::new(self.name.namespace.clone(), name.clone())),
             RoleRef::Other { .. } => None,
         }
@@ -138,10 +132,12 @@ impl Binding {
     /// Why the role of the binding gives nothing, if it is not there.
     #[must_use]
     pub fn missing_role(&self) -> String {
-        match self.role_name() {
-            Some(name) => name.role_not_found(),
-            None => format!("unsupported role reference kind: {}", quote(self.role.kind())),
-        }
+        let kind = match &self.role {
+            RoleRef::ClusterRole(_) => "clusterrole",
+            RoleRef::Role(_) => "role",
+            RoleRef::Other { kind, .. } => return format!("unsupported role reference kind: {}", quote(kind)),
+        };
+        format!("{kind}.rbac.authorization.k8s.io {} not found", quote(self.role.name()))
     }
 
     /// The kind of the binding.

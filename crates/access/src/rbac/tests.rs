@@ -131,6 +131,21 @@ fn az_37_39_a_refusal_names_missing_roles_only() {
 }
 
 #[test]
+fn a_binding_of_the_cluster_cannot_name_a_role_of_a_namespace() {
+    let rbac = Rbac::default();
+    rbac.change(|index| {
+        index.set_role(role("", "r", read_pods()));
+        index.set_binding(binding("", "b", ("Role", "r"), user("alice")));
+        index.set_binding(binding("", "c", ("Other", "r"), user("bob")));
+    });
+    let missing = "RBAC: role.rbac.authorization.k8s.io \"r\" not found";
+    assert_eq!(ask(&rbac, &alice(), "get", pods("n", "p")), Err(missing.to_owned()));
+    let bob = User { name: "bob".to_owned(), ..User::default() };
+    let unsupported = "RBAC: unsupported role reference kind: \"Other\"";
+    assert_eq!(ask(&rbac, &bob, "get", pods("n", "p")), Err(unsupported.to_owned()));
+}
+
+#[test]
 fn az_38_the_reason_names_binding_role_and_subject() {
     let rbac = Rbac::default();
     rbac.change(|index| {

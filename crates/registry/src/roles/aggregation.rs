@@ -12,6 +12,7 @@ use std::time::Duration;
 use access::User;
 use access::rbac::objects::Name;
 use access::rbac::rule::Rule;
+use futures::future::try_join_all;
 use machinery::Status;
 use machinery::json::{Text, Value, json};
 use machinery::labels::Selector;
@@ -68,7 +69,8 @@ impl Labelled {
         let selectors = role["aggregationRule"]["clusterRoleSelectors"].as_array();
         // A selector that cannot be read selects nothing.
         let parsed = |selector: &Value| Selector::from_label_selector(selector).unwrap_or_else(|_| Selector::nothing());
-        let selectors = selectors.map(|selectors| selectors.iter().map(parsed).collect());
+        let selectors = selectors.into_iter().flat_map(|selectors| selectors.iter()).map(parsed);
+        let selectors = role["aggregationRule"].is_object().then(|| selectors.collect());
         Labelled { labels: role["metadata"]["labels"].clone(), selectors }
     }
 
@@ -169,9 +171,9 @@ pub(crate) async fn settle(registry: &Registry) -> Result<(), Status> {
         if aggregation.settled.load(Ordering::Acquire) == changes {
             return Ok(());
         }
-        for (name, rules) in registry.roles().outdated() {
-            write(registry, &name, &rules).await?;
-        }
+        // Together, so that the store syncs them once.
+        let outdated = registry.roles().outdated();
+        try_join_all(outdated.iter().map(|(name, rules)| write(registry, name, rules))).await?;
         aggregation.settled.store(changes, Ordering::Release);
     }
 }
@@ -247,6 +249,14 @@ mod tests {
 
     fn rule(verb: &str) -> Rule {
         Rule { verbs: vec![verb.into()], ..Rule::default() }
+    }
+
+    #[test]
+    fn az_121_a_role_without_selectors_collects_nothing() {
+        let aggregation = Aggregation::default();
+        aggregation.change("all", Some(&json!({"metadata": {}, "aggregationRule": {}})));
+        aggregation.change("plain", Some(&json!({"metadata": {}})));
+        assert_eq!(aggregation.outdated(|_| vec![rule("get")]), [("all".into(), Vec::new())]);
     }
 
     fn role(labels: Value, selectors: Value) -> Value {

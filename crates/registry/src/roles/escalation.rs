@@ -80,6 +80,9 @@ async fn check_binding(
     if is_allowed(registry, attributes, "bind", about).await {
         return Ok(());
     }
+    if matches!(binding.role, RoleRef::Role(_)) && binding.name.namespace.is_empty() {
+        return Err(Status::bad_request("Namespace parameter required."));
+    }
     let Some(granted) = registry.settings().roles.index().role_of(&binding) else {
         return Err(not_found(attributes, role));
     };
