@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use access::authorizer::{Attributes, Authorizer, ResourceAttributes, What};
+use access::authorizer::{Attributes, ResourceAttributes, What};
 use access::{Rbac, User};
 use bytes::Bytes;
 use machinery::Status;
