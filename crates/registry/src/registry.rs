@@ -20,7 +20,7 @@ use crate::admission::versioned::Versions;
 use crate::admission::webhooks::{Followed, Webhooks};
 use crate::api_services::availability::{self, Availability};
 use crate::api_services::{self, ApiServices};
-use crate::collections::{self, CLUSTER_ROLES};
+use crate::collections::{self, CLUSTER_ROLES, NAMESPACES};
 use crate::conversion_webhook::Converter;
 use crate::flows::table::FlowTable;
 use crate::flows::{self, Flows};
@@ -35,7 +35,7 @@ use crate::reserve::Reservations;
 use crate::reserve::addresses::Addresses;
 use crate::reserve::quota::Quota;
 use crate::roles::{self, Roles};
-use crate::seed::seed;
+use crate::seed::{self, seed};
 use crate::settings::Settings;
 use crate::storage::Storage;
 use crate::subresources::token::{TokenGrant, TokenTerms};
@@ -140,8 +140,8 @@ impl Registry {
 
     /// The flows of requests, as new as their objects.
     #[must_use]
-    pub fn flow_table(&self) -> Arc<FlowTable> {
-        Arc::clone(&self.flows.table())
+    pub fn flow_table(&self) -> impl std::ops::Deref<Target = Arc<FlowTable>> {
+        self.flows.table()
     }
 
     /// Readiness checks by name.
@@ -181,6 +181,7 @@ impl Registry {
     pub async fn create(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Outcome, Status> {
         let written = self.settle(request.target, create::create(self, request, body).await).await?;
         self.check_types(&request, &written).await;
+        self.complete_namespace(request.target, &written).await;
         Ok(written)
     }
 
@@ -197,6 +198,7 @@ impl Registry {
         };
         let written = self.settle(request.target, patched).await?;
         self.check_types(&request, &written).await;
+        self.complete_namespace(request.target, &written).await;
         Ok(written)
     }
 
@@ -304,6 +306,13 @@ impl Registry {
 
     pub(crate) fn roles(&self) -> &Roles {
         &self.roles
+    }
+
+    /// Gives a new namespace what its pods need, where pods need it.
+    async fn complete_namespace(&self, target: &Target, written: &Outcome) {
+        if target.kind.collection == NAMESPACES && self.settings.service_accounts {
+            Box::pin(seed::complete_namespace(self, written)).await;
+        }
     }
 
     /// Brings what follows from a write up to date before the write is answered. What fails is done in the background.

@@ -6,6 +6,7 @@ use machinery::Status;
 use machinery::json::{Value, json};
 
 use crate::admission::plugin::{Attributes, Operation, Options};
+use crate::read::view::{Outcome, View};
 use crate::registry::Registry;
 use crate::request::{Context, Target};
 use crate::write::create::{Tracking, create_draft};
@@ -36,6 +37,15 @@ pub(crate) async fn seed(registry: &Registry) -> Result<(), Status> {
         "spec": {"clusterIP": address, "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
     });
     create_missing(registry, "", "services", Some("default"), service).await
+}
+
+/// Gives a new namespace its account `default`, which its pods need. The controller that creates the accounts does the same
+/// later; here the first pod need not wait for it. A failure is left to that controller.
+pub(crate) async fn complete_namespace(registry: &Registry, written: &Outcome) {
+    if let Outcome { code: 201, view: View::Stored { item, .. }, .. } = written {
+        let account = json!({"metadata": {"name": "default"}});
+        let _ = create_missing(registry, "", "serviceaccounts", Some(item.name()), account).await;
+    }
 }
 
 async fn create_missing(

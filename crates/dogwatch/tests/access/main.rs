@@ -1,5 +1,6 @@
 //! Rights of ordinary users against a whole server in this process.
 
+mod accounts;
 mod attributes;
 mod certificates;
 mod explain;

@@ -85,6 +85,6 @@ async fn az_136_a_node_reads_its_own_node_and_pods() {
         assert_eq!(answer.code, code, "{path}: {}", answer.text());
     }
     // Without the mode, a node is a user like others.
-    let world = World::start().await;
+    let world = World::with(Authorization::default()).await;
     assert_eq!(world.get(NODE, "/api/v1/nodes/n").await.code, 403);
 }

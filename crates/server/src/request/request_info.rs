@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn az_15_to_20_verbs_and_parts() {
+    fn az_15_16_17_18_19_20_verbs_and_parts() {
         for (method, url, expected) in [
             ("GET", "/api/v1/pods", "list /v1 ns= pods//"),
             ("GET", "/api/v1/pods?watch=1", "watch /v1 ns= pods//"),
