@@ -56,6 +56,8 @@ pub struct Cluster {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
     server: Server,
+    /// The authority of the certificate with which the server calls aggregated servers, as PEM.
+    front_proxy_ca_pem: String,
     /// Background tasks; aborted with the cluster.
     tasks: JoinSet<()>,
 }
@@ -142,7 +144,7 @@ impl Cluster {
         if let Some(reloading) = authorization.reloading {
             tasks.spawn(reloading.follow());
         }
-        Ok(Cluster { store, registry, server, tasks })
+        Ok(Cluster { store, registry, server, front_proxy_ca_pem: front_proxy.ca_pem, tasks })
     }
 
     /// Keeps the usage of quotas up to date, as a controller would. Without it, only quotas whose usage another program
@@ -154,6 +156,12 @@ impl Cluster {
     /// Follows the files of authentication, and publishes the authorities for extension servers.
     pub fn follow_files(&mut self, reloading: Reloading) {
         self.tasks.spawn(reloading.run());
+    }
+
+    /// The authority that aggregated servers must trust, as PEM.
+    #[must_use]
+    pub fn front_proxy_ca_pem(&self) -> &str {
+        &self.front_proxy_ca_pem
     }
 
     #[must_use]

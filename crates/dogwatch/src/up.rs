@@ -87,7 +87,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         ..registry::Settings::default()
     };
     let mut cluster = Cluster::start(store, &access, limits(&args.limits), settings, clock.clone()).await?;
-    cluster.follow_files(Reloading::new(&args.authentication, &pki, cluster.server(), &tls));
+    cluster.follow_files(Reloading::new(&args.authentication, &pki, &cluster, &tls));
     if !args.no_controllers {
         cluster.maintain_quotas();
     }

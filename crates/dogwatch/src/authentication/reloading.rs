@@ -12,12 +12,14 @@ use machinery::options::{CreateOptions, UpdateOptions};
 use outbound::{Client, ClientLimits};
 use registry::{Body, Context, Registry, Target, WriteRequest};
 use server::authentication::accounts::TokenKeys;
+use server::certs::front_proxy::CLIENT_NAME;
 use server::certs::{Leaf, Pki};
 use server::service::Server;
 use server::tls::Tls;
 
 use super::{account_keys, authorities_pem, read_config, serving};
 use crate::args;
+use crate::cluster::Cluster;
 use crate::failure::Failure;
 
 /// Time between two looks at the files.
@@ -31,6 +33,8 @@ pub struct Reloading {
     own_ca_pem: String,
     own_serving: Leaf,
     own_key_pem: String,
+    /// The authority of this server's calls to aggregated servers.
+    front_proxy_ca_pem: String,
     server: Server,
     tls: Tls,
     seen: Seen,
@@ -47,13 +51,14 @@ struct Seen {
 
 impl Reloading {
     #[must_use]
-    pub fn new(args: &args::Authentication, pki: &Pki, server: &Server, tls: &Tls) -> Self {
+    pub fn new(args: &args::Authentication, pki: &Pki, cluster: &Cluster, tls: &Tls) -> Self {
         let mut reloading = Reloading {
             args: args.clone(),
             own_ca_pem: pki.ca_pem.clone(),
             own_serving: pki.serving.clone(),
             own_key_pem: pki.accounts_key_pem.clone(),
-            server: server.clone(),
+            front_proxy_ca_pem: cluster.front_proxy_ca_pem().to_owned(),
+            server: cluster.server().clone(),
             tls: tls.clone(),
             seen: Seen::default(),
         };
@@ -153,19 +158,21 @@ impl Reloading {
     /// Keeps the config map up to date in which extension servers find the authorities.
     pub async fn publish(&self) {
         let Ok((users, proxies)) = authorities_pem(&self.args, &self.own_ca_pem) else { return };
-        let mut data = json!({"client-ca-file": users});
-        if let Some(proxies) = proxies {
-            let proxy = &self.args;
-            data["requestheader-client-ca-file"] = json!(proxies);
-            for (key, names) in [
-                ("allowed-names", &proxy.requestheader_allowed_names),
-                ("username-headers", &proxy.requestheader_username_headers),
-                ("uid-headers", &proxy.requestheader_uid_headers),
-                ("group-headers", &proxy.requestheader_group_headers),
-                ("extra-headers-prefix", &proxy.requestheader_extra_headers_prefix),
-            ] {
-                data[format!("requestheader-{key}").as_str()] = json!(json!(names).to_string());
-            }
+        // This server calls aggregated servers as a front proxy of its own, beside those that call this server.
+        let mut names = self.args.requestheader_allowed_names.clone();
+        if !names.is_empty() || proxies.is_none() {
+            names.push(CLIENT_NAME.to_owned());
+        }
+        let proxies = format!("{}{}", proxies.unwrap_or_default(), self.front_proxy_ca_pem);
+        let mut data = json!({"client-ca-file": users, "requestheader-client-ca-file": proxies});
+        for (key, names) in [
+            ("allowed-names", &names),
+            ("username-headers", &self.args.requestheader_username_headers),
+            ("uid-headers", &self.args.requestheader_uid_headers),
+            ("group-headers", &self.args.requestheader_group_headers),
+            ("extra-headers-prefix", &self.args.requestheader_extra_headers_prefix),
+        ] {
+            data[format!("requestheader-{key}").as_str()] = json!(json!(names).to_string());
         }
         if let Err(failure) = publish(self.server.registry(), &data).await {
             tracing::warn!(why = failure.sentence, "the authorities for extension servers could not be published");

@@ -40,7 +40,8 @@ async fn rot_5_authorities_are_published_and_kept_current() {
     world.reloading.publish().await;
     let data = published(&world).unwrap()["data"].clone();
     assert_eq!(data["client-ca-file"], format!("{}{}", world.pki.ca_pem, first.ca_pem));
-    assert_eq!(data["requestheader-client-ca-file"], proxies.ca_pem);
+    let both = format!("{}{}", proxies.ca_pem, world.cluster.front_proxy_ca_pem());
+    assert_eq!(data["requestheader-client-ca-file"], both);
     assert_eq!(data["requestheader-username-headers"], "[\"X-Remote-User\"]");
     assert_eq!(data["requestheader-uid-headers"], "[\"X-Remote-Uid\"]");
     assert_eq!(data["requestheader-group-headers"], "[\"X-Remote-Group\"]");
@@ -50,6 +51,18 @@ async fn rot_5_authorities_are_published_and_kept_current() {
     world.reloading.reload().await;
     let data = published(&world).unwrap()["data"].clone();
     assert_eq!(data["client-ca-file"], format!("{}{}", world.pki.ca_pem, second.ca_pem));
+}
+
+#[tokio::test]
+async fn rot_5_aggregated_servers_learn_whom_to_trust() {
+    let world = World::start(Files::new(), &[]).await;
+    world.reloading.publish().await;
+    let registry = world.cluster.registry();
+    let map = registry.cached_object("core/configmaps", Some("kube-system"), "extension-apiserver-authentication");
+    let data = &map.unwrap()["data"];
+    assert_eq!(data["client-ca-file"], world.pki.ca_pem);
+    assert_eq!(data["requestheader-client-ca-file"], world.cluster.front_proxy_ca_pem());
+    assert_eq!(data["requestheader-allowed-names"], "[\"front-proxy-client\"]");
 }
 
 #[tokio::test]

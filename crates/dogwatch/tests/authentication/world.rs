@@ -79,7 +79,7 @@ impl World {
         let settings = registry::Settings::default();
         let cluster = Cluster::start(store, &access, Limits::default(), settings, Clock::system()).await?;
         let tls = authentication::tls(&args.authentication, &pki)?;
-        let reloading = Reloading::new(&args.authentication, &pki, cluster.server(), &tls);
+        let reloading = Reloading::new(&args.authentication, &pki, &cluster, &tls);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (trigger, stop) = shutdown::channel();

@@ -4,7 +4,7 @@
 //! | file | content | renewed |
 //! |---|---|---|
 //! | `front-proxy-ca.crt`, `front-proxy-ca.key` | ECDSA P-256, ten years | never: aggregated servers trust it |
-//! | `front-proxy-client.crt`, `front-proxy-client.key` | CN `front-proxy-client` | when it has less than 30 days left |
+//! | `front-proxy-client.crt`, `front-proxy-client.key` | CN `front-proxy-client` | when it has less than a third of its life left |
 
 use std::path::Path;
 
