@@ -101,6 +101,7 @@ impl Service<Request<Body>> for Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::authorization::Authorization;
 
     #[test]
     fn users_are_those_of_a_genuine_cluster() {
@@ -117,5 +118,13 @@ mod tests {
             assert!(names.contains(name), "{name}");
         }
         assert!(!names.contains("system:apiserver"));
+    }
+
+    #[test]
+    fn simulated_nodes_bring_their_mode_where_roles_decide() {
+        let with_nodes = |modes: &[&str]| Authorization::of_modes(modes).unwrap().with_nodes();
+        assert!(with_nodes(&["RBAC"]).restricts_nodes());
+        assert!(with_nodes(&["Node", "RBAC"]).restricts_nodes());
+        assert!(!with_nodes(&["AlwaysAllow"]).restricts_nodes());
     }
 }

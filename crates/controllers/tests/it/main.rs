@@ -3,6 +3,7 @@
 mod accounts;
 mod between;
 mod cleanup;
+mod identities;
 mod kills;
 mod nodes;
 mod policies;

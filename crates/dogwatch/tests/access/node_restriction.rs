@@ -158,3 +158,38 @@ async fn az_138_leases_and_others_are_those_of_the_node() {
     let other = world.ask("root", "POST", leases, Some(json!({"metadata": {"name": "m"}}))).await;
     assert_eq!(other.code, 201, "{}", other.text());
 }
+
+#[tokio::test]
+async fn az_138_nodes_ask_for_certificates_under_their_own_name() {
+    let world = world().await;
+    // CN=system:node:n1, O=system:nodes.
+    let request = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHdk1HTUNBUUF3TURFVk1CTUdBMVVFQ2d3TWMzbHpkR1Z0T201dlpHVnpNUmN3RlFZRFZRUUREQTV6ZVhOMApaVzA2Ym05a1pUcHVNVEFxTUFVR0F5dGxjQU1oQUpSV3d4elhmNnlKQXY3RnBLdEh2MDIyWE40WDMvYWZva3JsCm4rdFBzSnJ3b0FBd0JRWURLMlZ3QTBFQUVYTkFKcnJuREU5ZnpwaXZQMFFKUDd1VEw5US9HNUhrZVR5Qmw2VkQKaFNndy91SmVqalllMFh4ME9QSW9XZnhodFlMU2ZxV1lsV1AreU1JVHN4MmtCUT09Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+    let create = async |user: &str, name: &str, signer: &str| {
+        let spec = json!({"request": request, "signerName": signer, "usages": ["digital signature", "client auth"]});
+        let object = json!({"metadata": {"name": name}, "spec": spec});
+        world.ask(user, "POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", Some(object)).await
+    };
+    let signer = "kubernetes.io/kube-apiserver-client-kubelet";
+    refused(&create(NODE, "a", signer).await, "can only create a node CSR with CN=system:node:n");
+    let own = create("system:node:n1", "b", signer).await;
+    assert_eq!(own.code, 201, "{}", own.text());
+    assert_eq!(create(NODE, "c", "example.com/s").await.code, 201, "other signers decide for themselves");
+}
+
+#[tokio::test]
+async fn az_138_a_node_reports_the_size_of_a_claim_and_nothing_else() {
+    let world = world().await;
+    let claim = json!({
+        "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    world.make(&format!("{CORE}/persistentvolumeclaims"), claim).await;
+    // The claim is used by a pod on the node, so that the node may write its status.
+    let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    world.make_pod("p", json!({"nodeName": "n", "volumes": volumes})).await;
+    let status = format!("{CORE}/persistentvolumeclaims/c/status");
+    let sized = patch(&world, &status, json!({"status": {"capacity": {"storage": "1Gi"}}})).await;
+    assert_eq!(sized.code, 200, "{}", sized.text());
+    let bound = patch(&world, &status, json!({"status": {"phase": "Bound"}})).await;
+    refused(&bound, "node \"n\" is not allowed to update fields other than status.quantity and status.conditions");
+}
