@@ -108,7 +108,7 @@ fn pod(name: &str, resources: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_quota_is_taken_and_given_back() {
+async fn pl_28_a_quota_is_taken_and_given_back() {
     let world = World::new().await;
     world.quota(json!({"pods": "1", "requests.cpu": "1"})).await;
     let asking = |cpu: &str| json!({"requests": {"cpu": cpu}});
@@ -196,7 +196,7 @@ async fn a_new_quota_is_counted() {
 }
 
 #[tokio::test]
-async fn limit_ranges_fill_and_refuse() {
+async fn pl_2_limit_ranges_fill_and_refuse() {
     let world = World::new().await;
     let limits =
         json!([{"type": "Container", "max": {"cpu": "1"}, "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1"}}]);
@@ -210,7 +210,7 @@ async fn limit_ranges_fill_and_refuse() {
 }
 
 #[tokio::test]
-async fn a_namespace_says_what_its_pods_may_do() {
+async fn pl_5_a_namespace_says_what_its_pods_may_do() {
     let world = World::new().await;
     let labels =
         |level: &str| json!({"metadata": {"name": "strict", "labels": {"pod-security.kubernetes.io/enforce": level}}});
@@ -228,7 +228,7 @@ async fn a_namespace_says_what_its_pods_may_do() {
 }
 
 #[tokio::test]
-async fn claims_and_ingresses_get_the_default_class() {
+async fn pl_8_17_claims_and_ingresses_get_the_default_class() {
     let world = World::new().await;
     let annotated = |mark: &str| json!({"name": "usual", "annotations": {mark: "true"}});
     let class = json!({"metadata": annotated("storageclass.kubernetes.io/is-default-class"), "provisioner": "p"});
@@ -319,7 +319,7 @@ async fn pr_2_who_wants_no_token_gets_none() {
 }
 
 #[tokio::test]
-async fn pr_3_pr_4_pr_5_pr_6_what_new_pods_and_nodes_get() {
+async fn pr_3_pr_4_pr_5_pr_6_pl_4_7_what_new_pods_and_nodes_get() {
     let world = World::new().await;
     let spec = json!({"containers": [{"name": "c", "image": "i"}]});
     let pod = world
@@ -366,4 +366,192 @@ async fn pr_3_pr_4_pr_5_pr_6_what_new_pods_and_nodes_get() {
     let node = world.create("nodes", json!({"metadata": {"name": "n"}})).await.unwrap();
     let taint = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
     assert_eq!(node["spec"]["taints"], taint, "PR-6");
+}
+
+#[tokio::test]
+async fn pl_1_nothing_is_created_in_a_namespace_that_is_not_there() {
+    let world = World::new().await;
+    let refused = world.create("configmaps/none", json!({"metadata": {"name": "m"}})).await.unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (404, "namespaces \"none\" not found"));
+    let options = DeleteOptions::default();
+    let target = world.target("namespaces/kube-system");
+    let request = WriteRequest { target: &target, options: &options, ctx: &Context::default() };
+    let refused = world.registry.delete(request).await.unwrap_err();
+    let text = "namespaces \"kube-system\" is forbidden: this namespace may not be deleted";
+    assert_eq!((refused.code, refused.message.as_str()), (403, text));
+}
+
+#[tokio::test]
+async fn pl_6_a_pod_has_the_priority_of_its_class() {
+    let world = World::new().await;
+    let class = |name: &str, value: i64, default: bool| json!({"metadata": {"name": name}, "value": value, "globalDefault": default});
+    world.create("scheduling.k8s.io:priorityclasses", class("high", 7, false)).await.unwrap();
+    world.create("scheduling.k8s.io:priorityclasses", class("usual", 3, true)).await.unwrap();
+    let mut named = pod("a", json!({}));
+    named["spec"]["priorityClassName"] = json!("high");
+    assert_eq!(world.create("pods/default", named.clone()).await.unwrap()["spec"]["priority"], 7);
+    let default = world.create("pods/default", pod("b", json!({}))).await.unwrap();
+    assert_eq!((&default["spec"]["priority"], &default["spec"]["priorityClassName"]), (&json!(3), &json!("usual")));
+    named["metadata"]["name"] = json!("c");
+    named["spec"]["priority"] = json!(8);
+    assert_eq!(world.create("pods/default", named).await.unwrap_err().code, 403);
+    let kept = world.merge("pods/default/a", json!({"metadata": {"labels": {"x": "y"}}})).await.unwrap();
+    assert_eq!(kept["spec"]["priority"], 7);
+}
+
+#[tokio::test]
+async fn pl_9_objects_in_use_are_protected() {
+    let world = World::new().await;
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let volume = json!({"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}});
+    let class = json!({"metadata": {"name": "k"}, "driverName": "d.example.com", "parameters": {"a": "b"}});
+    for (path, object, finalizer) in [
+        ("persistentvolumeclaims/default", claim, "kubernetes.io/pvc-protection"),
+        ("persistentvolumes", volume, "kubernetes.io/pv-protection"),
+        ("storage.k8s.io:volumeattributesclasses", class, "kubernetes.io/vac-protection"),
+    ] {
+        let created = world.create(path, object).await.unwrap();
+        assert_eq!(created["metadata"]["finalizers"], json!([finalizer]), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pl_11_only_a_bound_claim_grows() {
+    let world = World::new().await;
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}});
+    world.create("persistentvolumeclaims/default", claim).await.unwrap();
+    let grow = |size: &str| json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    let bound = json!({"status": {"phase": "Bound"}});
+    world.merge("persistentvolumeclaims/default/c/status", bound).await.unwrap();
+    let refused = world.merge("persistentvolumeclaims/default/c", grow("2Gi")).await.unwrap_err();
+    assert!(refused.message.contains("only dynamically provisioned pvc can be resized"), "{}", refused.message);
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "p", "allowVolumeExpansion": true});
+    world.create("storage.k8s.io:storageclasses", class).await.unwrap();
+    world.merge("persistentvolumeclaims/default/c", grow("2Gi")).await.unwrap();
+}
+
+#[tokio::test]
+async fn pl_12_a_runtime_class_gives_its_overhead() {
+    let world = World::new().await;
+    let class = json!({"metadata": {"name": "r"}, "handler": "h", "overhead": {"podFixed": {"cpu": "100m"}}});
+    world.create("node.k8s.io:runtimeclasses", class).await.unwrap();
+    let mut named = pod("a", json!({}));
+    named["spec"]["runtimeClassName"] = json!("r");
+    let created = world.create("pods/default", named.clone()).await.unwrap();
+    assert_eq!(created["spec"]["overhead"], json!({"cpu": "100m"}));
+    named["metadata"] = json!({"generateName": "b-"});
+    named["spec"]["runtimeClassName"] = json!("none");
+    let refused = world.create("pods/default", named).await.unwrap_err();
+    assert!(refused.message.starts_with("pods \"b-\" is forbidden: "), "{}", refused.message);
+}
+
+fn node(name: &str) -> Value {
+    json!({"metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}}})
+}
+
+#[tokio::test]
+async fn pl_19_a_pod_has_the_topology_of_its_node() {
+    let world = World::new().await;
+    world.create("nodes", node("n")).await.unwrap();
+    let mut bound = pod("a", json!({}));
+    bound["spec"]["nodeName"] = json!("n");
+    bound["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "other", "x": "y"});
+    let created = world.create("pods/default", bound).await.unwrap();
+    let labels = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "x": "y"});
+    assert_eq!(created["metadata"]["labels"], labels);
+    let created = world.create("pods/default", pod("b", json!({}))).await.unwrap();
+    assert!(created["metadata"].get("labels").is_none());
+    let target = world.target("pods/default/b/binding");
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "b"}, "target": {"kind": "Node", "name": "n"}});
+    let body = Body { bytes: Bytes::from(binding.to_string()), media: MediaType::Json };
+    let request = WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &Context::default() };
+    world.registry.bind(request, &body).await.unwrap();
+    assert_eq!(world.get("pods/default/b").await["metadata"]["labels"]["topology.kubernetes.io/zone"], "z");
+}
+
+#[tokio::test]
+async fn pl_21_23_a_node_must_be_able_to_resize_a_pod() {
+    let world = World::new().await;
+    let mut bound = pod("a", json!({"requests": {"cpu": "1", "memory": "1Mi"}}));
+    bound["spec"]["nodeName"] = json!("n");
+    world.create("pods/default", bound).await.unwrap();
+    let resize = |cpu: &str| {
+        let resources = json!({"requests": {"cpu": cpu, "memory": "1Mi"}});
+        json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}})
+    };
+    let refused = world.merge("pods/default/a/resize", resize("2")).await.unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (403, "pods \"a\" is forbidden: node \"n\" not found"));
+    world.create("nodes", node("n")).await.unwrap();
+    world.merge("nodes/n/status", json!({"status": {"allocatable": {"cpu": "1500m", "memory": "1Gi"}}})).await.unwrap();
+    let refused = world.merge("pods/default/a/resize", resize("2")).await.unwrap_err();
+    let text = "pods \"a\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 2000, allocatable: 1500";
+    assert_eq!(refused.message, text);
+    assert_eq!(refused.details.unwrap().causes[0].reason, "NodeCapacity");
+    world.merge("pods/default/a/resize", resize("1200m")).await.unwrap();
+}
+
+/// Creates a pod with annotations that are kept; returns them.
+async fn annotated(
+    world: &World,
+    namespace: &str,
+    object: Value,
+) -> (Result<(), Status>, std::collections::BTreeMap<String, String>) {
+    let target = world.target(&format!("pods/{namespace}"));
+    let mut object = object;
+    object["kind"] = json!("Pod");
+    object["apiVersion"] = json!("v1");
+    let body = Body { bytes: Bytes::from(object.to_string()), media: MediaType::Json };
+    let ctx = Context { annotations: registry::Annotations::recording(), ..Context::default() };
+    let request = WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &ctx };
+    let created = world.registry.create(request, &body).await.map(|_| ());
+    assert!(created.is_ok() || ctx.warnings.take().is_empty(), "PS-7: a refusal has no warnings");
+    (created, ctx.annotations.get())
+}
+
+#[tokio::test]
+async fn ps_1_2_7_levels_are_noted_for_the_audit_log() {
+    let world = World::new().await;
+    let (_, open) = annotated(&world, "default", pod("a", json!({}))).await;
+    assert_eq!(open["pod-security.kubernetes.io/enforce-policy"], "privileged:latest");
+    let labels =
+        json!({"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/audit": "restricted"});
+    world.create("namespaces", json!({"metadata": {"name": "strict", "labels": labels}})).await.unwrap();
+    let mut privileged = pod("b", json!({}));
+    privileged["spec"]["hostPID"] = json!(true);
+    let (refused, noted) = annotated(&world, "strict", privileged).await;
+    assert_eq!(refused.unwrap_err().code, 403);
+    assert_eq!(noted["pod-security.kubernetes.io/enforce-policy"], "baseline:latest");
+    let violations = &noted["pod-security.kubernetes.io/audit-violations"];
+    assert!(violations.starts_with("would violate PodSecurity \"restricted:latest\": host namespaces"), "{violations}");
+}
+
+#[tokio::test]
+async fn ps_6_some_subresources_are_not_evaluated() {
+    let world = World::new().await;
+    let mut privileged = pod("a", json!({}));
+    privileged["spec"]["hostPID"] = json!(true);
+    world.create("pods/default", privileged).await.unwrap();
+    let labels = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}});
+    world.merge("namespaces/default", labels).await.unwrap();
+    world.merge("pods/default/a/status", json!({"status": {"reason": "x"}})).await.unwrap();
+    world.merge("pods/default/a", json!({"metadata": {"labels": {"x": "y"}}})).await.unwrap();
+    let debug = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}});
+    let refused = world.merge("pods/default/a/ephemeralcontainers", debug).await.unwrap_err();
+    assert!(refused.message.contains("violates PodSecurity \"baseline:latest\""), "{}", refused.message);
+}
+
+#[tokio::test]
+async fn ad_54_limits_quotas_and_classes_act_at_once() {
+    let world = World::new().await;
+    for round in 0..50 {
+        let name = format!("l{round}");
+        let limit =
+            json!({"metadata": {"name": name}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
+        world.create("limitranges/default", limit).await.unwrap();
+        let large = pod("p", json!({"limits": {"cpu": "2"}}));
+        assert_eq!(world.create("pods/default", large.clone()).await.unwrap_err().code, 403, "round {round}");
+        world.delete(&format!("limitranges/default/{name}")).await;
+        world.create("pods/default", large).await.unwrap();
+        world.delete("pods/default/p").await;
+    }
 }

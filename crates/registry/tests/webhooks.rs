@@ -50,6 +50,9 @@ impl HookCaller for Script {
         let response = self.answers.lock().pop_front().unwrap_or_else(|| json!({}));
         Box::pin(async move {
             tokio::task::yield_now().await;
+            if let Some(seconds) = response.get("sleep").and_then(Value::as_u64) {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+            }
             if let Some(failure) = response.get("failure") {
                 return Err(CallFailure::new(failure.as_str().unwrap()));
             }
@@ -419,7 +422,7 @@ async fn wh_35_37_38_41_failure_policies_and_what_they_do_not_decide() {
 }
 
 #[tokio::test]
-async fn wh_39_52_calls_share_the_time_of_their_request() {
+async fn wh_52_a_call_has_the_timeout_of_its_webhook() {
     let world = World::new().await;
     world
         .configure("validating", "v", &[("a", json!({"timeoutSeconds": 30})), ("b", json!({"timeoutSeconds": 2}))])
@@ -441,7 +444,7 @@ async fn wh_51_all_validating_webhooks_are_called() {
 }
 
 #[tokio::test]
-async fn ad_33_40_events_are_the_same_objects_in_two_groups() {
+async fn ad_33_events_are_the_same_objects_in_two_groups() {
     let world = World::new().await;
     let rules =
         json!([{"operations": ["*"], "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "resources": ["events"]}]);
@@ -511,4 +514,129 @@ async fn wh_23_repeated_pods_are_changed_each_time() {
     }
     let plain = world.create("pods/default", pod("h")).await.unwrap();
     assert_eq!(plain["spec"]["containers"][0]["image"], spec["containers"][0]["image"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wh_39_a_request_whose_time_is_over_fails_although_a_webhook_is_ignored() {
+    let world = World::new().await;
+    let ignored = json!({"failurePolicy": "Ignore", "timeoutSeconds": 30});
+    world.configure("mutating", "m", &[("a", ignored.clone()), ("b", ignored)]).await;
+    let failed = |seconds: u64| json!({"sleep": seconds, "failure": "context deadline exceeded"});
+    world.hook.say(&[failed(30), failed(5)]);
+    let refused = world.create(MAPS, map("m")).await.unwrap_err();
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (504, "Timeout: request did not complete within requested timeout")
+    );
+    let left: Vec<u64> = world.hook.calls.lock().iter().map(|(_, _, timeout)| timeout.as_secs()).collect();
+    assert_eq!(left[0], 30);
+    assert!(left[1] <= 4, "what is left of the request's time: {left:?}");
+}
+
+#[tokio::test]
+async fn wh_53_ad_50_a_changed_configuration_acts_at_once() {
+    let world = World::new().await;
+    world.configure("validating", "v", &[("a", json!({}))]).await;
+    let path = "admissionregistration.k8s.io:validatingwebhookconfigurations/v";
+    for round in 0..100 {
+        let wanted = if round % 2 == 0 { "secrets" } else { "configmaps" };
+        let rules = json!([{"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": [wanted]}]);
+        world.patch(path, rules, PatchType::Json, &PatchOptions::default()).await.unwrap();
+        let options = CreateOptions { dry_run: true, ..CreateOptions::default() };
+        world.create_with(MAPS, map("m"), &options).await.unwrap();
+        assert_eq!(world.hook.take().len(), round % 2, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn wh_40_an_object_that_cannot_be_converted_fails_the_request() {
+    let world = World::new().await;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version =
+        |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
+    // Without a caller for conversions none is possible.
+    let conversion = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://c.example.com/"}}});
+    let spec = json!({
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [version("v1", true), version("v2", false)], "conversion": conversion,
+    });
+    world
+        .create(
+            "apiextensions.k8s.io:customresourcedefinitions",
+            json!({"metadata": {"name": "things.example.com"}, "spec": spec}),
+        )
+        .await
+        .unwrap();
+    let rules =
+        json!([{"operations": ["*"], "apiGroups": ["example.com"], "apiVersions": ["v2"], "resources": ["things"]}]);
+    world.configure("validating", "v", &[("a", json!({"rules": rules, "failurePolicy": "Ignore"}))]).await;
+    let refused = world.create("example.com:things/default", json!({"metadata": {"name": "t"}})).await.unwrap_err();
+    assert_eq!(refused.code, 500);
+    assert!(
+        refused.message.starts_with("Internal error occurred: conversion webhook for example.com/v1"),
+        "{}",
+        refused.message
+    );
+}
+
+#[tokio::test]
+async fn ad_7_a_concurrent_write_is_admitted_again() {
+    let world = Arc::new(World::new().await);
+    world.create(MAPS, map("m")).await.unwrap();
+    world.configure("validating", "v", &[("a", json!({}))]).await;
+    let writers = (0..8).map(|at| {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move { world.merge(&format!("{MAPS}/m"), json!({"data": {format!("k{at}"): "v"}})).await })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap().unwrap();
+    }
+    let calls = world.hook.take();
+    assert!(calls.len() >= 8);
+    // What was stored in the end was admitted with everything that was written before it.
+    let last = calls.iter().map(|(_, review)| review["object"]["data"].as_object().unwrap().len()).max();
+    assert_eq!(last, Some(9));
+}
+
+#[tokio::test]
+async fn pl_24_25_26_27_policies_and_webhooks_come_after_plugins() {
+    let mut world = World::new().await;
+    world.configure("mutating", "m", &[("m", json!({}))]).await;
+    world.configure("validating", "v", &[("v", json!({}))]).await;
+    let rules = json!({"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]});
+    for (plural, spec) in [
+        ("validatingadmissionpolicies", json!({"matchConstraints": rules, "validations": [{"expression": "true"}]})),
+        (
+            "mutatingadmissionpolicies",
+            json!({"matchConstraints": rules, "reinvocationPolicy": "Never", "mutations": [
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/data/x', value: 'y'}]"}}]}),
+        ),
+    ] {
+        let path = format!("admissionregistration.k8s.io:{plural}");
+        world.create(&path, json!({"metadata": {"name": "p"}, "spec": spec})).await.unwrap();
+        let mut binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p"}});
+        if plural.starts_with("validating") {
+            binding["spec"]["validationActions"] = json!(["Deny"]);
+        }
+        let path = format!("admissionregistration.k8s.io:{}bindings", plural.replace("policies", "policy"));
+        world.create(&path, binding).await.unwrap();
+    }
+    let trace = Arc::new(registry::admission::trace::Trace::default());
+    world.ctx.trace = Some(Arc::clone(&trace));
+    world.create(MAPS, map("m")).await.unwrap();
+    let steps = trace.to_value();
+    let shown: Vec<String> = steps
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| {
+            let kind = ["plugin", "policy", "webhook"].into_iter().find(|kind| step.get(*kind).is_some()).unwrap();
+            format!("{} {kind}", step["phase"].as_str().unwrap())
+        })
+        .collect();
+    let mut shown = shown;
+    shown.dedup();
+    let again = ["mutate plugin", "mutate policy", "mutate webhook"];
+    let expected = [&again[..], &again[..], &["validate plugin", "validate policy", "validate webhook"][..]].concat();
+    assert_eq!(shown, expected, "two rounds, since the policy changes the object");
 }
