@@ -30,7 +30,7 @@ use crate::audit::event::Line;
 use crate::audit::metrics::AuditMetrics;
 use crate::audit::policy::Policy;
 use crate::audit::sinks::stream::Streams;
-use crate::audit::sinks::{Delivery, Sink};
+use crate::audit::sinks::{Delivery, PendingDelivery, Sink};
 use crate::request::request_info::{RequestInfo, Verb};
 
 pub(crate) use arrival::{Arrival, Ending, note_decision};
@@ -146,7 +146,8 @@ impl Auditor {
 struct Sending {
     /// A strict sink has lost the event.
     refused: bool,
-    pending: Vec<(usize, std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + Send>>)>,
+    /// With the places of their outputs.
+    pending: Vec<(usize, PendingDelivery)>,
 }
 
 /// Returns whether a request lasts until its client ends it.

@@ -93,7 +93,8 @@ fn rule(path: String, members: &Map, errors: &mut Vec<String>, unknown: &mut Vec
         omit_managed_fields: fields.flag("omitManagedFields"),
         non_resource_urls,
     };
-    if !rule.non_resource_urls.is_empty() && !(rule.resources.is_empty() && rule.namespaces.is_empty()) {
+    let has_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
+    if has_resources && !rule.non_resource_urls.is_empty() {
         let urls: Vec<String> = rule.non_resource_urls.iter().map(|url| quote(url)).collect();
         let why = "rules cannot apply to both regular resources and non-resource URLs";
         fields.invalid("nonResourceURLs", &format!("[{}]", urls.join(",")), why);

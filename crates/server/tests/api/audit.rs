@@ -54,7 +54,7 @@ async fn next(events: &mut Events) -> Value {
 }
 
 #[tokio::test]
-async fn aud_10_12_13_14_a_create_has_two_events_with_its_objects() {
+async fn aud_10_12_13_14_15_20_a_create_has_two_events_with_its_objects() {
     let (world, mut events) = audited(ALL).await;
     let headers = [("content-type", "application/json"), ("user-agent", "test"), ("audit-id", "mine")];
     let body = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
@@ -219,6 +219,44 @@ async fn aud_28_deprecated_versions_are_annotated() {
     assert_eq!(taken(&mut events)[1]["annotations"]["k8s.io/deprecated"], "true");
     world.get(MAPS).await;
     assert!(taken(&mut events)[1]["annotations"].get("k8s.io/deprecated").is_none());
+}
+
+#[tokio::test]
+async fn aud_15_a_request_without_an_id_gets_one() {
+    let (world, mut events) = audited("- level: Metadata").await;
+    let id = world.get(MAPS).await.header("audit-id").to_owned();
+    assert_eq!(id.len(), 36, "{id}");
+    assert!(taken(&mut events).iter().all(|event| event["auditID"] == id.as_str()));
+}
+
+#[tokio::test]
+async fn aud_22_23_policies_annotate_what_they_find() {
+    let (world, mut events) = audited("- level: Metadata").await;
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+        "validations": [{"expression": "object.metadata.name == 'ok'", "message": "not ok"}],
+        "auditAnnotations": [{"key": "seen", "valueExpression": "'name ' + object.metadata.name"}]}});
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Audit"]}});
+    assert_eq!(world.post(&format!("{policies}/validatingadmissionpolicies"), &policy).await.code, 201);
+    assert_eq!(world.post(&format!("{policies}/validatingadmissionpolicybindings"), &binding).await.code, 201);
+    events.take();
+    world.make_config_map("a", "").await;
+    let annotations = &taken(&mut events)[1]["annotations"];
+    let failure = "[{\"message\":\"not ok\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\"]}]";
+    assert_eq!(annotations["validation.policy.admission.k8s.io/validation_failure"], failure);
+    assert_eq!(annotations["p/seen"], "name a");
+}
+
+#[tokio::test]
+async fn aud_29_the_id_of_an_issued_token_is_annotated() {
+    let (world, mut events) = audited("- level: Metadata").await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    assert_eq!(world.post(accounts, &json!({"metadata": {"name": "r"}})).await.code, 201);
+    assert_eq!(world.post(&format!("{accounts}/r/token"), &json!({"spec": {}})).await.code, 201);
+    let last = taken(&mut events).pop().unwrap();
+    let id = last["annotations"]["authentication.kubernetes.io/issued-credential-id"].as_str().unwrap();
+    assert!(id.starts_with("JTI=") && id.len() == 40, "{id}");
 }
 
 /// A sink that loses everything.

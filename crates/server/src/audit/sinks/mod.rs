@@ -28,13 +28,16 @@ pub enum Mode {
     Batch,
 }
 
+/// An event on its way to a sink; the error is why it was lost.
+pub type PendingDelivery = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
 /// What became of an event.
 pub enum Delivery {
     Done,
     /// The reason is logged.
     Lost(String),
     /// The event is on its way; the request waits for it.
-    Pending(Pin<Box<dyn Future<Output = Result<(), String>> + Send>>),
+    Pending(PendingDelivery),
 }
 
 /// A destination of events.

@@ -50,7 +50,7 @@ fn parts(path: &Path) -> (String, String) {
 /// Removes the old files of a log that are too many or too old, and compresses the others if wanted.
 pub(super) fn tidy(path: &Path, rotation: &Rotation, now: Timestamp) -> io::Result<()> {
     let mut old = old_files(path)?;
-    old.sort_by(|a, b| b.0.cmp(&a.0));
+    old.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     for (at, (time, file)) in old.into_iter().enumerate() {
         let is_too_many = rotation.files_max > 0 && at >= rotation.files_max;
         let age_seconds = now.as_second().saturating_sub(time.as_second());
