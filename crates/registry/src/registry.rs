@@ -275,6 +275,12 @@ impl Registry {
         view::parse(&item).ok()
     }
 
+    /// Faults of admission webhooks, for tests of their failure policies.
+    #[must_use]
+    pub fn webhook_faults(&self) -> &crate::admission::webhooks::faults::Faults {
+        &self.settings.webhook_faults
+    }
+
     /// Forwards a request to the node of an object; `path` is what follows `proxy` in the path. `Ok` is an empty log.
     pub async fn connect(&self, target: &Target, query: &Query, path: &str, ctx: &Context) -> Result<(), Status> {
         node::connect(self, target, query, path, ctx).await
@@ -315,10 +321,10 @@ impl Registry {
         }
     }
 
-    /// Brings what follows from a write up to date before the write is answered. What fails is done in the background.
+    /// Waits for what follows from a write, so that it is there when the write is answered.
     async fn settle<T>(&self, target: &Target, written: Result<T, Status>) -> Result<T, Status> {
         if target.kind.collection == CLUSTER_ROLES && written.is_ok() {
-            let _ = Box::pin(roles::settle(self)).await;
+            roles::settle(self).await;
         }
         written
     }

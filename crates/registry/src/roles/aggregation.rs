@@ -1,11 +1,10 @@
 //! ClusterRoles that collect the rules of others: those whose labels their selectors match.
 //!
 //! The rules are written into the role itself, by an apply of their own field manager, as the controller of the reference does
-//! it. Here the server does it, so that it needs no controllers and a request finds the rules when the write that caused them was
-//! answered. A write that is interrupted is finished by [`follow`].
+//! it. Here a task of the server does it ([`follow`]), so that it needs no controllers; a write of a role is answered when the task
+//! has come that far ([`settle`]), so that the next request finds the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,16 +33,16 @@ const CONTROLLER: &str = "clusterrole-aggregation-controller";
 const RULES_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Wait after a failure, before the aggregated roles are written again.
 const RETRY: Duration = Duration::from_secs(1);
+/// Longest wait of a request for the aggregated roles that follow from its write.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
 
-/// The labels and selectors of all ClusterRoles, and whether the aggregated ones follow them.
+/// The labels and selectors of all ClusterRoles, and how far the aggregated ones follow them.
 pub(super) struct Aggregation {
     roles: Mutex<BTreeMap<Text, Labelled>>,
     /// Counts changes that may concern an aggregated role.
     changes: watch::Sender<u64>,
-    /// The count up to which they follow.
-    settled: AtomicU64,
-    /// Held while aggregated roles are written, so that a request waits for those that another one writes.
-    writing: tokio::sync::Mutex<()>,
+    /// The count up to which the aggregated roles were written, or could not be.
+    followed: watch::Sender<u64>,
 }
 
 /// What aggregation needs of a ClusterRole.
@@ -55,12 +54,7 @@ struct Labelled {
 
 impl Default for Aggregation {
     fn default() -> Self {
-        Aggregation {
-            roles: Mutex::default(),
-            changes: watch::Sender::new(0),
-            settled: AtomicU64::new(0),
-            writing: tokio::sync::Mutex::default(),
-        }
+        Aggregation { roles: Mutex::default(), changes: watch::Sender::new(0), followed: watch::Sender::new(0) }
     }
 }
 
@@ -159,46 +153,46 @@ impl Roles {
     }
 }
 
-/// Writes the aggregated roles that do not follow the changes made before this call.
-pub(crate) async fn settle(registry: &Registry) -> Result<(), Status> {
+/// Waits until the aggregated roles follow the changes made before this call. Not for long: a webhook may keep them from being
+/// written, or may itself wait for this request.
+pub(crate) async fn settle(registry: &Registry) {
     let aggregation = &registry.roles().aggregation;
-    if aggregation.settled.load(Ordering::Acquire) == *aggregation.changes.borrow() {
-        return Ok(());
+    let made = *aggregation.changes.borrow();
+    if *aggregation.followed.borrow() >= made {
+        return;
     }
-    let _writing = aggregation.writing.lock().await;
-    loop {
-        let changes = *aggregation.changes.borrow();
-        if aggregation.settled.load(Ordering::Acquire) == changes {
-            return Ok(());
-        }
-        // Together, so that the store syncs them once.
-        let outdated = registry.roles().outdated();
-        try_join_all(outdated.iter().map(|(name, rules)| write(registry, name, rules))).await?;
-        aggregation.settled.store(changes, Ordering::Release);
-    }
+    let mut followed = aggregation.followed.subscribe();
+    let _ = tokio::time::timeout(SETTLE_MAX, followed.wait_for(|followed| *followed >= made)).await;
 }
 
-/// Settles what no request does: after a start, a change by another server, an interrupted request.
+/// Writes the aggregated roles after each change, whichever server made it, for as long as the registry lives.
 pub(crate) async fn follow(registry: Weak<Registry>) {
     let Some(mut changes) = registry.upgrade().map(|registry| registry.roles().aggregation.changes.subscribe()) else {
         return;
     };
     loop {
-        let Some(registry) = registry.upgrade() else { return };
-        let settled = settle(&registry).await;
-        drop(registry);
-        match settled {
-            Ok(()) => {
-                if changes.changed().await.is_err() {
-                    return;
-                }
-            }
-            Err(status) => {
-                tracing::warn!(%status, "aggregated roles cannot be written; another attempt follows");
-                tokio::time::sleep(RETRY).await;
-            }
+        changes.mark_unchanged();
+        let Some(alive) = registry.upgrade() else { return };
+        let written = write_outdated(&alive).await;
+        drop(alive);
+        if let Err(status) = written {
+            tracing::warn!(%status, "aggregated roles cannot be written; another attempt follows");
+            tokio::time::sleep(RETRY).await;
+        } else if changes.changed().await.is_err() {
+            return;
         }
     }
+}
+
+/// Writes the aggregated roles that do not follow the changes made before this call.
+pub(super) async fn write_outdated(registry: &Registry) -> Result<(), Status> {
+    let aggregation = &registry.roles().aggregation;
+    let made = *aggregation.changes.borrow();
+    // Together, so that the store syncs them once.
+    let outdated = registry.roles().outdated();
+    let written = try_join_all(outdated.iter().map(|(name, rules)| write(registry, name, rules))).await;
+    aggregation.followed.send_modify(|followed| *followed = made.max(*followed));
+    written.map(|_| ())
 }
 
 /// Applies the rules of an aggregated role. Without any, the manager gives up the rules that it owns, and only those.

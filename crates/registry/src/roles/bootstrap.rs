@@ -9,7 +9,7 @@ use machinery::json::Value;
 use machinery::options::DeleteOptions;
 use tokio::task::JoinSet;
 
-use super::{GROUP, MANAGER, settle};
+use super::{GROUP, MANAGER, aggregation};
 use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::meta;
 use crate::read::view;
@@ -70,7 +70,7 @@ async fn restore_all(registry: &Arc<Registry>) -> Result<(), String> {
         }
     }
     failed.sort_unstable();
-    if let Err(status) = settle(registry).await {
+    if let Err(status) = aggregation::write_outdated(registry).await {
         failed.push(status.message);
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
