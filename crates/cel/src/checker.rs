@@ -157,7 +157,8 @@ pub(crate) fn check_with(ast: Ast, variables: &[(Box<str>, Type)], patches: bool
         types: vec![Type::Error; size],
         references: vec![Reference::None; size],
         mapping: Mapping::default(),
-        scopes: variables.to_vec(),
+        declared: variables,
+        scopes: Vec::new(),
         roots: roots.clone(),
         patches,
         issues: Issues::default(),
@@ -185,7 +186,9 @@ struct Checker<'a> {
     types: Vec<Type>,
     references: Vec<Reference>,
     mapping: Mapping,
-    /// The innermost scope is last.
+    /// The variables of the expression; a policy may have many.
+    declared: &'a [(Box<str>, Type)],
+    /// Variables of macros; the innermost is last.
     scopes: Vec<(Box<str>, Type)>,
     roots: Vec<Arc<Shape>>,
     /// `Object{…}`, `JSONPatch{…}` and their functions are declared.
@@ -283,7 +286,8 @@ impl Checker<'_> {
 
     fn ident(&mut self, id: Id, name: &str) {
         let plain = name.strip_prefix('.').unwrap_or(name);
-        if let Some((_, ty)) = self.scopes.iter().rev().find(|(known, _)| &**known == plain) {
+        let mut known = self.scopes.iter().rev().chain(self.declared.iter().rev());
+        if let Some((_, ty)) = known.find(|(known, _)| &**known == plain) {
             let ty = ty.clone();
             self.set(id, ty);
             self.references[id as usize] = Reference::Variable;
@@ -351,7 +355,7 @@ impl Checker<'_> {
 
     /// Returns the type of a variable whose name contains a dot. It takes precedence over a field selection.
     fn dotted(&self, operand: Id, field: &str) -> Option<Type> {
-        let mut named = self.scopes.iter().rev().filter(|(name, _)| name.contains('.')).peekable();
+        let mut named = self.declared.iter().rev().filter(|(name, _)| name.contains('.')).peekable();
         named.peek()?;
         let prefix = self.ast.qualified_name(operand)?;
         let found = named.find(|(name, _)| name.rsplit_once('.') == Some((&*prefix, field)));

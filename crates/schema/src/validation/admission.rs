@@ -12,6 +12,8 @@ use super::rules::{objections, one_of, optional_word, required, selector, word};
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
+/// Most variables of a policy: each is compiled with all earlier ones.
+const VARIABLES_MAX: usize = 1_000;
 /// Longest expression of an audit annotation, in bytes.
 const ANNOTATION_MAX: usize = 5 * 1024;
 
@@ -306,6 +308,9 @@ fn policy(object: &Value, validating: bool, errors: &mut Errors) {
     }
     let mut composed = PolicyVariables::default();
     let list = SPEC.child("variables");
+    if spec.list("variables").len() > VARIABLES_MAX {
+        return errors.push(FieldError::too_many(list, spec.list("variables").len(), VARIABLES_MAX));
+    }
     for (i, variable) in spec.list("variables").iter().enumerate() {
         let path = list.index(i);
         let name = variable.text("name");

@@ -88,13 +88,13 @@ impl Policies {
     pub(crate) fn may_mutate(&self, attributes: &Attributes<'_>) -> bool {
         self.mutates
             && attributes.operation != Operation::Delete
-            && self.mutating.index().concerns(attributes)
+            && self.mutating.concerns(attributes)
             && !is_exempt(attributes)
     }
 
     /// Whether a validating policy may apply to a request.
     pub(crate) fn may_validate(&self, attributes: &Attributes<'_>) -> bool {
-        self.validates && self.validating.index().concerns(attributes) && !is_exempt(attributes)
+        self.validates && self.validating.concerns(attributes) && !is_exempt(attributes)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use cache::{Collection, Collections, Event, Item, Observer};
@@ -13,6 +14,7 @@ use machinery::json::Value;
 use parking_lot::Mutex;
 
 use super::super::matching::Index;
+use super::super::plugin::Attributes;
 use super::compiled::{Binding, Policy};
 use crate::read::view;
 
@@ -32,6 +34,8 @@ pub(crate) struct Table {
     policies: &'static str,
     bindings: &'static str,
     validates: bool,
+    /// Whether the index has entries: every write asks, and this is cheaper than the index.
+    is_used: AtomicBool,
     index: ArcSwap<Index<Bound>>,
     known: Mutex<Known>,
 }
@@ -59,11 +63,17 @@ impl Table {
     }
 
     fn new(policies: &'static str, bindings: &'static str, validates: bool) -> Self {
-        Table { policies, bindings, validates, index: ArcSwap::default(), known: Mutex::default() }
+        let (is_used, index, known) = (AtomicBool::new(false), ArcSwap::default(), Mutex::default());
+        Table { policies, bindings, validates, is_used, index, known }
     }
 
     pub(super) fn index(&self) -> Guard<Arc<Index<Bound>>> {
         self.index.load()
+    }
+
+    /// Whether a policy may apply to a request. Every write asks.
+    pub(super) fn concerns(&self, attributes: &Attributes<'_>) -> bool {
+        self.is_used.load(Ordering::Acquire) && self.index().concerns(attributes)
     }
 
     /// Reads what changed, and makes a new index.
@@ -81,7 +91,10 @@ impl Table {
             let bindings = bindings.remove(policy.name.as_str())?;
             Some(Arc::new(Bound { policy: Arc::clone(policy), bindings }))
         });
-        self.index.store(Arc::new(Index::new(bound.collect(), |bound| &bound.policy.criteria)));
+        let index = Index::new(bound.collect(), |bound: &Bound| &bound.policy.criteria);
+        let is_used = !index.all().is_empty();
+        self.index.store(Arc::new(index));
+        self.is_used.store(is_used, Ordering::Release);
     }
 }
 

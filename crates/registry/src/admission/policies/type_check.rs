@@ -25,6 +25,8 @@ use crate::request::{Context, PatchBody, Target};
 const MANAGER: &str = "validatingadmissionpolicy-status";
 /// Most kinds that the expressions of one policy are checked against.
 const KINDS_MAX: usize = 10;
+/// Most expressions of one policy that are checked, counted for each kind.
+const EXPRESSIONS_MAX: usize = 1_000;
 /// Most warnings that come with the answer to a write.
 const WARNINGS_MAX: usize = 16;
 
@@ -87,7 +89,8 @@ fn check(kinds: &Kinds, policy: &Value) -> Vec<Warning> {
     if declared.is_empty() {
         return warnings;
     }
-    for (at, validation) in spec["validations"].as_array().into_iter().flatten().enumerate() {
+    let validations = spec["validations"].as_array().into_iter().flatten();
+    for (at, validation) in validations.take(EXPRESSIONS_MAX / declared.len()).enumerate() {
         for member in ["expression", "messageExpression"] {
             let expression = validation[member].as_str().unwrap_or_default();
             if expression.is_empty() {
