@@ -30,7 +30,9 @@ pub struct Order<'a> {
 
 /// The authority that signs certificates: returns them as PEM.
 #[derive(Clone)]
-pub struct Signer(Arc<dyn Fn(&Order<'_>) -> Result<String, String> + Send + Sync>);
+pub struct Signer(Arc<Sign>);
+
+type Sign = dyn Fn(&Order<'_>) -> Result<String, String> + Send + Sync;
 
 impl Signer {
     pub fn new(sign: impl Fn(&Order<'_>) -> Result<String, String> + Send + Sync + 'static) -> Self {

@@ -140,7 +140,7 @@ pub(super) fn certificate_status(request: &mut Fields, old: &Value, now: &str) {
     let Some(status) = request.child("status") else { return };
     for kind in ["Approved", "Denied"] {
         let stored = old.list("status.conditions").iter().filter(|condition| condition.text("type") == kind);
-        let sent = status.items("conditions").into_iter().filter(|condition| condition.word("type") == kind);
+        let sent = status.items("conditions").filter(|condition| condition.word("type") == kind);
         let (stored, mut sent): (Vec<&Value>, Vec<_>) = (stored.collect(), sent.collect());
         if stored.len() == sent.len() {
             for (condition, stored) in sent.iter_mut().zip(stored) {

@@ -133,10 +133,10 @@ impl Request<'_> {
         let rest = |claim: &Value| {
             let mut claim = claim.clone();
             if let Some(status) = claim.get_mut("status").and_then(Value::as_object_mut) {
-                REPORTED.iter().for_each(|member| drop(status.shift_remove(*member)));
+                REPORTED.iter().for_each(|member| drop(status.shift_remove(member)));
             }
             let metadata = meta::of_mut(&mut claim);
-            ["resourceVersion", "managedFields"].iter().for_each(|member| drop(metadata.shift_remove(*member)));
+            ["resourceVersion", "managedFields"].iter().for_each(|member| drop(metadata.shift_remove(member)));
             claim
         };
         if rest(old) == rest(self.object) {

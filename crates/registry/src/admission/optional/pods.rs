@@ -42,7 +42,7 @@ impl AlwaysPullImages {
         let mut check = |path: &Path<'_>, policy: &Value| {
             let policy = policy.as_str().unwrap_or_default();
             if policy != "Always" {
-                wrong.push(FieldError::not_supported(path, policy, &["Always"]).to_string());
+                wrong.push(FieldError::not_supported(path, policy, ["Always"]).to_string());
             }
         };
         for member in CONTAINERS {
