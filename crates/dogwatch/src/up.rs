@@ -81,6 +81,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         plugins,
         pod_security,
         review_recorder,
+        own_mutations: args.explain.own_mutations,
         service_range: args.service_cluster_ip_range.0,
         service_range_bits: args.service_cluster_ip_range.1,
         node_ports: args.service_node_port_range.0..=args.service_node_port_range.1,

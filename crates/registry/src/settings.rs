@@ -12,6 +12,7 @@ use machinery::Clock;
 
 use crate::admission::policies::metrics::PolicyMetrics;
 use crate::admission::webhooks::client::HookCaller;
+use crate::admission::webhooks::faults::Faults;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
 use crate::admission::pod_security::configuration::PodSecurityConfiguration;
@@ -42,6 +43,10 @@ pub struct Settings {
     /// Counts calls of admission webhooks.
     pub webhook_metrics: WebhookMetrics,
     pub policy_metrics: PolicyMetrics,
+    /// Faults of admission webhooks, for tests of their failure policies.
+    pub webhook_faults: Arc<Faults>,
+    /// Whether policies and webhooks become managers of the fields that they set.
+    pub own_mutations: bool,
     /// Keeps every review of an admission webhook in a file.
     pub review_recorder: Option<Arc<Recorder>>,
     /// Decides what a write needs beyond the right to its verb: the grants of a role, `approve`, policies that ask.
@@ -72,6 +77,8 @@ impl Default for Settings {
             hooks: None,
             webhook_metrics: WebhookMetrics::default(),
             policy_metrics: PolicyMetrics::default(),
+            webhook_faults: Arc::default(),
+            own_mutations: false,
             review_recorder: None,
             authorizer: Arc::new(AlwaysAllow),
             roles: Arc::default(),

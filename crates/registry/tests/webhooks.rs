@@ -13,6 +13,7 @@ use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, PatchOptions, UpdateOptions};
 use parking_lot::Mutex;
 use registry::admission::webhooks::client::{CallFailure, HookAnswer, HookCaller, HookClient, HookTarget};
+use registry::admission::webhooks::faults::Fault;
 use registry::{
     Annotations, AuditLevel, Body, Context, Form, PatchBody, Registry, Settings, Target, View, WriteRequest,
 };
@@ -77,9 +78,13 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with(Settings::default()).await
+    }
+
+    async fn with(settings: Settings) -> Self {
         let hook = Arc::new(Script::default());
         let caller: Arc<dyn HookCaller> = hook.clone();
-        let settings = Settings { hooks: Some(caller), ..Settings::default() };
+        let settings = Settings { hooks: Some(caller), ..settings };
         let store = Arc::new(MemoryStore::new(Retention::default()));
         World { registry: Registry::start(store, settings).await.unwrap(), hook, ctx: Context::default() }
     }
@@ -639,4 +644,40 @@ async fn pl_24_25_26_27_policies_and_webhooks_come_after_plugins() {
     let again = ["mutate plugin", "mutate policy", "mutate webhook"];
     let expected = [&again[..], &again[..], &["validate plugin", "validate policy", "validate webhook"][..]].concat();
     assert_eq!(shown, expected, "two rounds, since the policy changes the object");
+}
+
+#[tokio::test]
+async fn bd_13_webhooks_own_what_they_set_if_asked() {
+    let world = World::with(Settings { own_mutations: true, ..Settings::default() }).await;
+    world.configure("mutating", "m", &[("m", json!({}))]).await;
+    world.hook.say(&[patch(json!([{"op": "add", "path": "/data/x", "value": "1"}]))]);
+    let created = world.create(MAPS, map("m")).await.unwrap();
+    let managers = created["metadata"]["managedFields"].as_array().unwrap();
+    let own = managers.iter().find(|entry| entry["manager"] == "admission:m.example.com").expect("a manager");
+    assert_eq!(own["fieldsV1"], json!({"f:data": {"f:x": {}}}));
+    assert_eq!(managers.len(), 2);
+    let options = PatchOptions { field_manager: "a".to_owned(), ..PatchOptions::default() };
+    let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"x": "2"}});
+    let refused = world.patch(&format!("{MAPS}/m"), applied, PatchType::Apply, &options).await.unwrap_err();
+    assert_eq!(refused.code, 409);
+    assert!(refused.message.contains("admission:m.example.com"), "{}", refused.message);
+}
+
+#[tokio::test]
+async fn bd_9_faults_test_the_failure_policy() {
+    let world = World::new().await;
+    world.configure("mutating", "m", &[("m", json!({}))]).await;
+    let faults = world.registry.webhook_faults();
+    for (fault, why) in [
+        ("drop", "failed to call webhook: EOF"),
+        ("code=503", "failed to call webhook: the server is currently unable to handle the request"),
+        ("bad-uid", "received invalid webhook response: expected response.uid="),
+        ("bad-patch", "doc is missing path"),
+    ] {
+        faults.set("m.example.com", Fault::parse(fault).unwrap()).unwrap();
+        let refused = world.create(MAPS, map("m")).await.unwrap_err();
+        assert!(refused.message.contains(why), "{fault}: {}", refused.message);
+    }
+    faults.remove("m.example.com");
+    world.create(MAPS, map("m")).await.unwrap();
 }

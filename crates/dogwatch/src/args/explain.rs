@@ -18,6 +18,9 @@ pub struct Explain {
     /// Trace the admission of every write and keep the last N traces, for `dogwatch admission trace --audit-id`.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub trace_admission: usize,
+    /// Make policies and webhooks managers of the fields that they set: `admission:NAME` in managedFields.
+    #[arg(long)]
+    pub own_mutations: bool,
     /// Append every review of an admission webhook and its answer to a file, as lines of JSON.
     #[arg(long, value_name = "FILE")]
     pub record_reviews: Option<PathBuf>,

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use machinery::Clock;
 use machinery::Status;
 use machinery::json::Value;
 
@@ -50,6 +51,9 @@ pub(crate) struct Chain {
     mutates: bool,
     validates: bool,
     quota: bool,
+    /// Whether policies and webhooks become owners of what they set.
+    owned: bool,
+    clock: Clock,
 }
 
 impl Chain {
@@ -96,6 +100,8 @@ impl Chain {
             mutates: settings.plugins.includes("MutatingAdmissionWebhook"),
             validates: settings.plugins.includes("ValidatingAdmissionWebhook"),
             quota: settings.plugins.includes("ResourceQuota"),
+            owned: settings.own_mutations,
+            clock: settings.clock.clone(),
         }
     }
 
@@ -151,7 +157,7 @@ impl Chain {
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<Changes, Status> {
-        let (mut rounds, mut changes) = (Rounds::default(), Changes::default());
+        let (mut rounds, mut changes) = (Rounds::default(), Changes::new(self.owned));
         let managers = object.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
         self.run_round(attributes, object, old, &mut rounds, &mut changes).await?;
         if rounds.begin_second() {
@@ -159,6 +165,7 @@ impl Chain {
             self.run_round(attributes, object, old, &mut rounds, &mut changes).await?;
         }
         restore_managers(attributes, object, managers);
+        changes.own(attributes, object, &meta::timestamp(self.clock.now()))?;
         Ok(changes)
     }
 
@@ -356,7 +363,19 @@ mod tests {
         let calls = Calls::default();
         let plugin = |name, refuses| Box::new(Recorder { name, refuses, calls: Arc::clone(&calls) }) as Box<dyn Plugin>;
         let plugins = vec![plugin("a", refuses), plugin("b", None)];
-        (Chain { plugins, policies: None, webhooks: None, mutates: true, validates: true, quota: true }, calls)
+        (
+            Chain {
+                plugins,
+                policies: None,
+                webhooks: None,
+                mutates: true,
+                validates: true,
+                quota: true,
+                owned: false,
+                clock: Clock::system(),
+            },
+            calls,
+        )
     }
 
     fn pod(subresource: Option<&str>) -> Target {

@@ -32,6 +32,8 @@ pub enum Route {
     AccessRoles,
     /// `/debug/admission`: the Audit-Ids of traced writes.
     AdmissionTraces,
+    /// `/debug/admission/faults/WEBHOOK`: faults of webhooks, for tests.
+    AdmissionFaults(Option<String>),
     /// `/debug/admission/ID`: what each step of admission did with a write.
     AdmissionTrace(String),
     /// `healthz`, `livez` or `readyz`, and a single check.
@@ -87,6 +89,8 @@ pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
         ["metrics"] => Route::Metrics,
         ["debug", "access"] => only_read(Route::Access),
         ["debug", "admission"] => only_read(Route::AdmissionTraces),
+        ["debug", "admission", "faults"] => Route::AdmissionFaults(None),
+        ["debug", "admission", "faults", name] => Route::AdmissionFaults(Some((*name).to_owned())),
         ["debug", "admission", id] => only_read(Route::AdmissionTrace((*id).to_owned())),
         ["debug", "access", "roles"] => only_read(Route::AccessRoles),
         ["healthz"] => Route::Health("healthz", None),

@@ -12,8 +12,9 @@ use super::super::matching::Matched;
 use super::super::plugin::{Attributes, States};
 use super::super::request_value::request_value;
 use super::answer::{self, Answer, Flaw};
-use super::client::HookCaller;
+use super::client::{CallFailure, HookCaller};
 use super::configurations::{Hook, SideEffects};
+use super::faults::{Fault, Faults};
 use super::recorder::Recorder;
 use super::review;
 
@@ -21,6 +22,7 @@ use super::review;
 pub(super) struct Caller {
     caller: Option<Arc<dyn HookCaller>>,
     recorder: Option<Arc<Recorder>>,
+    faults: Arc<Faults>,
 }
 
 /// Why a webhook did not admit a request.
@@ -48,8 +50,12 @@ pub(super) fn failure_text(hook: &Hook, why: &str) -> String {
 }
 
 impl Caller {
-    pub(super) fn new(caller: Option<Arc<dyn HookCaller>>, recorder: Option<Arc<Recorder>>) -> Self {
-        Caller { caller, recorder }
+    pub(super) fn new(
+        caller: Option<Arc<dyn HookCaller>>,
+        recorder: Option<Arc<Recorder>>,
+        faults: Arc<Faults>,
+    ) -> Self {
+        Caller { caller, recorder, faults }
     }
 
     /// Calls a webhook with objects that are in the matched version.
@@ -100,11 +106,36 @@ impl Caller {
         let sent = self.recorder.is_some().then(|| review.clone());
         // Other requests, such as those that the webhook itself sends, may have the place of this one while it waits.
         let _waiting = attributes.ctx.leave_place().map_err(CallError::Fatal)?;
-        let answer = caller.call(&hook.client, review, timeout).await;
+        let answer = match self.faults.of(&hook.name) {
+            None => caller.call(&hook.client, review, timeout).await,
+            Some(fault) => call_with(fault, &**caller, hook, review, timeout).await,
+        };
         if let (Some(recorder), Some(sent)) = (&self.recorder, sent) {
             recorder.record(&hook.configuration, &hook.name, &sent, answer.as_deref().map_err(ToString::to_string));
         }
         answer.map_err(|failure| if failure.skip { CallError::Skipped(failure.text) } else { failed(&failure.text) })
+    }
+}
+
+/// Calls a webhook that has a fault.
+async fn call_with(
+    fault: Fault,
+    caller: &dyn HookCaller,
+    hook: &Hook,
+    review: Bytes,
+    timeout: Duration,
+) -> Result<Bytes, CallFailure> {
+    let mut left = timeout;
+    if let Fault::Delay(delay) = fault {
+        tokio::time::sleep(delay.min(timeout)).await;
+        left = timeout.saturating_sub(delay);
+        if left.is_zero() {
+            return Err(CallFailure::new("context deadline exceeded"));
+        }
+    }
+    match fault.failure() {
+        Some(failure) => Err(failure),
+        None => caller.call(&hook.client, review, left).await.map(|answer| fault.spoil(answer)),
     }
 }
 
@@ -141,7 +172,10 @@ mod tests {
         let (ctx, options) = (Context::default(), CreateOptions { dry_run, ..CreateOptions::default() });
         let attributes = Attributes::new(Operation::Create, &target, Options::Create(&options), &ctx);
         let states = States { old: None, new: None };
-        Caller::new(None, None).call(&hook, &attributes, &Matched::default(), states, false).await.unwrap_err()
+        Caller::new(None, None, Arc::default())
+            .call(&hook, &attributes, &Matched::default(), states, false)
+            .await
+            .unwrap_err()
     }
 
     #[tokio::test]

@@ -138,3 +138,62 @@ impl WebhookMetrics {
         family.get_or_create(&labels).inc();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use machinery::Status;
+    use machinery::json::json;
+
+    use super::*;
+
+    fn hook(name: &str, policy: &str) -> Hook {
+        Hook::read("c", name, 0, &json!({"failurePolicy": policy})).unwrap()
+    }
+
+    fn text(metrics: &WebhookMetrics) -> String {
+        let mut registry = Metrics::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn wh_55_ad_39_calls_are_counted_by_their_outcome() {
+        let metrics = WebhookMetrics::default();
+        let (fail, ignore) = (hook("a.example.com", "Fail"), hook("b.example.com", "Ignore"));
+        let took = Duration::from_millis(7);
+        let failed = || CallError::Failed { why: "gone".to_owned(), code: 503 };
+        metrics.observe(&fail, "admit", Operation::Create, took, None);
+        metrics.observe(&fail, "validating", Operation::Delete, took, Some(&failed()));
+        metrics.observe(&ignore, "validating", Operation::Create, took, Some(&failed()));
+        metrics.failed_open(&ignore, "validating");
+        let refused = CallError::Refused(Status::bad_request("no"));
+        metrics.observe(&fail, "validating", Operation::Create, took, Some(&refused));
+        metrics.condition(&fail, "admit", Operation::Create, false);
+        metrics.condition(&fail, "admit", Operation::Create, true);
+        let text = text(&metrics);
+        for line in [
+            r#"apiserver_admission_webhook_request_total{code="200",name="a.example.com",operation="CREATE",rejected="false",type="admit"} 1"#,
+            r#"apiserver_admission_webhook_request_total{code="503",name="b.example.com",operation="CREATE",rejected="false",type="validating"} 1"#,
+            r#"apiserver_admission_webhook_rejection_count_total{error_type="calling_webhook_error",name="a.example.com",operation="DELETE",rejection_code="503",type="validating"} 1"#,
+            r#"apiserver_admission_webhook_rejection_count_total{error_type="no_error",name="a.example.com",operation="CREATE",rejection_code="400",type="validating"} 1"#,
+            r#"apiserver_admission_webhook_fail_open_count_total{name="b.example.com",type="validating"} 1"#,
+            r#"apiserver_admission_match_condition_exclusions_total{kind="webhook",name="a.example.com",operation="CREATE",type="admit"} 1"#,
+            r#"apiserver_admission_match_condition_evaluation_errors_total{kind="webhook",name="a.example.com",operation="CREATE",type="admit"} 1"#,
+            r#"apiserver_admission_webhook_admission_duration_seconds_count{name="a.example.com",operation="CREATE",rejected="false",type="admit"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_names_is_bounded() {
+        let metrics = WebhookMetrics::default();
+        for number in 0..NAMES_MAX + 5 {
+            metrics.failed_open(&hook(&format!("h{number}.example.com"), "Ignore"), "admit");
+        }
+        let text = text(&metrics);
+        assert!(text.contains(r#"{name="other",type="admit"} 5"#), "{text}");
+    }
+}

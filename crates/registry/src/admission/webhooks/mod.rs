@@ -5,12 +5,13 @@
 //! - [`review`], [`answer`], [`patch`]: what is sent, what is answered, and the change in it
 //! - [`call`]: one call, from the review to a checked answer; [`recorder`]: keeps both in a file
 //! - [`mutating`], [`validating`]: all webhooks of a phase, and what follows from their answers
-//! - [`metrics`]: counters of calls
+//! - [`metrics`]: counters of calls; [`faults`]: faults for tests
 
 mod answer;
 mod call;
 pub mod client;
 pub(crate) mod configurations;
+pub mod faults;
 pub mod metrics;
 mod mutating;
 mod patch;
@@ -64,7 +65,8 @@ impl Default for Followed {
 impl Webhooks {
     pub(crate) fn new(followed: Followed, matcher: Matcher, versions: Versions, settings: &Settings) -> Self {
         let Followed { mutating, validating } = followed;
-        let caller = Caller::new(settings.hooks.clone(), settings.review_recorder.clone());
+        let caller =
+            Caller::new(settings.hooks.clone(), settings.review_recorder.clone(), Arc::clone(&settings.webhook_faults));
         let (metrics, authorizer) = (settings.webhook_metrics.clone(), Arc::clone(&settings.authorizer));
         Webhooks { mutating, validating, matcher, versions, caller, metrics, authorizer }
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use machinery::{GroupResource, Status};
 use machinery::json::json;
 use machinery::media::MediaType;
+use registry::admission::webhooks::faults::Fault;
 use registry::discovery;
 
 use crate::request::authentication::accounts::discovery as issuer;
@@ -40,6 +41,23 @@ fn issuer(call: &Call<'_>, route: &Route) -> Reply {
     reply
 }
 
+/// Sets the fault of a webhook (PUT with `?fault=`), or removes it (DELETE).
+fn faults(call: &Call<'_>, webhook: Option<&str>) -> Result<(), Status> {
+    let faults = call.server.registry.webhook_faults();
+    match (call.method, webhook) {
+        (&Method::GET, None) => Ok(()),
+        (&Method::PUT, Some(webhook)) => {
+            let fault = Fault::parse(call.query.get("fault").unwrap_or_default()).map_err(Status::bad_request)?;
+            faults.set(webhook, fault).map_err(Status::bad_request)
+        }
+        (&Method::DELETE, Some(webhook)) => {
+            faults.remove(webhook);
+            Ok(())
+        }
+        _ => Err(Status::router_method_not_allowed()),
+    }
+}
+
 pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Status> {
     let server = call.server;
     let kinds = server.registry.kinds();
@@ -62,8 +80,12 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
         }
         Route::AccessRoles => encoded(&server.inspection.least_roles(query)?, MediaType::Json, headers, query),
         // They show objects of others.
-        Route::AdmissionTraces | Route::AdmissionTrace(_) if !call.user.is_master() => {
+        Route::AdmissionTraces | Route::AdmissionTrace(_) | Route::AdmissionFaults(_) if !call.user.is_master() => {
             Err(Status::forbidden(&GroupResource::default(), "", "only members of system:masters see traces of admission"))
+        }
+        Route::AdmissionFaults(name) => {
+            faults(call, name.as_deref())?;
+            encoded(&server.registry.webhook_faults().list(), MediaType::Json, headers, query)
         }
         Route::AdmissionTraces => encoded(&server.traces.list(), MediaType::Json, headers, query),
         Route::AdmissionTrace(id) => match server.traces.find(&id) {
