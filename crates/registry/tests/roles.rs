@@ -11,7 +11,7 @@ use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, View, WriteRequest};
 use store::memory::MemoryStore;
-use store::{Retention, Store};
+use store::{ListQuery, Retention, Store};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -241,9 +241,16 @@ async fn az_116_each_start_restores_and_leaves_alone() {
 async fn az_117_missing_namespaces_of_bootstrap_roles_are_created() {
     let store = new_store();
     drop(World::on(Arc::clone(&store)).await);
+    // Not by a request: this namespace cannot be deleted.
+    let everything = store.list(ListQuery::default()).await.unwrap();
+    for entry in everything.entries.iter().filter(|entry| entry.key.as_str().contains("/kube-public")) {
+        store.delete(entry.key.clone(), entry.revision).await.unwrap();
+    }
     let world = World::on(store).await;
     world.get("namespaces/kube-public").await;
     world.get("roles/kube-public/system:controller:bootstrap-signer").await;
+    world.get("rolebindings/kube-public/system:controller:bootstrap-signer").await;
+    assert!(world.registry.ready().await.iter().all(|(_, check)| check.is_ok()));
 }
 
 #[tokio::test]

@@ -123,3 +123,62 @@ fn remove(index: &mut Index, collection: &str, name: &Name) {
         _ => index.remove_binding(name),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use access::User;
+    use access::authorizer::{Attributes, ResourceAttributes, What};
+    use cache::{Cache, Config, Spec};
+    use machinery::json::json;
+    use store::memory::MemoryStore;
+    use store::{Key, Retention, Store};
+
+    use super::*;
+
+    async fn store_of(objects: &[(&str, &str, Value)]) -> Arc<dyn Store> {
+        let store = MemoryStore::new(Retention::default());
+        for (collection, path, object) in objects {
+            let key = Key::new(format!("{collection}/{path}")).unwrap();
+            let mut stored = json!({"kind": "K", "apiVersion": "rbac.authorization.k8s.io/v1"});
+            for (name, member) in object.as_object().unwrap() {
+                stored[name.as_str()] = member.clone();
+            }
+            store.create(key, crate::storage::encode(&stored).unwrap()).await.unwrap();
+        }
+        Arc::new(store)
+    }
+
+    fn may_get_pods(rbac: &Rbac, user: &str) -> bool {
+        let user = User { name: user.to_owned(), ..User::default() };
+        let about = ResourceAttributes { resource: "pods", namespace: "n", ..ResourceAttributes::default() };
+        rbac.decide(&Attributes { user: &user, verb: "get", what: What::Resource(about) }).allowed
+    }
+
+    /// What a cache loads, at its start or after it lost the log, replaces everything from before.
+    #[tokio::test]
+    async fn a_reload_gives_and_takes_rights() {
+        let rbac: Arc<Rbac> = Arc::default();
+        let roles = Arc::new(Roles::new(Arc::clone(&rbac)));
+        let reader =
+            json!({"metadata": {"name": "r"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]});
+        let to = |user: &str| {
+            json!({
+                "metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "r"}, "subjects": [{"kind": "User", "name": user}],
+            })
+        };
+        let collections = [ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS];
+        let load = async |objects: &[(&str, &str, Value)]| {
+            let specs = collections.map(|name| (name.to_owned(), Spec::new(Vec::new())));
+            let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&roles) as _];
+            Cache::start(store_of(objects).await, specs, Config::default(), observers).await.unwrap()
+        };
+        let before = load(&[(CLUSTER_ROLES, "r", reader.clone()), (CLUSTER_ROLE_BINDINGS, "b", to("alice"))]).await;
+        assert!(may_get_pods(&rbac, "alice") && !may_get_pods(&rbac, "bob"));
+        drop(before);
+        let now = load(&[(CLUSTER_ROLES, "r", reader), (ROLE_BINDINGS, "n/b", to("bob"))]).await;
+        assert!(!may_get_pods(&rbac, "alice") && may_get_pods(&rbac, "bob"));
+        drop(now);
+        load(&[(ROLE_BINDINGS, "n/b", to("bob"))]).await;
+        assert!(!may_get_pods(&rbac, "bob"), "the role is gone");
+    }
+}
