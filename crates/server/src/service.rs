@@ -290,6 +290,8 @@ impl Server {
 struct InFlight {
     /// None until its user is known, and for requests that are not limited by their flow.
     flow: Option<Flow>,
+    /// A caller in the same process, such as a controller, is not limited: it waits for its own requests.
+    is_local: bool,
     place: Option<Place>,
 }
 
@@ -386,6 +388,7 @@ impl Server {
         }
         let parts = &*parts;
         // A write takes its place when its body is there: a client that sends slowly holds none.
+        record.in_flight.is_local = peer.address.is_none();
         if is_watch || !audit::is_long_running(&info) {
             record.in_flight.flow =
                 inner.fairness.classify(&inner.registry.flow_table(), &user, &info.verb(), &info.what());
@@ -576,7 +579,7 @@ impl Inner {
         width: impl FnOnce() -> usize,
     ) -> Result<(), Reply> {
         let flow = in_flight.flow.as_ref();
-        if flow.map_or_else(|| user.is_master(), Flow::is_exempt) {
+        if in_flight.is_local || flow.map_or_else(|| user.is_master(), Flow::is_exempt) {
             in_flight.place = Some(Place::new(slots.force(1), None));
             return Ok(());
         }
