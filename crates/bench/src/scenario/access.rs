@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::requests::measure;
 use crate::frames::Field;
+use crate::load_driver::{Load, LoadDriver, RequestFactory};
 use crate::pod;
 use crate::progress::Progress;
 use crate::report::Case;
@@ -50,21 +51,27 @@ async fn get(stage: &mut Stage, name: &str) -> Result<Case, Trouble> {
 
 /// Creates an account with this many bindings in the namespace of the pods, and returns a token of it.
 pub(super) async fn account(stage: &mut Stage, name: &str, bindings: u64) -> Result<String, Trouble> {
-    let protocol = stage.options.protocol;
+    let (protocol, callers) = (stage.options.protocol, stage.sizes().callers);
     let server = stage.server().await?;
     let (target, namespace) = (server.target.clone(), server.namespace.clone());
     let mut connection = Connection::open(&target, protocol).await?;
     let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
     let body = format!(r#"{{"apiVersion":"v1","kind":"ServiceAccount","metadata":{{"name":"{name}"}}}}"#);
     connection.must("create a service account", &Request::post(accounts.as_str(), body)).await?;
-    let progress = Progress::new("making bindings", bindings);
-    for number in 0..bindings {
+    let progress = Progress::new("making bindings", 2 * bindings);
+    let in_namespace = |kind: &str| format!("{RBAC}/namespaces/{namespace}/{kind}");
+    let (roles, role_bindings) = (in_namespace("roles"), in_namespace("rolebindings"));
+    let account = name.to_owned();
+    let make_role: RequestFactory = Arc::new(move |number, _| {
         let resource = if number + 1 == bindings { "pods".to_owned() } else { format!("things{number}") };
-        let (role, binding) = (role(name, number, &resource), binding(&namespace, name, number));
-        let in_namespace = |kind: &str| format!("{RBAC}/namespaces/{namespace}/{kind}");
-        connection.must("create a role", &Request::post(in_namespace("roles"), role)).await?;
-        connection.must("create a binding", &Request::post(in_namespace("rolebindings"), binding)).await?;
-        progress.add(1);
+        Request::post(roles.as_str(), role(&account, number, &resource))
+    });
+    let (account, of) = (name.to_owned(), namespace.clone());
+    let make_binding: RequestFactory =
+        Arc::new(move |number, _| Request::post(role_bindings.as_str(), binding(&of, &account, number)));
+    let mut driver = LoadDriver::open(&target, protocol, callers.max(16)).await?;
+    for make in [make_role, make_binding] {
+        driver = driver.drive(Load { first: 0, count: bindings, rate: None }, &progress, make).await.into_driver()?;
     }
     let body = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}"#;
     let request = Request::post(format!("{accounts}/{name}/token"), body);
