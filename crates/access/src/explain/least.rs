@@ -1,6 +1,7 @@
 //! The smallest roles for what a user did, compared with the roles it has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use machinery::json::{Text, Value, json};
 
@@ -142,26 +143,33 @@ fn group<'a>(actions: impl IntoIterator<Item = &'a Action>) -> BTreeMap<String, 
 
 /// Joins rules: verbs of the same resource first, then resources of the same group and verbs, then paths of the same verbs.
 fn merge(rules: Vec<Rule>) -> Vec<Rule> {
-    type Parts = BTreeSet<Text>;
-    let mut verbs: BTreeMap<(Vec<Text>, Vec<Text>, Vec<Text>, Vec<Text>), Parts> = BTreeMap::new();
+    let rules =
+        join(rules, |rule| Rule { verbs: Vec::new(), ..rule.clone() }, |joined, rule| joined.verbs.extend(rule.verbs));
+    let bare = |rule: &Rule| Rule { resources: Vec::new(), paths: Vec::new(), ..rule.clone() };
+    join(rules, bare, |joined, rule| {
+        joined.resources.extend(rule.resources);
+        joined.paths.extend(rule.paths);
+    })
+}
+
+/// Joins the rules with the same key; their parts are sorted, each once.
+fn join(rules: Vec<Rule>, key: impl Fn(&Rule) -> Rule, add: impl Fn(&mut Rule, Rule)) -> Vec<Rule> {
+    let mut joined: BTreeMap<Rule, Rule> = BTreeMap::new();
     for rule in rules {
-        verbs.entry((rule.groups, rule.resources, rule.names, rule.paths)).or_default().extend(rule.verbs);
+        match joined.entry(key(&rule)) {
+            Entry::Occupied(mut held) => add(held.get_mut(), rule),
+            Entry::Vacant(free) => {
+                free.insert(rule);
+            }
+        }
     }
-    let mut resources: BTreeMap<(Vec<Text>, Parts, Vec<Text>), (Parts, Parts)> = BTreeMap::new();
-    for ((groups, named, names, paths), verbs) in verbs {
-        let (all_resources, all_paths) = resources.entry((groups, verbs, names)).or_default();
-        all_resources.extend(named);
-        all_paths.extend(paths);
+    let mut rules: Vec<Rule> = joined.into_values().collect();
+    for parts in rules.iter_mut().flat_map(|rule| [&mut rule.verbs, &mut rule.resources, &mut rule.paths]) {
+        parts.sort_unstable();
+        parts.dedup();
     }
-    let list = |parts: Parts| parts.into_iter().collect();
-    let rule = |((groups, verbs, names), (resources, paths)): ((Vec<Text>, Parts, Vec<Text>), (Parts, Parts))| Rule {
-        verbs: list(verbs),
-        groups,
-        resources: list(resources),
-        names,
-        paths: list(paths),
-    };
-    resources.into_iter().map(rule).collect()
+    rules.sort_unstable_by(|a, b| (&a.groups, &a.verbs, &a.resources).cmp(&(&b.groups, &b.verbs, &b.resources)));
+    rules
 }
 
 #[cfg(test)]
