@@ -90,7 +90,9 @@ pub(crate) async fn request(
     let issued = now.as_second();
     let mut until = issued + seconds;
     let audiences = audience.as_array().into_iter().flatten().filter_map(Value::as_str);
-    if is_of_pod && seconds == SECONDS_OF_PODS && audiences.clone().all(|one| terms.audiences.iter().any(|own| own == one))
+    if is_of_pod
+        && seconds == SECONDS_OF_PODS
+        && audiences.clone().all(|one| terms.audiences.iter().any(|own| own == one))
     {
         about["warnafter"] = json!(until);
         until = issued + SECONDS_EXTENDED;
