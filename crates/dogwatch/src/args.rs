@@ -143,8 +143,8 @@ fn service_network(text: &str) -> Result<(Ipv4Addr, u8), String> {
     let network = |text: &str| {
         let (address, bits) = text.trim().split_once('/')?;
         let (address, bits): (Ipv4Addr, u8) = (address.parse().ok()?, bits.parse().ok()?);
-        let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or_default();
-        (12..=30).contains(&bits).then(|| (Ipv4Addr::from(u32::from(address) & mask), bits))
+        let mask = || u32::MAX << (32 - u32::from(bits));
+        (12..=30).contains(&bits).then(|| (Ipv4Addr::from(u32::from(address) & mask()), bits))
     };
     text.split(',').find_map(network).ok_or_else(|| "a network is like 10.96.0.0/16, with 12 to 30 bits".to_owned())
 }
