@@ -43,7 +43,11 @@ fn display_type(ty: &Type, roots: &[Arc<Shape>]) -> String {
     if ty.is_larger_than(TYPE_MAX) {
         return "dyn".to_owned();
     }
-    ty.display(&|wanted| roots.iter().find_map(|root| root.name_of(wanted)).unwrap_or_else(|| "object".to_owned()))
+    let named = |root: &Arc<Shape>, wanted: &Arc<Shape>| {
+        let path = root.name_of(wanted)?;
+        Some(crate::policy::type_name(root, &path).map_or(path, str::to_owned))
+    };
+    ty.display(&|wanted| roots.iter().find_map(|root| named(root, wanted)).unwrap_or_else(|| "object".to_owned()))
 }
 
 impl Checked {

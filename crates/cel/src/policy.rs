@@ -206,6 +206,31 @@ impl PolicyVariables {
     }
 }
 
+/// Returns the name of a type of the request or the namespace, by its path in the schema; other types are named by the path.
+pub(crate) fn type_name(root: &Arc<Shape>, path: &str) -> Option<&'static str> {
+    let path = path.strip_prefix("selfType")?;
+    if Arc::ptr_eq(root, &REQUEST) {
+        return Some(match path {
+            "" => "kubernetes.AdmissionRequest",
+            ".kind" | ".requestKind" => "kubernetes.GroupVersionKind",
+            ".resource" | ".requestResource" => "kubernetes.GroupVersionResource",
+            ".userInfo" => "kubernetes.UserInfo",
+            _ => return None,
+        });
+    }
+    if Arc::ptr_eq(root, &NAMESPACE) {
+        return Some(match path {
+            "" => "kubernetes.Namespace",
+            ".metadata" => "kubernetes.NamespaceMetadata",
+            ".spec" => "kubernetes.NamespaceSpec",
+            ".status" => "kubernetes.NamespaceStatus",
+            ".status.conditions.@idx" => "kubernetes.NamespaceCondition",
+            _ => return None,
+        });
+    }
+    (Arc::ptr_eq(root, &NOTHING) && path.is_empty()).then_some("kubernetes.variables")
+}
+
 fn object(fields: Value) -> Value {
     json!({"type": "object", "properties": fields})
 }
@@ -242,7 +267,10 @@ static REQUEST: LazyLock<Arc<Shape>> = LazyLock::new(|| {
     let request = json!({"kind": kind, "resource": resource, "subResource": string(), "requestKind": kind,
         "requestResource": resource, "requestSubResource": string(), "name": string(), "namespace": string(),
         "operation": string(), "userInfo": user, "dryRun": {"type": "boolean"}, "options": any()});
+    // Both kinds, and both resources, are of one type, so that they can be compared.
     Shape::from_schema(&object(request), false)
+        .with_same_type("requestKind", "kind")
+        .with_same_type("requestResource", "resource")
 });
 
 static NAMESPACE: LazyLock<Arc<Shape>> = LazyLock::new(|| {
@@ -280,10 +308,17 @@ mod tests {
             ("namespaceObject.metadata.labels.exists(k, k == 'x')", ExpectedType::Bool, None),
             ("authorizer.group('').resource('pods').check('get').allowed()", ExpectedType::Bool, None),
             ("authorizer.requestResource.check('get').allowed()", ExpectedType::Bool, None),
+            (
+                "request.kind == request.requestKind && request.resource != request.requestResource",
+                ExpectedType::Bool,
+                None,
+            ),
             ("1", ExpectedType::StringOrNull, Some("must evaluate to one of [string null_type] but got int")),
             ("object.spec.flag", ExpectedType::Bool, Some("must evaluate to bool but got dyn")),
             ("'a'", ExpectedType::Bool, Some("must evaluate to bool but got string")),
             ("true", ExpectedType::String, Some("must evaluate to string but got bool")),
+            ("request", ExpectedType::Bool, Some("must evaluate to bool but got kubernetes.AdmissionRequest")),
+            ("request.userInfo", ExpectedType::Bool, Some("must evaluate to bool but got kubernetes.UserInfo")),
         ] {
             assert_eq!(plain.error(expression, wanted).as_deref(), want, "{expression}");
         }

@@ -99,6 +99,17 @@ impl Shape {
         Arc::new(Builder::default().build(schema, root, 0))
     }
 
+    /// Gives a property the type of another one: objects are distinct by position otherwise.
+    pub(crate) fn with_same_type(mut self: Arc<Self>, property: &str, other: &str) -> Arc<Shape> {
+        let shape = self.property(other).map(|other| Arc::clone(&other.shape));
+        if let (Some(shape), Some(own)) = (shape, Arc::get_mut(&mut self))
+            && let Some(found) = own.properties.iter_mut().flatten().find(|found| found.name == property)
+        {
+            found.shape = shape;
+        }
+        self
+    }
+
     /// Returns a copy with only these children, for nodes without rules of their own.
     pub(crate) fn outline(
         &self,
