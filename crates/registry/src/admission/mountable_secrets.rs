@@ -1,4 +1,5 @@
-//! The secrets that a pod may refer to: those of its service account if the account says so, and none for a mirror pod.
+//! The secrets that a pod may refer to: only those of its service account if the account has an annotation for that, and none
+//! for a mirror pod.
 
 use machinery::json::Value;
 
@@ -62,7 +63,8 @@ pub(super) fn objection(account: &Value, pod: &Value, ephemeral: bool) -> Option
         }
     }
     for (kind, container) in containers(spec).filter(|(kind, _)| (*kind == "ephemeral container") == ephemeral) {
-        for (variable, secret) in secrets_of(container).filter(|(_, secret)| !names("secrets", secret)) {
+        let mut unknown = secrets_of(container).filter(|(_, secret)| !names("secrets", secret));
+        if let Some((variable, secret)) = unknown.next() {
             let name = text(container, "name");
             let what = match variable {
                 Some(variable) => format!("{kind} {name} with envVar {variable}"),

@@ -219,7 +219,7 @@ pub(super) fn refusal(webhook: &str, status: &Value) -> Status {
     Status {
         code: code.unwrap_or(400),
         outcome: Outcome::Failure,
-        reason: (!reason.is_empty()).then(|| Cow::Owned(reason)),
+        reason: Some(Cow::Owned(reason)).filter(|reason: &Cow<'static, str>| !reason.is_empty()),
         message,
         details: status["details"].is_object().then(|| details(&status["details"])),
         continue_token: None,

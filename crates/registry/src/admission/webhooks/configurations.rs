@@ -51,9 +51,11 @@ pub(super) enum SideEffects {
 pub(crate) struct Configurations {
     collection: &'static str,
     index: ArcSwap<Index<Hook>>,
-    /// The webhooks of each configuration, with the revision they were read at.
-    known: Mutex<BTreeMap<String, (Revision, Vec<Arc<Hook>>)>>,
+    known: Mutex<Known>,
 }
+
+/// The webhooks of each configuration by its name, with the revision they were read at.
+type Known = BTreeMap<String, (Revision, Vec<Arc<Hook>>)>;
 
 impl Configurations {
     pub(crate) fn new(collection: &'static str) -> Self {
@@ -68,7 +70,7 @@ impl Configurations {
     fn sync(&self, collection: &Collection) {
         let objects = collection.objects();
         let mut known = self.known.lock();
-        let mut found: BTreeMap<String, (Revision, Vec<Arc<Hook>>)> = BTreeMap::new();
+        let mut found = Known::new();
         for item in objects.scan(self.collection, None, None) {
             let entry = match known.remove(item.name()) {
                 Some(entry) if entry.0 == item.revision() => entry,
