@@ -10,8 +10,11 @@ pub struct Priority {
 /// Those of group versions that come from definitions.
 pub const CUSTOM: Priority = Priority { group: 1000, version: 100 };
 
+/// Versions with their priority.
+type Versions = &'static [(&'static str, i64)];
+
 /// Group, priority of the group, versions with theirs. The numbers are the reference's: clients see them.
-const BUILTIN: &[(&str, i64, &[(&str, i64)])] = &[
+const BUILTIN: &[(&str, i64, Versions)] = &[
     ("", 18_000, &[("v1", 1)]),
     ("apps", 17_800, &[("v1", 15)]),
     ("events.k8s.io", 17_750, &[("v1", 15)]),

@@ -65,6 +65,10 @@ pub(crate) struct Passed<'a> {
 impl Aggregator {
     /// Passes a request to the server that serves its group version.
     pub(crate) async fn pass(&self, remote: &RemoteService, mut passed: Passed<'_>) -> Reply {
+        if has_dot_segments(passed.uri.path()) {
+            // The right to it was decided for the path as it is written; the other server may read it differently.
+            return text(StatusCode::BAD_REQUEST, "the path has relative segments");
+        }
         if !remote.available {
             return unavailable("service unavailable");
         }
@@ -95,6 +99,13 @@ impl Aggregator {
         }
         answer(response, passed).await
     }
+}
+
+fn has_dot_segments(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let decoded = percent_encoding::percent_decode_str(segment).collect::<Vec<u8>>();
+        decoded.split(|byte| *byte == b'/').any(|part| part == b"." || part == b"..")
+    })
 }
 
 fn text(code: StatusCode, message: &str) -> Reply {
@@ -321,6 +332,16 @@ mod tests {
         assert_eq!(all("x-remote-extra-scopes"), [""; 0]);
         assert_eq!(headers.keys().filter(|name| name.as_str().contains("extra")).count(), 1);
         assert_eq!(all("accept"), ["*/*"]);
+    }
+
+    #[test]
+    fn agg_6_paths_that_can_be_read_in_two_ways_are_refused() {
+        for path in ["/apis/g/v/../x", "/apis/g/v/%2e%2e/x", "/apis/g/v/a%2F..%2Fb", "/apis/g/v/."] {
+            assert!(has_dot_segments(path), "{path}");
+        }
+        for path in ["/apis/g/v/a..b", "/apis/g/v/.hidden", "/apis/g/v/a%2Fb"] {
+            assert!(!has_dot_segments(path), "{path}");
+        }
     }
 
     #[test]
