@@ -122,7 +122,7 @@ fn check_selector(
     }
     if raw.is_empty() && terms(selector).next().is_none() {
         let why = format!("when {ATTRIBUTES}.{member} is specified, requirements or rawSelector is required");
-        errors.push(FieldError::required(&list, why));
+        errors.push(FieldError::required(list, why));
     }
     errors.extend(terms(selector).enumerate().flat_map(|(i, term)| check_term(term, &list.index(i))));
     errors
