@@ -234,6 +234,7 @@ mod tests {
             dry_run: true,
             uid: Some("u".to_owned()),
             resource_version: Some("5".to_owned()),
+            has_preconditions: false,
         };
         assert_eq!(
             query("gracePeriodSeconds=0&propagationPolicy=Foreground&dryRun=All&uid=u&resourceVersion=5"),
@@ -243,7 +244,7 @@ mod tests {
             body(
                 r#"{"gracePeriodSeconds":0,"propagationPolicy":"Foreground","dryRun":["All"],"preconditions":{"uid":"u","resourceVersion":"5"}}"#
             ),
-            Ok(want)
+            Ok(DeleteOptions { has_preconditions: true, ..want })
         );
         assert_eq!(query("orphanDependents=true").map(|options| options.orphan_dependents), Ok(Some(true)));
     }
