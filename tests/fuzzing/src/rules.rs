@@ -1,7 +1,8 @@
-//! Expressions of a custom resource definition, compiled and evaluated on an object.
+//! Expressions of custom resource definitions and admission policies, compiled and evaluated on an object.
 
 use std::sync::LazyLock;
 
+use cel::policy::{Check, Decision, Decisions, Declarations, ExpectedType, Inputs, ResourceCheck, Run, Variables};
 use cel::{CompileError, Environment, Evaluation, Output, Validator};
 use machinery::json::{Value, json};
 
@@ -37,7 +38,42 @@ static OBJECT: LazyLock<Value> = LazyLock::new(|| {
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| Environment::new().with("self", &SCHEMA, true));
 
-/// An expression, as a rule and as a message; if the input is JSON, also a schema with rules.
+/// Allows what names an odd number of letters, so that both answers occur.
+struct Odd;
+
+impl Decisions for Odd {
+    fn decide(&self, check: &Check) -> Option<Decision> {
+        Some(Decision { allowed: check.verb.len() % 2 == 1, ..Decision::default() })
+    }
+}
+
+/// An expression of a policy: a condition, a variable, and both kinds of mutations.
+fn policy(text: &str) {
+    let declared = Declarations::admission(true, true).with_patches();
+    let (variables, resource) = (Variables::default(), ResourceCheck::default);
+    let inputs = Inputs {
+        object: &OBJECT,
+        request: &SCHEMA,
+        params: &OBJECT,
+        authorizer: Some((&Odd, &resource)),
+        ..Inputs::default()
+    };
+    let run = || Run::new(inputs, &variables, 10 * CALL_LIMIT);
+    if let Ok(expression) = declared.compile(text, ExpectedType::Anything) {
+        let (first, again) = (run(), run());
+        assert_eq!(first.answer(&expression), again.answer(&expression), "{text:?}");
+        assert_eq!(first.spent(), again.spent(), "{text:?}");
+    }
+    if let Ok(expression) = declared.compile(text, ExpectedType::ApplyConfiguration) {
+        let _ = run().apply_configuration(&expression);
+    }
+    if let Ok(expression) = declared.compile(text, ExpectedType::JsonPatch) {
+        let _ = run().json_patch(&expression);
+    }
+    let _ = Declarations::typed_admission(&SCHEMA, Some(Some(&SCHEMA))).issues(text);
+}
+
+/// An expression, as a rule, as a message, and in a policy; if the input is JSON, also a schema with rules.
 pub fn cel(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for output in [Output::Bool, Output::String] {
@@ -56,6 +92,8 @@ pub fn cel(data: &[u8]) {
             Err(_) => {}
         }
     }
+    policy(&text);
+    policy(&text.replace("self", "object"));
     if let Ok(schema) = machinery::json::from_slice(data)
         && let Ok(validator) = Validator::compile(&schema, "spec")
     {

@@ -272,7 +272,11 @@ const DELETES: [&str; 6] = [
     "null",
 ];
 
-const RULES: [&str; 28] = [
+const RULES: [&str; 32] = [
+    "Object{spec: Object.spec{l: object.l.map(x, Object.spec.l{name: x, ?n: object.?i}), m: object.m}, ?none: optional.none()}",
+    "[JSONPatch{op: 'add', path: '/m/' + jsonpatch.escapeKey('a/~b'), value: Object.m{x: object.k}}, JSONPatch{op: 'test', path: '/s', value: object.s}]",
+    "authorizer.group('apps').resource('pods').subresource('x').namespace('n').name(object.s).check('get').allowed() || authorizer.serviceAccount('n', 's').path('/a').check('x').reason() == request.name",
+    "[object, oldObject].exists(o, o != null && has(o.s)) && params.k.all(e, e.name != '') && namespaceObject == null && request.kind == request.requestKind",
     "self.s.size() > 3 && self.i in [1, 2, 3] || !has(self.d)",
     "self.l.all(x, x.matches('^[a-z]+$') && x.startsWith('a')) ? self.i > 1 : self.d < 2.5e3",
     "self.l.exists_one(x, self.l.filter(y, y == x).size() == 1)",
