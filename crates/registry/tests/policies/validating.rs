@@ -169,7 +169,6 @@ async fn vap_8_audit_annotations_are_collected_and_their_errors_deny() {
 }
 
 /// Allows what its text names, at once or later, and counts the questions.
-
 struct Rights {
     later: bool,
     asked: Arc<AtomicUsize>,
