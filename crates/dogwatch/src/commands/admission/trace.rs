@@ -1,5 +1,7 @@
 //! `dogwatch admission trace`: what each plugin, policy and webhook does with an object.
 
+use std::io::{ErrorKind, Write as _};
+
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -88,18 +90,24 @@ async fn find(remote: &Remote, id: &str) -> Result<Value, Failure> {
 }
 
 fn show(trace: &Value, args: &AdmissionTrace) -> Result<(), Failure> {
+    let mut lines = String::new();
     if args.json {
-        println!("{trace}");
-        return Ok(());
-    }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    println!("{} {} {}", text(&trace["method"]), text(&trace["path"]), trace["code"]);
-    for step in trace["steps"].as_array().into_iter().flatten() {
-        if let Some(line) = line(step, args.all) {
-            println!("{line}");
+        lines.push_str(&format!("{trace}\n"));
+    } else {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        lines.push_str(&format!("{} {} {}\n", text(&trace["method"]), text(&trace["path"]), trace["code"]));
+        for step in trace["steps"].as_array().into_iter().flatten() {
+            if let Some(line) = line(step, args.all) {
+                lines.push_str(&line);
+                lines.push('\n');
+            }
         }
     }
-    Ok(())
+    match std::io::stdout().write_all(lines.as_bytes()) {
+        // The reader has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Failure::new),
+    }
 }
 
 /// A step as a line, followed by one for each change. Steps that had no effect are left out unless all are shown.
