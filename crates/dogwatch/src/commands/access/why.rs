@@ -84,8 +84,6 @@ fn report(user: &str, explained: &Value) -> String {
 mod tests {
     use machinery::json::json;
 
-    use super::*;
-
     #[test]
     fn ba_1_the_report_names_the_nearest_binding_and_the_remedy() {
         let refused = json!({
