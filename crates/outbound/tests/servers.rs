@@ -346,6 +346,33 @@ async fn cw_3_without_a_bundle_the_roots_of_the_system_count() {
     assert_eq!(error.why(), "tls: failed to verify certificate: x509: certificate signed by unknown authority");
 }
 
+/// Roots are read once in a process, and found by its environment: the call is made by a process of its own.
+#[tokio::test]
+async fn cw_3_a_server_that_the_roots_of_the_system_vouch_for_is_called_without_a_bundle() {
+    let authority = Authority::new();
+    let server = TestServer::start(authority.leaf(&["127.0.0.1"]), |_| Reply::text("")).await;
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(roots.path(), &authority.pem).unwrap();
+    let child = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "calls_a_url_of_the_environment"])
+        .env("SSL_CERT_FILE", roots.path())
+        .env(URL_VARIABLE, server.url("/"))
+        .output();
+    let output = child.await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(server.requests().len(), 1);
+}
+
+const URL_VARIABLE: &str = "OUTBOUND_TEST_URL";
+
+/// The other half of the test above; alone it has nothing to call.
+#[tokio::test]
+async fn calls_a_url_of_the_environment() {
+    if let Ok(url) = std::env::var(URL_VARIABLE) {
+        post(&client(), &url, "").await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_bundle_without_a_certificate_is_refused() {
     let options = TlsOptions { roots: Roots::bundle("nonsense"), ..TlsOptions::default() };

@@ -336,7 +336,7 @@ impl Server {
     ) -> Result<Reply, Status> {
         let inner = &*self.0;
         let extensions = std::mem::take(&mut parts.extensions);
-        // The server forwards nothing.
+        // The server is no proxy to hosts of the client's choice.
         if parts.method == Method::CONNECT {
             return Err(Status::router_method_not_allowed());
         }

@@ -198,7 +198,7 @@ async fn wh_9_webhooks_that_misbehave_fail_in_their_time_and_others_do_not_notic
     for path in ["/hangs", "/drips", "/floods", "/redirects"] {
         let client = json!({"url": server.url(path), "caBundle": STANDARD.encode(&authority.pem)});
         let mut configuration = configuration("ValidatingWebhookConfiguration", &client);
-        configuration["webhooks"][0]["timeoutSeconds"] = json!(2);
+        configuration["webhooks"][0]["timeoutSeconds"] = json!(1);
         world.post(VALIDATING, &configuration).await.object();
         let began = Instant::now();
         let object = config_map("a");
