@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn field_validation_values() {
         assert_eq!(create("fieldValidation=Strict").map(|o| o.field_validation), Ok(FieldValidation::Strict));
-        assert_eq!(create("").map(|o| o.field_validation), Ok(FieldValidation::Warn));
+        assert_eq!(create("").map(|o| o.field_validation), Ok(FieldValidation::Unstated));
         assert_eq!(
             create("fieldValidation=strict"),
             Err("CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"strict\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"".to_owned())
