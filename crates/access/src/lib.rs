@@ -12,11 +12,11 @@ pub mod authorizer;
 pub mod explain;
 pub mod identity;
 pub mod node;
+pub mod rbac;
 pub mod selectors;
 pub mod union;
-pub mod rbac;
 
 pub use authorizer::{Attributes, Authorizer, Decision, ResourceAttributes, RuleList, Verdict, What, forbidden};
 pub use identity::User;
-pub use selectors::{FieldTerms, LabelTerms, Selectors};
 pub use rbac::Rbac;
+pub use selectors::{FieldTerms, LabelTerms, Selectors};

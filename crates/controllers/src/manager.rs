@@ -38,31 +38,55 @@ const CERTIFICATES: Identity<'static> = Identity::Account("certificate-controlle
 
 /// Every controller under the name that `--controllers` selects it by, with the user as which it writes.
 static CONTROLLERS: [(&str, Identity<'static>, Start); 28] = [
-    ("garbagecollector", Identity::Account("generic-garbage-collector"), |context| cleanup::garbage::run(context).boxed()),
+    ("garbagecollector", Identity::Account("generic-garbage-collector"), |context| {
+        cleanup::garbage::run(context).boxed()
+    }),
     ("namespace", Identity::Account("namespace-controller"), |context| cleanup::namespaces::run(context).boxed()),
-    (SERVICE_ACCOUNTS, Identity::Account("service-account-controller"), |context| accounts::default_account::run(context).boxed()),
+    (SERVICE_ACCOUNTS, Identity::Account("service-account-controller"), |context| {
+        accounts::default_account::run(context).boxed()
+    }),
     ("serviceaccount-token", Identity::Manager, |context| accounts::token_secrets::run(context).boxed()),
     ("endpoint", Identity::Account("endpoint-controller"), |context| services::endpoints::run(context).boxed()),
-    ("endpointslice", Identity::Account("endpointslice-controller"), |context| services::slice_controller::run(context).boxed()),
-    ("root-ca-cert-publisher", Identity::Account("root-ca-cert-publisher"), |context| accounts::root_certificate::run(context).boxed()),
+    ("endpointslice", Identity::Account("endpointslice-controller"), |context| {
+        services::slice_controller::run(context).boxed()
+    }),
+    ("root-ca-cert-publisher", Identity::Account("root-ca-cert-publisher"), |context| {
+        accounts::root_certificate::run(context).boxed()
+    }),
     ("scheduler", Identity::Scheduler, |context| scheduler::run(context).boxed()),
     ("nodes", Identity::Nodes, |context| nodes::fleet::run(context).boxed()),
     ("nodelifecycle", Identity::Account("node-controller"), |context| nodes::lifecycle::run(context).boxed()),
     ("tainteviction", Identity::Account("node-controller"), |context| nodes::evictions::run(context).boxed()),
     ("podgc", Identity::Account("pod-garbage-collector"), |context| nodes::pod_gc::run(context).boxed()),
-    ("persistentvolume-binder", Identity::Account("persistent-volume-binder"), |context| policies::volumes::run(context).boxed()),
-    ("pvc-protection", Identity::Account("pvc-protection-controller"), |context| policies::protection::run_claims(context).boxed()),
-    ("pv-protection", Identity::Account("pv-protection-controller"), |context| policies::protection::run_volumes(context).boxed()),
+    ("persistentvolume-binder", Identity::Account("persistent-volume-binder"), |context| {
+        policies::volumes::run(context).boxed()
+    }),
+    ("pvc-protection", Identity::Account("pvc-protection-controller"), |context| {
+        policies::protection::run_claims(context).boxed()
+    }),
+    ("pv-protection", Identity::Account("pv-protection-controller"), |context| {
+        policies::protection::run_volumes(context).boxed()
+    }),
     ("disruption", Identity::Account("disruption-controller"), |context| policies::disruption::run(context).boxed()),
-    ("horizontalpodautoscaling", Identity::Account("horizontal-pod-autoscaler"), |context| policies::autoscaling::run(context).boxed()),
+    ("horizontalpodautoscaling", Identity::Account("horizontal-pod-autoscaler"), |context| {
+        policies::autoscaling::run(context).boxed()
+    }),
     ("deployment", Identity::Account("deployment-controller"), |context| workloads::deployment::run(context).boxed()),
-    ("replicaset", Identity::Account("replicaset-controller"), |context| workloads::replicas::run::<ReplicaSet>(context).boxed()),
-    ("replicationcontroller", Identity::Account("replication-controller"), |context| workloads::replicas::run::<ReplicationController>(context).boxed()),
-    ("statefulset", Identity::Account("statefulset-controller"), |context| workloads::stateful_set::run(context).boxed()),
+    ("replicaset", Identity::Account("replicaset-controller"), |context| {
+        workloads::replicas::run::<ReplicaSet>(context).boxed()
+    }),
+    ("replicationcontroller", Identity::Account("replication-controller"), |context| {
+        workloads::replicas::run::<ReplicationController>(context).boxed()
+    }),
+    ("statefulset", Identity::Account("statefulset-controller"), |context| {
+        workloads::stateful_set::run(context).boxed()
+    }),
     ("daemonset", Identity::Account("daemon-set-controller"), |context| workloads::daemon_set::run(context).boxed()),
     ("job", Identity::Account("job-controller"), |context| workloads::job::run(context).boxed()),
     ("cronjob", Identity::Account("cronjob-controller"), |context| workloads::cron_job::run(context).boxed()),
-    ("ttl-after-finished", Identity::Account("ttl-after-finished-controller"), |context| workloads::ttl::run(context).boxed()),
+    ("ttl-after-finished", Identity::Account("ttl-after-finished-controller"), |context| {
+        workloads::ttl::run(context).boxed()
+    }),
     (CERTIFICATE_APPROVING, CERTIFICATES, |context| certificates::approving::run(context).boxed()),
     (CERTIFICATE_SIGNING, CERTIFICATES, |context| certificates::signing::run(context).boxed()),
     ("csrcleaner", CERTIFICATES, |context| certificates::cleaning::run(context).boxed()),

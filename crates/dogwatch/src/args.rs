@@ -20,8 +20,8 @@ pub use admission::{Admission, AdmissionTest, AdmissionTrace};
 pub use audit::{Audit, AuditFormat, AuditMode};
 pub use authentication::Authentication;
 pub use authorization::Authorization;
-pub use explain::Explain;
 pub use bench::{Bench, BenchCompare, BenchRun};
+pub use explain::Explain;
 pub use webhooks::{Missing, Webhooks};
 
 /// The Kubernetes list-watch mechanism in one binary.

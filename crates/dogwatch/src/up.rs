@@ -130,9 +130,8 @@ async fn open_pki(args: &args::Up, clock: &Clock) -> Result<Pki, Failure> {
 /// The settings of the controllers. With `--no-controllers`, only certificates are signed.
 fn controller_settings(args: &args::Up, pki: &Pki, stages: Stages) -> Result<controllers::Settings, Failure> {
     let authority = Authority::new(&pki.ca).map_err(Failure::new)?;
-    let sign = move |order: &Order<'_>| {
-        authority.sign(order.request, order.usages, order.expiration_seconds, order.now)
-    };
+    let sign =
+        move |order: &Order<'_>| authority.sign(order.request, order.usages, order.expiration_seconds, order.now);
     let selection = if args.no_controllers {
         Selection::certificates(args.approve_csrs)
     } else {

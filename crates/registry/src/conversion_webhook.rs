@@ -186,7 +186,8 @@ fn read_as_stored(definition: &Definition, object: &mut Value) {
 
 /// The objects of an answer, or why there are none.
 fn parse_answer(answer: &[u8], api_version: &str, uid: &str) -> Result<Vec<Value>, String> {
-    let review = json::from_slice(answer).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+    let review =
+        json::from_slice(answer).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
     let is_v1 = api_version.ends_with("/v1");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if is_v1 && (review["kind"] != "ConversionReview" || review["apiVersion"] != api_version) {

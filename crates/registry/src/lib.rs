@@ -49,8 +49,8 @@ pub mod unstored;
 mod versions;
 mod write;
 
-pub use audit::{Annotations, AuditLevel};
 pub use admission::selection::PluginSelection;
+pub use audit::{Annotations, AuditLevel};
 pub use conversion_webhook::Webhooks;
 pub use read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use read::segments::Segments;

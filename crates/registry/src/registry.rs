@@ -104,7 +104,11 @@ impl Registry {
         tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
         tokio::spawn(interrupted::finish_deletions(Arc::downgrade(&registry)));
         seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
-        tokio::join!(roles::restore(&registry), flows::bootstrap::restore(&registry), api_services::local::restore(&registry));
+        tokio::join!(
+            roles::restore(&registry),
+            flows::bootstrap::restore(&registry),
+            api_services::local::restore(&registry)
+        );
         tokio::spawn(flows::bootstrap::follow(Arc::downgrade(&registry)));
         tokio::spawn(roles::follow(Arc::downgrade(&registry)));
         tokio::spawn(api_services::local::follow(Arc::downgrade(&registry)));
@@ -287,11 +291,7 @@ impl Registry {
     }
 
     /// Decodes and admits the object of a POST to a kind that is not stored.
-    pub async fn admit_unstored(
-        &self,
-        request: WriteRequest<'_, CreateOptions>,
-        body: &Body,
-    ) -> Result<Value, Status> {
+    pub async fn admit_unstored(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Value, Status> {
         unstored::admit(self, request, body).await
     }
 }

@@ -5,18 +5,18 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Authorizer, Rbac};
 use access::authorizer::AlwaysAllow;
 use access::node::Graph;
+use access::{Authorizer, Rbac};
 use machinery::Clock;
 
+use crate::admission::pod_security::configuration::PodSecurityConfiguration;
 use crate::admission::policies::metrics::PolicyMetrics;
+use crate::admission::selection::PluginSelection;
 use crate::admission::webhooks::client::HookCaller;
 use crate::admission::webhooks::faults::Faults;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
-use crate::admission::pod_security::configuration::PodSecurityConfiguration;
-use crate::admission::selection::PluginSelection;
 use crate::conversion_webhook::Webhooks;
 
 /// Settings of a registry.

@@ -54,8 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (trigger, stop) = shutdown::channel();
     let (limits, metrics) = (Arc::clone(server.limits()), Arc::clone(server.metrics()));
-    let running =
-        tokio::spawn(listener::run(socket, Some(Tls::new(&pki)?), server, limits, metrics, stop));
+    let running = tokio::spawn(listener::run(socket, Some(Tls::new(&pki)?), server, limits, metrics, stop));
     tokio::signal::ctrl_c().await?;
     trigger.drain();
     running.await?;

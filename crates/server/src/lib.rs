@@ -14,9 +14,9 @@
 //! - `fairness` keeps one client from starving others
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
+pub mod aggregation;
 pub mod audit;
 pub mod authorization;
-pub mod aggregation;
 pub mod certs;
 pub mod error;
 mod fairness;
@@ -33,8 +33,8 @@ pub mod webhooks;
 mod wire;
 
 pub use request::{
-    authentication, deadline, discovery, health, impersonation, negotiation, openapi, operation, reply, request_info, routing,
-    version, warnings,
+    authentication, deadline, discovery, health, impersonation, negotiation, openapi, operation, reply, request_info,
+    routing, version, warnings,
 };
 pub use service::{Config, InProcess, Server};
 pub use wire::{body, chunk, compression, connection, drain, listener, peer, tls, websocket};

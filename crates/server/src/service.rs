@@ -20,9 +20,9 @@ use machinery::Status;
 use machinery::clock::Clock;
 use machinery::query::Query;
 use prometheus_client::registry::Registry as MetricsRegistry;
+use registry::admission::trace::Trace;
 use registry::api_services::RemoteService;
 use registry::kinds::Kinds;
-use registry::admission::trace::Trace;
 use registry::{Annotations, Registry, Warnings};
 use tokio::net::TcpListener;
 
@@ -360,7 +360,8 @@ impl Server {
                 let notes = Notes { warnings: &record.warnings, annotations: &record.annotations };
                 let (headers, path) = (&parts.headers, &*info.path);
                 let found =
-                    Box::pin(inner.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes })).await;
+                    Box::pin(inner.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes }))
+                        .await;
                 record.closes = parts.version == Version::HTTP_2
                     && found.as_ref().is_ok_and(|user| user.in_group(access::identity::UNAUTHENTICATED));
                 found
@@ -395,7 +396,8 @@ impl Server {
         }
         if !verb.writes() {
             let width = || inner.width(&info, &query);
-            if let Err(refusal) = inner.place(&inner.metrics.inflight_reads, &user, &mut record.in_flight, width).await {
+            if let Err(refusal) = inner.place(&inner.metrics.inflight_reads, &user, &mut record.in_flight, width).await
+            {
                 return Ok(refusal);
             }
         }

@@ -180,7 +180,9 @@ pub fn delete_options(data: &[u8]) {
 
 /// Parses a certificate request, and the content of a certificate, as PEM and as the DER inside.
 pub fn certificate_request(input: &[u8]) {
-    for request in [CertificateRequest::from_pem(input), CertificateRequest::from_der(input.to_vec())].into_iter().flatten() {
+    for request in
+        [CertificateRequest::from_pem(input), CertificateRequest::from_der(input.to_vec())].into_iter().flatten()
+    {
         let _ = request.check_signature();
         let _ = signers::check(signers::NODE_SERVING, &request, &["digital signature", "server auth"]);
     }

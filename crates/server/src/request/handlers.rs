@@ -33,7 +33,9 @@ use machinery::options::ListOptions;
 use machinery::query::Query;
 use machinery::{Status, media};
 use registry::admission::trace::Trace;
-use registry::{Annotations, Body, Context, Encoding, Form, ListView, Outcome, Segments, Shape, Target, View, Warnings};
+use registry::{
+    Annotations, Body, Context, Encoding, Form, ListView, Outcome, Segments, Shape, Target, View, Warnings,
+};
 use tokio::time::Instant;
 
 use crate::limits::Slot;

@@ -18,8 +18,8 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use server::authentication::Authenticator;
-use server::authentication::anonymous::Anonymous;
 use server::authentication::accounts::{AccountTokens, TokenKeys, TokenSettings};
+use server::authentication::anonymous::Anonymous;
 use server::certs::{Leaf, Pki};
 use server::limits::Limits;
 use server::shutdown::{self, Trigger};
@@ -124,7 +124,17 @@ impl World {
         authenticator.tokens.add("sesame", User { name: "alice".to_owned(), ..User::default() });
         let metrics = prometheus_client::registry::Registry::default();
         let server_metrics = Arc::new(server::metrics::Metrics::new(&limits));
-        let config = Config { limits, authenticator, authorizer, inspection: Default::default(), traced_writes: 0, explain_refusals: false, metrics, server_metrics, clock };
+        let config = Config {
+            limits,
+            authenticator,
+            authorizer,
+            inspection: Default::default(),
+            traced_writes: 0,
+            explain_refusals: false,
+            metrics,
+            server_metrics,
+            clock,
+        };
         let server = Server::new(registry, config);
         let pki = Pki::in_memory(&[], Clock::system().now()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn wh_30_a_refusal_is_the_status_of_the_webhook() {
+    fn verbs_14_27_wh_30_a_refusal_is_the_status_of_the_webhook() {
         let of = |status: Value| refusal("h.example.com", &status);
         let teapot = of(json!({"code": 418, "message": "no", "reason": "Teapot"}));
         assert_eq!((teapot.code, teapot.reason()), (418, "Teapot"));

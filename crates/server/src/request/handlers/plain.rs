@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method};
-use machinery::{GroupResource, Status};
 use machinery::json::json;
 use machinery::media::MediaType;
+use machinery::{GroupResource, Status};
 use registry::admission::webhooks::faults::Fault;
 use registry::discovery;
 
@@ -71,18 +71,20 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
         }
         Route::Issuer | Route::IssuerKeys => Ok(issuer(call, &route)),
         // They show the rights of others.
-        Route::Access | Route::AccessRoles if !call.user.is_master() => {
-            Err(Status::forbidden(&GroupResource::default(), "", "only members of system:masters see the rights of others"))
-        }
+        Route::Access | Route::AccessRoles if !call.user.is_master() => Err(Status::forbidden(
+            &GroupResource::default(),
+            "",
+            "only members of system:masters see the rights of others",
+        )),
         Route::Access => {
             let explained = server.inspection.explain(&*server.authorizer, query).await?;
             encoded(&explained, MediaType::Json, headers, query)
         }
         Route::AccessRoles => encoded(&server.inspection.least_roles(query)?, MediaType::Json, headers, query),
         // They show objects of others.
-        Route::AdmissionTraces | Route::AdmissionTrace(_) | Route::AdmissionFaults(_) if !call.user.is_master() => {
-            Err(Status::forbidden(&GroupResource::default(), "", "only members of system:masters see traces of admission"))
-        }
+        Route::AdmissionTraces | Route::AdmissionTrace(_) | Route::AdmissionFaults(_) if !call.user.is_master() => Err(
+            Status::forbidden(&GroupResource::default(), "", "only members of system:masters see traces of admission"),
+        ),
         Route::AdmissionFaults(name) => {
             faults(call, name.as_deref())?;
             encoded(&server.registry.webhook_faults().list(), MediaType::Json, headers, query)
