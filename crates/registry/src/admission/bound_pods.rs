@@ -70,9 +70,12 @@ impl Plugin for PodTopologyLabels {
 /// Whether an update changes the spec of a pod that is bound to a node.
 fn changes_bound<'a>(states: States<'a>) -> Option<(&'a Value, &'a Value, &'a str)> {
     let (Some(old), Some(new)) = (states.old, states.new) else { return None };
-    let node = new["spec"]["nodeName"].as_str().unwrap_or_default();
-    let changes = !node.is_empty() && old["metadata"]["generation"] != new["metadata"]["generation"];
-    changes.then_some((old, new, node))
+    // The generation first: most updates leave the spec alone, and it need not be parsed for them.
+    if old["metadata"]["generation"] == new["metadata"]["generation"] {
+        return None;
+    }
+    let node = new["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())?;
+    Some((old, new, node))
 }
 
 async fn node_of(storage: &Storage, attributes: &Attributes<'_>, pod: &Value, name: &str) -> Result<Value, Status> {
