@@ -17,6 +17,8 @@ use crate::storage::Storage;
 const PODS_MAX: usize = 3000;
 /// Longest time that is spent on them.
 const TIME_MAX: Duration = Duration::from_secs(1);
+/// Longest time of it that is spent on finding those to check, so that some is left to check them.
+const SELECTION_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Warns of the pods of a namespace that violate a standard: those of one controller once, before the others.
 pub(super) fn warn(
@@ -29,12 +31,14 @@ pub(super) fn warn(
     let began = Instant::now();
     let cache = storage.cache();
     let snapshot = cache.snapshot(&cache.collection(PODS));
-    let parsed = snapshot.scan(PODS, Some(namespace), None).filter_map(|item| view::parse(item).ok());
-    let pods =
-        prioritized(parsed.filter(|pod| !is_exempt(pod["spec"]["runtimeClassName"].as_str().unwrap_or_default())));
+    let items = || snapshot.scan(PODS, Some(namespace), None);
+    let is_checked = |pod: &Value| !is_exempt(pod["spec"]["runtimeClassName"].as_str().unwrap_or_default());
+    let parsed = items().map(|item| view::parse(item).ok().filter(is_checked));
+    let Prioritized { pods, left_out } = prioritized(parsed, || began.elapsed() <= SELECTION_TIME_MAX);
+    let total = items().count().saturating_sub(left_out);
     let mut by_reasons: BTreeMap<String, (String, usize)> = BTreeMap::new();
     let mut checked = 0;
-    for pod in pods.iter().take(PODS_MAX) {
+    for pod in &pods {
         checked += 1;
         let found = violations(&standard, pod);
         if !found.is_empty() {
@@ -50,8 +54,7 @@ pub(super) fn warn(
             break;
         }
     }
-    if checked < pods.len() {
-        let total = pods.len();
+    if checked < total {
         warnings.push(format!(
             "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
         ));
@@ -74,36 +77,89 @@ pub(super) fn warn(
     texts.into_iter().for_each(|text| warnings.push(text));
 }
 
-/// The first pod of each controller and those without one, then the rest.
-fn prioritized(pods: impl Iterator<Item = Value>) -> Vec<Value> {
-    let (mut first, mut rest) = (Vec::new(), Vec::new());
+/// The pods of a namespace that are checked.
+struct Prioritized {
+    pods: Vec<Value>,
+    /// How many were met that need no check.
+    left_out: usize,
+}
+
+/// The first pod of each controller and those without one, then the rest; at most as many as are checked. `pods` has
+/// none for a pod that needs no check. All are read while there is time: a late one may come first, or need no check.
+fn prioritized(pods: impl Iterator<Item = Option<Value>>, is_in_time: impl Fn() -> bool) -> Prioritized {
+    let (mut first, mut rest, mut left_out) = (Vec::new(), Vec::new(), 0);
     let mut seen: HashSet<String> = HashSet::new();
     for pod in pods {
-        let owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let controller = owners.filter(|owner| owner["controller"] == true).find_map(|owner| owner["uid"].as_str());
-        match controller {
-            Some(uid) if !seen.insert(uid.to_owned()) => rest.push(pod),
-            _ => first.push(pod),
+        match pod {
+            None => left_out += 1,
+            Some(pod) if first.len() < PODS_MAX => {
+                let owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+                let mut controllers = owners.filter(|owner| owner["controller"] == true);
+                match controllers.find_map(|owner| owner["uid"].as_str()) {
+                    Some(uid) if !seen.insert(uid.to_owned()) => rest.push(pod),
+                    _ => first.push(pod),
+                }
+                rest.truncate(PODS_MAX - first.len());
+            }
+            Some(_) => {}
+        }
+        if !is_in_time() {
+            break;
         }
     }
     first.append(&mut rest);
-    first
+    Prioritized { pods: first, left_out }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use machinery::json::json;
 
     use super::*;
 
+    fn pod(name: &str, owner: Option<&str>) -> Value {
+        let owners: Vec<Value> = owner.into_iter().map(|uid| json!({"uid": uid, "controller": true})).collect();
+        json!({"metadata": {"name": name, "ownerReferences": owners}})
+    }
+
+    fn names(found: &Prioritized) -> Vec<&str> {
+        found.pods.iter().map(meta::name).collect()
+    }
+
     #[test]
     fn ps_5_one_pod_of_each_controller_comes_first() {
-        let pod = |name: &str, owner: Option<&str>| {
-            let owners: Vec<Value> = owner.into_iter().map(|uid| json!({"uid": uid, "controller": true})).collect();
-            json!({"metadata": {"name": name, "ownerReferences": owners}})
-        };
         let pods = [pod("a", Some("1")), pod("b", Some("1")), pod("c", None), pod("d", Some("2"))];
-        let names: Vec<String> = prioritized(pods.into_iter()).iter().map(|pod| meta::name(pod).to_owned()).collect();
-        assert_eq!(names, ["a", "c", "d", "b"]);
+        let found = prioritized(pods.into_iter().map(Some), || true);
+        assert_eq!(names(&found), ["a", "c", "d", "b"]);
+    }
+
+    #[test]
+    fn ps_5_no_more_pods_are_kept_than_are_checked() {
+        let replicas = (0..PODS_MAX + 10).map(|_| Some(pod("replica", Some("1"))));
+        let found = prioritized(replicas.chain([None, Some(pod("late", None)), None]), || true);
+        assert_eq!(found.left_out, 2, "pods that need no check are counted to the end");
+        let names = names(&found);
+        assert_eq!(names.len(), PODS_MAX);
+        assert_eq!(names[..3], ["replica", "late", "replica"]);
+
+        let single = (0..PODS_MAX + 10).map(|_| Some(pod("single", None)));
+        let found = prioritized(single.chain([None]), || true);
+        assert_eq!((found.pods.len(), found.left_out), (PODS_MAX, 1));
+    }
+
+    #[test]
+    fn ps_5_pods_are_read_only_while_there_is_time() {
+        let read = Cell::new(0);
+        let pods = ["a", "b", "c", "d"].map(|name| Some(pod(name, None)));
+        let pods = pods.into_iter().inspect(|_| read.set(read.get() + 1));
+        let found = prioritized(pods, || read.get() < 2);
+        assert_eq!(names(&found), ["a", "b"]);
+        assert_eq!(read.get(), 2);
+
+        let exempt = (0..4).map(|_| None).inspect(|_| read.set(read.get() + 1));
+        assert_eq!(prioritized(exempt, || false).left_out, 1);
+        assert_eq!(read.get(), 3, "those that need no check take time as well");
     }
 }
