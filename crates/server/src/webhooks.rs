@@ -10,7 +10,7 @@
 mod answer;
 pub mod call;
 pub mod credentials;
-mod own;
+pub(crate) mod own;
 
 use std::future::Future;
 use std::pin::Pin;

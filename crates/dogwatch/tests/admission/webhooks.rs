@@ -243,6 +243,27 @@ async fn chain_11_16_ad_6_20_a_connection_has_its_options_as_object() {
     assert_eq!(world.post(&format!("{path}/exec?dryRun=All"), &Value::Null).await.message(), "dryRun is not supported");
 }
 
+/// The review of each call is a connection that needs the webhook again.
+#[tokio::test]
+async fn wh_5_a_webhook_that_calls_itself_through_the_server_fails() {
+    let world = World::new().await;
+    let path = "/api/v1/namespaces/default/pods/x/proxy";
+    let webhook = json!({
+        "name": "h.example.com",
+        "clientConfig": {"service": {"namespace": "default", "name": "kubernetes", "path": path}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "rules": [{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/proxy"]}],
+    });
+    configure(&world, "validating", "hooks", &[webhook]).await;
+    let refused = world.post(path, &Value::Null).await;
+    assert_eq!(refused.code, 500, "{}", refused.body);
+    let message = refused.message();
+    assert!(message.contains("the server already calls itself 8 times for this request"), "{message}");
+    assert_eq!(message.matches("failed calling webhook").count(), 9, "the first request and eight calls: {message}");
+    assert_eq!(world.post(MAPS, &map("m")).await.code, 201, "the server lives");
+}
+
 #[tokio::test]
 async fn chain_11_17_ad_23_33_objects_are_converted_to_the_version_of_the_rule() {
     let (world, hook) = (World::new().await, Hook::open().await);

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use crate::limits::{Limits, Slot};
 use crate::metrics::Metrics;
 use crate::request::waiting::WritePlaces;
+use crate::webhooks::own;
 
 /// Bytes of one permit.
 const UNIT: usize = 1024;
@@ -100,7 +101,7 @@ impl HeavyPool {
         F: Future<Output = Result<T, Status>> + Send + 'static,
     {
         let Some(runtime) = self.runtime.get_or_init(runtime) else { return work.await };
-        Task(runtime.spawn(work)).await
+        Task(runtime.spawn(own::within_same_calls(work))).await
     }
 
     async fn acquire(&self, user: Option<&str>, bytes: usize) -> Result<Permits, Status> {

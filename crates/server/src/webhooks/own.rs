@@ -1,19 +1,40 @@
 //! Calls of the server by itself: a webhook at `kubernetes.default.svc`, which an aggregated server serves behind us.
+//!
+//! Such a call may need a webhook in turn, which may be the same one. Each call is a task of its own, so that calls within
+//! calls do not use up the stack of one thread, and knows how many calls it is within.
 
+use std::future::Future;
 use std::sync::{OnceLock, Weak};
 
 use access::identity::User;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use outbound::{Answer, Error, ErrorKind, Request};
+use tokio::task::JoinSet;
 use tower_service::Service as _;
 
 use crate::certs::ADMIN_GROUP;
-use crate::limits::Slots;
+use crate::limits::{Slot, Slots};
 use crate::service::{Inner, Server};
 
 /// The user of calls that the server makes to itself.
 const USER: &str = "system:apiserver";
+/// Calls of the server by itself that may be within one another. A webhook behind an aggregated server needs one.
+const DEPTH_MAX: usize = 8;
+
+tokio::task_local! {
+    /// Calls of the server by itself that the request of this task is within.
+    static DEPTH: usize;
+}
+
+fn depth() -> usize {
+    DEPTH.try_with(|depth| *depth).unwrap_or_default()
+}
+
+/// Work for the request of this task that another task is to do: calls are counted there as they are here.
+pub(crate) fn within_same_calls<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    DEPTH.scope(depth(), work)
+}
 
 /// The server, once there is one. Weak, since it holds the registry, which holds what calls webhooks.
 #[derive(Default)]
@@ -35,6 +56,11 @@ impl OwnServer {
         let Some(inner) = self.0.get().and_then(Weak::upgrade) else {
             return Err(Error::new(ErrorKind::Resolution, "the server is not ready"));
         };
+        let depth = depth();
+        if depth >= DEPTH_MAX {
+            let why = format!("the server already calls itself {DEPTH_MAX} times for this request");
+            return Err(Error::new(ErrorKind::Configuration, why));
+        }
         let uri: http::Uri = url.parse().map_err(|error| Error::new(ErrorKind::Configuration, format!("{error}")))?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let timeout = request.timeout;
@@ -45,16 +71,21 @@ impl OwnServer {
         let bytes_max = inner.limits.webhook_response_bytes_max;
         let groups = [ADMIN_GROUP, "system:authenticated"].map(str::to_owned).into();
         let user = User { name: USER.to_owned(), groups, ..User::default() };
-        let answer = async {
+        let answer = async move {
             let Ok(response) = Server(inner).in_process(user).call(call).await;
             let (head, body) = response.into_parts();
             let body = read(body, bytes_max, &budget).await?;
             Ok(Answer { status: head.status, headers: head.headers, body })
         };
+        // Dropping the set aborts the call.
+        let mut task = JoinSet::new();
+        task.spawn(DEPTH.scope(depth + 1, answer));
         // The server's own limits end a call too; this is the webhook's.
-        tokio::time::timeout(timeout, Box::pin(answer))
-            .await
-            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "context deadline exceeded")))
+        match tokio::time::timeout(timeout, task.join_next()).await {
+            Ok(Some(Ok(answer))) => answer,
+            Ok(_) => Err(Error::new(ErrorKind::Closed, "the call ended without an answer")),
+            Err(_) => Err(Error::new(ErrorKind::Timeout, "context deadline exceeded")),
+        }
     }
 }
 
@@ -71,5 +102,44 @@ async fn read(mut body: crate::wire::body::BytesBody, bytes_max: usize, budget: 
         }
         whole.extend_from_slice(&data);
     }
-    Ok(whole.into())
+    Ok(Bytes::from_owner(Charged { bytes: whole, _charged: charged }))
+}
+
+/// Bytes that are charged for as long as they exist.
+struct Charged {
+    bytes: Vec<u8>,
+    _charged: Slot,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::body::ResponseBody;
+
+    #[tokio::test]
+    async fn answers_are_charged_until_they_are_dropped() {
+        let budget = Slots::new("bytes", 5);
+        let answer = |text: &'static str| ResponseBody::whole(Bytes::from_static(text.as_bytes())).into();
+        let first = read(answer("abc"), 5, &budget).await.unwrap();
+        assert_eq!((&*first, budget.taken()), (&b"abc"[..], 3));
+        let refused = read(answer("def"), 5, &budget).await.unwrap_err();
+        assert_eq!((refused.kind(), budget.taken()), (ErrorKind::NoBudget, 3));
+        drop(first);
+        assert_eq!(budget.taken(), 0);
+        assert!(read(answer("def"), 5, &budget).await.is_ok());
+        assert_eq!(read(answer("abcdef"), 5, &budget).await.unwrap_err().kind(), ErrorKind::TooLarge);
+    }
+
+    #[tokio::test]
+    async fn another_task_of_a_request_is_within_the_same_calls() {
+        assert_eq!(depth(), 0);
+        let within = DEPTH.scope(3, async { tokio::spawn(within_same_calls(async { depth() })).await.unwrap() });
+        assert_eq!(within.await, 3);
+    }
 }
