@@ -193,7 +193,6 @@ impl Server {
             record.annotations = Annotations::recording();
             record.audit = Some(auditor.arrival(&audit_id, began));
         }
-        record.trace = inner.traces.begin(&parts);
         let response = AssertUnwindSafe(self.respond(&mut parts, &mut body, &peer, &mut record)).catch_unwind().await;
         let query_of = |parts: &Parts| Query::parse(parts.uri.query().unwrap_or_default());
         let mut ending = Ending::Replied;
@@ -426,6 +425,8 @@ impl Server {
             let passing = Passing { remote: &remote, parts, user: &user, extensions, deadline };
             return Box::pin(self.pass(passing, body, &mut record.in_flight)).await;
         }
+        let actor = record.user.as_deref().unwrap_or(&user);
+        record.trace = inner.traces.begin(parts, &[actor, &user]);
         let route = inner.route(&info);
         record.series = Some(inner.metrics.request(&request_labels(&info, &route, &query)));
         let call = Call {

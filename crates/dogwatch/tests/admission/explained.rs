@@ -8,11 +8,15 @@ use crate::world::{MAPS, Response, World, admin, map, user};
 
 const CREATE: &[&str] = &["CREATE"];
 
-async fn traced(world: &World, object: &Value) -> (Response, Value) {
+fn traced_write(object: &Value) -> http::Request<bytes::Bytes> {
     let request = http::Request::post(format!("{MAPS}?dryRun=All"))
         .header("content-type", "application/json")
         .header("dogwatch-trace-admission", "1");
-    let answer = world.send(admin(), request.body(object.to_string().into()).unwrap()).await;
+    request.body(object.to_string().into()).unwrap()
+}
+
+async fn traced(world: &World, object: &Value) -> (Response, Value) {
+    let answer = world.send(admin(), traced_write(object)).await;
     let id = answer.headers["audit-id"].to_str().unwrap().to_owned();
     let trace = world.get(&format!("/debug/admission/{id}")).await;
     (answer, trace.body)
@@ -62,6 +66,31 @@ async fn bd_4_traces_are_for_administrators() {
         assert_eq!(world.send(user("bob", &[]), request).await.code, 403);
     }
     assert_eq!(world.get("/debug/admission/none").await.code, 404);
+}
+
+#[tokio::test]
+async fn bd_4_only_administrators_request_traces() {
+    let world = World::new().await;
+    let binding = json!({
+        "metadata": {"name": "bob"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+    });
+    world.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await.object();
+    let hook = Hook::closed("no").await;
+    let webhooks = ["a", "b"].map(|name| hook.webhook(&format!("{name}.example.com"), CREATE, &["configmaps"]));
+    configure(&world, "validating", "hooks", &webhooks).await;
+    let refused = world.send(user("bob", &[]), traced_write(&map("m"))).await;
+    assert_eq!(refused.message(), r#"admission webhook "a.example.com" denied the request: no"#);
+    assert!(!refused.headers.contains_key("dogwatch-admission-steps"));
+    assert!(refused.body["details"]["causes"].is_null(), "{}", refused.body);
+    assert_eq!(world.get("/debug/admission").await.body, json!([]));
+    // An administrator may look at what happens to another user's write.
+    let mut request = traced_write(&map("m"));
+    request.headers_mut().insert("impersonate-user", "bob".parse().unwrap());
+    let refused = world.send(admin(), request).await;
+    assert!(refused.headers.contains_key("dogwatch-admission-steps"), "{}", refused.body);
+    assert_eq!(world.get("/debug/admission").await.body.as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
