@@ -38,7 +38,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(2);
 
 /// The labels and selectors of all ClusterRoles, and how far the aggregated ones follow them.
 pub(super) struct Aggregation {
-    roles: Mutex<BTreeMap<Text, Labelled>>,
+    roles: Mutex<BTreeMap<Text, Arc<Labelled>>>,
     /// Counts changes that may concern an aggregated role.
     changes: watch::Sender<u64>,
     /// The count up to which the aggregated roles were written, or could not be.
@@ -71,18 +71,28 @@ impl Labelled {
     fn selects(&self, labels: &Value) -> bool {
         self.selectors.iter().flatten().any(|selector| selector.matches_value(labels))
     }
+
+    /// The positions of the roles whose rules it collects, by selector and then by name; none if it collects nothing.
+    fn selected(&self, roles: &[(Text, Arc<Labelled>)]) -> Option<Vec<usize>> {
+        let matching = |selector: &Selector| -> Vec<usize> {
+            let all = roles.iter().enumerate();
+            all.filter(|(_, (_, role))| selector.matches_value(&role.labels)).map(|(at, _)| at).collect()
+        };
+        self.selectors.as_ref().map(|selectors| selectors.iter().flat_map(matching).collect())
+    }
 }
 
 impl Aggregation {
     pub(super) fn load(&self, items: &[(Name, Value)]) {
-        *self.roles.lock() = items.iter().map(|(name, role)| (name.name.clone(), Labelled::of(role))).collect();
+        *self.roles.lock() =
+            items.iter().map(|(name, role)| (name.name.clone(), Arc::new(Labelled::of(role)))).collect();
         self.changes.send_modify(|count| *count += 1);
     }
 
     /// Takes the new state of a ClusterRole; none if it is gone.
     pub(super) fn change(&self, name: &str, role: Option<&Value>) {
         let mut roles = self.roles.lock();
-        let next = role.map(Labelled::of);
+        let next = role.map(|role| Arc::new(Labelled::of(role)));
         let before = match next {
             Some(next) => roles.insert(name.into(), next),
             None => roles.remove(name),
@@ -98,39 +108,48 @@ impl Aggregation {
         }
     }
 
-    /// The aggregated roles whose rules are not those of the roles they select, with the rules they should have. A role may
-    /// collect from one that collects itself, so rules are collected until they do not change any more.
+    /// The aggregated roles whose rules are not those of the roles they select, with the rules they should have.
     fn outdated(&self, rules_of: impl Fn(&Text) -> Vec<Rule>) -> Vec<(Text, Vec<Rule>)> {
-        let roles = self.roles.lock();
-        let collectors: Vec<(&Text, &Vec<Selector>)> =
-            roles.iter().filter_map(|(name, role)| Some((name, role.selectors.as_ref()?))).collect();
-        let mut collected: BTreeMap<&Text, Vec<Rule>> =
-            collectors.iter().map(|(name, _)| (*name, rules_of(name))).collect();
-        for _ in 0..=collectors.len() {
-            let mut changed = false;
-            for (name, selectors) in &collectors {
-                let mut rules: Vec<Rule> = Vec::new();
-                let mut known: BTreeSet<Rule> = BTreeSet::new();
-                for selector in *selectors {
-                    let selected = roles.iter().filter(|(other, _)| other != name);
-                    for (other, _) in selected.filter(|(_, role)| selector.matches_value(&role.labels)) {
-                        let of_other = collected.get(other).cloned().unwrap_or_else(|| rules_of(other));
-                        rules.extend(of_other.into_iter().filter(|rule| known.insert(rule.clone())));
-                    }
-                }
-                if collected.get(name) != Some(&rules) {
-                    collected.insert(name, rules);
-                    changed = true;
-                }
-            }
-            if !changed {
-                break;
+        // Copied, because the cache's feed waits for the lock in `change`.
+        let roles: Vec<(Text, Arc<Labelled>)> =
+            self.roles.lock().iter().map(|(name, role)| (name.clone(), Arc::clone(role))).collect();
+        let selected: Vec<Option<Vec<usize>>> = roles.iter().map(|(_, role)| role.selected(&roles)).collect();
+        let mut outdated = Vec::new();
+        for (at, (name, _)) in roles.iter().enumerate().filter(|(at, _)| selected[*at].is_some()) {
+            let mut known: BTreeSet<Rule> = BTreeSet::new();
+            let collected = sources(at, &selected).into_iter().flat_map(|source| rules_of(&roles[source].0));
+            let rules: Vec<Rule> = collected.filter(|rule| known.insert(rule.clone())).collect();
+            if rules_of(name) != rules && is_bounded(name, &rules) {
+                outdated.push((name.clone(), rules));
             }
         }
-        let outdated =
-            collected.into_iter().filter(|(name, rules)| rules_of(name) != *rules && is_bounded(name, rules));
-        outdated.map(|(name, rules)| (name.clone(), rules)).collect()
+        outdated
     }
+}
+
+/// The roles with rules of their own that a collector reaches, directly or through other collectors, in the order in which it
+/// collects them. The rules stored in collectors do not count, since they are a result: so roles that collect from each other in
+/// a ring have one answer, and writing it changes nothing about the answers of the others.
+fn sources(collector: usize, selected: &[Option<Vec<usize>>]) -> Vec<usize> {
+    let mut sources = Vec::new();
+    let mut visited = vec![false; selected.len()];
+    visited[collector] = true;
+    // Not recursive: the length of a chain is up to clients.
+    let mut open = vec![selected[collector].iter().flatten()];
+    while let Some(next) = open.last_mut() {
+        match next.next() {
+            None => {
+                open.pop();
+            }
+            // What was visited added its rules already.
+            Some(&other) if std::mem::replace(&mut visited[other], true) => {}
+            Some(&other) => match &selected[other] {
+                Some(_) => open.push(selected[other].iter().flatten()),
+                None => sources.push(other),
+            },
+        }
+    }
+    sources
 }
 
 fn is_bounded(name: &Text, rules: &[Rule]) -> bool {
@@ -295,6 +314,46 @@ mod tests {
         let _ = aggregation.outdated(rules_of);
         aggregation.change("part", None);
         assert_eq!(aggregation.outdated(|_| Vec::new()), []);
+    }
+
+    #[test]
+    fn az_121_a_ring_settles() {
+        let aggregation = Aggregation::default();
+        let collects = |label: &str, of: &str| role(json!({label: "1"}), json!([{"matchLabels": {of: "1"}}]));
+        for (name, of) in [("a", "b"), ("b", "c"), ("c", "a")] {
+            aggregation.change(name, Some(&collects(name, of)));
+            let part = json!({"metadata": {"labels": {of: "1"}}});
+            aggregation.change(&format!("part-of-{name}"), Some(&part));
+        }
+        let names = ["a", "b", "c", "part-of-a", "part-of-b", "part-of-c"];
+        let mut stored: BTreeMap<Text, Vec<Rule>> = names.map(|name| (name.into(), vec![rule(name)])).into();
+        let outdated = aggregation.outdated(|name| stored[name].clone());
+        let rules = |parts: [&str; 3]| parts.map(|part| rule(&format!("part-of-{part}"))).to_vec();
+        let expected = [("a", ["c", "b", "a"]), ("b", ["a", "c", "b"]), ("c", ["b", "a", "c"])]
+            .map(|(name, parts)| (name.into(), rules(parts)));
+        assert_eq!(outdated, expected);
+        stored.extend(outdated);
+        assert_eq!(aggregation.outdated(|name| stored[name].clone()), []);
+        // Without anything to collect, what circulated is gone as well.
+        for name in ["part-of-a", "part-of-b", "part-of-c"] {
+            aggregation.change(name, None);
+        }
+        let outdated = aggregation.outdated(|name| stored[name].clone());
+        assert_eq!(outdated, ["a", "b", "c"].map(|name| (name.into(), Vec::new())));
+        stored.extend(outdated);
+        assert_eq!(aggregation.outdated(|name| stored[name].clone()), []);
+    }
+
+    #[test]
+    fn roles_can_be_read_and_changed_while_rules_are_collected() {
+        let aggregation = Aggregation::default();
+        aggregation.change("all", Some(&role(json!({}), json!([{"matchLabels": {"x": "1"}}]))));
+        aggregation.change("part", Some(&json!({"metadata": {"labels": {"x": "1"}}})));
+        let rules_of = |name: &Text| {
+            assert!(aggregation.roles.try_lock().is_some(), "the feed would wait");
+            vec![rule(name)]
+        };
+        assert_eq!(aggregation.outdated(rules_of), [("all".into(), vec![rule("part")])]);
     }
 
     #[test]
