@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use access::identity::User;
-use http::{HeaderMap, HeaderName};
+use http::header::SEC_WEBSOCKET_PROTOCOL;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
+use super::bearer::{WEBSOCKET_BEARER, subprotocols};
 use crate::wire::peer::{ClientCertificate, Peer};
 
 /// Prefix of the headers that no request keeps, whether or not there is a front proxy.
@@ -73,11 +75,24 @@ impl FrontProxy {
 /// Removes credentials from the headers of an authenticated request, so that nothing behind sees them.
 pub(crate) fn strip_credentials(headers: &mut HeaderMap, proxy: Option<&FrontProxy>) {
     headers.remove(http::header::AUTHORIZATION);
+    if headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
+        strip_websocket_token(headers);
+    }
     if headers.keys().any(|name| name.as_str().starts_with(STANDARD_PREFIX)) {
         FrontProxy::default().strip(headers);
     }
     if let Some(proxy) = proxy {
         proxy.strip(headers);
+    }
+}
+
+/// Keeps the subprotocols that are not tokens. Values that are not text go too: they could hide a token.
+fn strip_websocket_token(headers: &mut HeaderMap) {
+    let kept: Vec<&str> = subprotocols(headers).filter(|protocol| !protocol.starts_with(WEBSOCKET_BEARER)).collect();
+    let kept = HeaderValue::from_str(&kept.join(", ")).ok().filter(|kept| !kept.is_empty());
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    if let Some(kept) = kept {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, kept);
     }
 }
 
@@ -131,6 +146,27 @@ mod tests {
         let proxy = FrontProxy { username_headers: vec!["x-forwarded-user".to_owned()], ..FrontProxy::default() };
         strip_credentials(&mut headers, Some(&proxy));
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+
+    #[test]
+    fn au_7_tokens_among_subprotocols_are_removed() {
+        let stripped = |values: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_bytes(value).unwrap());
+            }
+            strip_credentials(&mut headers, None);
+            let left = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+            left.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let token = format!("{WEBSOCKET_BEARER}c2VzYW1l");
+        let among = format!("v5.channel.k8s.io,{token} , v4.channel.k8s.io");
+        assert_eq!(stripped(&[among.as_bytes()]), ["v5.channel.k8s.io, v4.channel.k8s.io"]);
+        assert_eq!(stripped(&[token.as_bytes(), b"v1"]), ["v1"], "a header of its own");
+        assert_eq!(stripped(&[token.as_bytes()]), [""; 0], "no empty header");
+        let hidden = [token.as_bytes(), b", \xff"].concat();
+        assert_eq!(stripped(&[&hidden, b"v1"]), ["v1"], "a value that is not text");
+        assert_eq!(stripped(&[b"v1"]), ["v1"]);
     }
 
     #[test]
