@@ -200,7 +200,7 @@ impl Aggregator {
         let aggregated = match groups {
             Some(endpoint) if !remote.group.is_empty() => {
                 let mut request = Request::get().timeout(REQUEST_TIMEOUT);
-                remote_headers(&mut request.headers, USER, "", &[crate::certs::ADMIN_GROUP.to_owned()], &[]);
+                remote_headers(&mut request.headers, USER, "", &[crate::certs::ADMIN_GROUP.to_owned()], &[])?;
                 request.headers.insert(http::header::ACCEPT, documents::ACCEPT);
                 self.client.send(&endpoint, request).await.ok()
             }
@@ -215,7 +215,7 @@ impl Aggregator {
         let failed = |why: String| format!("failing or missing response from {url}: {why}");
         let endpoint = endpoint.with_path(path).map_err(|error| failed(error.to_string()))?;
         let mut request = Request::get().timeout(REQUEST_TIMEOUT);
-        remote_headers(&mut request.headers, USER, "", &[crate::certs::ADMIN_GROUP.to_owned()], &[]);
+        remote_headers(&mut request.headers, USER, "", &[crate::certs::ADMIN_GROUP.to_owned()], &[]).map_err(failed)?;
         let answer = self
             .client
             .send(&endpoint, request)

@@ -21,6 +21,7 @@ use registry::Registry;
 use registry::api_services::{RemoteService, RemoteServices};
 
 use crate::certs::front_proxy::FrontProxyClient;
+use crate::request::request_info::segments;
 use crate::services::{Services, url_address};
 
 pub(crate) use discovery::MergedDiscovery;
@@ -88,12 +89,8 @@ impl Aggregator {
     #[must_use]
     pub fn server_of(&self, path: &str) -> Option<Arc<RemoteService>> {
         let remotes = self.remotes()?;
-        let mut parts = path.split('/').filter(|part| !part.is_empty());
-        match parts.next()? {
-            "apis" => remotes.get(parts.next()?, parts.next()?).cloned(),
-            "api" => remotes.get("", parts.next()?).cloned(),
-            _ => None,
-        }
+        let (group, version) = group_version(path)?;
+        remotes.get(group, version).cloned()
     }
 
     /// The endpoint of a server, with the address it was found at.
@@ -112,5 +109,35 @@ impl Aggregator {
             .map_err(failed)?;
         let url = format!("https://{}.{}.svc:{}", remote.service, remote.namespace, remote.port);
         Ok((Endpoint::new(&url, tls).map_err(failed)?.at(address.clone()), address))
+    }
+}
+
+/// The group version of a path, by the segments that its authorization was decided on: a path that was authorized as
+/// something else must not reach the server.
+fn group_version(path: &str) -> Option<(&str, &str)> {
+    match segments(path).as_slice() {
+        ["apis", "", ..] => None,
+        ["apis", group, version, ..] => Some((group, version)),
+        ["api", version, ..] => Some(("", version)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agg_6_paths_are_routed_by_the_segments_that_were_authorized() {
+        for path in ["/apis/g/v1", "/apis/g/v1/", "/apis/g/v1/things", "//apis/g/v1/things", "/apis/g/v1//things"] {
+            assert_eq!(group_version(path), Some(("g", "v1")), "{path}");
+        }
+        assert_eq!(group_version("/api/v1/pods"), Some(("", "v1")));
+        for path in ["/", "/apis", "/apis/g", "/api", "/apis//g/v1/things", "/apis//v1/things", "/version/g/v1"] {
+            assert_eq!(group_version(path), None, "{path}");
+        }
+        // Authorized as the version "" of the group, or of the core group, which no server has.
+        assert_eq!(group_version("/apis/g//v1/things"), Some(("g", "")));
+        assert_eq!(group_version("/api//v1/pods"), Some(("", "")));
     }
 }

@@ -78,7 +78,10 @@ impl Aggregator {
             Err(Unresolved::Configuration(why)) => return text(StatusCode::INTERNAL_SERVER_ERROR, &why),
         };
         let upgrade = upgrade_of(passed.headers);
-        let request = request(&passed, upgrade.as_ref());
+        let request = match request(&passed, upgrade.as_ref()) {
+            Ok(request) => request,
+            Err(why) => return unavailable(&why),
+        };
         let is_discovery = passed.uri.path().split('/').filter(|part| !part.is_empty()).count() == 3;
         let timeout = if is_discovery { Some(DISCOVERY_TIMEOUT) } else { passed.timeout };
         let opening = self.client.open(&endpoint, request);
@@ -95,7 +98,7 @@ impl Aggregator {
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let extensions = std::mem::take(&mut passed.extensions);
-            return join(response, extensions).await;
+            return join(response, upgrade.as_ref(), extensions).await;
         }
         answer(response, passed).await
     }
@@ -127,7 +130,7 @@ fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
     headers.get(header::UPGRADE).filter(|_| wants).cloned()
 }
 
-fn request(passed: &Passed<'_>, upgrade: Option<&HeaderValue>) -> http::Request<OutgoingBody> {
+fn request(passed: &Passed<'_>, upgrade: Option<&HeaderValue>) -> Result<http::Request<OutgoingBody>, String> {
     let body = if passed.body.is_empty() { outbound::empty() } else { outbound::whole(passed.body.clone()) };
     let mut request = http::Request::new(body);
     *request.method_mut() = passed.method.clone();
@@ -146,8 +149,8 @@ fn request(passed: &Passed<'_>, upgrade: Option<&HeaderValue>) -> http::Request<
     let user = passed.user;
     let extra: Vec<(&str, &[String])> =
         user.extra.iter().map(|(key, values)| (key.as_str(), values.as_slice())).collect();
-    remote_headers(headers, &user.name, &user.uid, &user.groups, &extra);
-    request
+    remote_headers(headers, &user.name, &user.uid, &user.groups, &extra)?;
+    Ok(request)
 }
 
 /// The headers that are not of the connection.
@@ -169,37 +172,42 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// Sets the headers that name a user, in place of any that are there.
+/// Sets the headers that name a user, in place of any that are there. An error if one cannot be set: the server would
+/// take the request for one of a user without that group or attribute, so it must not be sent.
 pub(super) fn remote_headers(
     headers: &mut HeaderMap,
     name: &str,
     uid: &str,
     groups: &[String],
     extra: &[(&str, &[String])],
-) {
+) -> Result<(), String> {
     let sent: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with(REMOTE_PREFIX)).cloned().collect();
     for name in sent {
         headers.remove(name);
     }
-    let mut add = |name: HeaderName, value: &str| {
-        // A name that a header cannot have is not sent: the server then refuses the request.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.append(name, value);
-        }
+    let mut add = |name: &HeaderName, value: &str| {
+        // From bytes: text that is not ASCII is sent as UTF-8.
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| format!("the user has a value that the header {name} cannot have"))?;
+        headers.try_append(name, value).map_err(|_| "the user has too many extra keys".to_owned())?;
+        Ok::<(), String>(())
     };
-    add(REMOTE_USER, name);
+    add(&REMOTE_USER, name)?;
     if !uid.is_empty() {
-        add(REMOTE_UID, uid);
+        add(&REMOTE_UID, uid)?;
     }
     for group in groups {
-        add(REMOTE_GROUP, group);
+        add(&REMOTE_GROUP, group)?;
     }
     for (key, values) in extra {
-        if let Ok(name) = HeaderName::from_bytes(format!("{REMOTE_EXTRA}{}", escape(key)).as_bytes()) {
-            values.iter().for_each(|value| add(name.clone(), value));
+        let name = HeaderName::from_bytes(format!("{REMOTE_EXTRA}{}", escape(key)).as_bytes())
+            .map_err(|_| "the user has an extra key that a header cannot have".to_owned())?;
+        for value in *values {
+            add(&name, value)?;
         }
     }
+    Ok(())
 }
 
 /// A key as part of a header's name: other characters in percent encoding.
@@ -280,8 +288,12 @@ impl Observer for Unobserved {
     fn sent(&mut self, _: &Frames) {}
 }
 
-/// Joins the two sides of an upgrade.
-async fn join(mut response: http::Response<AnswerBody>, mut extensions: Extensions) -> Reply {
+/// Joins the two sides of an upgrade to the protocol that the client asked for.
+async fn join<B>(mut response: http::Response<B>, upgrade: Option<&HeaderValue>, mut extensions: Extensions) -> Reply {
+    if upgrade.is_none() {
+        // The client still speaks HTTP: the server would read its next requests as they are, with their credentials.
+        return unavailable("the backend switched protocols, which this request did not ask for");
+    }
     // Absent over HTTP/2 and for callers in the same process.
     let Some(client) = extensions.remove::<OnUpgrade>() else {
         return text(StatusCode::BAD_REQUEST, "the connection cannot be upgraded");
@@ -324,7 +336,7 @@ mod tests {
         headers.insert("accept", HeaderValue::from_static("*/*"));
         let groups = ["a".to_owned(), "b".to_owned()];
         let values = ["1".to_owned(), "2".to_owned()];
-        remote_headers(&mut headers, "alice", "7", &groups, &[("example.com/key%", &values)]);
+        remote_headers(&mut headers, "alice", "7", &groups, &[("example.com/key%", &values)]).unwrap();
         let all = |name: &str| headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>();
         assert_eq!(all("x-remote-user"), ["alice"]);
         assert_eq!(all("x-remote-uid"), ["7"]);
@@ -332,6 +344,53 @@ mod tests {
         assert_eq!(all("x-remote-extra-scopes"), [""; 0]);
         assert_eq!(headers.keys().filter(|name| name.as_str().contains("extra")).count(), 1);
         assert_eq!(all("accept"), ["*/*"]);
+    }
+
+    #[test]
+    fn agg_6_users_are_named_in_full_or_not_at_all() {
+        let text = |text: &str| vec![text.to_owned()];
+        let mut headers = HeaderMap::new();
+        let (groups, values) = (text("équipe"), text("プロジェクト"));
+        remote_headers(&mut headers, "zoë", "ü", &groups, &[("key", &values)]).unwrap();
+        for (name, value) in [
+            ("x-remote-user", "zoë"),
+            ("x-remote-uid", "ü"),
+            ("x-remote-group", "équipe"),
+            ("x-remote-extra-key", "プロジェクト"),
+        ] {
+            assert_eq!(headers.get(name).map(HeaderValue::as_bytes), Some(value.as_bytes()), "{name}");
+        }
+
+        let bad = text("a\nb");
+        let set = |name: &str, uid: &str, groups: &[String], values: &[String]| {
+            remote_headers(&mut HeaderMap::new(), name, uid, groups, &[("key", values)])
+        };
+        assert_eq!(set("alice", "", &[], &[]), Ok(()));
+        let refused = |header: &str| Err(format!("the user has a value that the header {header} cannot have"));
+        assert_eq!(set("a\nb", "", &[], &[]), refused("x-remote-user"));
+        assert_eq!(set("alice", "a\nb", &[], &[]), refused("x-remote-uid"));
+        assert_eq!(set("alice", "", &bad, &[]), refused("x-remote-group"));
+        assert_eq!(set("alice", "", &[], &bad), refused("x-remote-extra-key"));
+
+        let keys: Vec<String> = (0..40_000).map(|key| key.to_string()).collect();
+        let many: Vec<(&str, &[String])> = keys.iter().map(|key| (key.as_str(), groups.as_slice())).collect();
+        let set = remote_headers(&mut HeaderMap::new(), "alice", "", &[], &many);
+        assert_eq!(set, Err("the user has too many extra keys".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn agg_6_a_server_cannot_switch_protocols_unasked() {
+        let switched = || {
+            let mut response = http::Response::new(());
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            response
+        };
+        let reply = join(switched(), None, Extensions::new()).await;
+        assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
+        // Asked for, it is the client's connection that decides.
+        let asked = HeaderValue::from_static("websocket");
+        let reply = join(switched(), Some(&asked), Extensions::new()).await;
+        assert_eq!(reply.status(), StatusCode::BAD_REQUEST);
     }
 
     #[test]
