@@ -8,7 +8,7 @@ use machinery::go_text::quote;
 use machinery::json::Text;
 use machinery::status::Status;
 
-use crate::identity::{AUTHENTICATED, User};
+use crate::identity::{AUTHENTICATED, UNAUTHENTICATED, User};
 use crate::rbac::rule::Rule;
 use crate::selectors::Selectors;
 
@@ -140,13 +140,15 @@ pub trait Authorizer: Send + Sync + 'static {
     }
 }
 
-/// Allows everything.
+/// Allows everything to everyone who has credentials.
 #[derive(Debug, Default)]
 pub struct AlwaysAllow;
 
 impl Authorizer for AlwaysAllow {
-    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Verdict<'a> {
-        Verdict::Now(Decision::allow(""))
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        // The mode may come with a file that is read again, when requests without credentials are served already.
+        let is_known = !attributes.user.in_group(UNAUTHENTICATED);
+        Verdict::Now(if is_known { Decision::allow("") } else { Decision::no_opinion() })
     }
 
     fn rules_for(&self, _: &User, _: &str) -> RuleList {
@@ -227,6 +229,15 @@ mod tests {
         let attributes = Attributes { user, verb, what };
         let decision = AuthenticatedOnly.authorize(&attributes).get().await;
         if decision.allowed { Ok(()) } else { Err(forbidden(&attributes, &decision).message) }
+    }
+
+    #[tokio::test]
+    async fn everything_is_allowed_only_with_credentials() {
+        let what = What::Path("/metrics");
+        let allowed =
+            async |user: &User| AlwaysAllow.authorize(&Attributes { user, verb: "get", what }).get().await.allowed;
+        assert!(allowed(&User { name: "alice".to_owned(), ..User::default() }).await);
+        assert!(!allowed(&User::anonymous()).await);
     }
 
     #[tokio::test]

@@ -17,12 +17,15 @@ pub struct Block {
     pub content: Vec<u8>,
 }
 
-/// Returns the first block of a text and the text after it. Text before the block and blocks that are malformed are skipped.
+/// Malformed blocks that are skipped. Each is searched for its end in all of the text, so that there must not be many.
+const SKIPPED_MAX: usize = 64;
+
+/// Returns the first block of a text and the text after it. Text before the block and some blocks that are malformed are skipped.
 #[must_use]
 pub fn decode(text: &str) -> Option<(Block, &str)> {
     const BEGIN: &str = "-----BEGIN ";
     let mut rest = text;
-    loop {
+    for _ in 0..=SKIPPED_MAX {
         let start = line_start(rest, BEGIN)?;
         let after = &rest[start + BEGIN.len()..];
         rest = after;
@@ -35,6 +38,7 @@ pub fn decode(text: &str) -> Option<(Block, &str)> {
         let Some((has_headers, content)) = read_body(&body[..stop]) else { continue };
         return Some((Block { kind: kind.to_owned(), has_headers, content }, &body[stop + end.len()..]));
     }
+    None
 }
 
 /// The position of the first line that begins with a text.
@@ -72,6 +76,15 @@ pub fn encode(kind: &str, content: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_of_malformed_blocks_is_not_searched_for_long() {
+        let block = encode(CERTIFICATE, b"content");
+        let few = "-----BEGIN A-----\n".repeat(SKIPPED_MAX) + &block;
+        assert_eq!(decode(&few).map(|(block, _)| block.content), Some(b"content".to_vec()));
+        let many = "-----BEGIN A-----\n".repeat(SKIPPED_MAX + 1) + &block;
+        assert_eq!(decode(&many), None);
+    }
 
     #[test]
     fn blocks_are_found_in_text_and_written_back() {

@@ -108,6 +108,7 @@ impl Server {
 
     async fn start_with(store: Arc<dyn Store>, settings: registry::Settings) -> Self {
         let authorization = Authorization::default().with_nodes();
+        let settings = registry::Settings { plugins: settings.plugins.clone().with("NodeRestriction"), ..settings };
         Self::start_as(store, Access { anonymous: true, authorization, ..Access::default() }, settings).await
     }
 

@@ -34,12 +34,14 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let pod_security = args.webhooks.pod_security()?;
     let review_recorder = args.explain.recorder()?;
     let mut authorization = Authorization::from_args(&args.authorization)?;
+    let mut plugins = PluginSelection::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
+        .map_err(Failure::usage)?;
     if !args.no_controllers && args.nodes > 0 {
         authorization = authorization.with_nodes();
+        // The rights of a node rest on both: one lets it write pods, the other only its own.
+        plugins = plugins.with("NodeRestriction");
     }
     let authentication = Authentication::from_args(&args.authentication, args.no_anonymous).await?;
-    let plugins = PluginSelection::new(&args.enable_admission_plugins, &args.disable_admission_plugins)
-        .map_err(Failure::usage)?;
     let stages = args.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default();
     let auditor = args.audit.settings().open(&clock, &Arc::default()).map_err(Failure::usage)?;
     create_data_dir(&args.data_dir)?;

@@ -96,6 +96,15 @@ impl PluginSelection {
         }
     }
 
+    /// The same choice with one more plugin, unless the operator has disabled it.
+    #[must_use]
+    pub fn with(mut self, plugin: &str) -> Self {
+        if !self.disabled.contains(plugin) {
+            self.enabled.insert(plugin.to_owned());
+        }
+        self
+    }
+
     /// Whether a plugin runs.
     #[must_use]
     pub fn includes(&self, plugin: &str) -> bool {
@@ -118,6 +127,9 @@ mod tests {
         let chosen = PluginSelection::new(&["NodeRestriction", " AlwaysPullImages"], &["ServiceAccount"]).unwrap();
         assert!(chosen.includes("NodeRestriction") && chosen.includes("AlwaysPullImages"));
         assert!(!chosen.includes("ServiceAccount"));
+        assert!(none.with("NodeRestriction").includes("NodeRestriction"));
+        let disabled = PluginSelection::new(&[], &["NodeRestriction"]).unwrap();
+        assert!(!disabled.with("NodeRestriction").includes("NodeRestriction"));
     }
 
     #[test]

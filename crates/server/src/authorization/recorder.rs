@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use access::authorizer::{Attributes, What};
 use access::explain::{Action, Usage};
-use access::identity::User;
+use access::identity::{UNAUTHENTICATED, User};
 use parking_lot::RwLock;
 
 /// Combinations that are kept; later ones are only counted.
@@ -50,7 +50,12 @@ pub struct Record {
 
 impl Recorder {
     /// Records a request that was decided at `now`, in seconds since 1970.
+    ///
+    /// Requests without credentials are left out: they have no roles, and their senders could fill the record.
     pub fn record(&self, attributes: &Attributes<'_>, allowed: bool, now: i64) {
+        if attributes.user.in_group(UNAUTHENTICATED) {
+            return;
+        }
         let key = self.key(attributes);
         if let Some(seen) = self.seen.read().get(&key) {
             seen.mark(allowed, now);
@@ -77,7 +82,11 @@ impl Recorder {
     fn add(&self, key: u64, attributes: &Attributes<'_>, allowed: bool, now: i64) {
         let action = action(attributes);
         let texts = [&action.verb, &action.group, &action.resource, &action.namespace, &action.path];
-        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        let user = attributes.user;
+        let user_bytes = user.name.len()
+            + user.groups.iter().map(String::len).sum::<usize>()
+            + user.extra.values().flatten().map(String::len).sum::<usize>();
+        let bytes = user_bytes + texts.iter().map(|text| text.len()).sum::<usize>();
         let mut all = self.seen.write();
         if all.len() >= ACTIONS_MAX || bytes > ACTION_BYTES_MAX {
             self.left_out.fetch_add(1, Ordering::Relaxed);
