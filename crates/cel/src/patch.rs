@@ -8,8 +8,10 @@ use crate::value::{Key, List, Map, Message, Val};
 
 /// Levels of a created value; deeper ones are refused.
 const DEPTH_MAX: usize = 100;
-/// Bytes of a created value: no larger object can be stored.
+/// Bytes that a mutation creates, in all its operations: no larger object can be stored.
 const BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Operations of a created JSON patch: no patch may have more.
+const OPERATIONS_MAX: u64 = 10_000;
 
 /// Functions that only mutations have.
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
@@ -37,22 +39,32 @@ pub(crate) fn json_patch(value: &Val<'_>) -> Result<Vec<Value>, String> {
     let Val::List(list) = value else {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
     };
+    if list.len() > OPERATIONS_MAX {
+        return Err(format!("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}", list.len()));
+    }
+    // All operations share one budget, since each of them can name the whole object.
+    let mut budget = Budget(BYTES_MAX);
     let mut operations = Vec::new();
     for element in list.iter() {
         match element {
-            Ok(Val::Message(message)) if &*message.name == JSON_PATCH => operations.push(operation(&message)?),
+            Ok(Val::Message(message)) if &*message.name == JSON_PATCH => {
+                operations.push(operation(&message, &mut budget)?);
+            }
             _ => return Err("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned()),
         }
     }
     Ok(operations)
 }
 
-fn operation(message: &Message<'_>) -> Result<Value, String> {
+fn operation(message: &Message<'_>, budget: &mut Budget) -> Result<Value, String> {
     let mut members = JsonMap::new();
     // The members are sent with these names whether they are set or not, except `from` and `value`.
     for name in ["op", "path", "from"] {
         let text = match message.fields.get(name) {
-            Some(Val::String(text)) => text.to_string(),
+            Some(Val::String(text)) => {
+                budget.take(name.len() + text.len())?;
+                text.to_string()
+            }
             None => String::new(),
             Some(other) => {
                 return Err(format!("unexpected type {} for JSONPatchType '{name}' field", other.type_name()));
@@ -66,7 +78,7 @@ fn operation(message: &Message<'_>) -> Result<Value, String> {
         if let Val::Message(inner) = value {
             check_names(inner)?;
         }
-        let value = to_json(value).map_err(|why| {
+        let value = convert(value, budget, 0).map_err(|why| {
             format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
         })?;
         members.insert("value", value);

@@ -568,4 +568,32 @@ mod tests {
         let made = Run::new(inputs, &Variables::default(), BUDGET).apply_configuration(&expression).unwrap();
         assert!(made.unwrap_err().starts_with("value is larger than "));
     }
+
+    #[test]
+    fn the_operations_of_a_patch_together_do_not_create_more_than_can_be_stored() {
+        let items = |count: usize| Value::from((0..count).map(|at| json!(at)).collect::<Vec<_>>());
+        let object =
+            json!({"large": "x".repeat(1_000_000), "few": items(4), "most": items(10_000), "many": items(10_001)});
+        let patch = |text: &str| {
+            let expression = mutations().compile(text, ExpectedType::JsonPatch).unwrap();
+            let inputs = Inputs { object: &object, ..Inputs::default() };
+            Run::new(inputs, &Variables::default(), BUDGET).json_patch(&expression).unwrap()
+        };
+        let one = patch("[JSONPatch{op: 'add', path: '/a', value: object.large}]").unwrap();
+        assert_eq!(one[0]["value"], object["large"]);
+        for text in [
+            "object.few.map(at, JSONPatch{op: 'add', path: '/a', value: object.large})",
+            "object.few.map(at, JSONPatch{op: 'add', path: '/a', value: {'in': [object.large]}})",
+            "object.few.map(at, JSONPatch{op: 'remove', path: object.large})",
+            "object.few.map(at, JSONPatch{op: 'move', path: '/a', from: object.large})",
+        ] {
+            let error = patch(text).unwrap_err();
+            assert!(error.ends_with("value is larger than 3145728 bytes"), "{text}: {error}");
+        }
+        assert_eq!(patch("object.most.map(at, JSONPatch{op: 'remove', path: '/a'})").unwrap().len(), 10_000);
+        assert_eq!(
+            patch("object.many.map(at, JSONPatch{op: 'remove', path: '/a'})"),
+            Err("The allowed maximum operations in a JSON patch is 10000, got 10001".to_owned())
+        );
+    }
 }
