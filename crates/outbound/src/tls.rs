@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
@@ -162,6 +163,9 @@ fn configuration(options: &TlsOptions) -> Result<ClientConfig, Error> {
             builder.with_client_auth_cert(chain, key).map_err(|error| failed(format!("tls: {error}")))?
         }
     };
+    // A resumed session is not verified again: a server whose certificate, or the root that vouches for it, has expired since
+    // would still be accepted.
+    config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -2,7 +2,7 @@
 //!
 //! In order: validity of the server's certificate, its names, then who vouches for it. Every certificate of a bundle is an anchor,
 //! also one that is no authority: test environments put the webhook's own certificate into `caBundle`. Other certificates need a
-//! chain to an anchor, which webpki checks.
+//! chain to an anchor that is valid at the time, which webpki checks.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Version};
+use x509_parser::prelude::{FromDer as _, GeneralName, Validity, X509Certificate, X509Version};
 
 /// Names of a certificate that a message lists; a certificate with more is described by their number.
 const NAMES_LISTED_MAX: usize = 100;
@@ -49,20 +49,61 @@ pub(crate) struct Verifier {
 #[derive(Debug)]
 pub(crate) struct Anchors {
     certificates: Vec<CertificateDer<'static>>,
+    /// Those that may vouch for others.
     roots: RootCertStore,
+    /// When each of the roots is valid, in the same order: webpki does not ask.
+    validities: Vec<Validity>,
 }
 
 impl Anchors {
     pub(crate) fn new(certificates: Vec<CertificateDer<'static>>) -> Self {
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(certificates.iter().filter(|der| may_sign(der)).cloned());
-        Anchors { certificates, roots }
+        let mut validities = Vec::new();
+        for der in &certificates {
+            let Ok((_, certificate)) = X509Certificate::from_der(der) else { continue };
+            if may_sign(&certificate) && roots.add(der.clone()).is_ok() {
+                validities.push(certificate.validity().clone());
+            }
+        }
+        Anchors { certificates, roots, validities }
+    }
+
+    /// Verifies that a root which is valid now vouches for a certificate.
+    fn verify(
+        &self,
+        certificate: &ParsedCertificate<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Result<(), Distrust> {
+        let signed_by = |roots: &RootCertStore| {
+            verify_server_cert_signed_by_trust_anchor(certificate, roots, intermediates, now, algorithms.all)
+        };
+        let refused = |error: rustls::Error| Distrust(chain_text(&error, now));
+        if self.validities.iter().all(|validity| check_time(validity, now).is_ok()) {
+            return signed_by(&self.roots).map_err(refused);
+        }
+        let all = self.roots.roots.iter().zip(&self.validities);
+        let (valid, outside): (Vec<_>, Vec<_>) = all.partition(|(_, validity)| check_time(validity, now).is_ok());
+        let store = |roots: &[(&TrustAnchor<'static>, &Validity)]| {
+            roots.iter().map(|(root, _)| (*root).clone()).collect::<RootCertStore>()
+        };
+        let Err(error) = signed_by(&store(&valid)) else { return Ok(()) };
+        // The text names the time of the root that would have vouched. It is found by halves, because webpki does not name it.
+        let mut among = &outside[..];
+        if signed_by(&store(among)).is_ok() {
+            while among.len() > 1 {
+                let (first, second) = among.split_at(among.len() / 2);
+                among = if signed_by(&store(first)).is_ok() { first } else { second };
+            }
+            among.iter().try_for_each(|(_, validity)| check_time(validity, now))?;
+        }
+        Err(refused(error))
     }
 }
 
 /// Whether a certificate may vouch for others, and not only for itself.
-fn may_sign(der: &CertificateDer<'_>) -> bool {
-    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+fn may_sign(certificate: &X509Certificate<'_>) -> bool {
     let is_authority = match certificate.basic_constraints() {
         Ok(Some(constraints)) => constraints.value.ca,
         // Before version 3 there was no such mark.
@@ -94,7 +135,7 @@ impl ServerCertVerifier for Verifier {
         let Some(anchors) = &self.anchors else { return Ok(ServerCertVerified::assertion()) };
         let malformed = || Distrust("x509: malformed certificate".to_owned());
         let (_, certificate) = X509Certificate::from_der(end_entity).map_err(|_| malformed())?;
-        check_time(&certificate, now)?;
+        check_time(certificate.validity(), now)?;
         let parsed = ParsedCertificate::try_from(end_entity).map_err(|_| malformed())?;
         if verify_server_name(&parsed, server_name).is_err() {
             return Err(wrong_name(&certificate, server_name).into());
@@ -103,8 +144,7 @@ impl ServerCertVerifier for Verifier {
             check_usage(&certificate)?;
             return Ok(ServerCertVerified::assertion());
         }
-        verify_server_cert_signed_by_trust_anchor(&parsed, &anchors.roots, intermediates, now, self.algorithms.all)
-            .map_err(|error| Distrust(chain_text(&error, now)))?;
+        anchors.verify(&parsed, intermediates, now, &self.algorithms)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -131,9 +171,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-fn check_time(certificate: &X509Certificate<'_>, now: UnixTime) -> Result<(), Distrust> {
+fn check_time(validity: &Validity, now: UnixTime) -> Result<(), Distrust> {
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    let validity = certificate.validity();
     if now < validity.not_before.timestamp() {
         return Err(outside(now, "before", validity.not_before.timestamp()));
     }

@@ -166,6 +166,43 @@ async fn wh_31_a_certificate_outside_its_time_has_the_text_of_go() {
 }
 
 #[tokio::test]
+async fn wh_31_an_authority_outside_its_time_vouches_for_no_server() {
+    let (expired, later, valid) = (Authority::of_years(2001, 2002), Authority::of_years(2090, 2091), Authority::new());
+    let other = Authority::of_years(2003, 2004);
+    let bundle = format!("{}{}{}{}", other.pem, expired.pem, later.pem, valid.pem);
+    let prefix = "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time ";
+    for (authority, relation) in
+        [(&expired, "is after 2002-01-01T00:00:00Z"), (&later, "is before 2090-01-01T00:00:00Z")]
+    {
+        for leaf in [authority.leaf(&["127.0.0.1"]), authority.intermediate().leaf(&["127.0.0.1"])] {
+            let server = TestServer::start(leaf, |_| Reply::text("")).await;
+            for roots in [&authority.pem, &bundle] {
+                let error = post(&client(), &server.url("/"), roots).await.unwrap_err();
+                assert!(error.why().starts_with(prefix) && error.why().ends_with(relation), "{error}");
+            }
+        }
+    }
+    // The others of the bundle still vouch, and an authority that is not in it is still unknown.
+    let server = TestServer::start(valid.leaf(&["127.0.0.1"]), |_| Reply::text("")).await;
+    post(&client(), &server.url("/"), &bundle).await.unwrap();
+    let server = TestServer::start(Authority::new().leaf(&["127.0.0.1"]), |_| Reply::text("")).await;
+    let error = post(&client(), &server.url("/"), &bundle).await.unwrap_err();
+    assert!(error.why().ends_with("x509: certificate signed by unknown authority"), "{error}");
+}
+
+#[tokio::test]
+async fn each_connection_verifies_the_server_again() {
+    let authority = Authority::new();
+    let server = TestServer::start(authority.leaf(&["127.0.0.1"]), |_| Reply::text("").last()).await;
+    let client = client();
+    for _ in 0..2 {
+        post(&client, &server.url("/"), &authority.pem).await.unwrap();
+    }
+    assert_eq!(server.connections(), 2);
+    assert!(server.requests().iter().all(|seen| !seen.is_resumed), "a resumed session is not verified");
+}
+
+#[tokio::test]
 async fn wh_31_a_certificate_that_has_only_a_common_name_is_refused() {
     let authority = Authority::new();
     let server = TestServer::start(authority.leaf_with_common_name_only("c.example"), |_| Reply::text("")).await;

@@ -68,6 +68,16 @@ impl Authority {
         Authority { pem: issuer.pem(), issuer, chain_pem: String::new() }
     }
 
+    /// An authority that is valid from the first day of a year to that of another.
+    #[must_use]
+    pub fn of_years(from: i32, to: i32) -> Self {
+        let mut params = authority_params(&[]);
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        Authority { pem: issuer.pem(), issuer, chain_pem: String::new() }
+    }
+
     #[must_use]
     pub fn intermediate(&self) -> Self {
         let key = KeyPair::generate().unwrap();

@@ -19,7 +19,7 @@ use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, HandshakeKind, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -36,6 +36,8 @@ pub struct Seen {
     pub body: String,
     pub server_name: String,
     pub client_certificates: usize,
+    /// The connection continued a TLS session of an earlier one.
+    pub is_resumed: bool,
 }
 
 impl Seen {
@@ -292,20 +294,32 @@ async fn accept(
         connections.fetch_add(1, Ordering::AcqRel);
         let (tls, script, requests) = (tls.clone(), Arc::clone(&script), Arc::clone(&requests));
         tasks.spawn(async move {
-            let Some(tls) = tls else { return serve(stream, script, requests, String::new(), 0).await };
+            let Some(tls) = tls else { return serve(stream, script, requests, Session::default()).await };
             let Ok(stream) = tls.accept(stream).await else { return };
             let session = stream.get_ref().1;
-            let name = session.server_name().unwrap_or_default().to_owned();
-            let certificates = session.peer_certificates().map_or(0, <[_]>::len);
-            serve(stream, script, requests, name, certificates).await;
+            let session = Session {
+                server_name: session.server_name().unwrap_or_default().to_owned(),
+                certificates: session.peer_certificates().map_or(0, <[_]>::len),
+                is_resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+            };
+            serve(stream, script, requests, session).await;
         });
     }
 }
 
-async fn serve<S>(stream: S, script: Script, requests: Arc<Mutex<Vec<Seen>>>, server_name: String, certificates: usize)
+/// What the handshake of a connection settled.
+#[derive(Default)]
+struct Session {
+    server_name: String,
+    certificates: usize,
+    is_resumed: bool,
+}
+
+async fn serve<S>(stream: S, script: Script, requests: Arc<Mutex<Vec<Seen>>>, session: Session)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let Session { server_name, certificates, is_resumed } = session;
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         let (script, requests, server_name) = (Arc::clone(&script), Arc::clone(&requests), server_name.clone());
         async move {
@@ -319,6 +333,7 @@ where
                 body: String::from_utf8_lossy(&body).into_owned(),
                 server_name,
                 client_certificates: certificates,
+                is_resumed,
             };
             requests.lock().push(seen.clone());
             let reply = script(&seen);
