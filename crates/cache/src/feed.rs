@@ -1,6 +1,7 @@
 //! The feed: follows the store's log and applies each change, in order. The only writer of the cache.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -41,7 +42,10 @@ pub(crate) async fn load(shared: &Shared) -> Result<Revision, CacheError> {
     for collection in shared.collections.all() {
         collection.begin_history(revision, shared.config.history);
     }
-    report_load(shared, revision);
+    // Nothing is served yet: better not to start than to start with an index that lacks objects.
+    if !report_load(shared, revision) {
+        return Err(CacheError("an observer of the cache panicked while objects were loaded".to_owned()));
+    }
     Ok(revision)
 }
 
@@ -154,13 +158,15 @@ async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
     Ok(listed.revision)
 }
 
-/// Calls each observer for every collection that it observes.
-fn report_load(shared: &Shared, revision: Revision) {
+/// Calls each observer for every collection that it observes; false if one of them panicked.
+fn report_load(shared: &Shared, revision: Revision) -> bool {
+    let mut sound = true;
     for collection in shared.collections.all() {
         for observer in shared.observers.iter().filter(|observer| observer.observes(collection.name())) {
-            observer.loaded(&shared.collections, &collection, revision);
+            sound &= guard(collection.name(), revision, || observer.loaded(&shared.collections, &collection, revision));
         }
     }
+    sound
 }
 
 /// Calls each observer that observes one of these changes, by the collection they are in.
@@ -168,8 +174,20 @@ fn report_changes(shared: &Shared, changes: &[(&str, Arc<Event>)]) {
     for observer in &shared.observers {
         let own = changes.iter().filter(|(name, _)| observer.observes(name)).map(|(_, event)| Arc::clone(event));
         let own: Vec<Arc<Event>> = own.collect();
-        if !own.is_empty() {
-            observer.changed(&shared.collections, &own);
+        if let Some(last) = own.last() {
+            guard(last.key().collection(), last.revision(), || observer.changed(&shared.collections, &own));
         }
     }
+}
+
+/// Calls an observer; false if it panicked. What it derives may be stale then, but the feed goes on: without it every read
+/// and watch would stand still until a restart.
+fn guard(collection: &str, revision: Revision, call: impl FnOnce()) -> bool {
+    let called = catch_unwind(AssertUnwindSafe(call));
+    if let Err(panic) = &called {
+        let text = panic.downcast_ref::<&str>().copied();
+        let reason = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("of unknown type");
+        tracing::error!(collection, %revision, reason, "an observer of the cache panicked; what it derives may be stale");
+    }
+    called.is_ok()
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::{Cache, Config, Filter, Spec, Start, WatchEnd};
+use cache::{Cache, Collection, Collections, Config, Event, Filter, Observer, Spec, Start, WatchEnd};
 use machinery::Revision;
 use parking_lot::{Mutex, RwLock};
 use store::error::EngineError;
@@ -219,4 +220,47 @@ async fn a_store_that_went_back_is_loaded_again_and_every_watch_of_before_expire
     .await
     .expect("visible");
     assert_eq!(pods.len(), 1);
+}
+
+/// Panics on the second load and counts changes.
+#[derive(Default)]
+struct PanicsOnReload {
+    loads: AtomicUsize,
+    changes: AtomicUsize,
+}
+
+impl Observer for PanicsOnReload {
+    fn observes(&self, collection: &str) -> bool {
+        collection == PODS
+    }
+
+    fn loaded(&self, _: &Collections, _: &Collection, _: Revision) {
+        assert_ne!(self.loads.fetch_add(1, Ordering::Relaxed), 1, "the second load");
+    }
+
+    fn changed(&self, _: &Collections, changes: &[Arc<Event>]) {
+        self.changes.fetch_add(changes.len(), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_an_observer_during_a_reload_does_not_end_the_feed() {
+    let store = UnsoundStore::new();
+    let observer = Arc::new(PanicsOnReload::default());
+    let specs = [(PODS.to_owned(), Spec::default())];
+    let observers: Vec<Arc<dyn Observer>> = vec![observer.clone()];
+    let cache = Cache::start(Arc::clone(&store) as Arc<dyn Store>, specs, Config::default(), observers).await.unwrap();
+    let before = store.put("a/old").await;
+    cache.reach(before).await.unwrap();
+    store.rewind();
+    let turns = async {
+        while cache.revision() == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), turns).await.expect("reloaded");
+    assert_eq!(observer.loads.load(Ordering::Relaxed), 2);
+    let written = store.put("a/new").await;
+    cache.reach(written).await.expect("the cache follows the new log");
+    assert_eq!(observer.changes.load(Ordering::Relaxed), 2);
 }

@@ -346,3 +346,53 @@ async fn an_observer_has_seen_what_a_reader_may_see() {
     world.cache.reach(revision).await.unwrap();
     assert_eq!(first.pods.load(Ordering::Relaxed), 20);
 }
+
+/// Panics on the first change, or on the first load instead.
+#[derive(Default)]
+struct PanicsOnce {
+    on_load: bool,
+    changes: AtomicUsize,
+}
+
+impl Observer for PanicsOnce {
+    fn observes(&self, collection: &str) -> bool {
+        collection == PODS
+    }
+
+    fn loaded(&self, _: &Collections, _: &Collection, _: Revision) {
+        assert!(!self.on_load, "the first load");
+    }
+
+    fn changed(&self, _: &Collections, _: &[Arc<Event>]) {
+        assert_ne!(self.changes.fetch_add(1, Ordering::Relaxed), 0, "the first change");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_an_observer_does_not_end_the_feed() {
+    let store = Arc::new(MemoryStore::new(Retention::default()));
+    let (failing, sound) = (Arc::new(PanicsOnce::default()), Arc::new(PodCount::default()));
+    let observers: Vec<Arc<dyn Observer>> = vec![failing.clone(), sound.clone()];
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let cache = Cache::start(shared, [pods()], Config::default(), observers).await.unwrap();
+    let world = World { store, cache };
+    let mut watcher = world.watch(None, "", "", Start::After(world.cache.revision()));
+    for turn in 1..=2 {
+        let revision = world.create(&format!("default/p{turn}"), "a", "n").await;
+        world.cache.reach(revision).await.unwrap();
+        assert_eq!(failing.changes.load(Ordering::Relaxed), turn);
+        assert_eq!(sound.pods.load(Ordering::Relaxed), turn);
+        assert_eq!(outputs(&mut watcher, 1).await, [format!("+ p{turn}@{revision}")]);
+    }
+}
+
+#[tokio::test]
+async fn a_cache_whose_observer_panics_at_the_first_load_does_not_start() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Retention::default()));
+    let observer: Arc<dyn Observer> = Arc::new(PanicsOnce { on_load: true, ..PanicsOnce::default() });
+    let started = Cache::start(store, [pods()], Config::default(), vec![observer]).await;
+    assert_eq!(
+        started.err().map(|error| error.0).as_deref(),
+        Some("an observer of the cache panicked while objects were loaded")
+    );
+}
