@@ -114,10 +114,17 @@ fn prioritized(pods: impl Iterator<Item = Option<Value>>, is_in_time: impl Fn() 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Arc;
 
     use machinery::json::json;
+    use machinery::media::MediaType;
+    use machinery::options::CreateOptions;
+    use store::Retention;
+    use store::memory::MemoryStore;
 
+    use super::super::policy::{Level, Version};
     use super::*;
+    use crate::{Body, Context, Registry, Settings, Target, WriteRequest};
 
     fn pod(name: &str, owner: Option<&str>) -> Value {
         let owners: Vec<Value> = owner.into_iter().map(|uid| json!({"uid": uid, "controller": true})).collect();
@@ -161,5 +168,33 @@ mod tests {
         let exempt = (0..4).map(|_| None).inspect(|_| read.set(read.get() + 1));
         assert_eq!(prioritized(exempt, || false).left_out, 1);
         assert_eq!(read.get(), 3, "those that need no check take time as well");
+    }
+
+    async fn create(registry: &Registry, group: &str, plural: &str, object: Value) {
+        let kind = Arc::clone(registry.kinds().get(group, "v1", plural).unwrap());
+        let namespace = kind.namespaced.then(|| "default".to_owned());
+        let target = Target { kind, namespace, name: None, subresource: None };
+        let body = Body { bytes: object.to_string().into(), media: MediaType::Json };
+        let request = WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &Context::default() };
+        registry.create(request, &body).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn ps_5_exempt_pods_are_neither_checked_nor_missed() {
+        let registry =
+            Registry::start(Arc::new(MemoryStore::new(Retention::default())), Settings::default()).await.unwrap();
+        let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "safe"}, "handler": "h"});
+        create(&registry, "node.k8s.io", "runtimeclasses", class).await;
+        for (name, class) in [("a", Some("safe")), ("b", None), ("c", Some("safe")), ("d", None)] {
+            let spec = json!({"hostPID": true, "runtimeClassName": class, "containers": [{"name": "c", "image": "i"}]});
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+            create(&registry, "", "pods", pod).await;
+        }
+        let warnings = Warnings::default();
+        let standard = Standard { level: Level::Baseline, version: Version::Latest };
+        warn(registry.storage(), "default", standard, &warnings, |class| class == "safe");
+        let first =
+            "existing pods in namespace \"default\" violate the new PodSecurity enforce level \"baseline:latest\"";
+        assert_eq!(warnings.take(), [first, "b (and 1 other pod): host namespaces"]);
     }
 }
