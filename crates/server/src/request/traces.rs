@@ -126,6 +126,9 @@ impl AdmissionTraces {
 
 #[cfg(test)]
 mod tests {
+    use registry::AuditLevel;
+    use registry::admission::trace::{Phase, Step, Verdict};
+
     use super::*;
 
     #[test]
@@ -159,5 +162,33 @@ mod tests {
         assert!(requested.begin(&parts("POST", true), &[other]).is_none());
         assert!(requested.begin(&parts("POST", true), &[master, other]).is_some(), "a master acts as another user");
         assert!(AdmissionTraces::new(5, false).begin(&parts("PUT", false), &[other]).is_some());
+    }
+
+    #[test]
+    fn bd_4_an_audit_event_has_the_trace_only_where_it_has_objects() {
+        let trace = Trace::default();
+        trace.push(Step {
+            phase: Phase::Mutate,
+            round: 1,
+            kind: "webhook",
+            name: "h.example.com".to_owned(),
+            of: String::new(),
+            verdict: Verdict::Admitted,
+            duration: std::time::Duration::ZERO,
+            patch: json!([{"op": "add", "path": "/data/password", "value": "c2VjcmV0"}]),
+            about: Value::Null,
+        });
+        let parts = http::Request::post("/api/v1/namespaces/default/secrets").body(()).unwrap().into_parts().0;
+        for (level, is_annotated) in
+            [(AuditLevel::Metadata, false), (AuditLevel::Request, true), (AuditLevel::RequestResponse, true)]
+        {
+            let annotations = Annotations::recording();
+            annotations.set_level(level);
+            let mut reply = crate::request::reply::text(201, "");
+            let traces = AdmissionTraces::new(1, false);
+            traces.end(&trace, &parts, &HeaderValue::from_static("id"), &mut reply, &annotations);
+            assert_eq!(annotations.get().contains_key(ANNOTATION), is_annotated, "{level:?}");
+            assert!(traces.find("id").is_some(), "{level:?}");
+        }
     }
 }
