@@ -11,7 +11,7 @@ use controllers::{ActingNode, Clients, Identity};
 use http::Request;
 use kube::client::Body;
 use parking_lot::Mutex;
-use server::service::{InProcess, Server};
+use server::{InProcess, Server};
 use tower_service::Service;
 
 const MANAGER: &str = "system:kube-controller-manager";

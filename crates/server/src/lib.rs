@@ -4,8 +4,8 @@
 //!
 //! - `wire/` accepts a connection, secures it, reads requests from it and writes responses to it
 //! - `request/` authenticates, authorizes and routes a request, and has a handler for each verb
-//! - [`service`] joins the two: the whole server as one function from request to response, which a caller in the same
-//!   process uses without `wire/`
+//! - [`service`] joins the two: the whole server as one function from request to response, which `in_process` gives to callers in the
+//!   same process without `wire/`
 //! - [`certs`] is the certificate authority, [`kubeconfig`] the file that clients connect with
 //! - [`authorization`] has the authorizers of a configuration
 //! - [`aggregation`] passes requests to the servers behind APIServices
@@ -21,6 +21,7 @@ pub mod certs;
 pub mod error;
 mod fairness;
 mod http_date;
+mod in_process;
 pub mod kubeconfig;
 pub mod limits;
 pub mod metrics;
@@ -32,9 +33,10 @@ pub mod signing;
 pub mod webhooks;
 mod wire;
 
+pub use in_process::InProcess;
 pub use request::{
     authentication, deadline, discovery, health, impersonation, negotiation, openapi, operation, reply, request_info,
     routing, version, warnings,
 };
-pub use service::{Config, InProcess, Server};
+pub use service::{Config, Server};
 pub use wire::{body, chunk, compression, connection, drain, listener, peer, tls, websocket};

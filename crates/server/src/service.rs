@@ -3,13 +3,11 @@
 //! Steps of a request (spec 02 §1.1): deadline, authentication, impersonation, limits, authorization, routing, handler.
 //! Every failure on the way becomes a response, a panic included.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -49,7 +47,7 @@ use crate::request::traces::AdmissionTraces;
 use crate::request::waiting::WritePlaces;
 use crate::request::warnings;
 use crate::shutdown::Shutdown;
-use crate::wire::body::{BodyError, BytesBody, ReadTerms, RequestBody, ResponseBody};
+use crate::wire::body::{BodyError, ReadTerms, RequestBody, ResponseBody};
 use crate::wire::compression;
 use crate::wire::connection::{Handler, ResponseFuture};
 use crate::wire::drain::Drain;
@@ -274,13 +272,6 @@ impl Server {
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let (limits, metrics) = (Arc::clone(self.limits()), Arc::clone(self.metrics()));
         Box::pin(listener::run(listener, tls, self.clone(), limits, metrics, shutdown))
-    }
-
-    /// The server as a tower service for a caller in the same process, authenticated as this user:
-    /// `kube::Client::new(server.in_process(user), "default")`.
-    #[must_use]
-    pub fn in_process(&self, user: User) -> InProcess {
-        InProcess { server: self.clone(), peer: Arc::new(Peer::in_process(user)), agent: None }
     }
 }
 
@@ -775,53 +766,5 @@ impl Handler for Server {
     fn stalled(&self) {
         self.0.metrics.stalled.fetch_add(1, Ordering::Relaxed);
         self.0.metrics.refused("response_stall_timeout_seconds");
-    }
-}
-
-/// A caller in the same process. Implements tower's `Service`.
-#[derive(Clone)]
-pub struct InProcess {
-    server: Server,
-    peer: Arc<Peer>,
-    agent: Option<HeaderValue>,
-}
-
-impl InProcess {
-    /// Sets the user agent of requests that have none; managed fields and the log name it.
-    #[must_use]
-    pub fn agent(mut self, program: &'static str) -> Self {
-        self.agent = Some(HeaderValue::from_static(program));
-        self
-    }
-}
-
-impl InProcess {
-    /// Not generic, so that requests are compiled in this crate and not for each type of body in the caller's.
-    fn respond(&self, request: Request<RequestBody>) -> InProcessFuture {
-        let (server, peer) = (self.server.clone(), Arc::clone(&self.peer));
-        Box::pin(async move { Ok(server.call(request, peer).await.map(BytesBody::from)) })
-    }
-}
-
-type InProcessFuture = Pin<Box<dyn Future<Output = Result<http::Response<BytesBody>, Infallible>> + Send>>;
-
-impl<B> tower_service::Service<Request<B>> for InProcess
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Response = http::Response<BytesBody>;
-    type Error = Infallible;
-    type Future = InProcessFuture;
-
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if let Some(agent) = &self.agent {
-            request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| agent.clone());
-        }
-        self.respond(request.map(RequestBody::other))
     }
 }
