@@ -225,6 +225,16 @@ mod tests {
     }
 
     #[test]
+    fn ba_5_requests_without_credentials_and_very_large_users_are_not_recorded() {
+        let recorder = Recorder::default();
+        let large = User { name: "large".to_owned(), groups: vec!["g".repeat(ACTION_BYTES_MAX)], ..User::default() };
+        for user in [&User::anonymous(), &large] {
+            recorder.record(&Attributes { user, verb: "get", what: about("pods", "n") }, false, 1);
+            assert!(recorder.usage(&user.name, 0).usage.is_none(), "{}", user.name);
+        }
+    }
+
+    #[test]
     fn ba_6_refusals_of_strict_users_are_kept() {
         let recorder = Recorder::default();
         recorder.refused("alice", "before");
