@@ -3,7 +3,7 @@
 //! A flag that `dogwatch up` has under the same name is passed on. Some have another name or form here and are
 //! translated. Any other is accepted with one warning, because a harness passes flags that change nothing here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
@@ -38,12 +38,10 @@ const SILENT: [&str; 14] = [
 ];
 
 /// Flags that have another name here: theirs and ours. Their values have the same form.
-const RENAMED: [(&str, &str); 6] = [
+const RENAMED: [(&str, &str); 4] = [
     ("etcd-cafile", "etcd-ca"),
     ("etcd-certfile", "etcd-cert"),
     ("etcd-keyfile", "etcd-key"),
-    ("max-mutating-requests-inflight", "max-mutating-requests-inflight"),
-    ("max-requests-inflight", "max-requests-inflight"),
     ("token-auth-file", "token-file"),
 ];
 
@@ -179,8 +177,8 @@ fn translate(mut flags: Flags, storage: &Storage, environment: &Environment) -> 
     let known = up_flags();
     let mut ignored = Vec::new();
     for (name, values) in flags.rest() {
-        if known.contains(&name) {
-            words.extend(values.into_iter().map(|value| passed_on(&name, &value)));
+        if let Some(takes_values) = known.get(&name) {
+            words.extend(values.into_iter().map(|value| passed_on(&name, &value, *takes_values)));
         } else if !SILENT.contains(&name.as_str()) {
             ignored.push(name);
         }
@@ -189,27 +187,17 @@ fn translate(mut flags: Flags, storage: &Storage, environment: &Environment) -> 
 }
 
 /// A flag of the same name. Switches of Go programs may have a value.
-fn passed_on(name: &str, value: &str) -> String {
-    if value.is_empty() || value == "true" && is_switch(name) {
-        format!("--{name}")
-    } else {
-        format!("--{name}={value}")
-    }
+fn passed_on(name: &str, value: &str, takes_values: bool) -> String {
+    if value.is_empty() || value == "true" && !takes_values { format!("--{name}") } else { format!("--{name}={value}") }
 }
 
-fn up_command() -> clap::Command {
+/// The names of all flags of `dogwatch up`, and whether they have values.
+fn up_flags() -> BTreeMap<String, bool> {
     let mut command = Cli::command();
-    command.find_subcommand_mut("up").map(std::mem::take).unwrap_or_default()
-}
-
-/// The names of all flags of `dogwatch up`.
-fn up_flags() -> BTreeSet<String> {
-    up_command().get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned)).collect()
-}
-
-fn is_switch(name: &str) -> bool {
-    let command = up_command();
-    command.get_arguments().any(|flag| flag.get_long() == Some(name) && !flag.get_action().takes_values())
+    let up = command.find_subcommand_mut("up").map(std::mem::take).unwrap_or_default();
+    up.get_arguments()
+        .filter_map(|flag| Some((flag.get_long()?.to_owned(), flag.get_action().takes_values())))
+        .collect()
 }
 
 /// The serving certificate and its key: as given, else those that the harness wrote to its folder.
@@ -284,13 +272,13 @@ fn first_line(text: &str) -> String {
 
 /// The help: which flags are honoured. A harness only looks whether it is there.
 fn help() -> String {
-    let mut names: BTreeSet<String> = up_flags();
+    let mut names: BTreeSet<String> = up_flags().into_keys().collect();
     names.extend(RENAMED.map(|(theirs, _)| theirs.to_owned()));
     names.extend(["bind-address", "secure-port", "etcd-servers", "anonymous-auth"].map(str::to_owned));
     names.extend(SILENT.map(str::to_owned));
     let mut text =
         "kube-apiserver: dogwatch under the name of kube-apiserver, for test suites that start a control plane.\n\n\
-                    These flags are honoured; any other is accepted with a warning.\n\n"
+                    These flags are honoured or need no effect here; any other is accepted with a warning.\n\n"
             .to_owned();
     for name in names {
         text.push_str(&format!("      --{name}\n"));
