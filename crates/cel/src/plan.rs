@@ -202,7 +202,7 @@ impl Planner<'_> {
         self.scopes.iter().rposition(|known| &**known == name).ok_or_else(|| format!("no such attribute(s): {name}"))
     }
 
-    /// Returns the variable with a dotted name that a selection stands for: `variables.x`, `authorizer.requestResource`.
+    /// Returns the variable whose dotted name a selection spells: `variables.x`, `authorizer.requestResource`.
     fn dotted(&self, operand: Id, field: &str) -> Option<Base> {
         let Expr::Ident(prefix) = self.checked.ast.expr(operand) else {
             return None;

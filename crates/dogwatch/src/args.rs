@@ -51,7 +51,7 @@ pub enum Command {
     /// Explain rights, derive roles, create credentials of service accounts.
     #[command(subcommand)]
     Access(Access),
-    /// Evaluate admission policies without a server.
+    /// Evaluate policies on an object, or show what admission did with a write.
     #[command(subcommand)]
     Admission(Admission),
     /// Measure a server: a temporary one, or any that has a kubeconfig.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Finds the address of a port of a Service.
 pub trait ServiceResolver: fmt::Debug + Send + Sync {
-    /// Returns `host:port` to connect to, or why there is none, in the words of the reference: `service "s" not found`,
+    /// Returns `host:port` to connect to. The error has the words of the reference: `service "s" not found`,
     /// `no service port 443 found for service "s"`, `no endpoints available for service "s"`.
     fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<String, String>;
 }

@@ -98,7 +98,8 @@ impl Issuer {
     }
 }
 
-/// The request with its certificate, or with the reason why there is none. Nothing for requests that are not ours to answer.
+/// Returns the request with its certificate, or with the condition that names why it gets no certificate. Returns `None` for the
+/// requests of other signers.
 fn answer(
     stored: &CertificateSigningRequest,
     signer: &Signer,

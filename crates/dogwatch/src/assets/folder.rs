@@ -1,4 +1,4 @@
-//! `dogwatch assets`: a folder in which this program has the names of the programs that it stands for.
+//! `dogwatch assets`: a folder in which this program is called kube-apiserver, etcd and kubectl.
 
 use std::fs;
 use std::io;

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 
 pub use folder::folder;
 
-/// A program that this one stands for.
+/// A program whose name and flags this one has too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asset {
     ApiServer,

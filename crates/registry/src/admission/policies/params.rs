@@ -19,7 +19,7 @@ pub(super) struct Param {
 }
 
 impl ParamKind {
-    /// The served kind; an error if there is none.
+    /// The served kind, or the error for a kind that is not served.
     pub(super) fn find(&self, kinds: &Kinds) -> Result<Arc<Kind>, String> {
         let found = kinds.by_kind(&self.version.group, &self.version.version, &self.kind);
         let is_named = found.filter(|kind| kind.stored());

@@ -151,7 +151,7 @@ pub(super) fn internal(why: &str) -> Status {
     Status::internal(why)
 }
 
-/// The value of an object in a review; null if there is none.
+/// The object of a review; null where the operation has no such object.
 pub(super) fn present(object: &Value) -> Option<&Value> {
     Some(object).filter(|object| !object.is_null())
 }

@@ -32,7 +32,7 @@ pub(crate) struct Hook {
     pub(super) ignores_failure: bool,
     pub(super) timeout: Duration,
     pub(super) side_effects: SideEffects,
-    /// The first review version that both sides know; none if there is none.
+    /// The first review version that both sides know.
     pub(super) review_version: Option<&'static str>,
     pub(super) runs_again: bool,
     pub(super) criteria: Criteria,

@@ -1,5 +1,5 @@
-//! The reason why a patch does not apply, in the words of the library of the reference. Only webhooks and policies are told
-//! it; the patch of a client is refused without one.
+//! The reason why a patch does not apply, in the words of the library of the reference. It is part of the errors of webhooks and
+//! policies; a client's own patch is refused without a reason.
 
 use machinery::json::Value;
 

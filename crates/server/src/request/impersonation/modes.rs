@@ -23,7 +23,7 @@ const NODE: &str = "system:node:";
 const ACCOUNT: &str = "system:serviceaccount:";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
-/// From this number of groups or values on, the right to all of them is asked for first.
+/// With this many groups or values, the right to all of them is checked first, and each alone only if that is missing.
 const MANY: usize = 4;
 /// Requesters whose last mode is remembered; at the limit all are forgotten.
 const REMEMBERED_MAX: usize = 10_000;
