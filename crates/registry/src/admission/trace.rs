@@ -7,10 +7,18 @@ use parking_lot::Mutex;
 
 /// Most steps that are kept of one request.
 const STEPS_MAX: usize = 512;
+/// Bytes of the patches and variables that are kept of one request. Each step could show the whole object again.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Steps in the order in which they ended.
 #[derive(Debug, Default)]
-pub struct Trace(Mutex<Vec<Step>>);
+pub struct Trace(Mutex<Steps>);
+
+#[derive(Debug, Default)]
+struct Steps {
+    list: Vec<Step>,
+    bytes: usize,
+}
 
 /// One plugin, policy or webhook in one phase and round.
 #[derive(Clone, Debug)]
@@ -48,17 +56,33 @@ pub enum Verdict {
 }
 
 impl Trace {
-    pub fn push(&self, step: Step) {
+    /// Adds a step, without what it shows of the object once that has become too much.
+    pub fn push(&self, mut step: Step) {
+        let bytes: usize = [&step.patch, &step.about]
+            .into_iter()
+            .filter(|shown| !shown.is_null())
+            .map(|shown| machinery::json::to_string(shown).len())
+            .sum();
         let mut steps = self.0.lock();
-        if steps.len() < STEPS_MAX {
-            steps.push(step);
+        if steps.list.len() >= STEPS_MAX {
+            return;
         }
+        if steps.bytes + bytes > BYTES_MAX {
+            // A step with a patch is shown as one that changed the object.
+            if !step.patch.is_null() {
+                step.patch = json!([]);
+            }
+            step.about = json!({"leftOut": format!("{bytes} bytes of patch and variables")});
+        } else {
+            steps.bytes += bytes;
+        }
+        steps.list.push(step);
     }
 
     /// The steps as JSON, as they are shown to users.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        self.0.lock().iter().map(Step::to_value).collect()
+        self.0.lock().list.iter().map(Step::to_value).collect()
     }
 }
 
@@ -197,5 +221,29 @@ mod tests {
         assert_eq!((&shown[0]["verdict"], &shown[0]["round"]), (&json!("changed"), &json!(2)));
         assert_eq!(shown[0]["configuration"], "conf");
         assert_eq!((&shown[1]["verdict"], &shown[1]["why"]), (&json!("refused"), &json!("no")));
+    }
+
+    #[test]
+    fn what_steps_show_is_bounded() {
+        let trace = Trace::default();
+        let step = Step {
+            phase: Phase::Mutate,
+            round: 1,
+            kind: "policy",
+            name: "p".to_owned(),
+            of: "b".to_owned(),
+            verdict: Verdict::Admitted,
+            duration: Duration::ZERO,
+            patch: json!([{"op": "add", "path": "/a", "value": "x".repeat(BYTES_MAX / 4)}]),
+            about: json!({"variables": {"v": "x".repeat(BYTES_MAX / 4)}}),
+        };
+        for _ in 0..100 {
+            trace.push(step.clone());
+        }
+        let shown = trace.to_value();
+        assert!(machinery::json::to_string(&shown).len() < BYTES_MAX + 100 * 200);
+        let last = &shown[99];
+        assert_eq!((&last["verdict"], &last["patch"]), (&json!("changed"), &json!([])));
+        assert!(last["leftOut"].as_str().is_some_and(|text| text.ends_with("bytes of patch and variables")));
     }
 }

@@ -1,10 +1,12 @@
 //! Calls of the server by itself: a webhook at `kubernetes.default.svc`, which an aggregated server serves behind us.
 //!
 //! Such a call may need a webhook in turn, which may be the same one. Each call is a task of its own, so that calls within
-//! calls do not use up the stack of one thread, and knows how many calls it is within.
+//! calls do not use up the stack of one thread, and knows how many calls it is within, and how many the client's request has
+//! caused altogether.
 
 use std::future::Future;
-use std::sync::{OnceLock, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use access::identity::User;
 use bytes::Bytes;
@@ -22,18 +24,45 @@ const USER: &str = "system:apiserver";
 /// Calls of the server by itself that may be within one another. A webhook behind an aggregated server needs one.
 const DEPTH_MAX: usize = 8;
 
+/// Calls of the server by itself for one request of a client, in all. Each call may need several webhooks, so that the depth alone
+/// would allow very many.
+const CALLS_MAX: usize = 100;
+
 tokio::task_local! {
-    /// Calls of the server by itself that the request of this task is within.
-    static DEPTH: usize;
+    /// The calls that the request of this task belongs to.
+    static CHAIN: Chain;
 }
 
-fn depth() -> usize {
-    DEPTH.try_with(|depth| *depth).unwrap_or_default()
+/// Calls of the server by itself for one request of a client.
+#[derive(Clone, Debug, Default)]
+struct Chain {
+    /// How many calls this request is within.
+    depth: usize,
+    /// How many were made for the client's request so far.
+    made: Arc<AtomicUsize>,
+}
+
+impl Chain {
+    fn current() -> Chain {
+        CHAIN.try_with(Chain::clone).unwrap_or_default()
+    }
+
+    /// Counts one more call, and returns the chain that it is in.
+    fn extend(&self) -> Result<Chain, Error> {
+        let refuse = |why: String| Err(Error::new(ErrorKind::Configuration, why));
+        if self.depth >= DEPTH_MAX {
+            return refuse(format!("the server already calls itself {DEPTH_MAX} times for this request"));
+        }
+        if self.made.fetch_add(1, Ordering::Relaxed) >= CALLS_MAX {
+            return refuse(format!("the server has already made {CALLS_MAX} calls to itself for this request"));
+        }
+        Ok(Chain { depth: self.depth + 1, made: Arc::clone(&self.made) })
+    }
 }
 
 /// Work for the request of this task that another task is to do: calls are counted there as they are here.
 pub(crate) fn within_same_calls<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    DEPTH.scope(depth(), work)
+    CHAIN.scope(Chain::current(), work)
 }
 
 /// The server, once there is one. Weak, since it holds the registry, which holds what calls webhooks.
@@ -48,7 +77,7 @@ impl std::fmt::Debug for OwnServer {
 
 impl OwnServer {
     pub(crate) fn set(&self, server: &Server) {
-        let _ = self.0.set(std::sync::Arc::downgrade(&server.0));
+        let _ = self.0.set(Arc::downgrade(&server.0));
     }
 
     /// Handles a request without a connection.
@@ -56,11 +85,7 @@ impl OwnServer {
         let Some(inner) = self.0.get().and_then(Weak::upgrade) else {
             return Err(Error::new(ErrorKind::Resolution, "the server is not ready"));
         };
-        let depth = depth();
-        if depth >= DEPTH_MAX {
-            let why = format!("the server already calls itself {DEPTH_MAX} times for this request");
-            return Err(Error::new(ErrorKind::Configuration, why));
-        }
+        let chain = Chain::current().extend()?;
         let uri: http::Uri = url.parse().map_err(|error| Error::new(ErrorKind::Configuration, format!("{error}")))?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let timeout = request.timeout;
@@ -79,7 +104,7 @@ impl OwnServer {
         };
         // Dropping the set aborts the call.
         let mut task = JoinSet::new();
-        task.spawn(DEPTH.scope(depth + 1, answer));
+        task.spawn(CHAIN.scope(chain, answer));
         // The server's own limits end a call too; this is the webhook's.
         match tokio::time::timeout(timeout, task.join_next()).await {
             Ok(Some(Ok(answer))) => answer,
@@ -138,8 +163,25 @@ mod tests {
 
     #[tokio::test]
     async fn another_task_of_a_request_is_within_the_same_calls() {
-        assert_eq!(depth(), 0);
-        let within = DEPTH.scope(3, async { tokio::spawn(within_same_calls(async { depth() })).await.unwrap() });
-        assert_eq!(within.await, 3);
+        assert_eq!(Chain::current().depth, 0);
+        let chain = Chain { depth: 3, ..Chain::default() };
+        let there = || async { tokio::spawn(within_same_calls(async { Chain::current() })).await.unwrap() };
+        let there = CHAIN.scope(chain.clone(), async { there().await }).await;
+        assert_eq!(there.depth, 3);
+        assert!(Arc::ptr_eq(&there.made, &chain.made));
+    }
+
+    #[test]
+    fn calls_are_bounded_in_depth_and_in_number() {
+        let mut chain = Chain::default();
+        for _ in 0..DEPTH_MAX {
+            chain = chain.extend().unwrap();
+        }
+        assert!(chain.extend().unwrap_err().to_string().contains("8 times"));
+        // Two calls within each call would be 510; the branches share one count.
+        fn calls(chain: &Chain) -> usize {
+            (0..2).filter_map(|_| chain.extend().ok()).map(|within| 1 + calls(&within)).sum()
+        }
+        assert_eq!(calls(&Chain::default()), CALLS_MAX);
     }
 }
