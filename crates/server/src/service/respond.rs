@@ -1,0 +1,274 @@
+//! The path of one request, top to bottom: deadline, user, place in flight, rights, and then whoever answers it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use access::authorizer::Attributes;
+use access::identity::User;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Extensions, HeaderMap, Method, Version};
+use machinery::Status;
+use machinery::query::Query;
+
+use super::dispatch::Passing;
+use super::labels::request_labels;
+use super::record::RequestRecord;
+use super::{Inner, Server};
+use crate::audit;
+use crate::metrics::RequestLabels;
+use crate::request::authentication::front_proxy::strip_credentials;
+use crate::request::authentication::{Notes, Unauthenticated};
+use crate::request::deadline;
+use crate::request::handlers::{self, Call};
+use crate::request::impersonation;
+use crate::request::reply::{self, Reply};
+use crate::request::request_info::{RequestInfo, Verb};
+use crate::request::routing::Route;
+use crate::wire::body::RequestBody;
+use crate::wire::peer::Peer;
+
+/// Why a request ends before a handler answers it.
+pub(super) enum Refusal {
+    /// An error that is encoded as the request wants it.
+    Status(Status),
+    /// A response that has the same bytes for every request.
+    Reply(Box<Reply>),
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Refusal::Status(status)
+    }
+}
+
+impl From<Reply> for Refusal {
+    fn from(reply: Reply) -> Self {
+        Refusal::Reply(Box::new(reply))
+    }
+}
+
+/// A request whose user may send it.
+struct Admitted<'a> {
+    info: &'a RequestInfo<'a>,
+    query: &'a Query,
+    verb: Verb,
+    user: &'a Arc<User>,
+    /// None for a watch.
+    deadline: Option<Duration>,
+}
+
+impl Server {
+    pub(super) async fn respond(
+        &self,
+        parts: &mut Parts,
+        body: &mut RequestBody,
+        peer: &Arc<Peer>,
+        record: &mut RequestRecord,
+    ) -> Result<Reply, Refusal> {
+        let inner = &*self.0;
+        let extensions = std::mem::take(&mut parts.extensions);
+        // The server is no proxy to hosts of the client's choice.
+        if parts.method == Method::CONNECT {
+            return Err(Status::router_method_not_allowed().into());
+        }
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = RequestInfo::new(&parts.method, parts.uri.path(), &query)?;
+        let verb = info.resource.as_ref().map_or(Verb::Get, |resource| resource.verb);
+
+        let deadline = inner.deadline(parts, &info, &query, peer, record)?;
+        let user = inner.authenticate(parts, &info, peer, record).await?;
+        strip_credentials(&mut parts.headers, inner.authenticator.front_proxy.as_ref());
+        let user = inner.impersonate(&mut parts.headers, &info, user, record).await?;
+        inner.enter(&info, &query, &user, peer, record).await?;
+        inner.authorize(parts, &info, &user, record).await?;
+        let admitted = Admitted { info: &info, query: &query, verb, user: &user, deadline };
+        self.dispatch(admitted, parts, body, extensions, peer, record).await
+    }
+
+    /// Answers a request: by the server behind an APIService, or by a handler within the deadline.
+    async fn dispatch(
+        &self,
+        admitted: Admitted<'_>,
+        parts: &Parts,
+        body: &mut RequestBody,
+        extensions: Extensions,
+        peer: &Arc<Peer>,
+        record: &mut RequestRecord,
+    ) -> Result<Reply, Refusal> {
+        let inner = &*self.0;
+        let Admitted { info, query, verb, user, deadline } = admitted;
+        if let Some(remote) = inner.aggregation().and_then(|aggregator| aggregator.server_of(&info.path)) {
+            let labels = RequestLabels {
+                verb: verb.metric(),
+                group: &remote.group,
+                version: &remote.version,
+                ..RequestLabels::default()
+            };
+            record.series = Some(inner.metrics.request(&labels));
+            let passing = Passing { remote: &remote, parts, user, extensions, deadline };
+            return Box::pin(self.pass(passing, body, &mut record.in_flight)).await;
+        }
+        let actor = record.user.as_deref().unwrap_or(user);
+        record.trace = inner.traces.begin(parts, &[actor, user]);
+        let route = inner.route(info);
+        record.series = Some(inner.metrics.request(&request_labels(info, &route, query)));
+        let call = Call {
+            server: inner,
+            method: &parts.method,
+            path: parts.uri.path(),
+            headers: &parts.headers,
+            query,
+            user,
+            peer,
+            warnings: &record.warnings,
+            annotations: &record.annotations,
+            place: None,
+            trace: record.trace.clone(),
+        };
+        let in_flight = &mut record.in_flight;
+        let work = async {
+            match route {
+                Route::Resource(route) if route.verb.writes() => {
+                    // Boxed: its state is larger than that of the reads, which are the common case.
+                    Box::pin(self.write(&call, parts, peer, route, body, extensions, in_flight)).await
+                }
+                route => Ok(handlers::answer(&call, route, Bytes::new(), extensions).await?),
+            }
+        };
+        let response = match deadline {
+            None => work.await,
+            Some(deadline) => tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
+                inner.metrics.timeouts.fetch_add(1, Ordering::Relaxed);
+                Err(Status::timeout("request did not complete within the allotted timeout").into())
+            }),
+        };
+        if verb == Verb::Watch {
+            record.in_flight.place = None;
+        }
+        response
+    }
+}
+
+impl Inner {
+    /// The time that the request may take; none for a watch.
+    fn deadline(
+        &self,
+        parts: &Parts,
+        info: &RequestInfo<'_>,
+        query: &Query,
+        peer: &Peer,
+        record: &mut RequestRecord,
+    ) -> Result<Option<Duration>, Status> {
+        if info.resource.as_ref().is_some_and(|resource| resource.verb == Verb::Watch) {
+            return Ok(None);
+        }
+        let deadline = deadline::request_timeout(query, self.limits.request_timeout).map(Some);
+        if let (Err(_), Some(audit)) = (&deadline, &mut record.audit) {
+            audit.open(parts, info, peer, None, &mut record.annotations);
+        }
+        deadline
+    }
+
+    /// The user of the request. The audit trail begins here, and has a refused request too.
+    async fn authenticate(
+        &self,
+        parts: &Parts,
+        info: &RequestInfo<'_>,
+        peer: &Peer,
+        record: &mut RequestRecord,
+    ) -> Result<Arc<User>, Refusal> {
+        let now = self.clock.now();
+        let authenticated = match self.authenticator.of_connection(peer, now) {
+            Some(user) => Ok(Arc::clone(user)),
+            None => {
+                let notes = Notes { warnings: &record.warnings, annotations: &record.annotations };
+                let (headers, path) = (&parts.headers, &*info.path);
+                let found =
+                    Box::pin(self.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes }))
+                        .await;
+                record.closes = parts.version == Version::HTTP_2
+                    && found.as_ref().is_ok_and(|user| user.in_group(access::identity::UNAUTHENTICATED));
+                found
+            }
+        };
+        if let Some(audit) = &mut record.audit {
+            audit.open(parts, info, peer, authenticated.as_ref().ok(), &mut record.annotations);
+            audit.begin(&parts.uri).await?;
+        }
+        let user = authenticated?;
+        record.user = Some(Arc::clone(&user));
+        Ok(user)
+    }
+
+    /// The user on whose behalf the request acts, which is its own user without the headers of impersonation.
+    async fn impersonate(
+        &self,
+        headers: &mut HeaderMap,
+        info: &RequestInfo<'_>,
+        user: Arc<User>,
+        record: &mut RequestRecord,
+    ) -> Result<Arc<User>, Status> {
+        let Some(wanted) = impersonation::parse(headers).inspect_err(|_| record.no_sniff = true)? else {
+            return Ok(user);
+        };
+        let request = Attributes { user: &user, verb: &info.verb(), what: info.what() };
+        let granted = self.impersonations.impersonate(&*self.authorizer, &wanted, &request).await;
+        let granted = granted.inspect_err(|_| record.no_sniff = true)?;
+        let user = Arc::clone(&granted.user);
+        if let Some(audit) = &mut record.audit {
+            audit.impersonate(&granted.user, granted.mode.constraint().unwrap_or_default());
+        }
+        record.impersonation = Some(granted);
+        impersonation::strip(headers);
+        Ok(user)
+    }
+
+    /// Classifies the request by its flow and takes a place in flight for a read. A write takes its place when its body is
+    /// there: a client that sends slowly holds none.
+    async fn enter(
+        &self,
+        info: &RequestInfo<'_>,
+        query: &Query,
+        user: &User,
+        peer: &Peer,
+        record: &mut RequestRecord,
+    ) -> Result<(), Reply> {
+        let verb = info.resource.as_ref().map_or(Verb::Get, |resource| resource.verb);
+        record.in_flight.is_local = peer.address.is_none();
+        if verb == Verb::Watch || !audit::is_long_running(info) {
+            record.in_flight.flow =
+                self.fairness.classify(&self.registry.flow_table(), user, &info.verb(), &info.what());
+        }
+        if verb.writes() {
+            return Ok(());
+        }
+        let width = || self.width(info, query);
+        self.place(&self.metrics.inflight_reads, user, &mut record.in_flight, width).await
+    }
+
+    /// Refuses what the user may not do.
+    async fn authorize(
+        &self,
+        parts: &Parts,
+        info: &RequestInfo<'_>,
+        user: &User,
+        record: &mut RequestRecord,
+    ) -> Result<(), Refusal> {
+        let attributes = Attributes { user, verb: &info.verb(), what: info.what() };
+        let decision = self.authorizer.authorize(&attributes).get().await;
+        if record.annotations.are_kept() {
+            audit::note_decision(&record.annotations, &decision);
+        }
+        self.inspection.record(&attributes, &decision, || self.clock.now());
+        if decision.allowed {
+            return Ok(());
+        }
+        record.no_sniff = true;
+        if !decision.error.is_empty() {
+            return Err(reply::undecided(&parts.uri, &decision.error).into());
+        }
+        Err(self.inspection.refusal(&attributes, &decision).into())
+    }
+}
