@@ -13,6 +13,7 @@ mod authentication;
 mod authorization;
 mod bench;
 mod explain;
+mod lab;
 mod webhooks;
 
 pub use access::{Access, AccountKubeconfig, Report, Roles, Why};
@@ -22,6 +23,7 @@ pub use authentication::Authentication;
 pub use authorization::Authorization;
 pub use bench::{Bench, BenchCompare, BenchRun};
 pub use explain::Explain;
+pub use lab::Lab;
 pub use webhooks::{Missing, Webhooks};
 
 /// The Kubernetes list-watch mechanism in one binary.
@@ -132,6 +134,8 @@ pub struct Up {
     pub webhooks: Webhooks,
     #[command(flatten)]
     pub explain: Explain,
+    #[command(flatten)]
+    pub lab: Lab,
     #[command(flatten)]
     pub audit: Audit,
     #[command(flatten)]

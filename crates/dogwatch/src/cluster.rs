@@ -49,6 +49,8 @@ pub struct Access {
     pub traced_writes: usize,
     /// Whether refusals of admission name everything that is known of them.
     pub explain_refusals: bool,
+    /// Whether the server has a lab.
+    pub lab: bool,
 }
 
 /// A running API server without its listeners.
@@ -76,11 +78,13 @@ impl Cluster {
             })?,
             None => Tokens::default(),
         };
-        let now = clock.now();
+        let (now, own_clock) = (clock.now(), clock.clone());
         let server_metrics = Arc::new(Metrics::new(&limits));
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
         let authorization = access.authorization.build()?;
+        let kinds = if access.lab { lab::kinds::beside(&settings.kinds) } else { settings.kinds };
         let settings = Settings {
+            kinds,
             authorizer: Arc::clone(&authorization.authorizer),
             roles: Arc::clone(&authorization.roles),
             node_graph: authorization.graph.clone(),
@@ -128,6 +132,11 @@ impl Cluster {
             clock,
         };
         let server = Server::new(Arc::clone(&registry), config);
+        let mut tasks = JoinSet::new();
+        if access.lab {
+            let settings = Settings { clock: own_clock, ..Settings::default() };
+            server.set_lab(lab::start(settings, &mut tasks).await.map_err(Failure::new)?);
+        }
         if let Some(auditor) = &access.auditor {
             server.set_auditor(Arc::clone(auditor));
         }
@@ -138,7 +147,6 @@ impl Cluster {
         };
         let aggregator = Aggregator::new(&registry, webhooks.services(), Some(&front_proxy));
         server.set_aggregator(Arc::clone(&aggregator));
-        let mut tasks = JoinSet::new();
         tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry)));
         tasks.spawn(aggregator.check_servers());
         if let Some(reloading) = authorization.reloading {

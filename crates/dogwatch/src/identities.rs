@@ -2,7 +2,7 @@
 //! so that their roles limit them. None of them has a socket.
 
 use std::collections::{BTreeSet, HashMap};
-use std::convert::Infallible;
+use server::body::Broken;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -84,10 +84,10 @@ impl Nodes {
 
 impl Service<Request<Body>> for Nodes {
     type Response = http::Response<server::body::BytesBody>;
-    type Error = Infallible;
+    type Error = Broken;
     type Future = <InProcess as Service<Request<Body>>>::Future;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         Poll::Ready(Ok(()))
     }
 

@@ -62,7 +62,7 @@ pub struct Registry {
 impl Registry {
     /// Opens a registry on a store: loads what is there, and adds what every cluster has.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, CacheError> {
-        let kinds = schema::kinds::builtin().clone();
+        let kinds = settings.kinds.clone();
         let specs = collections::specs(&kinds);
         let definitions = Arc::new(Definitions::new(kinds));
         let addresses = Arc::new(Addresses::new(&settings));
@@ -82,6 +82,7 @@ impl Registry {
         if let Some(graph) = &settings.node_graph {
             observers.push(Arc::new(NodeGraph(Arc::clone(graph))));
         }
+        observers.extend(settings.observers.iter().cloned());
         let cache = Cache::start(Arc::clone(&store), specs, settings.cache, observers).await?;
         let storage = Storage::new(store, Arc::new(cache));
         let converter = Arc::new(Converter::new(settings.webhooks.clone()));
@@ -103,6 +104,9 @@ impl Registry {
         });
         tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
         tokio::spawn(interrupted::finish_deletions(Arc::downgrade(&registry)));
+        if registry.settings.is_bare {
+            return Ok(registry);
+        }
         seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
         tokio::join!(
             roles::restore(&registry),

@@ -8,7 +8,9 @@ use std::time::Duration;
 use access::authorizer::AlwaysAllow;
 use access::node::Graph;
 use access::{Authorizer, Rbac};
+use cache::Observer;
 use machinery::Clock;
+use schema::kinds::{self, Kinds};
 
 use crate::admission::pod_security::configuration::PodSecurityConfiguration;
 use crate::admission::policies::metrics::PolicyMetrics;
@@ -22,6 +24,12 @@ use crate::conversion_webhook::Webhooks;
 /// Settings of a registry.
 #[derive(Clone)]
 pub struct Settings {
+    /// The kinds that are served from the start.
+    pub kinds: Kinds,
+    /// Whether the registry begins with nothing: no namespaces, roles, flows and services of the API itself.
+    pub is_bare: bool,
+    /// Code that follows some collections, beside the registry's own.
+    pub observers: Vec<Arc<dyn Observer>>,
     pub cache: cache::Config,
     /// Shortest timeout of a watch that names none; the longest is twice that.
     pub watch_timeout_min: Duration,
@@ -65,6 +73,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            kinds: kinds::builtin().clone(),
+            is_bare: false,
+            observers: Vec::new(),
             cache: cache::Config::default(),
             watch_timeout_min: Duration::from_secs(1800),
             event_ttl: Duration::from_secs(3600),

@@ -1,6 +1,5 @@
 //! The server for callers in the same process: a tower service, without a socket.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,8 +9,9 @@ use access::identity::User;
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 
+use crate::disturbance::LostAnswer;
 use crate::service::Server;
-use crate::wire::body::{BytesBody, RequestBody};
+use crate::wire::body::{Broken, BytesBody, RequestBody};
 use crate::wire::peer::Peer;
 
 impl Server {
@@ -42,11 +42,17 @@ impl InProcess {
     /// Not generic, so that requests are compiled in this crate and not for each type of body in the caller's.
     fn respond(&self, request: Request<RequestBody>) -> InProcessFuture {
         let (server, peer) = (self.server.clone(), Arc::clone(&self.peer));
-        Box::pin(async move { Ok(server.call(request, peer).await.map(BytesBody::from)) })
+        Box::pin(async move {
+            let reply = server.call(request, peer).await;
+            match reply.extensions().get::<LostAnswer>() {
+                Some(_) => Err(Broken),
+                None => Ok(reply.map(BytesBody::from)),
+            }
+        })
     }
 }
 
-type InProcessFuture = Pin<Box<dyn Future<Output = Result<http::Response<BytesBody>, Infallible>> + Send>>;
+type InProcessFuture = Pin<Box<dyn Future<Output = Result<http::Response<BytesBody>, Broken>> + Send>>;
 
 impl<B> tower_service::Service<Request<B>> for InProcess
 where
@@ -54,10 +60,10 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Response = http::Response<BytesBody>;
-    type Error = Infallible;
+    type Error = Broken;
     type Future = InProcessFuture;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         Poll::Ready(Ok(()))
     }
 

@@ -18,6 +18,7 @@ pub mod aggregation;
 pub mod audit;
 pub mod authorization;
 pub mod certs;
+pub mod disturbance;
 pub mod error;
 mod fairness;
 mod http_date;

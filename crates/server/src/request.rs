@@ -10,6 +10,7 @@
 pub mod authentication;
 pub mod deadline;
 pub mod discovery;
+pub(crate) mod disturbed_watch;
 pub(crate) mod handlers;
 pub mod health;
 pub(crate) mod heavy;

@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 use crate::aggregation::Aggregator;
 use crate::audit::Auditor;
 use crate::authorization::Inspection;
+use crate::disturbance::Disturbances;
 use crate::fairness::Fairness;
 use crate::fairness::metrics::FairnessMetrics;
 use crate::limits::Limits;
@@ -88,6 +89,17 @@ pub(crate) struct Inner {
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
     /// None until it is set: then some group versions may be served by others.
     pub(crate) aggregator: OnceLock<Arc<Aggregator>>,
+    /// None without a lab.
+    pub(crate) lab: OnceLock<Lab>,
+}
+
+/// What a lab adds to a server: objects that are not those of the cluster, and powers over its requests.
+pub struct Lab {
+    pub registry: Arc<Registry>,
+    /// The group of these objects. Requests for them are never disturbed.
+    pub group: &'static str,
+    /// What happens to all other requests.
+    pub disturbances: Arc<dyn Disturbances>,
 }
 
 impl Server {
@@ -118,6 +130,7 @@ impl Server {
             fairness,
             auditor: OnceLock::new(),
             aggregator: OnceLock::new(),
+            lab: OnceLock::new(),
         }))
     }
 
@@ -149,6 +162,11 @@ impl Server {
     /// Passes requests to aggregated servers from now on. Only the first aggregator is used.
     pub fn set_aggregator(&self, aggregator: Arc<Aggregator>) {
         let _ = self.0.aggregator.set(aggregator);
+    }
+
+    /// Serves the objects of a lab from now on. Only the first lab is used.
+    pub fn set_lab(&self, lab: Lab) {
+        let _ = self.0.lab.set(lab);
     }
 
     /// Records requests from now on. Only the first audit log is used.

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct WatchView {
     /// Events that are being converted, to be rendered afterwards.
     converting: Option<(Converting, Output)>,
     clock: Clock,
+    /// Frames say what their events are about while this is true.
+    notes: Option<Arc<AtomicBool>>,
 }
 
 type Converting = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
@@ -79,6 +82,21 @@ pub struct Frames {
     pub settled: bool,
     /// Total bytes.
     pub bytes: usize,
+    /// What each event is about; empty unless the watch [notes](WatchView::note_events) it.
+    pub notes: Vec<EventNote>,
+    /// The stream breaks off after this, without a proper end.
+    pub broken: bool,
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventNote {
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    pub kind: &'static str,
+    /// Empty for an event that is about no object.
+    pub namespace: String,
+    pub name: String,
+    pub revision: Revision,
 }
 
 impl Frames {
@@ -124,6 +142,19 @@ impl WatchView {
             converter: None,
             converting: None,
             clock,
+            notes: None,
+        }
+    }
+
+    /// Makes frames say what their events are about while `when` is true; before the first poll.
+    pub fn note_events(&mut self, when: Arc<AtomicBool>) {
+        self.notes = Some(when);
+    }
+
+    fn note(&self, frames: &mut Frames, kind: &'static str, item: Option<&Item>, revision: Revision) {
+        if self.notes.as_ref().is_some_and(|when| when.load(Ordering::Relaxed)) {
+            let text = |part: fn(&Item) -> &str| item.map(part).unwrap_or_default().to_owned();
+            frames.notes.push(EventNote { kind, namespace: text(Item::namespace), name: text(Item::name), revision });
         }
     }
 
@@ -229,8 +260,9 @@ impl WatchView {
         if matches!(self.source, Source::Over) {
             return Poll::Ready(None);
         }
-        if let Some(bookmark) = self.due_bookmark(now) {
+        if let Some((revision, bookmark)) = self.due_bookmark(now) {
             frames.push([bookmark]);
+            self.note(&mut frames, "BOOKMARK", None, revision);
             return Poll::Ready(Some(frames));
         }
         if self.wake_up.poll(self.next_due(), now, cx).is_ready() {
@@ -266,12 +298,14 @@ impl WatchView {
                 if self.terms.bookmarks && self.terms.mark_initial_end {
                     let bookmark = self.bookmark(revision, true);
                     frames.push([bookmark]);
+                    self.note(frames, "BOOKMARK", None, revision);
                 }
             }
         }
     }
 
     fn show_object(&mut self, kind: EventKind, item: &Item, frames: &mut Frames) {
+        self.note(frames, name(kind), Some(item), item.revision());
         if self.form.encoding == Encoding::Protobuf {
             match protobuf::stored(&self.kind, item, self.form.shape) {
                 Ok(object) => frames.push(object.event(name(kind), self.lengths)),
@@ -306,6 +340,9 @@ impl WatchView {
     fn fail(&mut self, status: &Status, frames: &mut Frames) {
         let event = self.event("ERROR", &status.to_value());
         frames.push([event]);
+        // An object that cannot be shown has been noted as what it would have been.
+        frames.notes.truncate(frames.ends.len().saturating_sub(1));
+        self.note(frames, "ERROR", None, Revision::ZERO);
         frames.last = true;
         self.source = Source::Over;
     }
@@ -330,7 +367,7 @@ impl WatchView {
         self.fail(&status, frames);
     }
 
-    fn due_bookmark(&mut self, now: Instant) -> Option<Bytes> {
+    fn due_bookmark(&mut self, now: Instant) -> Option<(Revision, Bytes)> {
         self.bookmark_due.filter(|due| now >= *due)?;
         let last = self.deadline.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
         self.bookmark_due = (now < last).then(|| (now + BOOKMARK_INTERVAL).min(last));
@@ -342,7 +379,7 @@ impl WatchView {
         let reached = self.cache.revision();
         let Source::Watching(watcher) = &self.source else { return None };
         let revision = watcher.bookmark(reached)?;
-        (revision > self.terms.from).then(|| self.bookmark(revision, false))
+        (revision > self.terms.from).then(|| (revision, self.bookmark(revision, false)))
     }
 
     fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {

@@ -276,9 +276,8 @@ impl EventSource for Streamed {
                     Poll::Ready(Some(Frames {
                         segments: vec![data],
                         ends: vec![1],
-                        last: false,
-                        settled: false,
                         bytes,
+                        ..Frames::default()
                     }))
                 }
             };

@@ -34,7 +34,7 @@ use machinery::query::Query;
 use machinery::{Status, media};
 use registry::admission::trace::Trace;
 use registry::{
-    Annotations, Body, Context, Encoding, Form, ListView, Outcome, Segments, Shape, Target, View, Warnings,
+    Annotations, Body, Context, Encoding, Form, ListView, Outcome, Registry, Segments, Shape, Target, View, Warnings,
 };
 use tokio::time::Instant;
 
@@ -61,6 +61,8 @@ const PLAIN_JSON: Encoding = Encoding::Json { pretty: false };
 #[derive(Clone)]
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Inner,
+    /// Whose objects the request is about: those of the cluster, or those of the lab.
+    pub(crate) registry: &'a Arc<Registry>,
     pub(crate) method: &'a Method,
     /// The path as it was sent.
     pub(crate) path: &'a str,
@@ -170,7 +172,7 @@ impl Call<'_> {
 
     /// Returns whether a list is so long, or its selectors are, that it runs on the pool.
     fn is_long_list(&self, target: &Target, options: &ListOptions) -> bool {
-        let objects = self.server.registry.cache().collection(&target.kind.collection).len();
+        let objects = self.registry.cache().collection(&target.kind.collection).len();
         let terms = 1 + options.label_selector.requirements().len() + options.field_selector.requirements().len();
         objects.saturating_mul(terms) >= self.server.limits.heavy_checks_min
     }

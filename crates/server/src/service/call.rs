@@ -15,6 +15,7 @@ use super::Server;
 use super::record::RequestRecord;
 use super::respond::Refusal;
 use crate::audit::Ending;
+use crate::disturbance::LostAnswer;
 use crate::metrics::RequestLabels;
 use crate::request::negotiation::{accept_header, pretty};
 use crate::request::reply::{self, Reply};
@@ -102,6 +103,9 @@ impl Server {
             agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             "request"
         );
+        if record.loses_answer {
+            reply.extensions_mut().insert(LostAnswer);
+        }
         if parts.method == Method::HEAD {
             *reply.body_mut() = ResponseBody::empty();
         }

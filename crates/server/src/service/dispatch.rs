@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{Extensions, StatusCode};
 use machinery::Status;
 use registry::api_services::RemoteService;
+use registry::Registry;
 use registry::kinds::Kinds;
 
 use super::places::InFlight;
@@ -90,11 +91,13 @@ impl Server {
         let (server, peer, user) = (self.clone(), Arc::clone(peer), Arc::clone(call.user));
         let (method, headers, query) = (parts.method.clone(), parts.headers.clone(), call.query.clone());
         let path = call.path.to_owned();
+        let registry = Arc::clone(call.registry);
         let (warnings, annotations) = (call.warnings.clone(), call.annotations.clone());
         let (place, trace) = (call.place.clone(), call.trace.clone());
         let work = async move {
             let call = Call {
                 server: &server.0,
+                registry: &registry,
                 method: &method,
                 path: &path,
                 headers: &headers,
@@ -124,6 +127,14 @@ impl Inner {
             return Route::AggregatedGroup(group);
         }
         route(info, &kinds)
+    }
+
+    /// Whose objects a request is about: those of the cluster, or those of the lab.
+    pub(super) fn registry_of(&self, route: &Route) -> &Arc<Registry> {
+        match (self.lab.get(), route) {
+            (Some(lab), Route::Resource(route)) if route.target.kind.gvk.group == lab.group => &lab.registry,
+            _ => &self.registry,
+        }
     }
 
     /// Passes requests to other servers; none if this one serves everything.

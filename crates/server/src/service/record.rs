@@ -22,6 +22,8 @@ pub(super) struct RequestRecord {
     pub(super) no_sniff: bool,
     /// The connection ends after the response: HTTP/2 without credentials costs more than it may.
     pub(super) closes: bool,
+    /// The connection is closed instead of sending the response.
+    pub(super) loses_answer: bool,
     pub(super) in_flight: InFlight,
     /// The steps of admission, if they are traced.
     pub(super) trace: Option<Arc<Trace>>,

@@ -17,6 +17,7 @@ use super::labels::request_labels;
 use super::record::RequestRecord;
 use super::{Inner, Server};
 use crate::audit;
+use crate::request::disturbed_watch::disturbed;
 use crate::metrics::RequestLabels;
 use crate::request::authentication::front_proxy::strip_credentials;
 use crate::request::authentication::{Notes, Unauthenticated};
@@ -81,6 +82,7 @@ impl Server {
         let user = inner.authenticate(parts, &info, peer, record).await?;
         strip_credentials(&mut parts.headers, inner.authenticator.front_proxy.as_ref());
         let user = inner.impersonate(&mut parts.headers, &info, user, record).await?;
+        inner.disturb(parts, &info, &user, record).await?;
         inner.enter(&info, &query, &user, peer, record).await?;
         inner.authorize(parts, &info, &user, record).await?;
         let admitted = Admitted { info: &info, query: &query, verb, user: &user, deadline };
@@ -116,6 +118,7 @@ impl Server {
         record.series = Some(inner.metrics.request(&request_labels(info, &route, query)));
         let call = Call {
             server: inner,
+            registry: inner.registry_of(&route),
             method: &parts.method,
             path: parts.uri.path(),
             headers: &parts.headers,
@@ -223,6 +226,30 @@ impl Inner {
         record.impersonation = Some(granted);
         impersonation::strip(headers);
         Ok(user)
+    }
+
+    /// Lets happen what a lab wants to happen to the request. Nothing happens to requests for the lab itself.
+    async fn disturb(
+        &self,
+        parts: &Parts,
+        info: &RequestInfo<'_>,
+        user: &User,
+        record: &mut RequestRecord,
+    ) -> Result<(), Status> {
+        let Some(lab) = self.lab.get().filter(|lab| lab.disturbances.active().load(Ordering::Relaxed)) else {
+            return Ok(());
+        };
+        let Some(resource) = info.resource.as_ref().filter(|resource| resource.group != lab.group) else {
+            return Ok(());
+        };
+        let disturbance = lab.disturbances.of_request(&disturbed(resource, &parts.headers, user));
+        if disturbance.faults.is_empty() {
+            return Ok(());
+        }
+        record.annotations.set("lab.dogwatch.dev/faults", disturbance.faults.join(","));
+        record.loses_answer = disturbance.loses_answer;
+        tokio::time::sleep(disturbance.delay).await;
+        disturbance.answer.map_or(Ok(()), |status| Err(*status))
     }
 
     /// Classifies the request by its flow and takes a place in flight for a read. A write takes its place when its body is

@@ -97,7 +97,8 @@ impl OwnServer {
         let groups = [ADMIN_GROUP, "system:authenticated"].map(str::to_owned).into();
         let user = User { name: USER.to_owned(), groups, ..User::default() };
         let answer = async move {
-            let Ok(response) = Server(inner).in_process(user).call(call).await;
+            let answered = Server(inner).in_process(user).call(call).await;
+            let response = answered.map_err(|error| Error::new(ErrorKind::Closed, error.to_string()))?;
             let (head, body) = response.into_parts();
             let body = read(body, bytes_max, &budget).await?;
             Ok(Answer { status: head.status, headers: head.headers, body })

@@ -3,7 +3,6 @@
 //! A response body is empty, one piece made of shared slices, or a watch: a stream that ends when the watch does, when the
 //! server stops, or when the client disconnects (hyper drops it then, and with it everything the watch holds).
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use machinery::Status;
 use registry::{Frames, WatchView};
 use tokio::time::Instant;
 
@@ -24,11 +24,18 @@ use crate::wire::drain::Ticket;
 pub trait EventSource: Send + 'static {
     /// Returns all pending events up to `bytes_max` (at least one event), none when the watch has ended.
     fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>>;
+
+    /// Makes an error the last event, if these are events of this server's own objects.
+    fn end_with(&mut self, _: Status) {}
 }
 
 impl EventSource for WatchView {
     fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
         WatchView::poll_frames(self, cx, bytes_max)
+    }
+
+    fn end_with(&mut self, status: Status) {
+        WatchView::end_with(self, status);
     }
 }
 
@@ -64,12 +71,18 @@ pub struct WatchBody {
     drain: Ticket,
     bytes_max: usize,
     ended: bool,
+    broken: bool,
 }
+
+/// A response ends before it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection was cut")]
+pub struct Broken;
 
 impl WatchBody {
     #[must_use]
     pub fn new(source: Box<dyn EventSource>, observer: Box<dyn Observer>, drain: Ticket, bytes_max: usize) -> Self {
-        WatchBody { source, observer, drain, bytes_max, ended: false }
+        WatchBody { source, observer, drain, bytes_max, ended: false, broken: false }
     }
 
     /// Returns the next events; none when the watch has ended.
@@ -80,6 +93,7 @@ impl WatchBody {
         match self.source.poll_frames(cx, self.bytes_max) {
             Poll::Ready(Some(mut frames)) => {
                 self.ended = frames.last;
+                self.broken = frames.broken;
                 frames.settled &= !frames.last && self.drain.is_waiting(cx);
                 self.observer.sent(&frames);
                 Poll::Ready(Some(frames))
@@ -95,6 +109,11 @@ impl WatchBody {
             }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Whether the watch broke off, so that its client must not see a proper end.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 }
 
@@ -201,6 +220,10 @@ impl ResponseBody {
             Content::Watch(watch) => watch.poll_next(cx).map(|frames| frames.map(|frames| frames.segments.into())),
         }
     }
+
+    fn is_broken(&self) -> bool {
+        matches!(&self.content, Content::Watch(watch) if watch.is_broken())
+    }
 }
 
 impl std::fmt::Debug for ResponseBody {
@@ -211,10 +234,14 @@ impl std::fmt::Debug for ResponseBody {
 
 impl Body for ResponseBody {
     type Data = Chunk;
-    type Error = Infallible;
+    type Error = Broken;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Infallible>>> {
-        self.get_mut().poll_chunk(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Chunk>, Broken>>> {
+        let this = self.get_mut();
+        this.poll_chunk(cx).map(|chunk| match chunk {
+            Some(chunk) => Some(Ok(Frame::data(chunk))),
+            None => this.is_broken().then_some(Err(Broken)),
+        })
     }
 
     fn is_end_stream(&self) -> bool {
@@ -241,9 +268,9 @@ impl From<ResponseBody> for BytesBody {
 
 impl Body for BytesBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Broken;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
         loop {
             if let Some(bytes) = this.chunk.pop() {
@@ -251,7 +278,7 @@ impl Body for BytesBody {
             }
             match this.body.poll_chunk(cx) {
                 Poll::Ready(Some(chunk)) => this.chunk = chunk,
-                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(None) => return Poll::Ready(this.body.is_broken().then_some(Err(Broken))),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -419,6 +446,8 @@ impl Default for RequestBody {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
     use crate::wire::drain::Drain;
     use std::sync::Arc;

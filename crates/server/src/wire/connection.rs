@@ -21,9 +21,10 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 
+use crate::disturbance::LostAnswer;
 use crate::fairness::Place;
 use crate::limits::Limits;
-use crate::wire::body::{Held, RequestBody, ResponseBody};
+use crate::wire::body::{Broken, Held, RequestBody, ResponseBody};
 use crate::wire::chunk::Unsent;
 use crate::wire::drain::{Drain, Ticket};
 use crate::wire::multiplex::{self, Multiplexed};
@@ -507,8 +508,8 @@ pub(crate) struct RequestService<H> {
 
 impl<H: Handler> Service<Request<Incoming>> for RequestService<H> {
     type Response = Response<ResponseBody>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Error = Broken;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Broken>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let active = Active::new(&self.activity);
@@ -524,6 +525,9 @@ impl<H: Handler> Service<Request<Incoming>> for RequestService<H> {
         }
         Box::pin(async move {
             let mut response = response.await;
+            if response.extensions().get::<LostAnswer>().is_some() {
+                return Err(Broken);
+            }
             if version == Version::HTTP_2
                 && (response.status() == StatusCode::UNAUTHORIZED || has_connection_close(response.headers()))
             {

@@ -97,6 +97,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Stream<IO> {
                     self.settled = frames.settled;
                     self.out = chunk(frames);
                 }
+                // Without its last chunk, the response is not complete.
+                Poll::Ready(None) if watch.is_broken() => {
+                    return Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()));
+                }
                 Poll::Ready(None) => {
                     self.watch = None;
                     self.out = LAST_CHUNK.into();

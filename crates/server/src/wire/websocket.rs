@@ -149,6 +149,7 @@ where
                 }
                 poll_fn(|cx| socket.as_mut().poll_flush(cx)).await?;
             }
+            Next::WatchEnded if watch.is_broken() => return Ok(()),
             Next::WatchEnded => return poll_fn(|cx| socket.as_mut().poll_close(cx)).await,
             Next::Disconnected => return Ok(()),
         }

@@ -96,8 +96,8 @@ impl Definitions {
                 collections.specify(&installed.collection, selectable(&installed.kinds));
             }
             for kind in &installed.kinds {
-                // A built-in kind cannot be replaced.
-                if kinds.get(&kind.gvk.group, &kind.gvk.version, &kind.plural).is_none_or(|there| there.custom) {
+                // A kind that is served from the start cannot be replaced.
+                if kinds.get(&kind.gvk.group, &kind.gvk.version, &kind.plural).is_none() {
                     kinds = kinds.with_shared(Arc::clone(kind));
                 }
             }

@@ -15,7 +15,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let options = options(call, route, &body)?;
     let context = call.context();
     let request = WriteRequest { target: &route.target, options: &options, ctx: &context };
-    let outcome = call.within_write_limit(call.server.registry.delete(request)).await?;
+    let outcome = call.within_write_limit(call.registry.delete(request)).await?;
     call.show_outcome(outcome, &route.target, &asked).await
 }
 

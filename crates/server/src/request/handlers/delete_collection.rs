@@ -14,6 +14,6 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let options = delete::options(call, route, &body)?;
     let context = call.context();
     let request = WriteRequest { target: &route.target, options: &options, ctx: &context };
-    let deleted = call.server.registry.delete_collection(request, &list).await?;
+    let deleted = call.registry.delete_collection(request, &list).await?;
     call.show_list(deleted, &asked).await
 }

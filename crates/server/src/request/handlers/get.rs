@@ -11,7 +11,7 @@ use crate::request::routing::ResourceRoute;
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Reply, Status> {
     let asked = call.negotiate(route)?;
     let options = GetOptions::from_query(call.query)?;
-    let registry = &call.server.registry;
+    let registry = call.registry;
     let view = match route.operation {
         Operation::GetScale => registry.get_scale(&route.target, &options).await?,
         _ => registry.get(&route.target, &options).await?,

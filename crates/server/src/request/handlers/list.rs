@@ -11,7 +11,7 @@ use crate::request::routing::ResourceRoute;
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Reply, Status> {
     let asked = call.negotiate(route)?;
     let options = call.list_options().await?;
-    let registry = &call.server.registry;
+    let registry = call.registry;
     let list = if call.is_long_list(&route.target, &options) {
         let (registry, target) = (Arc::clone(registry), route.target.clone());
         let bytes = call.server.limits.heavy_bytes_min;

@@ -10,7 +10,7 @@ use crate::wire::body::ResponseBody;
 
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Reply, Status> {
     let rest = rest_of_path(call.path, route.target.name.as_deref().unwrap_or_default());
-    call.server.registry.connect(&route.target, call.query, rest, &call.context()).await?;
+    call.registry.connect(&route.target, call.query, rest, &call.context()).await?;
     // A log of which nothing has been written yet.
     let mut reply = reply::with_body(204, reply::TEXT, ResponseBody::empty());
     reply.headers_mut().remove(header::CONTENT_TYPE);

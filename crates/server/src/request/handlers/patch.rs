@@ -21,7 +21,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
         PatchType::Json | PatchType::Merge | PatchType::Strategic => machinery::json::from_slice(&body.bytes).ok(),
     });
     let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
-    let registry = &call.server.registry;
+    let registry = call.registry;
     let write = async {
         match route.operation {
             Operation::PatchScale => registry.patch_scale(request, &body).await,

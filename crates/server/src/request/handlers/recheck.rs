@@ -83,4 +83,9 @@ impl EventSource for Rechecked {
         }
         self.view.poll_frames(cx, bytes_max)
     }
+
+    fn end_with(&mut self, status: Status) {
+        self.refusal = None;
+        self.view.end_with(status);
+    }
 }

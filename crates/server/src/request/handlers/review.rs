@@ -19,7 +19,7 @@ pub(super) async fn compute(
     request: WriteRequest<'_, CreateOptions>,
     body: &Body,
 ) -> Result<Outcome, Status> {
-    let mut object = call.server.registry.admit_unstored(request, body).await?;
+    let mut object = call.registry.admit_unstored(request, body).await?;
     object["status"] = match review {
         Review::SelfSubject => {
             object["metadata"]["creationTimestamp"] =

@@ -13,7 +13,7 @@ pub(super) async fn issue(
     body: &Body,
 ) -> Result<Outcome, Status> {
     let Some(tokens) = &call.server.authenticator.accounts else { return Err(Status::router_method_not_allowed()) };
-    let grant = call.server.registry.request_token(request, body, tokens.terms()).await?;
+    let grant = call.registry.request_token(request, body, tokens.terms()).await?;
     let until = jiff::Timestamp::from_second(grant.expires).map_err(Status::internal)?;
     let mut value = grant.request;
     value["status"] = json!({"token": tokens.sign(grant.claims)?, "expirationTimestamp": until.to_string()});

@@ -15,7 +15,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let body = call.object(body)?;
     let options = UpdateOptions::from_query(call.query)?;
     let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
-    let registry = &call.server.registry;
+    let registry = call.registry;
     let write = async {
         match route.operation {
             Operation::UpdateScale => registry.update_scale(request, &body).await,

@@ -8,8 +8,10 @@ use machinery::options::ListOptions;
 use machinery::{Status, fields};
 use registry::{Encoding, Frames, Target, WatchView};
 
+use crate::disturbance::Disturbed;
 use crate::limits::Slot;
 use crate::metrics::{OpenWatch, RequestLabels};
+use crate::request::disturbed_watch::{DisturbedWatch, agent};
 use crate::request::handlers::recheck::{Rechecked, WatchRequest};
 use crate::request::handlers::{Call, scope};
 use crate::request::reply::{self, Reply};
@@ -31,7 +33,7 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     };
     // The name in a `/watch/` path has become a field selector.
     let target = Target { name: None, ..route.target.clone() };
-    let mut view = call.server.registry.watch(&target, &options).await?;
+    let mut view = call.registry.watch(&target, &options).await?;
     view.set_form(asked.form);
     let drain = call.server.drain.ticket();
     let bytes_max = call.server.limits.watch_batch_bytes_max;
@@ -58,8 +60,28 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     Ok(reply::with_body(200, content_type, ResponseBody::watch(watch)))
 }
 
+/// The events of a watch, with what a lab does to them.
+fn source(call: &Call<'_>, target: &Target, options: &ListOptions, mut view: WatchView) -> Box<dyn EventSource> {
+    let Some(lab) = call.server.lab.get().filter(|lab| target.kind.gvk.group != lab.group) else {
+        return checked(call, target, options, view);
+    };
+    view.note_events(Arc::clone(lab.disturbances.active()));
+    let request = Disturbed {
+        verb: "watch",
+        group: target.kind.gvk.group.clone(),
+        resource: target.kind.plural.clone(),
+        subresource: String::new(),
+        namespace: target.namespace.clone().unwrap_or_default(),
+        name: options.field_selector.equality("metadata.name").unwrap_or_default().to_owned(),
+        user: call.user.name.clone(),
+        agent: agent(call.headers).to_owned(),
+    };
+    let events = checked(call, target, options, view);
+    Box::new(DisturbedWatch::new(events, request, Arc::clone(&lab.disturbances), call.registry.cache().revision()))
+}
+
 /// The events of a watch; with a check of the right to it, if the server is to end watches whose user has lost it.
-fn source(call: &Call<'_>, target: &Target, options: &ListOptions, view: WatchView) -> Box<dyn EventSource> {
+fn checked(call: &Call<'_>, target: &Target, options: &ListOptions, view: WatchView) -> Box<dyn EventSource> {
     if !call.server.inspection.recheck_watches || call.user.is_master() {
         return Box::new(view);
     }

@@ -1,0 +1,7 @@
+//! The lab, as clients of the API see it.
+
+mod faults;
+mod group;
+mod streams;
+mod wire;
+mod world;

@@ -1,0 +1,91 @@
+//! Which requests a fault is about.
+
+use server::disturbance::Disturbed;
+
+use super::spec::Match;
+
+impl Match {
+    pub(crate) fn matches(&self, request: &Disturbed) -> bool {
+        is_among(&self.verbs, request.verb)
+            && (self.resources.is_empty() || self.resources.iter().any(|named| is_resource(named, request)))
+            && is_among(&self.namespaces, &request.namespace)
+            && self.has_name(request)
+            && fits(&self.user_agents, &request.agent)
+            && fits(&self.users, &request.user)
+    }
+
+    /// A watch of a whole collection is about all its objects: events are looked at by name.
+    fn has_name(&self, request: &Disturbed) -> bool {
+        is_among(&self.names, &request.name) || (request.verb == "watch" && request.name.is_empty())
+    }
+}
+
+fn is_among(wanted: &[String], found: &str) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| wanted == found)
+}
+
+fn fits(patterns: &[String], text: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| glob(pattern, text))
+}
+
+/// `pods`, `deployments.apps`, `deployments.apps/status`. Without a subresource only the resource itself is meant.
+fn is_resource(named: &str, request: &Disturbed) -> bool {
+    let (resource, subresource) = named.split_once('/').unwrap_or((named, ""));
+    let (plural, group) = match resource.split_once('.') {
+        Some((plural, group)) => (plural, Some(group)),
+        None => (resource, None),
+    };
+    (plural == request.resource || plural == "*")
+        && group.is_none_or(|group| group == request.group)
+        && (subresource == request.subresource || subresource == "*")
+}
+
+/// Whether a text fits a pattern in which `*` stands for any characters.
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, text) in
+            [("a", "a"), ("a*", "a"), ("a*", "abc"), ("*c", "abc"), ("a*c", "ac"), ("*b*", "abc"), ("*", "")]
+        {
+            assert!(glob(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("a", "ab"), ("a*c", "ab"), ("a*a", "a"), ("", "a"), ("*b*c*", "acb")] {
+            assert!(!glob(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn resources_are_named_with_or_without_their_group() {
+        let request = |resource: &str, group: &str, subresource: &str| Disturbed {
+            resource: resource.into(),
+            group: group.into(),
+            subresource: subresource.into(),
+            ..Disturbed::default()
+        };
+        let status = request("deployments", "apps", "status");
+        assert!(is_resource("deployments.apps/status", &status) && is_resource("deployments/*", &status));
+        assert!(!is_resource("deployments.apps", &status) && !is_resource("deployments.extensions/status", &status));
+        assert!(is_resource("pods", &request("pods", "", "")) && is_resource("*", &request("pods", "", "")));
+        assert!(!is_resource("pods.apps", &request("pods", "", "")));
+    }
+}

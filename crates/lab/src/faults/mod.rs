@@ -1,0 +1,15 @@
+//! Faults: what happens to requests and to the events of watches.
+//!
+//! - `spec`: a Fault as it was written; `matching`: which requests it is about; `counting`: which of those it hits
+//! - `table`: all faults, and what they do; `refusal`: the errors they answer with
+//! - `report`: writes into their status what they did
+
+mod counting;
+mod matching;
+mod refusal;
+mod report;
+mod spec;
+mod table;
+
+pub(crate) use report::report;
+pub(crate) use table::Faults;

@@ -1,0 +1,175 @@
+//! A Fault as it was written.
+
+use std::time::Duration;
+
+use machinery::json::Value;
+use serde::Deserialize;
+
+/// The `spec` of a Fault.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Spec {
+    #[serde(rename = "match")]
+    pub(crate) matches: Match,
+    pub(crate) when: When,
+    pub(crate) effect: Effect,
+    pub(crate) expect: Option<Expectation>,
+}
+
+/// Which requests are hit. An empty list matches everything.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Match {
+    pub(crate) verbs: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    pub(crate) namespaces: Vec<String>,
+    pub(crate) names: Vec<String>,
+    pub(crate) user_agents: Vec<String>,
+    pub(crate) users: Vec<String>,
+}
+
+/// Which of those that match are hit.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct When {
+    pub(crate) skip: u64,
+    pub(crate) times: Option<u64>,
+    pub(crate) every: Option<u64>,
+    pub(crate) probability: Option<f64>,
+    pub(crate) seed: i64,
+    pub(crate) events: Option<Events>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Events {
+    pub(crate) types: Vec<String>,
+    pub(crate) names: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Expectation {
+    pub(crate) hits: Option<u64>,
+}
+
+/// What happens; one member is given.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Effect {
+    pub(crate) error: Option<ErrorEffect>,
+    pub(crate) delay: Option<String>,
+    pub(crate) lose_answer: Option<Value>,
+    pub(crate) cut: Option<Cut>,
+    pub(crate) silence: Option<Value>,
+    pub(crate) expire: Option<Expire>,
+    pub(crate) withhold_bookmarks: Option<Value>,
+    pub(crate) skip_intermediate: Option<bool>,
+    pub(crate) drop_events: Option<Events>,
+    pub(crate) conflict_once: Option<ConflictOnce>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ErrorEffect {
+    pub(crate) code: Option<u16>,
+    pub(crate) reason: Option<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) retry_after_seconds: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Cut {
+    pub(crate) abruptly: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Expire {
+    pub(crate) form: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ConflictOnce {
+    pub(crate) per_object: bool,
+}
+
+impl Default for ConflictOnce {
+    fn default() -> Self {
+        ConflictOnce { per_object: true }
+    }
+}
+
+impl Spec {
+    pub(crate) fn read(object: &Value) -> Result<Spec, serde_json::Error> {
+        serde_json::from_str(&object["spec"].to_string())
+    }
+}
+
+impl Effect {
+    /// The effect in one word, as tables show it.
+    pub(crate) fn word(&self) -> &'static str {
+        let given = [
+            (self.error.is_some(), "error"),
+            (self.delay.is_some(), "delay"),
+            (self.lose_answer.is_some(), "loseAnswer"),
+            (self.cut.is_some(), "cut"),
+            (self.silence.is_some(), "silence"),
+            (self.expire.is_some(), "expire"),
+            (self.withhold_bookmarks.is_some(), "withholdBookmarks"),
+            (self.skip_intermediate.is_some(), "skipIntermediate"),
+            (self.drop_events.is_some(), "dropEvents"),
+            (self.conflict_once.is_some(), "conflictOnce"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map_or("", |(_, word)| word)
+    }
+
+    pub(crate) fn delay(&self) -> Option<Duration> {
+        // The schema has checked the text.
+        self.delay.as_deref().and_then(parse_duration)
+    }
+}
+
+/// Reads `1h2m3.5s`, as Go writes durations.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim_start_matches('+');
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit);
+        let factor = match unit {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" | "μs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * factor;
+        rest = tail;
+    }
+    Duration::try_from_secs_f64(seconds).ok().filter(|_| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        assert_eq!(parse_duration("200ms"), Some(Duration::from_millis(200)));
+        assert_eq!(parse_duration("1h2m3.5s"), Some(Duration::from_millis(3_723_500)));
+        assert_eq!(parse_duration("0"), Some(Duration::ZERO));
+        for wrong in ["", "1", "s", "1x", "-1s", "1s2"] {
+            assert_eq!(parse_duration(wrong), None, "{wrong}");
+        }
+    }
+}

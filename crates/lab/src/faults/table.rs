@@ -1,0 +1,294 @@
+//! The faults that exist now, and what they do to requests and events.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use cache::{Collection, Collections, Event, Observer};
+use jiff::Timestamp;
+use machinery::{Clock, Revision, Status, json};
+use parking_lot::Mutex;
+use registry::EventNote;
+use server::disturbance::{Disturbance, Disturbances, Disturbed, Step};
+use tokio::sync::{Notify, watch};
+
+use super::counting::Count;
+use super::refusal;
+use super::spec::{Events, Spec};
+use crate::kinds::FAULTS;
+
+/// All faults. Follows their objects, so that a fault acts before the write that made it is answered.
+pub(crate) struct Faults {
+    active: Arc<AtomicBool>,
+    /// Sorted by name.
+    table: ArcSwap<Vec<Arc<Fault>>>,
+    changes: watch::Sender<u64>,
+    /// Wakes the task that writes the status of faults.
+    pub(super) hit: Notify,
+    clock: Clock,
+}
+
+pub(super) struct Fault {
+    pub(super) name: String,
+    uid: String,
+    generation: u64,
+    pub(super) spec: Spec,
+    pub(super) count: Mutex<Count>,
+    pub(super) last_hit: Mutex<Option<LastHit>>,
+}
+
+/// The request that was hit last.
+#[derive(Clone)]
+pub(super) struct LastHit {
+    pub(super) at: Timestamp,
+    pub(super) request: Disturbed,
+}
+
+impl Faults {
+    #[must_use]
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+        Arc::new(Faults {
+            active: Arc::default(),
+            table: ArcSwap::default(),
+            changes: watch::Sender::new(0),
+            hit: Notify::new(),
+            clock,
+        })
+    }
+
+    pub(super) fn all(&self) -> Arc<Vec<Arc<Fault>>> {
+        self.table.load_full()
+    }
+
+    /// Brings the table up to the objects. A fault whose spec is the same keeps its counts.
+    fn sync(&self, collections: &Collections) {
+        let (objects, before) = (collections.get(FAULTS).objects(), self.all());
+        let mut table: Vec<Arc<Fault>> = Vec::new();
+        for item in objects.scan(FAULTS, None, None) {
+            let Ok(object) = json::from_slice(item.encoded().whole()) else { continue };
+            let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+            let generation = object["metadata"]["generation"].as_u64().unwrap_or_default();
+            let is_same = |fault: &&Arc<Fault>| fault.uid == uid && fault.generation == generation;
+            if let Some(kept) = before.iter().find(is_same) {
+                table.push(Arc::clone(kept));
+                continue;
+            }
+            match Spec::read(&object) {
+                Ok(spec) => table.push(Arc::new(Fault {
+                    name: item.name().to_owned(),
+                    uid: uid.to_owned(),
+                    generation,
+                    count: Mutex::new(Count::new(&spec.when)),
+                    spec,
+                    last_hit: Mutex::default(),
+                })),
+                Err(error) => tracing::error!(name = item.name(), %error, "a fault cannot be read and does nothing"),
+            }
+        }
+        let is_unchanged = table.len() == before.len() && table.iter().zip(&*before).all(|(a, b)| Arc::ptr_eq(a, b));
+        if is_unchanged {
+            return;
+        }
+        self.active.store(!table.is_empty(), Ordering::Relaxed);
+        self.table.store(Arc::new(table));
+        self.changes.send_modify(|count| *count += 1);
+        // The status of a new fault says what it does.
+        self.hit.notify_one();
+    }
+
+    fn hits(&self, fault: &Fault, request: &Disturbed) -> bool {
+        if !fault.count.lock().hit(&fault.spec.when) {
+            return false;
+        }
+        *fault.last_hit.lock() = Some(LastHit { at: self.clock.now(), request: request.clone() });
+        self.hit.notify_one();
+        true
+    }
+
+    /// Counts the update of an object that has not had its conflict yet.
+    fn conflicts(&self, fault: &Fault, request: &Disturbed, per_object: bool) -> bool {
+        let object = match per_object {
+            true => format!("{}/{}/{}/{}", request.group, request.resource, request.namespace, request.name),
+            false => String::new(),
+        };
+        let is_update = matches!(request.verb, "update" | "patch") && !fault.count.lock().objects.contains(&object);
+        let hits = is_update && self.hits(fault, request);
+        if hits {
+            fault.count.lock().objects.insert(object);
+        }
+        hits
+    }
+
+    /// The error that a fault answers with, if it hits.
+    fn answer(&self, fault: &Fault, request: &Disturbed) -> Option<Status> {
+        let effect = &fault.spec.effect;
+        if let Some(error) = &effect.error {
+            return self.hits(fault, request).then(|| refusal::given(error, &fault.name, request));
+        }
+        if let Some(expire) = &effect.expire {
+            let is_due = expire.form != "event" && matches!(request.verb, "list" | "watch");
+            return (is_due && self.hits(fault, request)).then(Status::list_expired);
+        }
+        let once = effect.conflict_once?;
+        self.conflicts(fault, request, once.per_object).then(|| refusal::conflict(request))
+    }
+}
+
+impl Disturbances for Faults {
+    fn active(&self) -> &Arc<AtomicBool> {
+        &self.active
+    }
+
+    fn of_request(&self, request: &Disturbed) -> Disturbance {
+        let mut disturbance = Disturbance::default();
+        for fault in self.table.load().iter().filter(|fault| fault.spec.matches.matches(request)) {
+            if let Some(delay) = fault.spec.effect.delay().filter(|_| request.verb != "watch")
+                && self.hits(fault, request)
+            {
+                disturbance.delay += delay;
+                disturbance.faults.push(fault.name.clone());
+            }
+            // The first of these decides: what is answered with an error cannot lose its answer.
+            if disturbance.answer.is_some() || disturbance.loses_answer {
+                continue;
+            }
+            if fault.spec.effect.lose_answer.is_some() && self.hits(fault, request) {
+                disturbance.loses_answer = true;
+                disturbance.faults.push(fault.name.clone());
+            } else if let Some(status) = self.answer(fault, request) {
+                disturbance.answer = Some(Box::new(status));
+                disturbance.faults.push(fault.name.clone());
+            }
+        }
+        disturbance
+    }
+
+    fn of_event(&self, request: &Disturbed, event: &EventNote) -> Step {
+        let mut step = Step::Send;
+        for fault in self.table.load().iter().filter(|fault| fault.spec.matches.matches(request)) {
+            if counts(fault, event)
+                && let Some(wanted) = wanted(fault, event)
+                && self.hits(fault, request)
+            {
+                step = stronger(step, wanted);
+            }
+        }
+        step
+    }
+
+    fn of_stream(&self, request: &Disturbed) -> Step {
+        for fault in self.table.load().iter().filter(|fault| fault.spec.matches.matches(request)) {
+            let (when, effect) = (&fault.spec.when, &fault.spec.effect);
+            let is_immediate = when.skip == 0
+                && when.every.is_none()
+                && when.probability.is_none()
+                && when.events.is_none()
+                && (fault.spec.matches.names.is_empty() || !request.name.is_empty());
+            let step = match (&effect.cut, &effect.expire) {
+                (Some(cut), _) => Step::Cut { abruptly: cut.abruptly },
+                (None, Some(expire)) if expire.form == "event" => Step::Expire,
+                _ => continue,
+            };
+            if is_immediate && self.hits(fault, request) {
+                return step;
+            }
+        }
+        Step::Send
+    }
+
+    fn holds(&self, request: &Disturbed) -> bool {
+        let table = self.table.load();
+        table.iter().any(|fault| fault.spec.effect.silence.is_some() && fault.spec.matches.matches(request))
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+}
+
+/// Whether an event is one of those that a fault counts.
+fn counts(fault: &Fault, event: &EventNote) -> bool {
+    let names = &fault.spec.matches.names;
+    let is_named = names.is_empty() || event.name.is_empty() || names.contains(&event.name);
+    is_named && fault.spec.when.events.as_ref().is_none_or(|events| is_listed(events, event))
+}
+
+fn is_listed(events: &Events, event: &EventNote) -> bool {
+    (events.types.is_empty() || events.types.iter().any(|kind| kind == event.kind))
+        && (events.names.is_empty() || events.names.contains(&event.name))
+}
+
+/// What a fault wants to happen to an event, if it is about events at all.
+fn wanted(fault: &Fault, event: &EventNote) -> Option<Step> {
+    let effect = &fault.spec.effect;
+    let is_bookmark = event.kind == "BOOKMARK";
+    if let Some(delay) = effect.delay() {
+        return Some(Step::After(delay));
+    }
+    if let Some(cut) = effect.cut {
+        return Some(Step::Cut { abruptly: cut.abruptly });
+    }
+    if effect.silence.is_some() {
+        return Some(Step::Hold);
+    }
+    if let Some(expire) = &effect.expire {
+        return (expire.form == "event").then_some(Step::Expire);
+    }
+    if effect.withhold_bookmarks.is_some() {
+        return is_bookmark.then_some(Step::Drop);
+    }
+    if effect.skip_intermediate.is_some() {
+        return (!is_bookmark && event.kind != "ERROR").then_some(Step::Merge);
+    }
+    effect.drop_events.as_ref().filter(|events| is_listed(events, event)).map(|_| Step::Drop)
+}
+
+/// Of two steps the one that leaves less of the event; delays add up.
+fn stronger(one: Step, other: Step) -> Step {
+    fn rank(step: &Step) -> u8 {
+        match step {
+            Step::Send => 0,
+            Step::Merge => 1,
+            Step::After(_) => 2,
+            Step::Hold => 3,
+            Step::Expire => 4,
+            Step::Cut { .. } => 5,
+            Step::Drop => 6,
+        }
+    }
+    match (&one, &other) {
+        (Step::After(first), Step::After(second)) => Step::After(first.saturating_add(*second)),
+        _ if rank(&other) > rank(&one) => other,
+        _ => one,
+    }
+}
+
+impl Observer for Faults {
+    fn observes(&self, collection: &str) -> bool {
+        collection == FAULTS
+    }
+
+    fn loaded(&self, collections: &Collections, _: &Collection, _: Revision) {
+        self.sync(collections);
+    }
+
+    fn changed(&self, collections: &Collections, _: &[Arc<Event>]) {
+        self.sync(collections);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn flt_14_delays_add_up_and_an_event_that_is_dropped_is_not_delayed() {
+        let after = |seconds| Step::After(Duration::from_secs(seconds));
+        assert_eq!(stronger(after(1), after(2)), after(3));
+        assert_eq!(stronger(after(1), Step::Drop), Step::Drop);
+        assert_eq!(stronger(Step::Drop, Step::Hold), Step::Drop);
+        assert_eq!(stronger(Step::Send, Step::Merge), Step::Merge);
+    }
+}

@@ -1,0 +1,84 @@
+//! The kinds of the lab, as data: `kinds/*.yaml` have the form of the `spec` of a CustomResourceDefinition.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use machinery::Revision;
+use machinery::json::json;
+use schema::custom::installed;
+use schema::kind::Kind;
+use schema::kinds::Kinds;
+
+/// The group of all kinds of the lab.
+pub const GROUP: &str = "lab.dogwatch.dev";
+/// The collection of faults in the store.
+pub(crate) const FAULTS: &str = "lab.dogwatch.dev/faults";
+
+/// A kind with the verbs that it serves.
+struct Source {
+    definition: &'static str,
+    /// In the order of discovery.
+    verbs: &'static [&'static str],
+}
+
+const ALL: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+const SOURCES: [Source; 1] = [Source { definition: include_str!("kinds/fault.yaml"), verbs: ALL }];
+
+/// The kinds of the lab.
+#[must_use]
+pub fn all() -> &'static [Arc<Kind>] {
+    static KINDS: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| SOURCES.iter().flat_map(read).collect());
+    &KINDS
+}
+
+/// These kinds and those of the lab.
+#[must_use]
+pub fn beside(kinds: &Kinds) -> Kinds {
+    all().iter().fold(kinds.clone(), |kinds, kind| kinds.with_shared(Arc::clone(kind)))
+}
+
+fn read(source: &Source) -> Vec<Arc<Kind>> {
+    let spec = match machinery::yaml::read(source.definition.as_bytes()) {
+        Ok(document) => document.value,
+        Err(error) => unreachable!("a kind of the lab cannot be read: {error}"),
+    };
+    let names = spec["names"].clone();
+    let plural = names["plural"].as_str().unwrap_or_default().to_owned();
+    let definition = json!({
+        // No definition that a client creates can have this name.
+        "metadata": {"name": format!("lab:{plural}"), "uid": format!("lab:{plural}")},
+        "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]},
+        "spec": spec,
+    });
+    let made = match installed::install(&Bytes::from(definition.to_string()), Revision::ZERO, None) {
+        Ok(installed) => installed.kinds,
+        Err(error) => unreachable!("a kind of the lab cannot be installed: {error}"),
+    };
+    made.into_iter().map(|kind| Arc::new(with_verbs(Kind::clone(&kind), source.verbs))).collect()
+}
+
+fn with_verbs(mut kind: Kind, verbs: &[&str]) -> Kind {
+    kind.verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lab_1_every_kind_of_the_lab_is_served_with_its_verbs() {
+        let served: Vec<(&str, usize)> = all().iter().map(|kind| (kind.plural.as_str(), kind.verbs.len())).collect();
+        assert_eq!(served, [("faults", 8)]);
+        assert!(all().iter().all(|kind| kind.gvk.group == GROUP && !kind.namespaced));
+    }
+
+    #[test]
+    fn definitions_are_whole() {
+        for source in &SOURCES {
+            let value = machinery::yaml::read(source.definition.as_bytes()).unwrap().value;
+            assert_eq!(value["group"], GROUP);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Powers over a control plane for those who test controllers.
+//!
+//! Everything is an object of the group `lab.dogwatch.dev`, so every Kubernetes client is a client of the lab. The objects live in a
+//! registry of their own on a store in memory: they are not in the log of the cluster and do not move its revision.
+
+mod faults;
+pub mod kinds;
+mod start;
+
+pub use start::start;
