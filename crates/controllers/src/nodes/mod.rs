@@ -6,6 +6,7 @@
 //! - `register`, `machines`: the Node objects
 //! - `steps`: the next step of a pod; `status`: its write; `agenda`: its time
 //! - [`stages`], `behaviour`: the settings, for all pods and for one
+//! - [`containers`]: logs of containers, results of commands, answers at ports
 //! - `addresses`: the addresses of pods; `events`: events that nodes report
 //!
 //! The controllers:
@@ -17,6 +18,7 @@
 mod addresses;
 mod agenda;
 mod behaviour;
+pub mod containers;
 mod events;
 pub(crate) mod evictions;
 pub(crate) mod fleet;

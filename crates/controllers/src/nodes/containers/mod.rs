@@ -1,0 +1,53 @@
+//! What the containers of simulated nodes say: their logs, the results of commands, the answers at their ports.
+//!
+//! - [`logs`]: the lines that each container has written, current and previous instance
+//! - [`rules`]: what pods or files prescribe instead of the default
+
+pub mod logs;
+pub mod rules;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::RwLock;
+
+use logs::ContainerLogs;
+use rules::{PodRules, RuleSource};
+
+/// The containers of all simulated nodes. The nodes write to it, the server reads from it.
+#[derive(Default)]
+pub struct Containers {
+    logs: ContainerLogs,
+    /// Rules that come from files or custom resources; annotations of a pod overrule them.
+    rules: RwLock<Option<Arc<dyn RuleSource>>>,
+}
+
+impl std::fmt::Debug for Containers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Containers").finish_non_exhaustive()
+    }
+}
+
+impl Containers {
+    /// The lines that containers have written.
+    #[must_use]
+    pub fn logs(&self) -> &ContainerLogs {
+        &self.logs
+    }
+
+    /// Sets the rules that apply to pods whose annotations prescribe nothing.
+    pub fn set_rules(&self, source: Arc<dyn RuleSource>) {
+        *self.rules.write() = Some(source);
+    }
+
+    /// The rules of a pod: those of its annotations, then those of files. The first that matches a request applies.
+    #[must_use]
+    pub fn rules_of(&self, pod: &Pod) -> PodRules {
+        let mut found = PodRules::of_annotations(pod);
+        let source = self.rules.read().clone();
+        if let Some(source) = source {
+            found.extend(source.rules_of(pod));
+        }
+        found
+    }
+}
