@@ -63,6 +63,17 @@ pub enum Command {
     Restore(Restore),
     /// List damage in a data directory: exit code 0 without, 1 with damage.
     Check(Check),
+    /// Print the completion script of a shell, or write man pages.
+    #[command(subcommand)]
+    Manual(Manual),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Manual {
+    /// Print the completion script of a shell.
+    Completions { shell: clap_complete::Shell },
+    /// Write a man page for each command to an existing directory.
+    Pages { dir: PathBuf },
 }
 
 #[derive(Debug, Args)]

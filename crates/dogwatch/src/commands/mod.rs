@@ -8,6 +8,7 @@
 //! - `documents`: objects in files
 //! - `bench`: measurements
 //! - `check`: damage in a data directory
+//! - `manual`: shell completions and man pages
 
 mod access;
 mod admission;
@@ -17,6 +18,7 @@ mod check;
 mod delete;
 mod documents;
 mod get;
+mod manual;
 mod proxy;
 mod remote;
 mod watch;
@@ -49,6 +51,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
             Ok(())
         }),
         Command::Check(args) => Box::pin(check::check(args)),
+        Command::Manual(what) => Box::pin(std::future::ready(manual::manual(what))),
         Command::Restore(args) => Box::pin(async move {
             let objects = engine::restore(&args.file, &args.data_dir).await?;
             println!("restored {objects} objects to {}", args.data_dir.display());
