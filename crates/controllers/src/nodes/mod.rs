@@ -7,6 +7,7 @@
 //! - `steps`: the next step of a pod; `status`: its write; `agenda`: its time
 //! - [`stages`], `behaviour`: the settings, for all pods and for one
 //! - [`containers`]: logs of containers, results of commands, answers at ports
+//! - [`shell`]: the commands of containers
 //! - `addresses`: the addresses of pods; `events`: events that nodes report
 //!
 //! The controllers:
@@ -26,6 +27,7 @@ pub(crate) mod lifecycle;
 mod machines;
 pub(crate) mod pod_gc;
 mod register;
+pub mod shell;
 pub mod stages;
 mod status;
 mod steps;
