@@ -3,6 +3,7 @@
 mod ci;
 mod counts;
 mod informers;
+mod operators;
 mod progress;
 mod soak;
 mod suites;
@@ -32,6 +33,8 @@ cargo xtask COMMAND
                        kill a cluster N times in the middle of everything, and compare it with its specs
   informers [PODS [RATE [SECONDS]]]
                        compare our informer with kube-rs' reflector and client-go's informer
+  operators [NAME...] [--reference DIR] [--program FILE] [--list]
+                       run the suites of real operators on this program, and on a genuine control plane where there is one
   soak                 10 informers on 50 000 objects, 2 000 changes a second, three kills of the server
   tools                install what the tests need, and run nothing
 ";
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         ["facts"] => facts(&workspace),
         ["torture", rest @ ..] => torture::torture(&workspace, rest),
         ["informers", rest @ ..] => informers::informers(&workspace, rest),
+        ["operators", rest @ ..] => operators::operators(&workspace, rest),
         ["soak", rest @ ..] => soak::soak(&workspace, rest),
         ["tools"] => tools::install_all(&workspace),
         _ => {
