@@ -4,6 +4,7 @@ mod ci;
 mod counts;
 mod informers;
 mod operators;
+mod package;
 mod progress;
 mod soak;
 mod suites;
@@ -36,6 +37,9 @@ cargo xtask COMMAND
   operators [NAME...] [--reference DIR] [--program FILE] [--list]
                        run the suites of real operators on this program, and on a genuine control plane where there is one
   soak                 10 informers on 50 000 objects, 2 000 changes a second, three kills of the server
+  package [--profile P | --program FILE] [--out DIR] [--base-url URL]
+                       build (with the profile dist) and make what people install: tarball, wheel, npm package, Debian
+                       package, container image, Homebrew formula, Nix file
   tools                install what the tests need, and run nothing
 ";
 
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         ["informers", rest @ ..] => informers::informers(&workspace, rest),
         ["operators", rest @ ..] => operators::operators(&workspace, rest),
         ["soak", rest @ ..] => soak::soak(&workspace, rest),
+        ["package", rest @ ..] => package::package(&workspace, rest),
         ["tools"] => tools::install_all(&workspace),
         _ => {
             eprintln!("xtask: no such command: {}\n\n{USAGE}", words.join(" "));
