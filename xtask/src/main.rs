@@ -23,7 +23,7 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [--only NAME]   install what the tests need into .tools, then run them all
-                       NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs, crds
+                       NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs, crds, kits
   ci                   fmt, clippy, tidy, deny (where cargo-deny is installed), counts, test
   tidy                 house rules: crate order, purpose lines, size, the map, rows of the specification, phrases
                        that need a second reading

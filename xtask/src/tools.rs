@@ -38,11 +38,12 @@ pub(crate) enum Tool {
     Kubectl,
     Go,
     Envtest,
+    GoKit,
     Definitions,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Curl,
         Self::Strace,
         Self::Python,
@@ -51,12 +52,13 @@ impl Tool {
         Self::Kubectl,
         Self::Go,
         Self::Envtest,
+        Self::GoKit,
         Self::Definitions,
     ];
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
-        matches!(self, Self::Kubectl | Self::Go | Self::Envtest)
+        matches!(self, Self::Kubectl | Self::Go | Self::Envtest | Self::GoKit)
     }
 
     fn name(self) -> &'static str {
@@ -69,6 +71,7 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::Go => "go",
             Self::Envtest => "envtest",
+            Self::GoKit => "go-kit",
             Self::Definitions => "definitions",
         }
     }
@@ -83,6 +86,7 @@ impl Tool {
             Self::Kubectl => workspace.bin().join("kubectl"),
             Self::Go => workspace.bin().join("go-clients"),
             Self::Envtest => workspace.bin().join("envtest-suite"),
+            Self::GoKit => workspace.bin().join("go-kit-suite"),
             Self::Definitions => workspace.tools.join("definitions/keda"),
         }
     }
@@ -97,6 +101,7 @@ impl Tool {
             Self::Kubectl => KUBECTL_VERSION.to_owned() + &go_sources(workspace, "tests/kubectl"),
             Self::Go => go_sources(workspace, "tests/go"),
             Self::Envtest => go_sources(workspace, "tests/envtest"),
+            Self::GoKit => go_sources(workspace, "kits/go"),
             Self::Definitions => format!("{DEFINITIONS:?}"),
         }
     }
@@ -110,6 +115,7 @@ impl Tool {
             Self::Kubectl => kubectl(workspace),
             Self::Go => go_clients(workspace),
             Self::Envtest => envtest_suite(workspace),
+            Self::GoKit => go_kit_suite(workspace),
             Self::Definitions => definitions(workspace),
         }
     }
@@ -284,6 +290,13 @@ fn envtest_suite(workspace: &Workspace) -> Outcome {
     let mut build = workspace.command("go", &["test", "-c", "-trimpath", "-o"]);
     build.arg(workspace.bin().join("envtest-suite")).arg(".").current_dir(workspace.root.join("tests/envtest"));
     Step::new("build the envtest suite (minutes the first time)").run_logged(&mut build, &log(workspace, "envtest"))
+}
+
+/// Compiles the tests of the Go module that starts the program.
+fn go_kit_suite(workspace: &Workspace) -> Outcome {
+    let mut build = workspace.command("go", &["test", "-c", "-trimpath", "-o"]);
+    build.arg(workspace.bin().join("go-kit-suite")).arg(".").current_dir(workspace.root.join("kits/go"));
+    Step::new("build the tests of the Go kit").run_logged(&mut build, &log(workspace, "go-kit"))
 }
 
 /// Links the manifests of operators from their published modules.

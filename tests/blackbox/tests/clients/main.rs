@@ -7,6 +7,7 @@ mod curl;
 mod envtest;
 mod go;
 mod js;
+mod kits;
 mod kube_rs;
 mod kubectl;
 mod lifecycle;
