@@ -28,6 +28,7 @@ cargo xtask COMMAND
   tidy                 house rules: crate order, purpose lines, size, the map, rows of the specification, phrases
                        that need a second reading
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
+  counts --scaling     hold the instructions of each step to at most 2.5 times for twice the input (needs valgrind)
   facts                generate the committed tables of Kubernetes facts (tools/facts)
   torture --kills N    kill the store N times while it writes, and check its content
   torture --cluster --kills N
