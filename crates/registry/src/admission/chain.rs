@@ -23,7 +23,7 @@ use super::default_classes::{DefaultIngressClass, DefaultStorageClass};
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_restriction::NodeRestriction;
-use super::plugin::{Attributes, Operation, Plugin, States};
+use super::plugin::{Attributes, Decision, Operation, Plugin, States};
 use super::pod_security::PodSecurity;
 use super::policies::Policies;
 use super::priority::Priority;
@@ -141,7 +141,10 @@ impl Chain {
     ) -> Result<(), Status> {
         for plugin in self.concerned(attributes) {
             let noted = attributes.ctx.trace.is_some().then(|| (object.clone(), Instant::now()));
-            let decision = plugin.mutate(attributes, object, old).get().await;
+            let decision = match plugin.mutate(attributes, object, old) {
+                Decision::Now(decision) => decision,
+                Decision::Later(decision) => decision.await,
+            };
             if let Some((before, began)) = noted {
                 let patch = difference(&before, object);
                 note(plugin, attributes, Phase::Mutate, round, began, patch, &decision);
@@ -192,7 +195,10 @@ impl Chain {
     pub(crate) async fn validate(&self, attributes: &Attributes<'_>, states: States<'_>) -> Result<(), Status> {
         for plugin in self.concerned(attributes) {
             let began = attributes.ctx.trace.is_some().then(Instant::now);
-            let decision = plugin.validate(attributes, states).get().await;
+            let decision = match plugin.validate(attributes, states) {
+                Decision::Now(decision) => decision,
+                Decision::Later(decision) => decision.await,
+            };
             if let Some(began) = began {
                 note(plugin, attributes, Phase::Validate, 1, began, Value::Null, &decision);
             }
@@ -242,21 +248,21 @@ impl Chain {
     pub(crate) async fn admit_delete(&self, attributes: &Attributes<'_>, old: &Value) -> Result<(), Status> {
         debug_assert_eq!(attributes.operation, Operation::Delete);
         self.mutate(attributes, &mut Value::Null, Some(old)).await?;
-        self.validate(attributes, States { old: Some(old), new: None }).await
+        self.validate(attributes, States::new(Some(old), None)).await
     }
 
     /// Both phases for a connection with these options.
     pub(crate) async fn admit_connect(&self, attributes: &Attributes<'_>, mut options: Value) -> Result<(), Status> {
         debug_assert_eq!(attributes.operation, Operation::Connect);
         self.mutate(attributes, &mut options, None).await?;
-        self.validate(attributes, States { old: None, new: Some(&options) }).await
+        self.validate(attributes, States::new(None, Some(&options))).await
     }
 
     /// Both phases for a new object that is not stored: a review, or what a subresource is sent. Returns the object as it
     /// was changed.
     pub(crate) async fn admit_unstored(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         self.mutate(attributes, object, None).await?;
-        self.validate(attributes, States { old: None, new: Some(object) }).await
+        self.validate(attributes, States::new(None, Some(object))).await
     }
 
     fn concerned(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = &dyn Plugin> {
@@ -310,7 +316,7 @@ mod tests {
     use machinery::json::json;
     use parking_lot::Mutex;
 
-    use super::super::plugin::{Decision, Options};
+    use super::super::plugin::Options;
     use super::*;
     use crate::request::{Context, Target};
 
@@ -350,7 +356,7 @@ mod tests {
             }
             self.decide(
                 "mutate",
-                States { old, new: Some(object).filter(|object| object.is_object()).map(|object| &*object) },
+                States::new(old, Some(object).filter(|object| object.is_object()).map(|object| &*object)),
             )
         }
 
@@ -394,7 +400,7 @@ mod tests {
         let (target, ctx, mut object) = (pod(None), Context::default(), json!({}));
         let create = Attributes::new(Operation::Create, &target, Options::None, &ctx);
         chain.mutate(&create, &mut object, None).await.unwrap();
-        chain.validate(&create, States { old: None, new: Some(&object) }).await.unwrap();
+        chain.validate(&create, States::new(None, Some(&object))).await.unwrap();
         let expected = [
             r#"a mutate - {"a":1}"#,
             r#"b mutate - {"a":1,"b":1}"#,

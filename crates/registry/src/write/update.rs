@@ -216,21 +216,22 @@ async fn revise(
         warnings.into_iter().for_each(|text| ctx.warnings.push(text));
     }
     param_rights::check(registry, attributes, &new, Some(&shown_old)).await?;
-    match &author.scale {
-        None => chain.validate(attributes, States { old: Some(&shown_old), new: Some(&new) }).await?,
-        Some(request) => {
-            let (old, new) = (scale::scale_of(request.target, &shown_old), scale::scale_of(request.target, &new));
-            chain.validate(request, States { old: Some(&old), new: Some(&new) }).await?;
-        }
-    }
     if author.subresource.is_none() {
         behaviour.reserve(reservation, kind, &mut new, Some(&shown_old))?;
     }
     let mut draft = Draft::following(&shown_old, new);
     draft.normalise(kind)?;
-    keep_times_if_unchanged(&shown_old, &mut draft.object);
-    versions::to_storage(kind, &mut draft.object)?;
-    Ok(draft.object)
+    let mut new = draft.object;
+    keep_times_if_unchanged(&shown_old, &mut new);
+    match &author.scale {
+        None => chain.validate(attributes, States::shown(Some(&shown_old), &new)).await?,
+        Some(request) => {
+            let (old, new) = (scale::scale_of(request.target, &shown_old), scale::scale_of(request.target, &new));
+            chain.validate(request, States::new(Some(&old), Some(&new))).await?;
+        }
+    }
+    versions::to_storage(kind, &mut new)?;
+    Ok(new)
 }
 
 /// Validates the next state by the rules of its kind. Warnings are sent whether or not the write is accepted.

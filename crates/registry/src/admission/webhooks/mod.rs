@@ -96,10 +96,9 @@ impl Webhooks {
         if hook.conditions.is_empty() {
             return Ok(Ok(matched));
         }
-        let old = self.shown(attributes, &matched, states.old).await?;
-        let new = self.shown(attributes, &matched, states.new).await?;
+        let (old, new) = self.shown(attributes, &matched, states).await?;
         let answers = Answers::new(&self.authorizer, &attributes.ctx.user);
-        let states = States { old: old.as_ref(), new: new.as_ref() };
+        let states = States::new(old.as_ref(), new.as_ref());
         let evaluation = Evaluation::new(attributes, states, &matched, &answers);
         match hook.conditions.check(&evaluation, &Value::Null).await {
             Outcome::Met => Ok(Ok(matched)),
