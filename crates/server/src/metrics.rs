@@ -167,6 +167,7 @@ pub struct Metrics {
     pub inflight_reads: Slots,
     pub inflight_writes: Slots,
     pub watches_open: Slots,
+    pub streams_open: Slots,
     pub connections: Slots,
     /// Bytes of request bodies.
     pub body_bytes: Slots,
@@ -201,6 +202,7 @@ impl Metrics {
             inflight_reads: Slots::new("inflight_reads_max", limits.inflight_reads_max),
             inflight_writes: Slots::new("inflight_writes_max", limits.inflight_writes_max),
             watches_open: Slots::new("watches_max", limits.watches_max),
+            streams_open: Slots::new("streams_max", limits.streams_max),
             connections: Slots::new("connections_max", limits.connections_max),
             body_bytes: Slots::new("body_bytes_total_max", limits.body_bytes_total_max),
             unsent_bytes: Slots::new("unsent_bytes_max", limits.unsent_bytes_max),
@@ -265,11 +267,12 @@ impl Metrics {
         *self.refusals.write().entry(limit).or_default() += 1;
     }
 
-    fn slots(&self) -> [&Slots; 11] {
+    fn slots(&self) -> [&Slots; 12] {
         [
             &self.inflight_reads,
             &self.inflight_writes,
             &self.watches_open,
+            &self.streams_open,
             &self.connections,
             &self.body_bytes,
             &self.unsent_bytes,
@@ -412,6 +415,11 @@ impl Metrics {
         };
         gauge("dogwatch_connections", "Open connections", self.connections.taken() as i64)?;
         gauge("dogwatch_watches", "Open watches, WebSocket included", self.watches_open.taken() as i64)?;
+        gauge(
+            "dogwatch_streams",
+            "Open logs, commands, attachments and port forwards",
+            self.streams_open.taken() as i64,
+        )?;
         let mut counter = |name: &str, help: &str, value: &AtomicU64| {
             encoder
                 .encode_descriptor(name, help, None, MetricType::Counter)?

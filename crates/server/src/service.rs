@@ -38,6 +38,7 @@ use crate::request::impersonation;
 use crate::request::openapi::OpenApiDocuments;
 use crate::request::traces::AdmissionTraces;
 use crate::shutdown::Shutdown;
+use crate::streams::containers::Containers;
 use crate::wire::body::RequestBody;
 use crate::wire::connection::{Handler, ResponseFuture};
 use crate::wire::drain::Drain;
@@ -88,6 +89,8 @@ pub(crate) struct Inner {
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
     /// None until it is set: then some group versions may be served by others.
     pub(crate) aggregator: OnceLock<Arc<Aggregator>>,
+    /// None until it is set: then logs of containers and connections to them are refused.
+    pub(crate) containers: OnceLock<Arc<dyn Containers>>,
 }
 
 impl Server {
@@ -118,6 +121,7 @@ impl Server {
             fairness,
             auditor: OnceLock::new(),
             aggregator: OnceLock::new(),
+            containers: OnceLock::new(),
         }))
     }
 
@@ -149,6 +153,11 @@ impl Server {
     /// Passes requests to aggregated servers from now on. Only the first aggregator is used.
     pub fn set_aggregator(&self, aggregator: Arc<Aggregator>) {
         let _ = self.0.aggregator.set(aggregator);
+    }
+
+    /// Serves logs of containers and connections to them from now on. Only the first is used.
+    pub fn set_containers(&self, containers: Arc<dyn Containers>) {
+        let _ = self.0.containers.set(containers);
     }
 
     /// Records requests from now on. Only the first audit log is used.
