@@ -59,12 +59,7 @@ impl Versions {
         Ok((one(states.old).await?, one(states.new).await?))
     }
 
-    async fn shown_one(
-        &self,
-        attributes: &Attributes<'_>,
-        matched: &Matched,
-        object: &Value,
-    ) -> Result<Value, Status> {
+    async fn shown_one(&self, attributes: &Attributes<'_>, matched: &Matched, object: &Value) -> Result<Value, Status> {
         let mut object = match &matched.other {
             Some(other) if matched.kind(attributes) != attributes.kind() => {
                 self.convert(&attributes.target.kind, other, object.clone()).await?
