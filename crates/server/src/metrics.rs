@@ -1,11 +1,13 @@
 //! Metrics of the server, under the reference's names where it has one.
 //!
 //! - [`histogram`]: buckets without a lock
+//! - [`access`]: counts of authentication and authorization
 //! - `webhooks`: counts of webhook calls
 //!
 //! A request costs one lookup and a few atomic adds. Labels hold only values that the server knows (verbs, served kinds),
 //! never text of a client, so that their number is bounded.
 
+pub mod access;
 pub mod histogram;
 mod webhooks;
 
@@ -23,6 +25,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use crate::limits::{Limits, Slots};
+use crate::metrics::access::AccessCounts;
 use crate::metrics::histogram::Histogram;
 pub use crate::metrics::webhooks::WebhookCalls;
 
@@ -160,6 +163,7 @@ impl Drop for OpenWatch {
 pub struct Metrics {
     requests: RwLock<HashMap<String, Arc<RequestSeries>>>,
     watches: RwLock<HashMap<String, Arc<WatchSeries>>>,
+    pub access: AccessCounts,
     limits: Vec<(&'static str, f64)>,
     /// Refusals by limit.
     refusals: RwLock<HashMap<&'static str, u64>>,
@@ -197,6 +201,7 @@ impl Metrics {
         Metrics {
             requests: RwLock::default(),
             watches: RwLock::default(),
+            access: AccessCounts::default(),
             limits: limits.named(),
             refusals: RwLock::default(),
             inflight_reads: Slots::new("inflight_reads_max", limits.inflight_reads_max),
@@ -298,6 +303,7 @@ impl Collector for MetricsCollector {
         let metrics = &*self.0;
         metrics.encode_requests(&mut encoder)?;
         metrics.encode_watches(&mut encoder)?;
+        metrics.access.encode(&mut encoder)?;
         metrics.webhook_calls.encode(&mut encoder)?;
         metrics.encode_limits(&mut encoder)
     }
