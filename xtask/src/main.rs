@@ -5,6 +5,7 @@ mod counts;
 mod informers;
 mod operators;
 mod package;
+mod picture;
 mod progress;
 mod soak;
 mod suites;
@@ -41,6 +42,8 @@ cargo xtask COMMAND
   package [--profile P | --program FILE] [--out DIR] [--base-url URL]
                        build (with the profile dist) and make what people install: tarball, wheel, npm package, Debian
                        package, container image, Homebrew formula, Nix file
+  picture [--program FILE] [--out FILE]
+                       draw the terminal session of the README again
   tools                install what the tests need, and run nothing
 ";
 
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         ["operators", rest @ ..] => operators::operators(&workspace, rest),
         ["soak", rest @ ..] => soak::soak(&workspace, rest),
         ["package", rest @ ..] => package::package(&workspace, rest),
+        ["picture", rest @ ..] => picture::picture(&workspace, rest),
         ["tools"] => tools::install_all(&workspace),
         _ => {
             eprintln!("xtask: no such command: {}\n\n{USAGE}", words.join(" "));

@@ -120,7 +120,7 @@ fn table(out: &Path, product: &Product, packages: &[Package]) {
     println!("{}", out.display());
     let rows = packages.iter().map(|package| (package.name.as_str(), package.bytes.len()));
     for (name, size) in std::iter::once(("the program, stripped", product.program.len())).chain(rows) {
-        println!("  {name:<48} {:>7.2} MB", size as f64 / 1e6);
+        println!("  {name:<52} {:>7.2} MB", size as f64 / 1e6);
     }
 }
 
