@@ -162,10 +162,7 @@ impl Registry {
     #[must_use]
     pub fn damage(&self) -> Vec<String> {
         let damaged = self.cache().damaged();
-        damaged
-            .iter()
-            .map(|object| format!("{} at revision {}: {}", object.key, object.revision, object.reason))
-            .collect()
+        damaged.iter().map(crate::failure::damage).collect()
     }
 }
 

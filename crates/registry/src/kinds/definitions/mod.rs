@@ -95,12 +95,14 @@ impl Definitions {
             if !installed.kinds.is_empty() {
                 collections.specify(&installed.collection, selectable(&installed.kinds));
             }
-            for kind in &installed.kinds {
-                // A built-in kind cannot be replaced.
-                if kinds.get(&kind.gvk.group, &kind.gvk.version, &kind.plural).is_none_or(|there| there.custom) {
-                    kinds = kinds.with_shared(Arc::clone(kind));
-                }
-            }
+            // A built-in kind cannot be replaced.
+            let has_builtin = kinds.group(&installed.group).is_some_and(|group| group.is_builtin());
+            let may_add = |kind: &&Arc<Kind>| {
+                !has_builtin
+                    || kinds.get(&kind.gvk.group, &kind.gvk.version, &kind.plural).is_none_or(|there| there.custom)
+            };
+            let added: Vec<Arc<Kind>> = installed.kinds.iter().filter(may_add).cloned().collect();
+            kinds = kinds.with_all(added);
             table.insert(item.name().to_owned(), (item.revision(), Arc::new(installed)));
         }
         let mut unserved: Vec<String> = Vec::new();
