@@ -82,7 +82,11 @@ fn draw_terminal(svg: &mut String, terminal: &Terminal, frame: &Frame, title: &s
     for (index, line) in terminal.lines.iter().enumerate() {
         let top = y + BAR + LINE * (index as f64 + 0.75);
         let text = if line.is_command {
-            format!(r#"<tspan class="prompt">$&#160;</tspan><tspan class="command">{}</tspan>"#, escape(&line.text))
+            let start = x + MARGIN + 2.0 * CHARACTER;
+            format!(
+                r#"<tspan class="prompt">$</tspan><tspan class="command" x="{start:.0}">{}</tspan>"#,
+                escape(&line.text)
+            )
         } else {
             escape(&line.text)
         };
