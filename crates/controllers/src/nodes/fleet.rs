@@ -263,7 +263,8 @@ impl Fleet {
             Some(known) => known.pod = pod,
             None => {
                 let said = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-                let address = said.and_then(|address| address.parse().ok()).filter(|_| !uses_host_network(&pod));
+                let address = said.and_then(|address| address.parse().ok());
+                let address = address.filter(|_| !uses_host_network(&pod) && !has_ended(&pod));
                 if let Some(address) = address
                     && let Some(pool) = self.pool_of(node_of(&pod).unwrap_or_default())
                 {
@@ -354,9 +355,21 @@ impl Fleet {
         let Some(tracked) = self.pods.get_mut(key) else { return };
         tracked.under_way = true;
         let (client, stages, key) = (self.client.clone(), self.stages.clone(), key.clone());
+        self.release_ended(&key);
         let clock = self.clock.clone();
         self.writes.spawn(async move {
             let now = clock.now();
+    /// Releases the address of a pod that has ended, which its status still shows: another pod may get it.
+    fn release_ended(&mut self, key: &Key) {
+        let Some(tracked) = self.pods.get_mut(key).filter(|tracked| has_ended(&tracked.pod)) else { return };
+        let (address, pod) = (tracked.address.take(), Arc::clone(&tracked.pod));
+        if let Some(address) = address
+            && let Some(pool) = self.pool_of(node_of(&pod).unwrap_or_default())
+        {
+            pool.give_back(address);
+        }
+    }
+
             let behaviour = stages.behaviour(&pod);
             let with = StepInputs {
                 behaviour: &behaviour,
@@ -518,4 +531,9 @@ fn node_of(pod: &Pod) -> Option<&str> {
 
 fn uses_host_network(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default()
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
