@@ -20,6 +20,7 @@ pub(crate) mod review;
 mod validating;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use access::Authorizer;
 use machinery::Status;
@@ -100,7 +101,10 @@ impl Webhooks {
         let answers = Answers::new(&self.authorizer, &attributes.ctx.user);
         let states = States::new(old.as_ref(), new.as_ref());
         let evaluation = Evaluation::new(attributes, states, &matched, &answers);
-        match hook.conditions.check(&evaluation, &Value::Null).await {
+        let began = Instant::now();
+        let outcome = hook.conditions.check(&evaluation, &Value::Null).await;
+        self.metrics.conditions_evaluated(hook, kind, attributes.operation, began.elapsed());
+        match outcome {
             Outcome::Met => Ok(Ok(matched)),
             Outcome::NotMet(name) => {
                 self.metrics.condition(hook, kind, attributes.operation, false);
