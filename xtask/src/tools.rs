@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::operators;
 use crate::progress::{Outcome, Step, say};
 use crate::workspace::{Workspace, has_program};
 
@@ -28,15 +29,6 @@ const DEFINITIONS: [(&str, &str, &str); 5] = [
     ("keda", "github.com/kedacore/keda/v2@v2.21.0", "config/crd/bases"),
 ];
 
-/// Go modules with the webhooks and policies of well-known projects.
-const POLICIES: [(&str, &str, &str); 5] = [
-    ("cert-manager", "github.com/cert-manager/cert-manager@v1.21.2", ""),
-    ("gatekeeper", "github.com/open-policy-agent/gatekeeper/v3@v3.23.1", ""),
-    ("gateway-api", "sigs.k8s.io/gateway-api@v1.5.1", ""),
-    ("kubernetes", "k8s.io/kubernetes@v1.36.4", ""),
-    ("kyverno", "github.com/kyverno/kyverno@v1.19.1", ""),
-];
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     Curl,
@@ -47,9 +39,9 @@ pub(crate) enum Tool {
     Kubectl,
     Go,
     Envtest,
+    Operators,
     GoKit,
     Definitions,
-    Policies,
 }
 
 impl Tool {
@@ -62,14 +54,14 @@ impl Tool {
         Self::Kubectl,
         Self::Go,
         Self::Envtest,
+        Self::Operators,
         Self::GoKit,
         Self::Definitions,
-        Self::Policies,
     ];
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
-        matches!(self, Self::Kubectl | Self::Go | Self::Envtest | Self::GoKit)
+        matches!(self, Self::Kubectl | Self::Go | Self::Envtest | Self::Operators | Self::GoKit)
     }
 
     fn name(self) -> &'static str {
@@ -82,9 +74,9 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::Go => "go",
             Self::Envtest => "envtest",
+            Self::Operators => "operators",
             Self::GoKit => "go-kit",
             Self::Definitions => "definitions",
-            Self::Policies => "policies",
         }
     }
 
@@ -98,9 +90,9 @@ impl Tool {
             Self::Kubectl => workspace.bin().join("kubectl"),
             Self::Go => workspace.bin().join("go-clients"),
             Self::Envtest => workspace.bin().join("envtest-suite"),
+            Self::Operators => workspace.tools.join("operators"),
             Self::GoKit => workspace.bin().join("go-kit-suite"),
             Self::Definitions => workspace.tools.join("definitions/keda"),
-            Self::Policies => workspace.tools.join("policies/kyverno"),
         }
     }
 
@@ -114,9 +106,9 @@ impl Tool {
             Self::Kubectl => KUBECTL_VERSION.to_owned() + &go_sources(workspace, "tests/kubectl"),
             Self::Go => go_sources(workspace, "tests/go"),
             Self::Envtest => go_sources(workspace, "tests/envtest"),
+            Self::Operators => workspace.read(operators::list::FILE),
             Self::GoKit => go_sources(workspace, "kits/go"),
             Self::Definitions => format!("{DEFINITIONS:?}"),
-            Self::Policies => format!("{POLICIES:?}"),
         }
     }
 
@@ -129,9 +121,9 @@ impl Tool {
             Self::Kubectl => kubectl(workspace),
             Self::Go => go_clients(workspace),
             Self::Envtest => envtest_suite(workspace),
+            Self::Operators => operator_suites(workspace),
             Self::GoKit => go_kit_suite(workspace),
-            Self::Definitions => modules(workspace, "definitions", &DEFINITIONS),
-            Self::Policies => modules(workspace, "policies", &POLICIES),
+            Self::Definitions => definitions(workspace),
         }
     }
 }
@@ -300,9 +292,18 @@ fn go_clients(workspace: &Workspace) -> Outcome {
     Step::new("build the Go clients").run_logged(&mut build, &log(workspace, "go"))
 }
 
+/// Compiles those packages of real operators that every run of the tests includes.
+fn operator_suites(workspace: &Workspace) -> Outcome {
+    for suite in operators::list::read(workspace)? {
+        operators::modules::build(workspace, &suite, &suite.in_tests)?;
+    }
+    Ok(())
+}
+
 /// Compiles the suite of a controller that uses envtest; each of its tests starts a control plane.
 fn envtest_suite(workspace: &Workspace) -> Outcome {
-    let mut build = workspace.command("go", &["test", "-c", "-trimpath", "-o"]);
+    // As the suites of operators, which are compiled without -trimpath, so that both share what is compiled.
+    let mut build = workspace.command("go", &["test", "-c", "-o"]);
     build.arg(workspace.bin().join("envtest-suite")).arg(".").current_dir(workspace.root.join("tests/envtest"));
     Step::new("build the envtest suite (minutes the first time)").run_logged(&mut build, &log(workspace, "envtest"))
 }
@@ -314,15 +315,15 @@ fn go_kit_suite(workspace: &Workspace) -> Outcome {
     Step::new("build the tests of the Go kit").run_logged(&mut build, &log(workspace, "go-kit"))
 }
 
-/// Links folders of published Go modules: name of the link, module, and the folder in it.
-fn modules(workspace: &Workspace, kind: &str, modules: &[(&str, &str, &str)]) -> Outcome {
-    let folder = workspace.tools.join(kind);
+/// Links the manifests of operators from their published modules.
+fn definitions(workspace: &Workspace) -> Outcome {
+    let folder = workspace.tools.join("definitions");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
-    for (name, module, below) in modules {
-        let log = log(workspace, &format!("{kind}-{name}"));
+    for (name, module, below) in DEFINITIONS {
+        let log = log(workspace, &format!("definitions-{name}"));
         let mut download = workspace.command("go", &["mod", "download", "-json", module]);
         download.current_dir(&folder);
-        Step::new(&format!("get the {kind} of {name}")).run_logged(&mut download, &log)?;
+        Step::new(&format!("get the definitions of {name}")).run_logged(&mut download, &log)?;
         let output = fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
         let source = output.lines().find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.split('"').next());
         let source = source.ok_or_else(|| format!("{module} was downloaded to an unknown folder"))?;

@@ -26,6 +26,9 @@ pub(crate) fn folder(workspace: &Workspace, suite: &Suite) -> PathBuf {
 
 /// Downloads, copies and compiles what is missing.
 pub(crate) fn build(workspace: &Workspace, suite: &Suite, packages: &[String]) -> Result<Vec<Program>, Failure> {
+    if packages.is_empty() {
+        return Ok(Vec::new());
+    }
     let root = folder(workspace, suite);
     let sources = root.join("src");
     let programs: Vec<Program> = packages

@@ -15,6 +15,9 @@ use crate::workspace::Workspace;
 /// After this a test program ends itself and prints where it was.
 const TIMEOUT: &str = "20m";
 
+/// How long a control plane may take to start.
+const START_TIMEOUT: &str = "5m";
+
 /// The version under which suites look for programs that they would download.
 pub(crate) const VERSION: &str = "1.36.4";
 
@@ -93,6 +96,8 @@ pub(super) fn suite(
         let mut command = workspace.command(&program.file.to_string_lossy(), &["-test.v", "-test.timeout", TIMEOUT]);
         command.args(&suite.arguments).envs(&suite.variables).env("GINKGO_NO_COLOR", "TRUE");
         command.current_dir(&program.folder).stdin(std::process::Stdio::null());
+        // A genuine server needs more than envtest's 20 seconds on a busy machine.
+        command.env("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", START_TIMEOUT);
         // What decides about the server must not come from the caller.
         for name in ["KUBECONFIG", "USE_EXISTING_CLUSTER", "DOGWATCH_CONTROLLERS", "DOGWATCH_NODES", "DOGWATCH_DATA"] {
             command.env_remove(name);

@@ -11,7 +11,7 @@ mod kits;
 mod kube_rs;
 mod kubectl;
 mod lifecycle;
-mod policies;
+mod operators;
 mod python;
 mod shared_etcd;
 mod tour;
