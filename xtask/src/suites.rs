@@ -14,7 +14,7 @@ struct Suite {
     tools: &'static [Tool],
 }
 
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 11] = [
     Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
     Suite { name: "go", module: "go::", tools: &[Tool::Go] },
     Suite { name: "envtest", module: "envtest::", tools: &[Tool::Envtest] },
@@ -25,6 +25,7 @@ const SUITES: [Suite; 10] = [
     Suite { name: "kits", module: "kits::", tools: &[Tool::GoKit] },
     Suite { name: "kube-rs", module: "kube_rs::", tools: &[] },
     Suite { name: "crds", module: "crds::", tools: &[Tool::Kubectl, Tool::Go, Tool::Python, Tool::Definitions] },
+    Suite { name: "policies", module: "policies::", tools: &[Tool::Python, Tool::Policies] },
 ];
 
 /// Selection of packages and features for every run. A second selection would compile crates twice.

@@ -29,6 +29,15 @@ const DEFINITIONS: [(&str, &str, &str); 5] = [
     ("keda", "github.com/kedacore/keda/v2@v2.21.0", "config/crd/bases"),
 ];
 
+/// Go modules with the webhooks and policies of well-known projects.
+const POLICIES: [(&str, &str, &str); 5] = [
+    ("cert-manager", "github.com/cert-manager/cert-manager@v1.21.2", ""),
+    ("gatekeeper", "github.com/open-policy-agent/gatekeeper/v3@v3.23.1", ""),
+    ("gateway-api", "sigs.k8s.io/gateway-api@v1.5.1", ""),
+    ("kubernetes", "k8s.io/kubernetes@v1.36.4", ""),
+    ("kyverno", "github.com/kyverno/kyverno@v1.19.1", ""),
+];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     Curl,
@@ -42,10 +51,11 @@ pub(crate) enum Tool {
     Operators,
     GoKit,
     Definitions,
+    Policies,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Curl,
         Self::Strace,
         Self::Python,
@@ -57,6 +67,7 @@ impl Tool {
         Self::Operators,
         Self::GoKit,
         Self::Definitions,
+        Self::Policies,
     ];
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
@@ -77,6 +88,7 @@ impl Tool {
             Self::Operators => "operators",
             Self::GoKit => "go-kit",
             Self::Definitions => "definitions",
+            Self::Policies => "policies",
         }
     }
 
@@ -93,6 +105,7 @@ impl Tool {
             Self::Operators => workspace.tools.join("operators"),
             Self::GoKit => workspace.bin().join("go-kit-suite"),
             Self::Definitions => workspace.tools.join("definitions/keda"),
+            Self::Policies => workspace.tools.join("policies/kyverno"),
         }
     }
 
@@ -109,6 +122,7 @@ impl Tool {
             Self::Operators => workspace.read(operators::list::FILE),
             Self::GoKit => go_sources(workspace, "kits/go"),
             Self::Definitions => format!("{DEFINITIONS:?}"),
+            Self::Policies => format!("{POLICIES:?}"),
         }
     }
 
@@ -123,7 +137,8 @@ impl Tool {
             Self::Envtest => envtest_suite(workspace),
             Self::Operators => operator_suites(workspace),
             Self::GoKit => go_kit_suite(workspace),
-            Self::Definitions => definitions(workspace),
+            Self::Definitions => modules(workspace, "definitions", &DEFINITIONS),
+            Self::Policies => modules(workspace, "policies", &POLICIES),
         }
     }
 }
@@ -315,15 +330,15 @@ fn go_kit_suite(workspace: &Workspace) -> Outcome {
     Step::new("build the tests of the Go kit").run_logged(&mut build, &log(workspace, "go-kit"))
 }
 
-/// Links the manifests of operators from their published modules.
-fn definitions(workspace: &Workspace) -> Outcome {
-    let folder = workspace.tools.join("definitions");
+/// Links folders of published Go modules: name of the link, module, and the folder in it.
+fn modules(workspace: &Workspace, kind: &str, modules: &[(&str, &str, &str)]) -> Outcome {
+    let folder = workspace.tools.join(kind);
     fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
-    for (name, module, below) in DEFINITIONS {
-        let log = log(workspace, &format!("definitions-{name}"));
+    for (name, module, below) in modules {
+        let log = log(workspace, &format!("{kind}-{name}"));
         let mut download = workspace.command("go", &["mod", "download", "-json", module]);
         download.current_dir(&folder);
-        Step::new(&format!("get the definitions of {name}")).run_logged(&mut download, &log)?;
+        Step::new(&format!("get the {kind} of {name}")).run_logged(&mut download, &log)?;
         let output = fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
         let source = output.lines().find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.split('"').next());
         let source = source.ok_or_else(|| format!("{module} was downloaded to an unknown folder"))?;

@@ -12,6 +12,7 @@ mod kube_rs;
 mod kubectl;
 mod lifecycle;
 mod operators;
+mod policies;
 mod python;
 mod shared_etcd;
 mod tour;
