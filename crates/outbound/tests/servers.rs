@@ -342,7 +342,7 @@ async fn an_answer_may_end_with_its_connection() {
             assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
             stream.write_all(answer.as_bytes()).await.unwrap();
             stream.flush().await.unwrap();
-            // Closed without the message that says so.
+            // Closed without a `close_notify` message.
         }
     });
     assert_eq!(&post(&client(), &url, &authority.pem).await.unwrap().body[..], b"fine");
