@@ -6,6 +6,7 @@ mod archive;
 mod debian;
 mod elf;
 mod image;
+mod notices;
 mod npm;
 mod product;
 mod recipes;

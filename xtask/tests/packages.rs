@@ -123,6 +123,9 @@ fn the_tarball_has_a_program_man_pages_and_completions() {
     assert!(root.join("share/zsh/site-functions/_dogwatch").is_file());
     assert!(root.join("share/fish/vendor_completions.d/dogwatch.fish").is_file());
     assert!(root.join("LICENSE").is_file());
+    let notices = fs::read_to_string(root.join("THIRD-PARTY-NOTICES")).expect("there are notices");
+    assert!(notices.contains("\ntokio 1.") && notices.contains("MIT License"), "the licences of what it contains");
+    assert!(!notices.contains("\nproptest "), "and of nothing else");
 }
 
 #[test]

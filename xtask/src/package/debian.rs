@@ -15,6 +15,7 @@ pub(super) fn make(product: &Product) -> Result<Package, String> {
         });
     }
     files.push(Entry::file("share/doc/dogwatch/copyright", product.licence.as_slice()));
+    files.push(Entry::file("share/doc/dogwatch/THIRD-PARTY-NOTICES", product.notices.as_slice()));
     let size: usize = files.iter().map(|entry| entry.content().len().div_ceil(1024)).sum();
     let files = files.into_iter().map(|entry| entry.below("usr")).collect();
     let control = Entry::file("control", control(product, size).into_bytes());

@@ -60,7 +60,7 @@ pub(super) fn make(product: &Product) -> Result<Package, String> {
     // `docker load` and `podman load` name the image by this annotation.
     manifest["annotations"] = json!({
         "org.opencontainers.image.ref.name": product.version,
-        "io.containerd.image.name": format!("docker.io/library/{NAME}:{}", product.version),
+        "io.containerd.image.name": format!("localhost/{NAME}:{}", product.version),
     });
     let index = json!({
         "schemaVersion": 2,
@@ -94,12 +94,12 @@ fn blob(blobs: &mut Vec<Entry<'_>>, kind: &str, bytes: Vec<u8>) -> Value {
 fn files(product: &Product) -> Result<Vec<Entry<'_>>, String> {
     let mut files = vec![
         Entry::program("usr/bin/dogwatch", product.program.as_slice()),
-        Entry::file("usr/share/doc/dogwatch/copyright", product.licence.as_slice()),
         Entry::file("etc/passwd", format!("root:x:0:0::/:/\n{NAME}:x:{USER}:{USER}::/{DATA}:/\n").into_bytes()),
         Entry::file("etc/group", format!("root:x:0:\n{NAME}:x:{USER}:\n").into_bytes()),
         Entry::folder(DATA, 0o755, USER),
         Entry::folder("tmp", 0o1777, 0),
     ];
+    files.extend(product.legal("usr/share/doc/dogwatch/"));
     let libraries = libraries(product)?;
     // The libraries keep their own licence.
     let copyright = Path::new("/usr/share/doc/libc6/copyright");

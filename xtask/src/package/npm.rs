@@ -13,19 +13,19 @@ pub(super) fn make(product: &Product) -> Result<Package, String> {
         "description": SUMMARY,
         "license": LICENCE,
         "bin": { NAME: "bin/dogwatch" },
-        "files": ["bin"],
+        "files": ["bin", "THIRD-PARTY-NOTICES"],
         "os": ["linux"],
         "cpu": [product.elf.machine.node()],
     });
     if product.elf.glibc.is_some() {
         manifest["libc"] = json!(["glibc"]);
     }
-    let entries = vec![
+    let mut entries = vec![
         Entry::file("package.json", format!("{manifest:#}\n").into_bytes()),
         Entry::program("bin/dogwatch", product.program.as_slice()),
-        Entry::file("LICENSE", product.licence.as_slice()),
         Entry::file("README.md", format!("{SUMMARY}. `npx dogwatch up` starts it.\n").into_bytes()),
     ];
+    entries.extend(product.legal(""));
     // npm removes the first folder of each path, whatever its name.
     let entries = entries.into_iter().map(|entry| entry.below("package")).collect();
     Ok(Package { name: format!("{}-npm.tgz", product.stem()), bytes: gzip(&tar(entries, "")?, product.fast)? })

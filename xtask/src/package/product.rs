@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::archive::Entry;
 use super::elf::{self, Elf};
+use super::notices;
 use crate::workspace::Workspace;
 
 pub(super) const NAME: &str = "dogwatch";
@@ -27,6 +28,8 @@ pub(super) struct Product {
     /// Files below `share/`: completions and man pages.
     pub(super) share: Vec<(String, Vec<u8>)>,
     pub(super) licence: Vec<u8>,
+    /// The licences of the crates in the program.
+    pub(super) notices: Vec<u8>,
     /// Whether to compress quickly.
     pub(super) fast: bool,
 }
@@ -57,7 +60,8 @@ impl Product {
         share.sort();
         let version = version(&run(Command::new(program).arg("--version"))?)?;
         let licence = read(&workspace.root.join("LICENSE"))?;
-        Ok(Self { version, program: bytes, elf, share, licence, fast })
+        let notices = notices::collect(workspace, elf.machine)?;
+        Ok(Self { version, program: bytes, elf, share, licence, notices, fast })
     }
 
     /// The files of an installation: `bin/` and `share/`.
@@ -66,6 +70,14 @@ impl Product {
         entries
             .extend(self.share.iter().map(|(path, content)| Entry::file(format!("share/{path}"), content.as_slice())));
         entries
+    }
+
+    /// The licence, and the licences of what the program contains, below a folder.
+    pub(super) fn legal(&self, folder: &str) -> [Entry<'_>; 2] {
+        [
+            Entry::file(format!("{folder}LICENSE"), self.licence.as_slice()),
+            Entry::file(format!("{folder}THIRD-PARTY-NOTICES"), self.notices.as_slice()),
+        ]
     }
 
     /// The start of a package's file name.

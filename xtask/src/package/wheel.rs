@@ -9,7 +9,7 @@ pub(super) fn make(product: &Product) -> Result<Package, String> {
     let platforms = platforms(product);
     let info = format!("{NAME}-{version}.dist-info");
     let metadata = format!(
-        "Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\nSummary: {SUMMARY}\nLicense: {LICENCE}\nLicense-File: LICENSE\n\
+        "Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\nSummary: {SUMMARY}\nLicense: {LICENCE}\nLicense-File: LICENSE\nLicense-File: THIRD-PARTY-NOTICES\n\
          Description-Content-Type: text/markdown\n\n{SUMMARY}. `dogwatch up` starts it.\n"
     );
     let tags: String = platforms.iter().map(|platform| format!("Tag: py3-none-{platform}\n")).collect();
@@ -19,8 +19,8 @@ pub(super) fn make(product: &Product) -> Result<Package, String> {
         Entry::program(format!("{NAME}-{version}.data/scripts/{NAME}"), product.program.as_slice()),
         Entry::file(format!("{info}/METADATA"), metadata.into_bytes()),
         Entry::file(format!("{info}/WHEEL"), wheel.into_bytes()),
-        Entry::file(format!("{info}/licenses/LICENSE"), product.licence.as_slice()),
     ];
+    entries.extend(product.legal(&format!("{info}/licenses/")));
     let mut record: String = entries
         .iter()
         .map(|entry| {
