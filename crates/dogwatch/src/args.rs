@@ -13,6 +13,7 @@ mod authentication;
 mod authorization;
 mod bench;
 mod explain;
+mod wait;
 mod webhooks;
 
 pub use access::{Access, AccountKubeconfig, Report, Roles, Why};
@@ -22,6 +23,7 @@ pub use authentication::Authentication;
 pub use authorization::Authorization;
 pub use bench::{Bench, BenchCompare, BenchRun};
 pub use explain::Explain;
+pub use wait::{State, Wait};
 pub use webhooks::{Missing, Webhooks};
 
 /// The Kubernetes list-watch mechanism in one binary.
@@ -44,6 +46,8 @@ pub enum Command {
     Apply(Apply),
     /// Delete objects.
     Delete(Delete),
+    /// Wait until objects are in a state.
+    Wait(Wait),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
     /// Print a folder in which this program is kube-apiserver, etcd and kubectl, for KUBEBUILDER_ASSETS.
@@ -325,6 +329,9 @@ pub struct Apply {
     /// Take over fields that others manage.
     #[arg(long)]
     pub force: bool,
+    /// Refuse objects that exist.
+    #[arg(long, conflicts_with = "force")]
+    pub create: bool,
     #[command(flatten)]
     pub scope: Scope,
 }
@@ -338,6 +345,9 @@ pub struct Delete {
     /// Delete the objects of these files.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// An object that does not exist is no error.
+    #[arg(long)]
+    pub ignore_not_found: bool,
     #[command(flatten)]
     pub scope: Scope,
 }

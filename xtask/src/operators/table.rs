@@ -10,7 +10,7 @@ pub(super) struct Row {
     name: String,
     ours: Option<Counts>,
     reference: Option<Counts>,
-    /// Tests that fail here and that have no excuse: they pass on the reference, or nobody knows them to fail.
+    /// Tests that fail here, do not fail on the reference, and are not in the list of known failures.
     defects: Vec<String>,
 }
 

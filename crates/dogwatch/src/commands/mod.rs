@@ -1,7 +1,7 @@
 //! The client commands, and `bench`.
 //!
 //! - `remote`: the server of a kubeconfig, and the resources it serves
-//! - `get`, `watch`, `apply`, `delete`: one module for each command
+//! - `get`, `watch`, `apply`, `delete`, `wait`: one module for each command
 //! - `access`: rights, roles and credentials
 //! - `admission`: policies without a server
 //! - `proxy`: plain HTTP on loopback to that server
@@ -21,6 +21,7 @@ mod get;
 mod manual;
 mod proxy;
 mod remote;
+mod wait;
 mod watch;
 
 use std::pin::Pin;
@@ -37,6 +38,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
         Command::Watch(args) => Box::pin(watch::watch(args)),
         Command::Apply(args) => Box::pin(apply::apply(args)),
         Command::Delete(args) => Box::pin(delete::delete(args)),
+        Command::Wait(args) => Box::pin(wait::wait(args)),
         Command::Assets => Box::pin(async {
             println!("{}", crate::assets::folder()?.display());
             Ok(())
