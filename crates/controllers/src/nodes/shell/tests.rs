@@ -28,7 +28,7 @@ fn outcome(text: &str, files: &Files) -> (Option<i32>, String, i64) {
 }
 
 #[test]
-fn ct_1_a_script_exits_with_its_code_after_its_time() {
+fn cmd_1_a_script_exits_with_its_code_after_its_time() {
     for (text, status, output, seconds) in [
         ("exit 3", Some(3), "", 0),
         ("true", Some(0), "", 0),
@@ -78,7 +78,7 @@ fn ct_1_a_script_exits_with_its_code_after_its_time() {
 }
 
 #[test]
-fn ct_2_the_scripts_of_the_conformance_tests_do_what_they_say() {
+fn cmd_2_the_scripts_of_the_conformance_tests_do_what_they_say() {
     let once = "\n if [[ -r /data/foo-$JOB_COMPLETION_INDEX ]]\n then\n exit 0\n else\n touch /data/foo-$JOB_COMPLETION_INDEX\n exit 42\n fi\n";
     let odd = "\n if [ $(expr ${JOB_COMPLETION_INDEX} % 2) -ne 0 ]; then\n exit 1\n else\n exit 0\n fi\n";
     let volume = files::SharedTree::default();
@@ -122,7 +122,7 @@ fn started(text: &str) -> Process {
 }
 
 #[test]
-fn ct_3_a_process_stops_on_term_only_if_it_handles_it() {
+fn cmd_3_a_process_stops_on_term_only_if_it_handles_it() {
     let mut ignores = started("sleep 3600");
     ignores.terminate(at(1));
     ignores.advance(at(100));
@@ -148,7 +148,7 @@ fn ct_3_a_process_stops_on_term_only_if_it_handles_it() {
 }
 
 #[test]
-fn ct_4_a_process_is_driven_by_the_clock_and_bounded() {
+fn cmd_4_a_process_is_driven_by_the_clock_and_bounded() {
     let mut loops = started("while true; do echo tick; sleep 2; done");
     assert_eq!(loops.wakes_at(), Some(at(2)));
     loops.advance(at(5));
@@ -187,7 +187,7 @@ fn ct_4_a_process_is_driven_by_the_clock_and_bounded() {
 }
 
 #[test]
-fn ct_5_what_is_not_understood_is_named() {
+fn cmd_5_what_is_not_understood_is_named() {
     for (words, word) in [
         (sh("python app.py"), "python"),
         (sh("echo a; awk x"), "awk"),
