@@ -14,10 +14,13 @@ use parking_lot::RwLock;
 use logs::ContainerLogs;
 use rules::{PodRules, RuleSource};
 
+use super::processes::places::Places;
+
 /// The containers of all simulated nodes. The nodes write to it, the server reads from it.
 #[derive(Default)]
 pub struct Containers {
     logs: ContainerLogs,
+    places: Places,
     /// Rules that come from files or custom resources; annotations of a pod overrule them.
     rules: RwLock<Option<Arc<dyn RuleSource>>>,
 }
@@ -33,6 +36,12 @@ impl Containers {
     #[must_use]
     pub fn logs(&self) -> &ContainerLogs {
         &self.logs
+    }
+
+    /// The files of containers.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Sets the rules that apply to pods whose annotations prescribe nothing.
