@@ -14,7 +14,7 @@ struct Suite {
     tools: &'static [Tool],
 }
 
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 12] = [
     Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
     Suite { name: "go", module: "go::", tools: &[Tool::Go] },
     Suite { name: "envtest", module: "envtest::", tools: &[Tool::Envtest] },
@@ -26,6 +26,7 @@ const SUITES: [Suite; 11] = [
     Suite { name: "kube-rs", module: "kube_rs::", tools: &[] },
     Suite { name: "crds", module: "crds::", tools: &[Tool::Kubectl, Tool::Go, Tool::Python, Tool::Definitions] },
     Suite { name: "policies", module: "policies::", tools: &[Tool::Python, Tool::Policies] },
+    Suite { name: "kwok", module: "kwok::", tools: &[Tool::Kubectl, Tool::Stages] },
 ];
 
 /// Selection of packages and features for every run. A second selection would compile crates twice.

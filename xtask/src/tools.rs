@@ -38,6 +38,9 @@ const POLICIES: [(&str, &str, &str); 5] = [
     ("kyverno", "github.com/kyverno/kyverno@v1.19.1", ""),
 ];
 
+/// Go modules with stages of simulated nodes.
+const STAGES: [(&str, &str, &str); 1] = [("kwok", "sigs.k8s.io/kwok@v0.8.0", "kustomize")];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     Curl,
@@ -52,10 +55,11 @@ pub(crate) enum Tool {
     GoKit,
     Definitions,
     Policies,
+    Stages,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Curl,
         Self::Strace,
         Self::Python,
@@ -68,6 +72,7 @@ impl Tool {
         Self::GoKit,
         Self::Definitions,
         Self::Policies,
+        Self::Stages,
     ];
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
@@ -89,6 +94,7 @@ impl Tool {
             Self::GoKit => "go-kit",
             Self::Definitions => "definitions",
             Self::Policies => "policies",
+            Self::Stages => "stages",
         }
     }
 
@@ -106,6 +112,7 @@ impl Tool {
             Self::GoKit => workspace.bin().join("go-kit-suite"),
             Self::Definitions => workspace.tools.join("definitions/keda"),
             Self::Policies => workspace.tools.join("policies/kyverno"),
+            Self::Stages => workspace.tools.join("stages/kwok"),
         }
     }
 
@@ -123,6 +130,7 @@ impl Tool {
             Self::GoKit => go_sources(workspace, "kits/go"),
             Self::Definitions => format!("{DEFINITIONS:?}"),
             Self::Policies => format!("{POLICIES:?}"),
+            Self::Stages => format!("{STAGES:?}"),
         }
     }
 
@@ -139,6 +147,7 @@ impl Tool {
             Self::GoKit => go_kit_suite(workspace),
             Self::Definitions => modules(workspace, "definitions", &DEFINITIONS),
             Self::Policies => modules(workspace, "policies", &POLICIES),
+            Self::Stages => modules(workspace, "stages", &STAGES),
         }
     }
 }

@@ -10,6 +10,7 @@ mod js;
 mod kits;
 mod kube_rs;
 mod kubectl;
+mod kwok;
 mod lifecycle;
 mod operators;
 mod policies;
