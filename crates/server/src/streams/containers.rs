@@ -1,4 +1,4 @@
-//! What containers say: the server knows the protocols, and whoever runs the containers answers.
+//! What containers say: the server knows the protocols, and an implementation of [`Containers`] answers.
 
 use std::sync::Arc;
 

@@ -42,7 +42,7 @@ pub(super) fn options(query: &Query, now: Timestamp) -> Result<LogOptions, Statu
     })
 }
 
-/// The body of a log: runs whoever writes it, and yields what is written.
+/// The body of a log: runs the future that writes it, and yields what is written.
 pub(super) struct LogBody {
     pub(super) writing: Option<BoxFuture<'static, ()>>,
     pub(super) reader: PipeReader,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt as _, ReadHalf, SimplexStream, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, DuplexStream};
 use tokio::sync::mpsc;
 
-/// Bytes that wait in one direction of one stream; whoever writes more waits.
+/// Bytes that wait in one direction of one stream; a writer of more waits.
 pub const PIPE_BYTES_MAX: usize = 32 * 1024;
 /// Bytes that are sent in one frame.
 const FRAME_BYTES: usize = 16 * 1024;
@@ -21,13 +21,14 @@ pub const STREAM_CLOSE_MAX: Duration = Duration::from_secs(10);
 /// Time that a client has to open all streams of a session.
 pub const STREAM_CREATION_MAX: Duration = Duration::from_secs(30);
 
-/// The reading end of a pipe.
-pub(super) type PipeReader = ReadHalf<SimplexStream>;
-/// The writing end of a pipe. The reader sees its end when it is shut down or dropped.
-pub(super) type PipeWriter = WriteHalf<SimplexStream>;
+/// The reading end of a pipe. Without it, writing fails.
+pub(super) type PipeReader = DuplexStream;
+/// The writing end of a pipe. The reader sees the end when it is shut down or dropped.
+pub(super) type PipeWriter = DuplexStream;
 
+/// A pipe; one direction of a duplex stream, since the halves of `tokio::io::simplex` do not notice that the other is dropped.
 pub(super) fn pipe() -> (PipeReader, PipeWriter) {
-    tokio::io::simplex(PIPE_BYTES_MAX)
+    tokio::io::duplex(PIPE_BYTES_MAX)
 }
 
 /// What is sent to the client.

@@ -290,7 +290,9 @@ mod tests {
     fn offering(versions: &[&'static str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::UPGRADE, SPDY);
-        versions.iter().for_each(|name| drop(headers.append(STREAM_PROTOCOL, HeaderValue::from_static(name))));
+        for name in versions {
+            headers.append(STREAM_PROTOCOL, HeaderValue::from_static(name));
+        }
         headers
     }
 

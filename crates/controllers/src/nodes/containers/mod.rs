@@ -1,10 +1,20 @@
 //! What the containers of simulated nodes say: their logs, the results of commands, the answers at their ports.
 //!
 //! - [`logs`]: the lines that each container has written, current and previous instance
-//! - [`rules`]: what pods or files prescribe instead of the default
+//! - [`log`]: what a client reads of a log; [`exec`], `terminal`, `tar`: commands; `attach`; `forward`: ports
+//! - [`rules`]: what pods or files prescribe instead of the default; `annotations`: those of pods
+//! - [`state`]: what a kubelet refuses
 
+mod annotations;
+mod attach;
+pub mod exec;
+mod forward;
+pub mod log;
 pub mod logs;
 pub mod rules;
+pub mod state;
+mod tar;
+mod terminal;
 
 use std::sync::Arc;
 
@@ -14,7 +24,13 @@ use parking_lot::RwLock;
 use logs::ContainerLogs;
 use rules::{PodRules, RuleSource};
 
+use super::machines;
 use super::processes::places::Places;
+
+/// Whether a node with these labels is simulated.
+pub fn is_simulated(label: impl Fn(&str) -> Option<String>) -> bool {
+    label(machines::SIMULATED).as_deref() == Some("true")
+}
 
 /// The containers of all simulated nodes. The nodes write to it, the server reads from it.
 #[derive(Default)]

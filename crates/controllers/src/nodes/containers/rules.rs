@@ -108,17 +108,73 @@ pub enum PortAnswer {
 }
 
 impl PodRules {
-    /// The rules in the annotations of a pod. Annotations that cannot be read are reported by [`PodRules::problems`].
-    #[must_use]
-    pub fn of_annotations(_pod: &Pod) -> Self {
-        PodRules::default()
-    }
-
     /// Appends rules that apply where these do not.
     pub fn extend(&mut self, later: PodRules) {
         self.logs.extend(later.logs);
         self.execs.extend(later.execs);
         self.attaches.extend(later.attaches);
         self.forwards.extend(later.forwards);
+    }
+}
+
+impl CommandPattern {
+    /// Whether a command is meant.
+    #[must_use]
+    pub fn matches(&self, command: &[String]) -> bool {
+        match self {
+            CommandPattern::Words(words) => words == command,
+            CommandPattern::Text(text) => matches_text(text, &command.join(" ")),
+        }
+    }
+}
+
+/// Whether a text is like a pattern in which `*` stands for anything.
+fn matches_text(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        // Each part is found as early as possible, and the last must be at the end.
+        if let Some(part) = last.replace(part) {
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + str::len(part)..];
+        }
+    }
+    last.map_or(rest.is_empty(), |last| rest.ends_with(last))
+}
+
+/// The first rule of a list that is about a container.
+pub(super) fn rule_for<'r>(rules: &'r [LogRule], container: &str) -> Option<&'r LogRule> {
+    rules.iter().find(|rule| is_about(&rule.containers, container))
+}
+
+/// Whether a rule with these containers is about this one.
+pub(super) fn is_about(containers: &[String], container: &str) -> bool {
+    containers.is_empty() || containers.iter().any(|known| known == container)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_commands() {
+        for (pattern, text, expected) in [
+            ("ls", "ls", true),
+            ("ls", "ls -l", false),
+            ("ls *", "ls -l", true),
+            ("ls*", "ls", true),
+            ("*", "anything", true),
+            ("*b*c", "abxc", true),
+            ("*b*c", "abx", false),
+            ("a*a", "a", false),
+            ("a**c", "abc", true),
+        ] {
+            assert_eq!(matches_text(pattern, text), expected, "{pattern} {text}");
+        }
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(CommandPattern::Words(words("cat a")).matches(&words("cat a")));
+        assert!(!CommandPattern::Words(words("cat a")).matches(&words("cat")));
     }
 }

@@ -107,7 +107,7 @@ async fn read(
     }
 }
 
-/// Copies the payload of a data frame to its stream. What nobody reads is dropped.
+/// Copies the payload of a data frame to its stream. What has no reader any more is dropped.
 async fn copy_data(
     mut from: impl AsyncRead + Unpin,
     mut to: Option<&mut PipeWriter>,
