@@ -65,6 +65,11 @@ impl Program {
         if SERVERS.contains(&base(first)) {
             return Program::Server;
         }
+        // A shell that waits for what is typed.
+        let interactive = container.stdin == Some(true) || container.tty == Some(true);
+        if interactive && is_shell(first) && !words.iter().any(|word| word.starts_with('-') && word.ends_with('c')) {
+            return Program::Server;
+        }
         match Script::of(&words) {
             Ok(script) => Program::Script(Box::new(script)),
             // The words of an image's own command, such as flags of a server.
@@ -133,6 +138,8 @@ mod tests {
             (json!({"name": "c", "image": "nginx", "command": ["nginx", "-g", "daemon off;"]}), "server"),
             (json!({"name": "c", "image": "busybox", "args": ["sleep", "5"]}), "script"),
             (json!({"name": "c", "image": "busybox", "command": ["sh", "-c"], "args": ["exit 1"]}), "script"),
+            (json!({"name": "c", "image": "busybox", "args": ["sh"], "stdin": true}), "server"),
+            (json!({"name": "c", "image": "busybox", "args": ["sh"]}), "script"),
             (json!({"name": "c", "image": "prom/prometheus", "args": ["--config.file=x"]}), "image"),
             (json!({"name": "c", "image": "perl", "command": ["perl", "-e", "1"]}), "not simulated"),
             (json!({"name": "c", "image": "app", "command": ["sh", "-c", "node server.js"]}), "not simulated"),

@@ -306,7 +306,7 @@ impl Process {
             let signal = match signal.trim_start_matches("SIG") {
                 "TERM" | "15" => "TERM",
                 "EXIT" | "0" => "EXIT",
-                // Nobody sends the others.
+                // The other signals are never sent.
                 _ => continue,
             };
             match &handler {
