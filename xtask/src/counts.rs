@@ -1,8 +1,9 @@
 //! `cargo xtask counts`: compares the instructions of the hot paths with a record, since times are noise on a busy machine.
 //!
-//! The program is `crates/registry/examples/hot_paths.rs`; callgrind counts the instructions in its function `measured`. The record is
-//! `xtask/counts.tsv`, with one line for each path: name, number of runs, instructions of one run. A change that makes a path more
-//! expensive on purpose writes the record again (`cargo xtask counts --write`).
+//! The programs are `crates/registry/examples/hot_paths.rs`, and `crates/server/examples/request_paths.rs` for the paths that begin with
+//! `request-`; callgrind counts the instructions in their function `measured`. The record is `xtask/counts.tsv`, with one line for each
+//! path: name, number of runs, instructions of one run. A change that makes a path more expensive on purpose writes the record again
+//! (`cargo xtask counts --write`).
 //!
 //! `cargo xtask counts --scaling` runs each step of `crates/schema/examples/scaling.rs` with an input of growing size, and holds
 //! the growth of the instructions with each doubling below [`DOUBLING_MAX`].
@@ -25,6 +26,15 @@ const DOUBLING_MAX: f64 = 2.5;
 /// The sizes of the inputs.
 const SIZES: [usize; 3] = [500, 1000, 2000];
 
+/// A program that runs paths.
+struct Program {
+    package: &'static str,
+    example: &'static str,
+}
+
+const REGISTRY: Program = Program { package: "dogwatch-registry", example: "hot_paths" };
+const SERVER: Program = Program { package: "dogwatch-server", example: "request_paths" };
+
 /// A line of the record.
 struct Line<'a> {
     path: &'a str,
@@ -43,23 +53,16 @@ pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
         say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
         return Ok(());
     }
-    Step::new("counts: build").run(&mut workspace.cargo(&[
-        "build",
-        "--quiet",
-        "--profile",
-        "counts",
-        "--package",
-        "dogwatch-registry",
-        "--example",
-        "hot_paths",
-    ]))?;
+    for Program { package, example } in [REGISTRY, SERVER] {
+        let build = ["build", "--quiet", "--profile", "counts", "--package", package, "--example", example];
+        Step::new("counts: build").run(&mut workspace.cargo(&build))?;
+    }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root.join("target"), Into::into);
-    let program = target.join("counts/examples/hot_paths");
     let record = workspace.read(RECORD);
     let (mut written, mut exceeded) = (String::new(), Vec::new());
     for line in record.lines().map(line) {
         let line = line?;
-        let now = count(workspace, &program, &line)?;
+        let now = count(workspace, &target, &line)?;
         let change = now as f64 / line.instructions.max(1) as f64 * 100.0 - 100.0;
         say(&format!("{:16} {now:>9} instructions, {change:+.1} % of the record", line.path));
         if now * 100 > line.instructions * (100 + TOLERANCE) {
@@ -133,11 +136,11 @@ fn line(text: &str) -> Result<Line<'_>, Failure> {
 }
 
 /// Counts the instructions of one run of a path.
-fn count(workspace: &Workspace, program: &Path, line: &Line<'_>) -> Result<u64, Failure> {
-    let mut command = workspace.command(
-        "valgrind",
-        &["--tool=callgrind", "--toggle-collect=hot_paths::measured*", "--callgrind-out-file=/dev/null"],
-    );
+fn count(workspace: &Workspace, target: &Path, line: &Line<'_>) -> Result<u64, Failure> {
+    let Program { example, .. } = if line.path.starts_with("request-") { SERVER } else { REGISTRY };
+    let toggle = format!("--toggle-collect={example}::measured*");
+    let mut command = workspace.command("valgrind", &["--tool=callgrind", &toggle, "--callgrind-out-file=/dev/null"]);
+    let program = target.join("counts/examples").join(example);
     let output = command.arg(program).args([line.path, &line.times.to_string()]).output();
     let output = output.map_err(|e| format!("valgrind cannot be started: {e}"))?;
     let stderr = String::from_utf8_lossy(&output.stderr);

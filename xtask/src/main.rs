@@ -3,6 +3,9 @@
 mod ci;
 mod counts;
 mod informers;
+mod operators;
+mod package;
+mod picture;
 mod progress;
 mod soak;
 mod suites;
@@ -21,18 +24,26 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [--only NAME]   install what the tests need into .tools, then run them all
-                       NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs, crds
+                       NAME is one black-box suite: kubectl, go, python, js, curl, kube-rs, crds, kits
   ci                   fmt, clippy, tidy, deny (where cargo-deny is installed), counts, test
   tidy                 house rules: crate order, purpose lines, size, the map, rows of the specification, phrases
                        that need a second reading
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
+  counts --scaling     hold the instructions of each step to at most 2.5 times for twice the input (needs valgrind)
   facts                generate the committed tables of Kubernetes facts (tools/facts)
   torture --kills N    kill the store N times while it writes, and check its content
   torture --cluster --kills N
                        kill a cluster N times in the middle of everything, and compare it with its specs
   informers [PODS [RATE [SECONDS]]]
                        compare our informer with kube-rs' reflector and client-go's informer
+  operators [NAME...] [--reference DIR] [--program FILE] [--list]
+                       run the suites of real operators on this program, and on a genuine control plane where there is one
   soak                 10 informers on 50 000 objects, 2 000 changes a second, three kills of the server
+  package [--profile P | --program FILE] [--out DIR] [--base-url URL]
+                       build (with the profile dist) and make what people install: tarball, wheel, npm package, Debian
+                       package, container image, Homebrew formula, Nix file
+  picture [--program FILE] [--out FILE]
+                       draw the terminal session of the README again
   tools                install what the tests need, and run nothing
 ";
 
@@ -52,7 +63,10 @@ fn main() -> ExitCode {
         ["facts"] => facts(&workspace),
         ["torture", rest @ ..] => torture::torture(&workspace, rest),
         ["informers", rest @ ..] => informers::informers(&workspace, rest),
+        ["operators", rest @ ..] => operators::operators(&workspace, rest),
         ["soak", rest @ ..] => soak::soak(&workspace, rest),
+        ["package", rest @ ..] => package::package(&workspace, rest),
+        ["picture", rest @ ..] => picture::picture(&workspace, rest),
         ["tools"] => tools::install_all(&workspace),
         _ => {
             eprintln!("xtask: no such command: {}\n\n{USAGE}", words.join(" "));

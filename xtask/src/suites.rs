@@ -14,15 +14,19 @@ struct Suite {
     tools: &'static [Tool],
 }
 
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 12] = [
     Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
     Suite { name: "go", module: "go::", tools: &[Tool::Go] },
     Suite { name: "envtest", module: "envtest::", tools: &[Tool::Envtest] },
+    Suite { name: "operators", module: "operators::", tools: &[Tool::Operators] },
     Suite { name: "python", module: "python::", tools: &[Tool::Python] },
     Suite { name: "js", module: "js::", tools: &[Tool::Js] },
     Suite { name: "curl", module: "curl::", tools: &[Tool::Curl, Tool::Kubectl] },
+    Suite { name: "kits", module: "kits::", tools: &[Tool::GoKit] },
     Suite { name: "kube-rs", module: "kube_rs::", tools: &[] },
     Suite { name: "crds", module: "crds::", tools: &[Tool::Kubectl, Tool::Go, Tool::Python, Tool::Definitions] },
+    Suite { name: "policies", module: "policies::", tools: &[Tool::Python, Tool::Policies] },
+    Suite { name: "kwok", module: "kwok::", tools: &[Tool::Kubectl, Tool::Stages] },
 ];
 
 /// Selection of packages and features for every run. A second selection would compile crates twice.

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::operators;
 use crate::progress::{Outcome, Step, say};
 use crate::workspace::{Workspace, has_program};
 
@@ -28,6 +29,18 @@ const DEFINITIONS: [(&str, &str, &str); 5] = [
     ("keda", "github.com/kedacore/keda/v2@v2.21.0", "config/crd/bases"),
 ];
 
+/// Go modules with the webhooks and policies of well-known projects.
+const POLICIES: [(&str, &str, &str); 5] = [
+    ("cert-manager", "github.com/cert-manager/cert-manager@v1.21.2", ""),
+    ("gatekeeper", "github.com/open-policy-agent/gatekeeper/v3@v3.23.1", ""),
+    ("gateway-api", "sigs.k8s.io/gateway-api@v1.5.1", ""),
+    ("kubernetes", "k8s.io/kubernetes@v1.36.4", ""),
+    ("kyverno", "github.com/kyverno/kyverno@v1.19.1", ""),
+];
+
+/// Go modules with stages of simulated nodes.
+const STAGES: [(&str, &str, &str); 1] = [("kwok", "sigs.k8s.io/kwok@v0.8.0", "kustomize")];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     Curl,
@@ -38,11 +51,15 @@ pub(crate) enum Tool {
     Kubectl,
     Go,
     Envtest,
+    Operators,
+    GoKit,
     Definitions,
+    Policies,
+    Stages,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Curl,
         Self::Strace,
         Self::Python,
@@ -51,12 +68,16 @@ impl Tool {
         Self::Kubectl,
         Self::Go,
         Self::Envtest,
+        Self::Operators,
+        Self::GoKit,
         Self::Definitions,
+        Self::Policies,
+        Self::Stages,
     ];
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
-        matches!(self, Self::Kubectl | Self::Go | Self::Envtest)
+        matches!(self, Self::Kubectl | Self::Go | Self::Envtest | Self::Operators | Self::GoKit)
     }
 
     fn name(self) -> &'static str {
@@ -69,7 +90,11 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::Go => "go",
             Self::Envtest => "envtest",
+            Self::Operators => "operators",
+            Self::GoKit => "go-kit",
             Self::Definitions => "definitions",
+            Self::Policies => "policies",
+            Self::Stages => "stages",
         }
     }
 
@@ -83,7 +108,11 @@ impl Tool {
             Self::Kubectl => workspace.bin().join("kubectl"),
             Self::Go => workspace.bin().join("go-clients"),
             Self::Envtest => workspace.bin().join("envtest-suite"),
+            Self::Operators => workspace.tools.join("operators"),
+            Self::GoKit => workspace.bin().join("go-kit-suite"),
             Self::Definitions => workspace.tools.join("definitions/keda"),
+            Self::Policies => workspace.tools.join("policies/kyverno"),
+            Self::Stages => workspace.tools.join("stages/kwok"),
         }
     }
 
@@ -97,7 +126,11 @@ impl Tool {
             Self::Kubectl => KUBECTL_VERSION.to_owned() + &go_sources(workspace, "tests/kubectl"),
             Self::Go => go_sources(workspace, "tests/go"),
             Self::Envtest => go_sources(workspace, "tests/envtest"),
+            Self::Operators => workspace.read(operators::list::FILE),
+            Self::GoKit => go_sources(workspace, "kits/go"),
             Self::Definitions => format!("{DEFINITIONS:?}"),
+            Self::Policies => format!("{POLICIES:?}"),
+            Self::Stages => format!("{STAGES:?}"),
         }
     }
 
@@ -110,7 +143,11 @@ impl Tool {
             Self::Kubectl => kubectl(workspace),
             Self::Go => go_clients(workspace),
             Self::Envtest => envtest_suite(workspace),
-            Self::Definitions => definitions(workspace),
+            Self::Operators => operator_suites(workspace),
+            Self::GoKit => go_kit_suite(workspace),
+            Self::Definitions => modules(workspace, "definitions", &DEFINITIONS),
+            Self::Policies => modules(workspace, "policies", &POLICIES),
+            Self::Stages => modules(workspace, "stages", &STAGES),
         }
     }
 }
@@ -279,22 +316,38 @@ fn go_clients(workspace: &Workspace) -> Outcome {
     Step::new("build the Go clients").run_logged(&mut build, &log(workspace, "go"))
 }
 
+/// Compiles those packages of real operators that every run of the tests includes.
+fn operator_suites(workspace: &Workspace) -> Outcome {
+    for suite in operators::list::read(workspace)? {
+        operators::modules::build(workspace, &suite, &suite.in_tests)?;
+    }
+    Ok(())
+}
+
 /// Compiles the suite of a controller that uses envtest; each of its tests starts a control plane.
 fn envtest_suite(workspace: &Workspace) -> Outcome {
-    let mut build = workspace.command("go", &["test", "-c", "-trimpath", "-o"]);
+    // As the suites of operators, which are compiled without -trimpath, so that both share what is compiled.
+    let mut build = workspace.command("go", &["test", "-c", "-o"]);
     build.arg(workspace.bin().join("envtest-suite")).arg(".").current_dir(workspace.root.join("tests/envtest"));
     Step::new("build the envtest suite (minutes the first time)").run_logged(&mut build, &log(workspace, "envtest"))
 }
 
-/// Links the manifests of operators from their published modules.
-fn definitions(workspace: &Workspace) -> Outcome {
-    let folder = workspace.tools.join("definitions");
+/// Compiles the tests of the Go module that starts the program.
+fn go_kit_suite(workspace: &Workspace) -> Outcome {
+    let mut build = workspace.command("go", &["test", "-c", "-trimpath", "-o"]);
+    build.arg(workspace.bin().join("go-kit-suite")).arg(".").current_dir(workspace.root.join("kits/go"));
+    Step::new("build the tests of the Go kit").run_logged(&mut build, &log(workspace, "go-kit"))
+}
+
+/// Links folders of published Go modules: name of the link, module, and the folder in it.
+fn modules(workspace: &Workspace, kind: &str, modules: &[(&str, &str, &str)]) -> Outcome {
+    let folder = workspace.tools.join(kind);
     fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
-    for (name, module, below) in DEFINITIONS {
-        let log = log(workspace, &format!("definitions-{name}"));
+    for (name, module, below) in modules {
+        let log = log(workspace, &format!("{kind}-{name}"));
         let mut download = workspace.command("go", &["mod", "download", "-json", module]);
         download.current_dir(&folder);
-        Step::new(&format!("get the definitions of {name}")).run_logged(&mut download, &log)?;
+        Step::new(&format!("get the {kind} of {name}")).run_logged(&mut download, &log)?;
         let output = fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
         let source = output.lines().find_map(|line| line.trim().strip_prefix("\"Dir\": \"")?.split('"').next());
         let source = source.ok_or_else(|| format!("{module} was downloaded to an unknown folder"))?;

@@ -404,13 +404,14 @@ impl Snapshot {
         namespace: Option<&str>,
         from: Option<&str>,
     ) -> impl Iterator<Item = &'a Arc<Item>> + use<'a> {
+        // Joined and not formatted: every write of a pod scans a few small collections.
         let prefix = match namespace {
-            Some(namespace) => format!("{collection}/{namespace}/"),
-            None => format!("{collection}/"),
+            Some(namespace) => [collection, "/", namespace, "/"].concat(),
+            None => [collection, "/"].concat(),
         };
         let start = from.filter(|from| *from >= prefix.as_str()).unwrap_or(&prefix);
         // `0` is the character after `/`, so this is the first key without the prefix.
-        let end = format!("{}0", &prefix[..prefix.len() - 1]);
+        let end = [&prefix[..prefix.len() - 1], "0"].concat();
         self.items.between(start, &end)
     }
 

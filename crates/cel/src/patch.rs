@@ -12,6 +12,10 @@ const DEPTH_MAX: usize = 100;
 const BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Operations of a created JSON patch: no patch may have more.
 const OPERATIONS_MAX: u64 = 10_000;
+/// Values of one mutation whose types are compared with their paths. Values are shared, so that a short expression can name very many.
+const NAMES_MAX: usize = 1_000_000;
+/// Wrong types that are reported.
+const WRONG_MAX: usize = 64;
 
 /// Functions that only mutations have.
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
@@ -30,7 +34,7 @@ pub(crate) fn apply_configuration(value: &Val<'_>) -> Result<Value, String> {
     let Val::Message(message) = value else {
         return Err(format!("unsupported return type from ApplyConfiguration expression: {}", value.type_name()));
     };
-    check_names(message)?;
+    check_names(message, &mut { NAMES_MAX })?;
     to_json(value)
 }
 
@@ -43,12 +47,12 @@ pub(crate) fn json_patch(value: &Val<'_>) -> Result<Vec<Value>, String> {
         return Err(format!("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}", list.len()));
     }
     // All operations share one budget, since each of them can name the whole object.
-    let mut budget = Budget(BYTES_MAX);
+    let (mut budget, mut names) = (Budget(BYTES_MAX), NAMES_MAX);
     let mut operations = Vec::new();
     for element in list.iter() {
         match element {
             Ok(Val::Message(message)) if &*message.name == JSON_PATCH => {
-                operations.push(operation(&message, &mut budget)?);
+                operations.push(operation(&message, &mut budget, &mut names)?);
             }
             _ => return Err("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch".to_owned()),
         }
@@ -56,7 +60,7 @@ pub(crate) fn json_patch(value: &Val<'_>) -> Result<Vec<Value>, String> {
     Ok(operations)
 }
 
-fn operation(message: &Message<'_>, budget: &mut Budget) -> Result<Value, String> {
+fn operation(message: &Message<'_>, budget: &mut Budget, names: &mut usize) -> Result<Value, String> {
     let mut members = JsonMap::new();
     // The members are sent with these names whether they are set or not, except `from` and `value`.
     for name in ["op", "path", "from"] {
@@ -76,7 +80,7 @@ fn operation(message: &Message<'_>, budget: &mut Budget) -> Result<Value, String
     }
     if let Some(value) = message.fields.get("value") {
         if let Val::Message(inner) = value {
-            check_names(inner)?;
+            check_names(inner, names)?;
         }
         let value = convert(value, budget, 0).map_err(|why| {
             format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {why}")
@@ -86,40 +90,52 @@ fn operation(message: &Message<'_>, budget: &mut Budget) -> Result<Value, String
     Ok(members.into())
 }
 
-/// Checks that the types of nested messages are named by their paths.
-fn check_names(message: &Message<'_>) -> Result<(), String> {
-    let mut wrong = Vec::new();
-    let mut path = message.name.to_string();
-    find_wrong_names(message, &mut path, &mut wrong, 0);
-    if wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", wrong.join("\n"))) }
+/// Checks that the types of nested messages are named by their paths. `left` is how many values may still be visited.
+fn check_names(message: &Message<'_>, left: &mut usize) -> Result<(), String> {
+    let mut search = Search { path: message.name.to_string(), wrong: Vec::new(), left };
+    search.message(message, 0);
+    if *search.left == 0 {
+        return Err(format!("value has more than {NAMES_MAX} parts"));
+    }
+    if search.wrong.is_empty() { Ok(()) } else { Err(format!("type mismatch: {}", search.wrong.join("\n"))) }
 }
 
-fn find_wrong_names(message: &Message<'_>, path: &mut String, wrong: &mut Vec<String>, depth: usize) {
-    if *message.name != **path {
-        wrong.push(format!(
-            "unexpected type name \"{}\", expected \"{path}\", which matches field name path from root Object type",
-            message.name
-        ));
-    }
-    for (name, value) in &message.fields {
-        let length = path.len();
-        path.push('.');
-        path.push_str(name);
-        search(value, path, wrong, depth + 1);
-        path.truncate(length);
-    }
+/// The search for messages whose type is not named by their path.
+struct Search<'s> {
+    path: String,
+    wrong: Vec<String>,
+    left: &'s mut usize,
 }
 
-fn search(value: &Val<'_>, path: &mut String, wrong: &mut Vec<String>, depth: usize) {
-    // Deeper values are refused when they are converted.
-    if depth > DEPTH_MAX {
-        return;
+impl Search<'_> {
+    fn message(&mut self, message: &Message<'_>, depth: usize) {
+        if *message.name != *self.path && self.wrong.len() < WRONG_MAX {
+            self.wrong.push(format!(
+                "unexpected type name \"{}\", expected \"{}\", which matches field name path from root Object type",
+                message.name, self.path
+            ));
+        }
+        for (name, value) in &message.fields {
+            let length = self.path.len();
+            self.path.push('.');
+            self.path.push_str(name);
+            self.value(value, depth + 1);
+            self.path.truncate(length);
+        }
     }
-    match value {
-        Val::Message(message) => find_wrong_names(message, path, wrong, depth),
-        Val::List(List::Values(values)) => values.iter().for_each(|value| search(value, path, wrong, depth + 1)),
-        Val::Map(Map::Values(values)) => values.values().for_each(|value| search(value, path, wrong, depth + 1)),
-        _ => {}
+
+    fn value(&mut self, value: &Val<'_>, depth: usize) {
+        *self.left = self.left.saturating_sub(1);
+        // Deeper values are refused when they are converted.
+        if depth > DEPTH_MAX || *self.left == 0 {
+            return;
+        }
+        match value {
+            Val::Message(message) => self.message(message, depth),
+            Val::List(List::Values(values)) => values.iter().for_each(|value| self.value(value, depth + 1)),
+            Val::Map(Map::Values(values)) => values.values().for_each(|value| self.value(value, depth + 1)),
+            _ => {}
+        }
     }
 }
 

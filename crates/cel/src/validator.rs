@@ -1,8 +1,12 @@
 //! Applies the rules of a schema to an object.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use machinery::field_error::{BadValue, FieldError, FieldErrorKind};
+use machinery::field_error::{BadValue, FieldError, FieldErrorKind, Path};
+use machinery::field_errors::Errors;
 use machinery::json::{Text, Value};
 
 use crate::program::Evaluation;
@@ -14,6 +18,8 @@ const OBJECT_BUDGET: u64 = 10_000_000;
 /// Longest message that `messageExpression` may return.
 const MESSAGE_MAX: usize = 5 * 1024;
 const DEPTH_MAX: usize = 100;
+/// Most bytes of warnings; later ones are left out.
+const WARNINGS_BYTES_MAX: usize = 1 << 20;
 
 /// The compiled rules of one `openAPIV3Schema`.
 #[derive(Debug, Default)]
@@ -24,7 +30,7 @@ pub struct Validator {
 /// The result of validating an object.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
-    pub errors: Vec<FieldError>,
+    pub errors: Errors,
     /// Errors of fields that did not change, which do not reject a write.
     pub warnings: Vec<String>,
     /// Cost of the rules that ran.
@@ -83,7 +89,7 @@ impl Validator {
     /// Returns the errors of an object; `old` is the object that it replaces.
     #[must_use]
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        self.check(new, old).errors
+        self.check(new, old).errors.into_vec()
     }
 
     /// Like [`Validator::validate`], with warnings and cost.
@@ -92,10 +98,15 @@ impl Validator {
         let Some(root) = &self.root else {
             return Outcome::default();
         };
-        let mut validation = Validation { budget: OBJECT_BUDGET, outcome: Outcome::default() };
+        let mut validation = Validation {
+            budget: OBJECT_BUDGET,
+            outcome: Outcome::default(),
+            warning_bytes: 0,
+            comparison: Comparison::default(),
+        };
         let current = old.map(|old| Pair { new, old, shape: &root.shape });
         // An exhausted budget ends the walk and is among the errors.
-        let _ = validation.node(root, &Path::Root, new, old, Ratchet { current, nearest: None });
+        let _ = validation.node(root, &Path::root(), new, old, Ratchet { current, nearest: None });
         validation.outcome.cost = OBJECT_BUDGET - validation.budget;
         validation.outcome
     }
@@ -141,42 +152,10 @@ fn build(schema: &Value, shape: &Arc<Shape>, depth: usize) -> Option<Node> {
     Some(Node { shape, rules, items, additional, properties: properties.into() })
 }
 
-/// Path of the current value; formatted only for an error.
-#[derive(Clone, Copy)]
-enum Path<'p> {
-    Root,
-    Child(&'p Path<'p>, &'p str),
-    Key(&'p Path<'p>, &'p str),
-    Index(&'p Path<'p>, usize),
-}
-
-impl Path<'_> {
-    fn write(&self, text: &mut String) {
-        match self {
-            Path::Root => {}
-            Path::Child(parent, name) => {
-                parent.write(text);
-                if !text.is_empty() {
-                    text.push('.');
-                }
-                text.push_str(name);
-            }
-            Path::Key(parent, key) => {
-                parent.write(text);
-                text.push_str(&format!("[{key}]"));
-            }
-            Path::Index(parent, at) => {
-                parent.write(text);
-                text.push_str(&format!("[{at}]"));
-            }
-        }
-    }
-
-    fn render(&self) -> String {
-        let mut text = String::new();
-        self.write(&mut text);
-        if text.is_empty() { "<nil>".to_owned() } else { text }
-    }
+/// The text of a path in an error.
+fn render(path: &Path<'_>) -> String {
+    let text = String::from(path);
+    if text.is_empty() { "<nil>".to_owned() } else { text }
 }
 
 /// A value and its previous version.
@@ -199,47 +178,96 @@ impl<'v> Pair<'v> {
         Some(Pair { new: new.get(name)?, old: old.get(name)?, shape })
     }
 
-    fn index(&self, at: usize) -> Option<Pair<'v>> {
+    fn index(&self, at: usize, comparison: &Comparison<'v>) -> Option<Pair<'v>> {
         let (Value::Array(new), Value::Array(old)) = (self.new, self.old) else {
             return None;
         };
         let new = new.get(at)?;
-        Some(Pair { new, old: same_key(&self.shape.listing, old, new)?, shape: self.shape.items.as_ref()? })
+        let old = comparison.partner(&self.shape.listing, old, new)?;
+        Some(Pair { new, old, shape: self.shape.items.as_ref()? })
     }
 
     /// Reports whether the value is unchanged; the order of lists with keys does not matter.
-    fn is_unchanged(&self) -> bool {
+    fn is_unchanged(&self, comparison: &Comparison<'v>) -> bool {
+        let same = |pair: Option<Pair<'v>>| pair.is_some_and(|pair| pair.is_unchanged(comparison));
         match (self.new, self.old) {
             (Value::Array(new), Value::Array(old)) => {
                 if new.len() != old.len() {
                     return false;
                 }
                 match self.shape.listing {
-                    Listing::Map(_) => (0..new.len()).all(|at| self.index(at).is_some_and(|pair| pair.is_unchanged())),
+                    Listing::Map(_) => (0..new.len()).all(|at| same(self.index(at, comparison))),
                     _ => new == old,
                 }
             }
             (Value::Object(new), Value::Object(old)) => {
-                new.len() == old.len() && new.keys().all(|key| self.key(key).is_some_and(|pair| pair.is_unchanged()))
+                new.len() == old.len() && new.keys().all(|key| same(self.key(key)))
             }
             (new, old) => new == old,
         }
     }
 }
 
-/// Returns the element with the same keys, in a list with keys.
-fn same_key<'v>(listing: &Listing, list: &'v [Value], element: &Value) -> Option<&'v Value> {
-    let Listing::Map(keys) = listing else {
-        return None;
-    };
+/// What is known of the two versions of an object. A rule may fail for each item of a list, and each failure asks.
+#[derive(Default)]
+struct Comparison<'v> {
+    /// The items of old lists with keys by their keys; a list is known by its address.
+    lists: RefCell<HashMap<*const Value, Rc<ByKeys<'v>>>>,
+    /// Whether values are unchanged, by the addresses of both versions.
+    unchanged: RefCell<HashMap<(*const Value, *const Value), bool>>,
+}
+
+type ByKeys<'v> = HashMap<String, &'v Value>;
+
+impl<'v> Comparison<'v> {
+    /// Returns the item of an old list that has the same keys, in a list with keys.
+    fn partner(&self, listing: &Listing, list: &'v [Value], item: &Value) -> Option<&'v Value> {
+        let Listing::Map(keys) = listing else {
+            return None;
+        };
+        let wanted = text_of_keys(keys, item)?;
+        let known = self.lists.borrow().get(&list.as_ptr()).cloned();
+        let by_keys = known.unwrap_or_else(|| {
+            let mut by_keys = ByKeys::with_capacity(list.len());
+            for item in list {
+                if let Some(text) = text_of_keys(keys, item) {
+                    by_keys.entry(text).or_insert(item);
+                }
+            }
+            let by_keys = Rc::new(by_keys);
+            self.lists.borrow_mut().insert(list.as_ptr(), Rc::clone(&by_keys));
+            by_keys
+        });
+        by_keys.get(&wanted).copied()
+    }
+
+    fn is_unchanged(&self, pair: &Pair<'v>) -> bool {
+        let place: (*const Value, *const Value) = (pair.new, pair.old);
+        let known = self.unchanged.borrow().get(&place).copied();
+        known.unwrap_or_else(|| {
+            let unchanged = pair.is_unchanged(self);
+            self.unchanged.borrow_mut().insert(place, unchanged);
+            unchanged
+        })
+    }
+}
+
+/// Returns a text that is the same for items with the same keys; none if a key is absent or no scalar.
+fn text_of_keys(keys: &[Box<str>], item: &Value) -> Option<String> {
     if keys.is_empty() {
         return None;
     }
-    let scalar = |value: &Value| !matches!(value, Value::Null | Value::Array(_) | Value::Object(_));
-    if !keys.iter().all(|key| element.get(&**key).is_some_and(scalar)) {
-        return None;
+    let mut text = String::new();
+    for key in keys {
+        match item.get(&**key)? {
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+            value => {
+                text.push_str(&machinery::json::to_string(value));
+                text.push(',');
+            }
+        }
     }
-    list.iter().find(|other| keys.iter().all(|key| other.get(&**key) == element.get(&**key)))
+    Some(text)
 }
 
 /// Decides whether an error becomes a warning because the value did not change.
@@ -250,8 +278,8 @@ struct Ratchet<'v> {
 }
 
 impl<'v> Ratchet<'v> {
-    fn is_unchanged(&self) -> bool {
-        self.current.or(self.nearest).is_some_and(|pair| pair.is_unchanged())
+    fn is_unchanged(&self, comparison: &Comparison<'v>) -> bool {
+        self.current.or(self.nearest).is_some_and(|pair| comparison.is_unchanged(&pair))
     }
 
     fn key(self, name: &str) -> Ratchet<'v> {
@@ -264,10 +292,10 @@ impl<'v> Ratchet<'v> {
         }
     }
 
-    fn index(self, at: usize) -> Ratchet<'v> {
+    fn index(self, at: usize, comparison: &Comparison<'v>) -> Ratchet<'v> {
         match self.current {
             None => self,
-            Some(current) => Ratchet { current: current.index(at), nearest: Some(current) },
+            Some(current) => Ratchet { current: current.index(at, comparison), nearest: Some(current) },
         }
     }
 }
@@ -275,19 +303,21 @@ impl<'v> Ratchet<'v> {
 /// The cost budget is exhausted.
 struct BudgetExhausted;
 
-struct Validation {
+struct Validation<'v> {
     budget: u64,
     outcome: Outcome,
+    warning_bytes: usize,
+    comparison: Comparison<'v>,
 }
 
-impl Validation {
+impl<'v> Validation<'v> {
     fn node(
         &mut self,
         node: &Node,
         path: &Path<'_>,
-        new: &Value,
-        old: Option<&Value>,
-        ratchet: Ratchet<'_>,
+        new: &'v Value,
+        old: Option<&'v Value>,
+        ratchet: Ratchet<'v>,
     ) -> Result<(), BudgetExhausted> {
         if new.is_null() {
             return Ok(());
@@ -300,8 +330,9 @@ impl Validation {
                 };
                 let old = old.and_then(Value::as_array);
                 for (at, item) in items.iter().enumerate() {
-                    let before = old.and_then(|old| same_key(&node.shape.listing, old, item));
-                    self.node(child, &Path::Index(path, at), item, before, ratchet.index(at))?;
+                    let before = old.and_then(|old| self.comparison.partner(&node.shape.listing, old, item));
+                    let ratchet = ratchet.index(at, &self.comparison);
+                    self.node(child, &path.index(at), item, before, ratchet)?;
                 }
             }
             Value::Object(entries) => {
@@ -311,10 +342,10 @@ impl Validation {
                 for (name, value) in entries {
                     let before = old.and_then(|old| old.get(name));
                     if let Some(child) = &node.additional {
-                        self.node(child, &Path::Key(path, name), value, before, ratchet.key(name))?;
+                        self.node(child, &path.key(name), value, before, ratchet.key(name))?;
                     }
                     if let Some(child) = node.property(name) {
-                        self.node(child, &Path::Child(path, name), value, before, ratchet.key(name))?;
+                        self.node(child, &path.child(name), value, before, ratchet.key(name))?;
                     }
                 }
             }
@@ -324,16 +355,16 @@ impl Validation {
     }
 
     fn fail(&mut self, path: &Path<'_>, node: &Node, detail: String) {
-        self.outcome.errors.push(FieldError::invalid(path.render(), node.shape.type_name(), detail));
+        self.outcome.errors.push_with(|| FieldError::invalid(render(path), node.shape.type_name(), detail));
     }
 
     fn rules(
         &mut self,
         node: &Node,
         path: &Path<'_>,
-        new: &Value,
-        old: Option<&Value>,
-        ratchet: Ratchet<'_>,
+        new: &'v Value,
+        old: Option<&'v Value>,
+        ratchet: Ratchet<'v>,
     ) -> Result<(), BudgetExhausted> {
         const SPENT: &str =
             "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -401,29 +432,24 @@ impl Validation {
         path: &Path<'_>,
         new: &Value,
         values: &[Option<&Value>],
-        ratchet: Ratchet<'_>,
+        ratchet: Ratchet<'v>,
     ) -> Result<(), BudgetExhausted> {
-        let field = match rule.field_path(compiled) {
-            Some(below) => Path::Child(path, below).render(),
-            None => path.render(),
-        };
-        let mut report = |error: FieldError| {
-            if !compiled.uses_old && ratchet.is_unchanged() {
-                self.outcome.warnings.push(error.to_string());
-            } else {
-                self.outcome.errors.push(error);
-            }
+        let field = || match rule.field_path(compiled) {
+            Some(below) => render(&path.child(below)),
+            None => render(path),
         };
         let mut detail = None;
         if let Ok(Some(program)) = &compiled.message {
             let (answer, cost) = program.evaluate(values);
             let Some(left) = self.budget.checked_sub(cost) else {
-                report(FieldError::invalid(
-                    field,
-                    node.shape.type_name(),
-                    "messageExpression evaluation failed due to running out of cost budget, no further validation \
-                     rules will be run",
-                ));
+                self.report(compiled, ratchet, || {
+                    FieldError::invalid(
+                        field(),
+                        node.shape.type_name(),
+                        "messageExpression evaluation failed due to running out of cost budget, no further validation \
+                         rules will be run",
+                    )
+                });
                 return Err(BudgetExhausted);
             };
             self.budget = left;
@@ -435,25 +461,41 @@ impl Validation {
                     }
                 }
                 Evaluation::Exceeded => {
-                    report(FieldError::invalid(
-                        field,
-                        node.shape.type_name(),
-                        "no further validation rules will be run due to call cost exceeds limit for messageExpression",
-                    ));
+                    self.report(compiled, ratchet, || {
+                        FieldError::invalid(
+                            field(),
+                            node.shape.type_name(),
+                            "no further validation rules will be run due to call cost exceeds limit for \
+                             messageExpression",
+                        )
+                    });
                     return Err(BudgetExhausted);
                 }
                 Evaluation::Bool(_) | Evaluation::Error(_) => {}
             }
         }
-        let detail = detail.unwrap_or_else(|| match rule.message.is_empty() {
-            true => format!("failed rule: {}", rule.source()),
-            false => rule.message.to_string(),
+        self.report(compiled, ratchet, || {
+            let detail = detail.unwrap_or_else(|| match rule.message.is_empty() {
+                true => format!("failed rule: {}", rule.source()),
+                false => rule.message.to_string(),
+            });
+            let shown = matches!(rule.reason, FieldErrorKind::Invalid | FieldErrorKind::Duplicate)
+                && !matches!(node.shape.kind, Kind::Object | Kind::Array);
+            let value = if shown { BadValue::Shown(new.clone()) } else { BadValue::Omitted };
+            let detail = if rule.reason == FieldErrorKind::Duplicate { String::new() } else { detail };
+            FieldError::new(rule.reason, field(), value, detail)
         });
-        let shown = matches!(rule.reason, FieldErrorKind::Invalid | FieldErrorKind::Duplicate)
-            && !matches!(node.shape.kind, Kind::Object | Kind::Array);
-        let value = if shown { BadValue::Shown(new.clone()) } else { BadValue::Omitted };
-        let detail = if rule.reason == FieldErrorKind::Duplicate { String::new() } else { detail };
-        report(FieldError::new(rule.reason, field, value, detail));
         Ok(())
+    }
+
+    /// Adds an error, or a warning if the value did not change. It is only made if its text is kept.
+    fn report(&mut self, compiled: &Compiled, ratchet: Ratchet<'v>, error: impl FnOnce() -> FieldError) {
+        if compiled.uses_old || !ratchet.is_unchanged(&self.comparison) {
+            self.outcome.errors.push_with(error);
+        } else if self.warning_bytes <= WARNINGS_BYTES_MAX {
+            let text = error().to_string();
+            self.warning_bytes += text.len();
+            self.outcome.warnings.push(text);
+        }
     }
 }

@@ -5,12 +5,13 @@
 //! - [`usages`]: the words for key usages
 //! - [`signers`]: the requests that each signer of Kubernetes accepts
 //! - [`certificate`]: the certificate that answers a request; the content of a stored certificate
-//! - `der`: the encoding of values
+//! - `der`: the encoding of values; `signature`: signatures that the parser does not verify
 
 pub mod certificate;
 mod der;
 pub mod pem;
 pub mod request;
+mod signature;
 pub mod signers;
 pub mod usages;
 

@@ -7,7 +7,7 @@ use x509_parser::error::X509Error;
 use x509_parser::prelude::{FromDer as _, GeneralName, ParsedExtension, X509Certificate};
 use x509_parser::x509::X509Name;
 
-use crate::{der, pem};
+use crate::{der, pem, signature};
 
 /// A certificate request that was decoded. Its signature is checked by [`CertificateRequest::check_signature`].
 #[derive(Clone, Debug)]
@@ -77,7 +77,11 @@ impl CertificateRequest {
         let Ok((_, request)) = X509CertificationRequest::from_der(&self.raw) else {
             return Err("asn1: structure error: malformed request".to_owned());
         };
-        request.verify_signature().map_err(|error| match error {
+        let verified = match signature::verify_ecdsa(&request) {
+            Some(is_right) => is_right.then_some(()).ok_or(X509Error::SignatureVerificationError),
+            None => request.verify_signature(),
+        };
+        verified.map_err(|error| match error {
             X509Error::SignatureUnsupportedAlgorithm => {
                 "x509: cannot verify signature: algorithm unimplemented".to_owned()
             }
@@ -186,6 +190,20 @@ pub(crate) mod tests {
             })
             .collect();
         params.serialize_request(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn csr_2_keys_on_p_521_are_accepted() {
+        use rcgen::{PKCS_ECDSA_P521_SHA256, PKCS_ECDSA_P521_SHA384, PKCS_ECDSA_P521_SHA512};
+        for algorithm in [&PKCS_ECDSA_P521_SHA256, &PKCS_ECDSA_P521_SHA384, &PKCS_ECDSA_P521_SHA512] {
+            let key = KeyPair::generate_for(algorithm).unwrap();
+            let mut der = CertificateParams::default().serialize_request(&key).unwrap().der().to_vec();
+            assert_eq!(CertificateRequest::from_der(der.clone()).unwrap().check_signature(), Ok(()), "{algorithm:?}");
+            let last = der.len() - 1;
+            der[last] ^= 1;
+            let changed = CertificateRequest::from_der(der).unwrap();
+            assert_eq!(changed.check_signature().unwrap_err(), "x509: ECDSA verification failure");
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(crate) enum Form {
     Json,
     Merge,
     Strategic,
+    JsonPatch,
 }
 
 impl Form {
@@ -36,6 +37,7 @@ impl Form {
             Self::Json => "application/json",
             Self::Merge => "application/merge-patch+json",
             Self::Strategic => "application/strategic-merge-patch+json",
+            Self::JsonPatch => "application/json-patch+json",
         }
     }
 }

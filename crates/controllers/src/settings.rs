@@ -1,6 +1,7 @@
 //! The settings of the controllers, and their intervals.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use machinery::clock::Clock;
@@ -8,6 +9,7 @@ use machinery::clock::Clock;
 use crate::accounts::token_secrets::TokenSigner;
 use crate::certificate_requests::signing::Signer;
 use crate::manager;
+use crate::nodes::containers::Containers;
 use crate::nodes::stages::Stages;
 
 /// The settings of all controllers.
@@ -27,6 +29,8 @@ pub struct Settings {
     pub timing: Timing,
     /// The behaviour of simulated nodes.
     pub stages: Stages,
+    /// What the containers of simulated nodes say; the server reads from it.
+    pub containers: Arc<Containers>,
     /// PG-1: number of finished pods that are kept.
     pub terminated_pods_max: usize,
     /// The wall clock of all controllers.
@@ -49,6 +53,7 @@ impl Default for Settings {
             ca_pem: String::new(),
             timing: Timing::default(),
             stages: Stages::default(),
+            containers: Arc::default(),
             terminated_pods_max: 12_500,
             clock: Clock::system(),
             signer: None,

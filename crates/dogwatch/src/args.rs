@@ -14,6 +14,7 @@ mod authorization;
 mod bench;
 mod explain;
 mod lab;
+mod wait;
 mod webhooks;
 
 pub use access::{Access, AccountKubeconfig, Report, Roles, Why};
@@ -24,6 +25,7 @@ pub use authorization::Authorization;
 pub use bench::{Bench, BenchCompare, BenchRun};
 pub use explain::Explain;
 pub use lab::Lab;
+pub use wait::{State, Wait};
 pub use webhooks::{Missing, Webhooks};
 
 /// The Kubernetes list-watch mechanism in one binary.
@@ -46,6 +48,8 @@ pub enum Command {
     Apply(Apply),
     /// Delete objects.
     Delete(Delete),
+    /// Wait until objects are in a state.
+    Wait(Wait),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
     /// Print a folder in which this program is kube-apiserver, etcd and kubectl, for KUBEBUILDER_ASSETS.
@@ -65,6 +69,17 @@ pub enum Command {
     Restore(Restore),
     /// List damage in a data directory: exit code 0 without, 1 with damage.
     Check(Check),
+    /// Print the completion script of a shell, or write man pages.
+    #[command(subcommand)]
+    Manual(Manual),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Manual {
+    /// Print the completion script of a shell.
+    Completions { shell: clap_complete::Shell },
+    /// Write a man page for each command to an existing directory.
+    Pages { dir: PathBuf },
 }
 
 #[derive(Debug, Args)]
@@ -318,6 +333,9 @@ pub struct Apply {
     /// Take over fields that others manage.
     #[arg(long)]
     pub force: bool,
+    /// Refuse objects that exist.
+    #[arg(long, conflicts_with = "force")]
+    pub create: bool,
     #[command(flatten)]
     pub scope: Scope,
 }
@@ -331,6 +349,9 @@ pub struct Delete {
     /// Delete the objects of these files.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// An object that does not exist is no error.
+    #[arg(long)]
+    pub ignore_not_found: bool,
     #[command(flatten)]
     pub scope: Scope,
 }

@@ -79,8 +79,7 @@ impl Authentication {
             Some(path) => {
                 let read = read_config(path, &found.tokens).map_err(Failure::usage)?;
                 if read.anonymous.is_some() && no_anonymous {
-                    let why = format!("{}: anonymous cannot be set beside --no-anonymous", path.display());
-                    return Err(Failure::usage(format!("--authentication-config {why}")));
+                    return Err(Failure::usage(beside_no_anonymous(path)));
                 }
                 found.anonymous = read.anonymous;
                 read.issuers
@@ -128,6 +127,10 @@ impl Authentication {
 /// Reads a file; the error names the flag.
 fn read(flag: &str, path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("--{flag} {}: {error}", path.display())))
+}
+
+fn beside_no_anonymous(path: &Path) -> String {
+    format!("--authentication-config {}: anonymous cannot be set beside --no-anonymous", path.display())
 }
 
 fn read_config(path: &Path, tokens: &TokenSettings) -> Result<config::Configuration, String> {

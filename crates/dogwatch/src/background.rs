@@ -1,5 +1,6 @@
 //! The controllers of a server: started once it is ready, stopped before it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use controllers::{Settings, TokenSigner};
@@ -7,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cluster::Cluster;
+use crate::containers::SimulatedContainers;
 use crate::identities;
 
 /// Time that controllers have to finish their work and release their lease.
@@ -30,6 +32,11 @@ impl Controllers {
                 None => Err("the server issues no tokens".to_owned()),
             })
         });
+        if settings.selection.includes("nodes") {
+            let containers = Arc::clone(&settings.containers);
+            let simulated = SimulatedContainers { containers, clock: settings.clock.clone() };
+            cluster.server().set_containers(Arc::new(simulated));
+        }
         let clients = identities::clients(cluster.server());
         let running = tokio::spawn(controllers::manager::run(clients, settings, stop.clone()));
         Controllers { stop: stop.drop_guard(), running }

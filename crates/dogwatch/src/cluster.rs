@@ -60,6 +60,8 @@ pub struct Cluster {
     server: Server,
     /// The authority of the certificate with which the server calls aggregated servers, as PEM.
     front_proxy_ca_pem: String,
+    /// Whether requests without credentials are allowed where no file says so. None if they never are.
+    anonymous: Option<bool>,
     /// Background tasks; aborted with the cluster.
     tasks: JoinSet<()>,
 }
@@ -152,7 +154,8 @@ impl Cluster {
         if let Some(reloading) = authorization.reloading {
             tasks.spawn(reloading.follow());
         }
-        Ok(Cluster { store, registry, server, front_proxy_ca_pem: front_proxy.ca_pem, tasks })
+        let anonymous = (!access.authorization.always_allows()).then_some(access.anonymous);
+        Ok(Cluster { store, registry, server, front_proxy_ca_pem: front_proxy.ca_pem, anonymous, tasks })
     }
 
     /// Keeps the usage of quotas up to date, as a controller would. Without it, only quotas whose usage another program
@@ -164,6 +167,11 @@ impl Cluster {
     /// Follows the files of authentication, and publishes the authorities for extension servers.
     pub fn follow_files(&mut self, reloading: Reloading) {
         self.tasks.spawn(reloading.run());
+    }
+
+    /// Whether requests without credentials are allowed where no file says so. None if they never are.
+    pub(crate) fn anonymous(&self) -> Option<bool> {
+        self.anonymous
     }
 
     /// The authority that aggregated servers must trust, as PEM.

@@ -15,6 +15,7 @@ pub mod authorization;
 pub mod background;
 pub mod cluster;
 pub mod commands;
+mod containers;
 pub mod engine;
 pub mod failure;
 mod identities;

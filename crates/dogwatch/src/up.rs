@@ -157,10 +157,8 @@ fn controller_settings(args: &args::Up, pki: &Pki, stages: Stages) -> Result<con
 
 fn read_stages(file: &Path) -> Result<Stages, Failure> {
     let wrong = |why: String| Failure::new(format!("--stages {}: {why}", file.display())).hint("see docs/nodes.md");
-    let bytes = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
-    let document = machinery::yaml::read(&bytes).map_err(|error| wrong(error.to_string()))?;
-    let value = serde_json::to_value(&document.value).map_err(|error| wrong(error.to_string()))?;
-    if value.is_null() { Ok(Stages::default()) } else { Stages::from_value(value).map_err(wrong) }
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    Stages::from_text(&text).map_err(wrong)
 }
 
 /// The signals that ask the process to end. Those that arrive after this value was made are not lost.

@@ -35,7 +35,7 @@ pub fn all() -> &'static [Arc<Kind>] {
 /// These kinds and those of the lab.
 #[must_use]
 pub fn beside(kinds: &Kinds) -> Kinds {
-    all().iter().fold(kinds.clone(), |kinds, kind| kinds.with_shared(Arc::clone(kind)))
+    kinds.with_all(all().iter().cloned())
 }
 
 fn read(source: &Source) -> Vec<Arc<Kind>> {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use crate::client::OutgoingBody;
+use crate::ending::MayEnd;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, ErrorKind};
 use crate::go_text;
@@ -50,7 +51,7 @@ pub(crate) async fn connect(endpoint: &Endpoint, refused_wait: Duration) -> Resu
         .map_err(|_| Error::new(ErrorKind::Configuration, format!("tls: invalid server name {name:?}")))?;
     let connector = TlsConnector::from(Arc::clone(&endpoint.tls.config));
     let stream = connector.connect(name, stream).await.map_err(|error| go_text::transport(&error))?;
-    handshake(stream).await
+    handshake(MayEnd(stream)).await
 }
 
 async fn handshake<S>(stream: S) -> Result<Connection, Error>

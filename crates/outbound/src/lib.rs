@@ -19,7 +19,7 @@
 //! - [`kubeconfig`] reads endpoints and credentials from a kubeconfig file
 //! - [`services`] is where the address of a Service comes from: the trait, and addresses that were given at start
 //! - [`error`] has the texts that Go programs print for the same failures: clients and tests compare them
-//! - `connect` and `pool` open and keep connections
+//! - `connect` and `pool` open and keep connections; `ending` is how they may end
 //! - `testing` has certificates and TLS servers for tests, with the feature of that name
 //!
 //! Connections are HTTP/1.1, kept after use and shared by all calls to the same address with the same server name, roots and client
@@ -27,6 +27,7 @@
 
 pub mod client;
 mod connect;
+mod ending;
 pub mod endpoint;
 pub mod error;
 mod go_text;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
-use outbound::testing::{Authority, Leaf, Reply, TestServer};
+use outbound::testing::{Authority, Leaf, Reply, TestServer, acceptor};
 use outbound::{
     Budget, Charge, Client, ClientLimits, Credential, Endpoint, ErrorKind, Identity, Kubeconfig, Request, Roots,
     TlsOptions,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fn client() -> Client {
     Client::new(ClientLimits::default())
@@ -325,6 +326,29 @@ async fn wh_9_an_answer_is_bounded_alone_and_together_with_others() {
     drop(held);
     assert_eq!(used.load(Ordering::Relaxed), 0);
     post(&client, &server.url("/"), &authority.pem).await.unwrap();
+}
+
+/// Go reads the end of a connection as the end of an answer without a length, though TLS has a message for it.
+#[tokio::test]
+async fn an_answer_may_end_with_its_connection() {
+    let authority = Authority::new();
+    let acceptor = acceptor(&authority.leaf(&["127.0.0.1"]));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        for answer in ["HTTP/1.0 200 OK\r\n\r\nfine", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfine"] {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            // Closed without a `close_notify` message.
+        }
+    });
+    assert_eq!(&post(&client(), &url, &authority.pem).await.unwrap().body[..], b"fine");
+    let error = post(&client(), &url, &authority.pem).await.unwrap_err();
+    assert!(error.why().ends_with("unexpected EOF"), "{error}");
+    server.await.unwrap();
 }
 
 #[tokio::test]

@@ -16,8 +16,35 @@ use registry::{Body, Context, Form, PatchBody, Registry, Settings, Target, Watch
 use store::Retention;
 use store::memory::MemoryStore;
 
-const PATHS: [&str; 7] =
-    ["get", "list-1000", "create", "create-again", "merge-patch", "strategic-patch", "fan-out-100"];
+const PATHS: [&str; 9] = [
+    "get",
+    "list-1000",
+    "create",
+    "create-again",
+    "create-policy",
+    "create-again-policy",
+    "merge-patch",
+    "strategic-patch",
+    "fan-out-100",
+];
+
+/// A policy of three simple rules that every pod meets, as `dogwatch bench admission` has it, and its binding.
+const POLICY: [(&str, &str); 2] = [
+    (
+        "validatingadmissionpolicies",
+        r#"{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"three"},
+        "spec":{"matchConstraints":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}},
+        "resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},
+        "validations":[{"expression":"object.spec.containers.all(c, c.image.startsWith('nginx:'))"},
+        {"expression":"has(object.metadata.labels) && 'app' in object.metadata.labels"},
+        {"expression":"object.spec.terminationGracePeriodSeconds <= 60"}]}}"#,
+    ),
+    (
+        "validatingadmissionpolicybindings",
+        r#"{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding",
+        "metadata":{"name":"three"},"spec":{"policyName":"three","validationActions":["Deny"]}}"#,
+    ),
+];
 
 struct World {
     registry: Arc<Registry>,
@@ -42,17 +69,25 @@ impl World {
     }
 
     async fn create(&self, pod: Bytes) {
-        let body = Body { bytes: pod, media: MediaType::Json };
-        let created = self
-            .registry
-            .create(
-                WriteRequest { target: &self.pods(None), options: &CreateOptions::default(), ctx: &self.ctx },
-                &body,
-            )
-            .await;
+        self.create_at(&self.pods(None), pod).await;
+    }
+
+    async fn create_at(&self, target: &Target, object: Bytes) {
+        let body = Body { bytes: object, media: MediaType::Json };
+        let request = WriteRequest { target, options: &CreateOptions::default(), ctx: &self.ctx };
+        let created = self.registry.create(request, &body).await;
         created
             .and_then(|outcome| outcome.view.render(&Form::default(), Timestamp::UNIX_EPOCH))
-            .expect("a pod is made");
+            .expect("an object is made");
+    }
+
+    async fn add_policy(&self) {
+        for (plural, object) in POLICY {
+            let kinds = self.registry.kinds();
+            let kind = kinds.get("admissionregistration.k8s.io", "v1", plural).expect("policies are served");
+            let target = Target { kind: Arc::clone(kind), namespace: None, name: None, subresource: None };
+            self.create_at(&target, Bytes::from_static(object.as_bytes())).await;
+        }
     }
 
     async fn patch(&self, number: usize, kind: PatchType, turn: usize) {
@@ -139,9 +174,12 @@ fn run(runtime: &tokio::runtime::Runtime, path: &str, times: usize) {
                 }
             });
         }
-        "create" | "create-again" => {
+        "create" | "create-again" | "create-policy" | "create-again-policy" => {
             prepare(100);
-            let node = |turn| if path == "create" { 100 + turn } else { 1 };
+            if path.ends_with("-policy") {
+                runtime.block_on(world.add_policy());
+            }
+            let node = |turn| if path.contains("again") { 1 } else { 100 + turn };
             let pods: Vec<Bytes> = (0..times).map(|turn| pod(100 + turn, node(turn))).collect();
             measured(runtime, async {
                 for pod in pods {

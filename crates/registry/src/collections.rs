@@ -1,5 +1,6 @@
 //! Names of the collections that code refers to, and the selectable fields of all of them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cache::{FieldSpec, Spec};
@@ -65,9 +66,10 @@ pub(crate) fn specs(kinds: &Kinds) -> Vec<(String, Spec)> {
 /// selectable everywhere and not among them.
 pub(crate) fn selectable<'a>(kinds: impl IntoIterator<Item = &'a Arc<Kind>>) -> Spec {
     let mut fields: Vec<FieldSpec> = Vec::new();
+    let mut labels: HashSet<&str> = HashSet::new();
     for field in kinds.into_iter().flat_map(|kind| &kind.fields) {
         let generic = matches!(field.label.as_str(), "metadata.name" | "metadata.namespace");
-        if !generic && !fields.iter().any(|known| known.label == field.label) {
+        if !generic && labels.insert(&field.label) {
             fields.push(FieldSpec {
                 label: field.label.clone(),
                 paths: field.paths.clone(),

@@ -31,6 +31,15 @@ pub(crate) fn damaged(object: &DamagedEntry) -> Status {
     Status::internal(format_args!("{key} at revision {revision} cannot be read: its stored value is damaged"))
 }
 
+/// A damaged object and what follows from it, for the operator.
+pub(crate) fn damage(object: &DamagedEntry) -> String {
+    let DamagedEntry { key, revision, reason } = object;
+    // The objects of this group are the rules by which writes of others are checked.
+    let is_rule = key.as_str().starts_with("admissionregistration.k8s.io/");
+    let effect = if is_rule { "; writes are admitted without it until the store is repaired" } else { "" };
+    format!("{key} at revision {revision}: {reason}{effect}")
+}
+
 /// The refusal of a write.
 pub(crate) fn write(error: &WriteError, gr: &GroupResource, name: &str) -> Status {
     match error {

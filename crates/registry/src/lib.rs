@@ -61,6 +61,6 @@ pub use request::{Body, Context, PatchBody, Target, Warnings, WriteRequest};
 pub use schema::warnings::deprecation;
 pub use schema::{discovery, kind, openapi};
 pub use settings::Settings;
-pub use subresources::node::NODE_SUBRESOURCES;
+pub use subresources::node::{NODE_SUBRESOURCES, NodeConnection};
 pub use subresources::token::{TokenGrant, TokenTerms};
 pub use subresources::token_claims::LegacyToken;

@@ -38,6 +38,7 @@ use crate::roles::{self, Roles};
 use crate::seed::{self, seed};
 use crate::settings::Settings;
 use crate::storage::Storage;
+use crate::subresources::node::NodeConnection;
 use crate::subresources::token::{TokenGrant, TokenTerms};
 use crate::subresources::token_claims::LegacyToken;
 use crate::subresources::{binding, eviction, node, scale, token, token_claims};
@@ -165,10 +166,7 @@ impl Registry {
     #[must_use]
     pub fn damage(&self) -> Vec<String> {
         let damaged = self.cache().damaged();
-        damaged
-            .iter()
-            .map(|object| format!("{} at revision {}: {}", object.key, object.revision, object.reason))
-            .collect()
+        damaged.iter().map(crate::failure::damage).collect()
     }
 }
 
@@ -289,8 +287,14 @@ impl Registry {
         &self.settings.webhook_faults
     }
 
-    /// Forwards a request to the node of an object; `path` is what follows `proxy` in the path. `Ok` is an empty log.
-    pub async fn connect(&self, target: &Target, query: &Query, path: &str, ctx: &Context) -> Result<(), Status> {
+    /// Checks a request to the node of an object; `path` is what follows `proxy` in the path. None is an empty log.
+    pub async fn connect(
+        &self,
+        target: &Target,
+        query: &Query,
+        path: &str,
+        ctx: &Context,
+    ) -> Result<Option<NodeConnection>, Status> {
         node::connect(self, target, query, path, ctx).await
     }
 

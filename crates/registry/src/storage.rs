@@ -7,7 +7,7 @@ use cache::{Cache, Item};
 use machinery::encoded;
 use machinery::json::Value;
 use machinery::{Revision, Status};
-use store::{Entry, Key, Store};
+use store::{DamagedEntry, Entry, Key, Store};
 
 use crate::failure;
 use crate::read::view;
@@ -85,6 +85,16 @@ impl Storage {
         }
         let snapshot = self.cache.snapshot(&collection);
         snapshot.scan(collection.name(), namespace, None).filter_map(|item| view::parse(item).ok()).collect()
+    }
+
+    /// Fails if an object of a collection in a namespace exists and cannot be read: what it forbids is not known.
+    pub(crate) fn refuse_damaged(&self, collection: &str, namespace: &str) -> Result<(), Status> {
+        let is_there = |object: &DamagedEntry| {
+            let rest = object.key.as_str().strip_prefix(collection).and_then(|rest| rest.strip_prefix('/'));
+            rest.and_then(|rest| rest.strip_prefix(namespace)).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let damaged = self.cache.collection(collection).all_damaged();
+        damaged.iter().find(|object| is_there(object)).map_or(Ok(()), |object| Err(failure::damaged(object)))
     }
 
     /// The item that the cache holds (or will hold) for an entry.

@@ -125,3 +125,25 @@ async fn a_damaged_object_of_the_server_itself_is_no_reason_not_to_start() {
     assert!(matches!(&damage[..], [one] if one.contains("system-node-critical")), "{damage:?}");
     world.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_quota_refuses_what_it_might_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "annotations": {"a": "NEEDLE"}},
+        "spec": {"hard": {"count/configmaps": "1"}},
+    });
+    let body = Body { bytes: Bytes::from(quota.to_string()), media: MediaType::Json };
+    let (target, ctx) = (world.target("resourcequotas", Some("default"), None), Context::default());
+    let request = WriteRequest { target: &target, options: &CreateOptions::default(), ctx: &ctx };
+    world.registry.create(request, &body).await.unwrap();
+    world.close().await;
+    flip(dir.path(), "NEEDLE");
+
+    let world = World::open(dir.path()).await;
+    let refused = world.create("default", "a", "x").await.expect_err("it may be one too many");
+    assert!(is_internal_and_names(&refused, "core/resourcequotas/default/few"), "{refused}");
+    world.create("kube-system", "a", "x").await.expect("it limits no other namespace");
+    world.close().await;
+}

@@ -371,6 +371,34 @@ async fn versions_without_a_converter_differ_in_name_and_schema() {
 }
 
 #[tokio::test]
+async fn owners_of_a_version_that_is_gone_stop_an_apply_and_are_forgotten_by_an_update() {
+    let world = World::new().await;
+    let spec = json!({"a": {"type": "string"}, "b": {"type": "string"}});
+    let (old, kept) = (version("v1alpha1", false, spec.clone()), version("v1", true, spec));
+    world.define(definition(vec![old, kept.clone()])).await;
+    let mut first = thing("x", json!({"a": "1"}));
+    first["apiVersion"] = json!("example.com/v1alpha1");
+    world.apply("example.com/v1alpha1/things/default/x", "one", first).await.unwrap();
+    let path = format!("{THINGS}/x");
+    world.apply(&path, "two", thing("x", json!({"b": "2"}))).await.unwrap();
+    world.merge(&format!("{CRDS}/things.example.com"), json!({"spec": {"versions": [kept]}})).await.unwrap();
+    until(async || world.try_target("example.com/v1alpha1/things/default").is_none().then_some(())).await;
+    for (manager, configuration) in [("two", json!({"b": "3"})), ("two", json!({"a": "conflict"})), ("one", json!({}))]
+    {
+        let refused = world.apply(&path, manager, thing("x", configuration)).await.unwrap_err();
+        assert_eq!(
+            (refused.code, refused.message.as_str()),
+            (500, "request to convert CR to an invalid group/version: example.com/v1alpha1")
+        );
+    }
+    let refused = world.apply(&path, "two", json!({"apiVersion": "v1", "kind": "Thing"})).await.unwrap_err();
+    assert_eq!(refused.code, 400, "a configuration of another kind is refused as such");
+    let updated = world.merge(&path, json!({"spec": {"b": "4"}})).await.unwrap();
+    assert_eq!(updated["metadata"].get("managedFields"), None, "{updated}");
+    world.apply(&path, "two", thing("x", json!({"b": "4"}))).await.unwrap();
+}
+
+#[tokio::test]
 async fn subresources_write_their_part_and_no_other() {
     let world = World::new().await;
     let mut only = version("v1", true, json!({"replicas": {"type": "integer"}, "a": {"type": "string"}}));

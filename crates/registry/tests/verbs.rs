@@ -179,6 +179,28 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
 }
 
 #[tokio::test]
+async fn an_update_cannot_change_when_an_object_was_deleted() {
+    let world = World::new().await;
+    let mut object = config_map("a");
+    object["metadata"]["finalizers"] = json!(["example.com/f"]);
+    world.create("configmaps/default", object.clone()).await.unwrap();
+    let marked = world.delete("configmaps/default/a").await.unwrap();
+    let mut sent = marked.clone();
+    sent["metadata"]["deletionTimestamp"] = json!("2001-01-01T00:00:00Z");
+    sent["data"] = json!({"k": "v"});
+    let updated = world.update("configmaps/default/a", sent).await.unwrap();
+    assert_eq!(updated["metadata"]["deletionTimestamp"], marked["metadata"]["deletionTimestamp"]);
+    assert_eq!(updated["data"], json!({"k": "v"}));
+    let patch = json!({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}});
+    assert_eq!(world.merge("configmaps/default/a", patch.clone()).await.unwrap(), updated, "a patch changes nothing");
+    // Nobody marks an object as deleted by an update.
+    world.create("configmaps/default", config_map("b")).await.unwrap();
+    let refused = world.merge("configmaps/default/b", patch).await.unwrap_err();
+    assert_eq!(refused.code, 422);
+    assert!(refused.message.contains("metadata.deletionTimestamp"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_pod_on_a_node_is_deleted_gracefully_and_one_without_at_once() {
     let world = World::new().await;
     world.create("pods/default", pod("placed", Some("n1"))).await.unwrap();

@@ -7,7 +7,7 @@ mod cases;
 
 fn main() {
     let sizes: Vec<usize> = std::env::args().skip(1).filter_map(|size| size.parse().ok()).collect();
-    for case in cases::CASES {
+    for case in cases::all() {
         if sizes.is_empty() {
             println!("{}", case.name);
         }

@@ -10,6 +10,7 @@
 //! - [`authorization`] has the authorizers of a configuration
 //! - [`aggregation`] passes requests to the servers behind APIServices
 //! - [`webhooks`] calls conversion and admission webhooks; [`services`] finds the addresses of Services
+//! - [`streams`] has the logs of containers and the connections to them
 //! - [`audit`] records who did what
 //! - `fairness` keeps one client from starving others
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
@@ -31,6 +32,7 @@ pub mod service;
 pub mod services;
 pub mod shutdown;
 pub mod signing;
+pub mod streams;
 pub mod webhooks;
 mod wire;
 

@@ -23,6 +23,8 @@ pub struct Limits {
     pub inflight_writes_max: usize,
     /// Open watches; more get 429.
     pub watches_max: usize,
+    /// Open logs, commands, attachments and port forwards; more get 429.
+    pub streams_max: usize,
     /// From accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
     /// From the first byte of a request to the end of its headers.
@@ -94,6 +96,7 @@ impl Default for Limits {
             inflight_reads_max: 400,
             inflight_writes_max: 200,
             watches_max: 100_000,
+            streams_max: 1_000,
             handshake_timeout: Duration::from_secs(10),
             header_read_timeout: Duration::from_secs(32),
             idle_timeout: Duration::from_secs(90),
@@ -145,6 +148,7 @@ impl Limits {
             ("inflight_reads_max", self.inflight_reads_max as f64),
             ("inflight_writes_max", self.inflight_writes_max as f64),
             ("watches_max", self.watches_max as f64),
+            ("streams_max", self.streams_max as f64),
             ("handshake_timeout_seconds", self.handshake_timeout.as_secs_f64()),
             ("header_read_timeout_seconds", self.header_read_timeout.as_secs_f64()),
             ("idle_timeout_seconds", self.idle_timeout.as_secs_f64()),

@@ -1,11 +1,13 @@
 //! Metrics of the server, under the reference's names where it has one.
 //!
 //! - [`histogram`]: buckets without a lock
+//! - [`access`]: counts of authentication and authorization
 //! - `webhooks`: counts of webhook calls
 //!
 //! A request costs one lookup and a few atomic adds. Labels hold only values that the server knows (verbs, served kinds),
 //! never text of a client, so that their number is bounded.
 
+pub mod access;
 pub mod histogram;
 mod webhooks;
 
@@ -23,6 +25,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use crate::limits::{Limits, Slots};
+use crate::metrics::access::AccessCounts;
 use crate::metrics::histogram::Histogram;
 pub use crate::metrics::webhooks::WebhookCalls;
 
@@ -160,6 +163,7 @@ impl Drop for OpenWatch {
 pub struct Metrics {
     requests: RwLock<HashMap<String, Arc<RequestSeries>>>,
     watches: RwLock<HashMap<String, Arc<WatchSeries>>>,
+    pub access: AccessCounts,
     limits: Vec<(&'static str, f64)>,
     /// Refusals by limit.
     refusals: RwLock<HashMap<&'static str, u64>>,
@@ -167,6 +171,7 @@ pub struct Metrics {
     pub inflight_reads: Slots,
     pub inflight_writes: Slots,
     pub watches_open: Slots,
+    pub streams_open: Slots,
     pub connections: Slots,
     /// Bytes of request bodies.
     pub body_bytes: Slots,
@@ -196,11 +201,13 @@ impl Metrics {
         Metrics {
             requests: RwLock::default(),
             watches: RwLock::default(),
+            access: AccessCounts::default(),
             limits: limits.named(),
             refusals: RwLock::default(),
             inflight_reads: Slots::new("inflight_reads_max", limits.inflight_reads_max),
             inflight_writes: Slots::new("inflight_writes_max", limits.inflight_writes_max),
             watches_open: Slots::new("watches_max", limits.watches_max),
+            streams_open: Slots::new("streams_max", limits.streams_max),
             connections: Slots::new("connections_max", limits.connections_max),
             body_bytes: Slots::new("body_bytes_total_max", limits.body_bytes_total_max),
             unsent_bytes: Slots::new("unsent_bytes_max", limits.unsent_bytes_max),
@@ -265,11 +272,12 @@ impl Metrics {
         *self.refusals.write().entry(limit).or_default() += 1;
     }
 
-    fn slots(&self) -> [&Slots; 11] {
+    fn slots(&self) -> [&Slots; 12] {
         [
             &self.inflight_reads,
             &self.inflight_writes,
             &self.watches_open,
+            &self.streams_open,
             &self.connections,
             &self.body_bytes,
             &self.unsent_bytes,
@@ -295,6 +303,7 @@ impl Collector for MetricsCollector {
         let metrics = &*self.0;
         metrics.encode_requests(&mut encoder)?;
         metrics.encode_watches(&mut encoder)?;
+        metrics.access.encode(&mut encoder)?;
         metrics.webhook_calls.encode(&mut encoder)?;
         metrics.encode_limits(&mut encoder)
     }
@@ -412,6 +421,11 @@ impl Metrics {
         };
         gauge("dogwatch_connections", "Open connections", self.connections.taken() as i64)?;
         gauge("dogwatch_watches", "Open watches, WebSocket included", self.watches_open.taken() as i64)?;
+        gauge(
+            "dogwatch_streams",
+            "Open logs, commands, attachments and port forwards",
+            self.streams_open.taken() as i64,
+        )?;
         let mut counter = |name: &str, help: &str, value: &AtomicU64| {
             encoder
                 .encode_descriptor(name, help, None, MetricType::Counter)?

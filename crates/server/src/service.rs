@@ -39,6 +39,7 @@ use crate::request::impersonation;
 use crate::request::openapi::OpenApiDocuments;
 use crate::request::traces::AdmissionTraces;
 use crate::shutdown::Shutdown;
+use crate::streams::containers::Containers;
 use crate::wire::body::RequestBody;
 use crate::wire::connection::{Handler, ResponseFuture};
 use crate::wire::drain::Drain;
@@ -91,6 +92,8 @@ pub(crate) struct Inner {
     pub(crate) aggregator: OnceLock<Arc<Aggregator>>,
     /// None without a lab.
     pub(crate) lab: OnceLock<Lab>,
+    /// None until it is set: then logs of containers and connections to them are refused.
+    pub(crate) containers: OnceLock<Arc<dyn Containers>>,
 }
 
 /// What a lab adds to a server: objects that are not those of the cluster, and powers over its requests.
@@ -131,6 +134,7 @@ impl Server {
             auditor: OnceLock::new(),
             aggregator: OnceLock::new(),
             lab: OnceLock::new(),
+            containers: OnceLock::new(),
         }))
     }
 
@@ -167,6 +171,11 @@ impl Server {
     /// Serves the objects of a lab from now on. Only the first lab is used.
     pub fn set_lab(&self, lab: Lab) {
         let _ = self.0.lab.set(lab);
+    }
+
+    /// Serves logs of containers and connections to them from now on. Only the first is used.
+    pub fn set_containers(&self, containers: Arc<dyn Containers>) {
+        let _ = self.0.containers.set(containers);
     }
 
     /// Records requests from now on. Only the first audit log is used.

@@ -1,6 +1,7 @@
 //! Fuzz targets: everything that parses bytes from a peer, as functions of bytes.
 //!
 //! - [`parsing`]: URLs and headers
+//! - [`access`]: credentials, and files about users
 //! - [`bodies`]: objects and patches, through all steps before they are stored
 //! - [`rules`]: expressions of a custom resource definition
 //! - [`definitions`]: schemas of custom resources, and objects of them
@@ -11,6 +12,7 @@
 //! Each target must return for every input: a panic is a bug. `tests/short_run.rs` runs them on a fixed sequence of inputs in
 //! every test run; the programs in `fuzz/` let cargo-fuzz search for more.
 
+pub mod access;
 pub mod bodies;
 pub mod definitions;
 pub mod mutation;
@@ -26,7 +28,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -40,5 +42,10 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "cel", run: rules::cel },
     Target { name: "definition", run: definitions::definition },
     Target { name: "json_path", run: definitions::json_path },
+    Target { name: "headers", run: access::headers },
+    Target { name: "token", run: access::token },
+    Target { name: "audit_policy", run: access::audit_policy },
+    Target { name: "authorization_file", run: access::authorization_file },
+    Target { name: "authentication_file", run: access::authentication_file },
     Target { name: "watch_response", run: responses::watch_response },
 ];

@@ -1,11 +1,15 @@
 //! Typical inputs of each target, and inputs that are deeply nested or very long.
 
+mod access;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use machinery::media::PatchType;
 use schema::decode::{self, FieldValidation, MediaType};
 use schema::facts::Types;
 use schema::{kinds, protobuf};
+
+use access::{AUDIT_POLICIES, AUTHENTICATION_FILES, AUTHORIZATION_FILES, HEADERS, JSON_TOKENS};
 
 use crate::bodies::{body_input, patch_input};
 
@@ -390,6 +394,11 @@ pub fn for_target(target: &str) -> Vec<Vec<u8>> {
         "cel" => texts(&RULES),
         "definition" => texts(&DEFINITIONS),
         "json_path" => texts(&JSON_PATHS),
+        "headers" => texts(&HEADERS),
+        "token" => texts(&JSON_TOKENS),
+        "audit_policy" => texts(&AUDIT_POLICIES),
+        "authorization_file" => texts(&AUTHORIZATION_FILES),
+        "authentication_file" => texts(&AUTHENTICATION_FILES),
         "watch_response" => {
             let seeded = (0_u8..).zip(RESPONSES).map(|(seed, text)| [&[seed], text.as_bytes()].concat());
             seeded.collect()

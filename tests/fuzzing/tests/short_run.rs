@@ -124,3 +124,28 @@ fn json_path() {
 fn watch_response() {
     run("watch_response");
 }
+
+#[test]
+fn headers() {
+    run("headers");
+}
+
+#[test]
+fn token() {
+    run("token");
+}
+
+#[test]
+fn audit_policy() {
+    run("audit_policy");
+}
+
+#[test]
+fn authorization_file() {
+    run("authorization_file");
+}
+
+#[test]
+fn authentication_file() {
+    run("authentication_file");
+}

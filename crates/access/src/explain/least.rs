@@ -26,6 +26,8 @@ pub struct Action {
     pub namespace: String,
     /// Empty for a resource.
     pub path: String,
+    /// The objects by name, sorted; empty if any request named none, or if there were too many names to keep.
+    pub names: Vec<String>,
 }
 
 impl Action {
@@ -34,7 +36,13 @@ impl Action {
         if self.resource.is_empty() {
             return Rule { verbs: one(&self.verb), paths: one(&self.path), ..Rule::default() };
         }
-        Rule { verbs: one(&self.verb), groups: one(&self.group), resources: one(&self.resource), ..Rule::default() }
+        Rule {
+            verbs: one(&self.verb),
+            groups: one(&self.group),
+            resources: one(&self.resource),
+            names: self.names.iter().map(|name| Text::new(name)).collect(),
+            paths: Vec::new(),
+        }
     }
 }
 
@@ -47,6 +55,15 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The same without the names of objects: roles for it allow every object of a resource.
+    #[must_use]
+    pub fn of_any_name(mut self) -> Self {
+        for action in self.allowed.iter_mut().chain(&mut self.refused) {
+            action.names.clear();
+        }
+        self
+    }
+
     /// The smallest roles for everything that the user did and tried, by namespace; those of the cluster under the empty name.
     #[must_use]
     pub fn least(&self) -> BTreeMap<String, Vec<Rule>> {
@@ -185,6 +202,7 @@ mod tests {
             resource: text(resource),
             namespace: text(namespace),
             path: String::new(),
+            names: Vec::new(),
         }
     }
 
@@ -251,6 +269,33 @@ mod tests {
         );
         let report = usage().report(&index());
         assert_eq!(report["refused"][0]["rules"][0]["resources"], json!(["deployments/status"]));
+    }
+
+    #[test]
+    fn ba_5_roles_can_name_the_objects() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let usage = Usage {
+            user: User { name: "op".to_owned(), ..User::default() },
+            allowed: vec![
+                Action { names: names(&["a", "b"]), ..action("get", "", "configmaps", "n") },
+                Action { names: names(&["a", "b"]), ..action("patch", "", "configmaps", "n") },
+                Action { names: names(&["a"]), ..action("delete", "", "configmaps", "n") },
+                action("create", "", "configmaps", "n"),
+            ],
+            refused: Vec::new(),
+        };
+        let rule = |verbs: &[&str], names: &[&str]| {
+            let mut rule = json!({"verbs": verbs, "apiGroups": [""], "resources": ["configmaps"]});
+            if !names.is_empty() {
+                rule["resourceNames"] = json!(names);
+            }
+            json!(["n", rule])
+        };
+        assert_eq!(
+            shown(&usage.least()),
+            [rule(&["create"], &[]), rule(&["delete"], &["a"]), rule(&["get", "patch"], &["a", "b"])]
+        );
+        assert_eq!(shown(&usage.of_any_name().least()), [rule(&["create", "delete", "get", "patch"], &[])]);
     }
 
     #[test]

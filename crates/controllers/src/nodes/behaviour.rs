@@ -11,6 +11,7 @@
 //!     nodes.dogwatch/image-pull: fail     # their images cannot be had
 //!     nodes.dogwatch/stop-delay: 20s      # they take so long to end when the pod is deleted
 //!     nodes.dogwatch/stop: never          # the node never notices that the pod is deleted
+//!     nodes.dogwatch/readiness: fails after 30s   # the results of its readiness probe; liveness and startup likewise
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::processes::course::Course;
 use super::stages::parse_duration;
 
 /// The prefix of the annotations of pods and nodes.
@@ -35,7 +37,13 @@ pub(super) struct Behaviour {
     pub(super) pull_fails: bool,
     pub(super) stop_delay: Option<Duration>,
     pub(super) never_stops: bool,
+    pub(super) startup: Option<Course>,
+    pub(super) readiness: Option<Course>,
+    pub(super) liveness: Option<Course>,
 }
+
+/// Annotations with this prefix that other modules read.
+const OTHERS: [&str; 7] = ["logs", "exec", "port-forward", "attach", "cpu", "memory", "heartbeat"];
 
 impl Behaviour {
     /// Applies one setting, or returns the reason that it is invalid.
@@ -44,6 +52,7 @@ impl Behaviour {
             if value == word { Ok(true) } else { Err(format!("{name}: {value:?} should be {word:?}")) }
         };
         let duration = || parse_duration(value).map_err(|why| format!("{name}: {why}"));
+        let course = || Course::parse(value).map_err(|why| format!("{name}: {why}"));
         match name {
             "start-delay" => self.start_delay = duration()?,
             "ready-after" => self.ready_after = duration()?,
@@ -57,10 +66,13 @@ impl Behaviour {
             "image-pull" => self.pull_fails = one_of("fail")?,
             "stop-delay" => self.stop_delay = Some(duration()?),
             "stop" => self.never_stops = one_of("never")?,
+            "startup" => self.startup = Some(course()?),
+            "readiness" => self.readiness = Some(course()?),
+            "liveness" => self.liveness = Some(course()?),
             _ => {
                 return Err(format!(
                     "unknown field `{name}`, expected one of `start-delay`, `ready-after`, `ready`, `exit-after`, \
-                     `exit-code`, `image-pull`, `stop-delay`, `stop`"
+                     `exit-code`, `image-pull`, `stop-delay`, `stop`, `startup`, `readiness`, `liveness`"
                 ));
             }
         }
@@ -73,16 +85,24 @@ impl Behaviour {
         }
     }
 
-    /// Applies the annotations of a pod. Invalid ones are ignored.
+    /// Applies the annotations of a pod. Invalid ones are ignored; [`problems`] names them.
     pub(super) fn heed(&mut self, pod: &Pod) {
-        for (name, value) in pod.metadata.annotations.iter().flatten() {
-            if let Some(name) = name.strip_prefix(PREFIX)
-                && let Err(why) = self.set(name, value)
-            {
-                tracing::debug!(pod = %client::Key::of(pod), why, "ignoring an invalid annotation");
-            }
+        for (name, value) in own_annotations(pod) {
+            let _ = self.set(name, value);
         }
     }
+}
+
+/// The annotations of a pod that cannot be read, with the reasons.
+pub(super) fn problems(pod: &Pod) -> Vec<String> {
+    let mut scratch = Behaviour::default();
+    own_annotations(pod).filter_map(|(name, value)| scratch.set(name, value).err()).collect()
+}
+
+fn own_annotations(pod: &Pod) -> impl Iterator<Item = (&str, &str)> {
+    let all = pod.metadata.annotations.iter().flatten();
+    all.filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?, value.as_str())))
+        .filter(|(name, _)| !OTHERS.contains(name))
 }
 
 /// YAML has numbers where annotations have texts.

@@ -4,7 +4,7 @@
 //! (the next step of that pod, and its time), and due steps are written by at most [`WRITES_MAX`] tasks at a time. A pod has
 //! at most one step under way (NA-15), and the next one is planned on a state that shows the last (`seen`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,18 @@ use tokio::time::Instant;
 
 use super::addresses::Pool;
 use super::agenda::{Agenda, Place};
+use super::containers::Containers;
 use super::events::NodeEvents;
+use super::fleet_stages::{self, StageInputs};
+use super::kwok::{self, Kwok};
 use super::machines;
+use super::processes::{PodProcesses, World};
 use super::register;
 use super::stages::Stages;
 use super::status::{self, StepEvent, StepInputs};
-use super::steps::{self, Step};
+use super::steps::{self, Change, Known, Step};
 use crate::context::Context;
+use crate::identities::Identity;
 use crate::requests::{Form, microseconds, pod_path, pod_reference, send_as};
 use crate::settings::Timing;
 
@@ -44,6 +49,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Delay before the next attempt to allocate an address on a node without free ones.
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
+/// Containers are looked at no sooner than this after the last time.
+const WAKE_MIN: Duration = Duration::from_millis(5);
 /// NA-12: the range of nodes that have none.
 const DEFAULT_RANGE: &str = "10.0.0.0/24";
 
@@ -54,6 +61,8 @@ pub(crate) async fn run(context: Context) {
     let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
     let registering = tokio::spawn(register::register(context.clone(), nodes.store()));
     let mut fleet = Fleet::new(&context);
+    let (found, mut resources) = tokio::sync::watch::channel(Arc::new(Kwok::default()));
+    context.tasks.spawn(kwok::resources::follow(context.reader.clone(), context.stop.clone(), found));
     // Nodes first: a pod is planned only once its node is known.
     while let Some(Some(event)) = node_events.next().now_or_never() {
         fleet.node_event(event);
@@ -72,6 +81,10 @@ pub(crate) async fn run(context: Context) {
                     fleet.done(done);
                 }
             }
+            Ok(()) = resources.changed() => {
+                let found = resources.borrow_and_update().clone();
+                fleet.follow_files(&found);
+            }
             Some(event) = node_events.next() => fleet.node_event(event),
             Some(event) = pod_events.next() => fleet.pod_event(event),
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
@@ -87,6 +100,7 @@ enum Due {
     Pod(Key),
     Lease(Arc<str>),
     Status(Arc<str>),
+    NodeStage(Arc<str>),
 }
 
 /// The result of a write.
@@ -107,6 +121,11 @@ enum Done {
         node: Arc<str>,
         result: Result<(), client::Error>,
     },
+    NodeStage {
+        node: Arc<str>,
+        events: Vec<StepEvent>,
+        result: Result<(), client::Error>,
+    },
 }
 
 struct Served {
@@ -117,17 +136,61 @@ struct Served {
     silenced: bool,
     status_due: Option<Place>,
     lease_due: Option<Place>,
+    /// The next stage of KWOK's files.
+    stage_due: Option<(Place, String)>,
+}
+
+/// The next thing that happens to a pod.
+#[derive(Debug)]
+enum Next {
+    Step(Step),
+    /// Something in one of its containers, which may lead to a step.
+    Wake,
 }
 
 struct Tracked {
     pod: Arc<Pod>,
-    planned: Option<(Place, Step)>,
+    planned: Option<(Place, Next)>,
     under_way: bool,
     /// The state that shows the last write; before it is seen nothing is planned.
     seen: Option<ResourceVersion>,
     address: Option<Ipv4Addr>,
-    ran: Option<Timestamp>,
+    /// When containers were started.
+    starts: BTreeMap<String, Timestamp>,
+    processes: PodProcesses,
     failures: u32,
+}
+
+impl Tracked {
+    fn new(pod: Arc<Pod>, address: Option<Ipv4Addr>) -> Self {
+        Tracked {
+            pod,
+            planned: None,
+            under_way: false,
+            seen: None,
+            address,
+            starts: BTreeMap::new(),
+            processes: PodProcesses::default(),
+            failures: 0,
+        }
+    }
+
+    /// Notes the start of containers, which statuses give in seconds only.
+    fn note_starts(&mut self, step: &Step, at: Timestamp) {
+        let mut note = |name: &str| {
+            self.starts.insert(name.to_owned(), at);
+        };
+        match step {
+            Step::Run => steps::containers_of(&self.pod).iter().for_each(|container| note(&container.name)),
+            Step::Init(number) | Step::StartInit(number) => {
+                steps::init_containers(&self.pod).iter().skip(*number).take(1).for_each(|init| note(&init.name));
+            }
+            Step::Containers(changes) => {
+                changes.iter().filter(|(_, change)| *change == Change::Restart).for_each(|(name, _)| note(name));
+            }
+            _ => {}
+        }
+    }
 }
 
 struct Fleet {
@@ -135,6 +198,10 @@ struct Fleet {
     clock: Clock,
     recorder: EventRecorder,
     stages: Arc<Stages>,
+    /// The objects of KWOK's kinds: those of the file, then those of the server.
+    kwok: Arc<Kwok>,
+    /// Writes what a node may not.
+    server: Client,
     timing: Timing,
     nodes: HashMap<Arc<str>, Served>,
     pods: HashMap<Key, Tracked>,
@@ -142,6 +209,7 @@ struct Fleet {
     shared_pool: Option<Pool>,
     agenda: Agenda<Due>,
     writes: JoinSet<Done>,
+    containers: Arc<Containers>,
 }
 
 impl Fleet {
@@ -152,6 +220,8 @@ impl Fleet {
             client: context.client.clone(),
             clock: context.clock.clone(),
             recorder: context.recorder_through(Arc::new(NodeEvents::new(context.client.clone())), "kubelet"),
+            kwok: Arc::new(stages.kwok.clone()),
+            server: context.clients.get(Identity::Server),
             stages: Arc::new(stages),
             timing: context.settings.timing,
             nodes: HashMap::new(),
@@ -159,6 +229,7 @@ impl Fleet {
             shared_pool: Pool::of(DEFAULT_RANGE),
             agenda: Agenda::new(),
             writes: JoinSet::new(),
+            containers: context.settings.containers.clone(),
         }
     }
 
@@ -186,7 +257,8 @@ impl Fleet {
             self.node_removed(&name);
             let range = object.spec.as_ref().and_then(|spec| spec.pod_cidr.as_deref()).and_then(Pool::of);
             let address = machines::address_of(&object);
-            let served = Served { object, address, pool: range, silenced, status_due: None, lease_due: None };
+            let served =
+                Served { object, address, pool: range, silenced, status_due: None, lease_due: None, stage_due: None };
             self.nodes.insert(name.clone(), served);
             // The first renewals of many nodes are spread over a period.
             let spread = self.timing.node_lease_renew.mul_f64(rand::random());
@@ -200,7 +272,11 @@ impl Fleet {
                 self.plan_lease(&name, Duration::ZERO);
             }
         }
-        self.plan_status(&name, if needs_status { Duration::ZERO } else { self.timing.node_status_every });
+        if self.kwok.of_nodes().next().is_some() {
+            self.plan_node_stage(&name, WAKE_MIN);
+        } else {
+            self.plan_status(&name, if needs_status { Duration::ZERO } else { self.timing.node_status_every });
+        }
         if new || woken {
             let here: Vec<Key> =
                 self.pods.iter().filter(|(_, p)| node_of(&p.pod) == Some(&*name)).map(|(key, _)| key.clone()).collect();
@@ -221,7 +297,13 @@ impl Fleet {
     /// NA-14: pods of a node that is not served are left alone.
     fn node_removed(&mut self, name: &str) {
         if let Some(served) = self.nodes.remove(name) {
-            served.status_due.into_iter().chain(served.lease_due).for_each(|place| self.agenda.remove(place));
+            let stage = served.stage_due.map(|(place, _)| place);
+            served
+                .status_due
+                .into_iter()
+                .chain(served.lease_due)
+                .chain(stage)
+                .for_each(|place| self.agenda.remove(place));
         }
     }
 
@@ -263,22 +345,35 @@ impl Fleet {
             Some(known) => known.pod = pod,
             None => {
                 let said = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-                let address = said.and_then(|address| address.parse().ok()).filter(|_| !uses_host_network(&pod));
+                let address = said.and_then(|address| address.parse().ok());
+                let address = address.filter(|_| !uses_host_network(&pod) && !has_ended(&pod));
                 if let Some(address) = address
                     && let Some(pool) = self.pool_of(node_of(&pod).unwrap_or_default())
                 {
                     pool.reserve(address);
                 }
-                let tracked =
-                    Tracked { pod, planned: None, under_way: false, seen: None, address, ran: None, failures: 0 };
-                self.pods.insert(key.clone(), tracked);
+                self.pods.insert(key.clone(), Tracked::new(pod, address));
             }
         }
+        self.release_ended(&key);
         self.plan(&key);
+    }
+
+    /// Releases the address of a pod that has ended, which its status still shows: another pod may get it.
+    fn release_ended(&mut self, key: &Key) {
+        let Some(tracked) = self.pods.get_mut(key).filter(|tracked| has_ended(&tracked.pod)) else { return };
+        let (address, pod) = (tracked.address.take(), Arc::clone(&tracked.pod));
+        if let Some(address) = address
+            && let Some(pool) = self.pool_of(node_of(&pod).unwrap_or_default())
+        {
+            pool.give_back(address);
+        }
     }
 
     fn pod_removed(&mut self, key: &Key) {
         let Some(tracked) = self.pods.remove(key) else { return };
+        self.containers.places().remove(tracked.pod.metadata.uid.as_deref().unwrap_or_default());
+        self.containers.logs().remove(tracked.pod.metadata.uid.as_deref().unwrap_or_default());
         if let Some((place, _)) = tracked.planned {
             self.agenda.remove(place);
         }
@@ -314,16 +409,31 @@ impl Fleet {
         if self.nodes.get(node_of(&tracked.pod).unwrap_or_default()).is_none_or(|node| node.silenced) {
             return;
         }
-        let behaviour = self.stages.behaviour(&tracked.pod);
-        let plan = steps::next(&tracked.pod, &behaviour, &self.stages, tracked.ran, self.clock.now());
-        let Some(plan) = plan else { return };
-        let wait = if tracked.failures > 0 {
-            plan.after.max((RETRY_FIRST * (1 << tracked.failures.min(6))).min(RETRY_MAX))
-        } else {
-            plan.after
-        };
-        let place = self.agenda.add(Instant::now() + wait, Due::Pod(key.clone()));
-        tracked.planned = Some((place, plan.step));
+        if self.kwok.of_pods().next().is_some() {
+            let plan = fleet_stages::next(&tracked.pod, &self.kwok, &self.stages, self.clock.now());
+            if let Some(plan) = plan {
+                let after = plan.after.max(retry_wait(tracked.failures));
+                let place = self.agenda.add(Instant::now() + after, Due::Pod(key.clone()));
+                tracked.planned = Some((place, Next::Step(plan.step)));
+            }
+            return;
+        }
+        let (behaviour, now) = (self.stages.behaviour(&tracked.pod), self.clock.now());
+        let world =
+            World { containers: &self.containers, places: self.containers.places(), starts: &tracked.starts, now };
+        let events = tracked.processes.follow(&tracked.pod, &behaviour, &world);
+        let sight = tracked.processes.sight();
+        let known = Known { sight: Some(&sight), starts: Some(&tracked.starts) };
+        let step = steps::next(&tracked.pod, &behaviour, &self.stages, &known, now)
+            .map(|plan| (Next::Step(plan.step), plan.after.max(retry_wait(tracked.failures))));
+        let wake = tracked.processes.wakes_at().map(|at| (Next::Wake, steps::until(at, now).max(WAKE_MIN)));
+        let next = step.into_iter().chain(wake).min_by_key(|(_, after)| *after);
+        if let Some((next, after)) = next {
+            let place = self.agenda.add(Instant::now() + after, Due::Pod(key.clone()));
+            tracked.planned = Some((place, next));
+        }
+        let pod = tracked.pod.clone();
+        self.record_events(&pod, events);
     }
 
     fn begin(&mut self, due: Due) {
@@ -331,17 +441,22 @@ impl Fleet {
             Due::Pod(key) => self.begin_step(&key),
             Due::Lease(node) => self.begin_lease(node),
             Due::Status(node) => self.begin_status(node),
+            Due::NodeStage(node) => self.begin_node_stage(node),
         }
     }
 
     fn begin_step(&mut self, key: &Key) {
         let Some(tracked) = self.pods.get_mut(key) else { return };
-        let Some((_, step)) = tracked.planned.take() else { return };
-        let pod = tracked.pod.clone();
+        let step = match tracked.planned.take() {
+            Some((_, Next::Step(step))) => step,
+            Some((_, Next::Wake)) => return self.plan(key),
+            None => return,
+        };
+        let (pod, sight) = (tracked.pod.clone(), tracked.processes.sight());
         let Some((name, served)) = self.nodes.get_key_value(node_of(&pod).unwrap_or_default()) else { return };
         let name = Arc::clone(name);
         let (node_address, mut address) = (served.address, tracked.address);
-        if step == Step::Run && address.is_none() {
+        if matches!(step, Step::Run | Step::Stage(_)) && address.is_none() {
             address =
                 if uses_host_network(&pod) { Some(node_address) } else { self.pool_of(&name).and_then(Pool::take) };
             let Some(found) = address else {
@@ -355,11 +470,22 @@ impl Fleet {
         tracked.under_way = true;
         let (client, stages, key) = (self.client.clone(), self.stages.clone(), key.clone());
         let clock = self.clock.clone();
+        if let Step::Stage(stage) = &step {
+            let with = self.stage_inputs(fleet_stages::value_of(&*pod, "Pod"), name, node_address, address);
+            let (stage, at) = (stage.clone(), clock.now());
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            self.writes.spawn(async move {
+                let (result, events) = fleet_stages::apply(&stage, &with, &pod_path(&pod)).await;
+                Done::Pod { key, uid, step, at, events, result }
+            });
+            return;
+        }
         self.writes.spawn(async move {
             let now = clock.now();
             let behaviour = stages.behaviour(&pod);
             let with = StepInputs {
                 behaviour: &behaviour,
+                sight: &sight,
                 node_address,
                 address,
                 first_backoff: stages.restart,
@@ -388,7 +514,7 @@ impl Fleet {
         recorder.record(&pod_reference(pod), client::events::EventType::Warning, "FailedCreatePodSandBox", text);
         let place = self.agenda.add(Instant::now() + ADDRESS_RETRY, Due::Pod(key.clone()));
         if let Some(tracked) = self.pods.get_mut(key) {
-            tracked.planned = Some((place, step));
+            tracked.planned = Some((place, Next::Step(step)));
         }
     }
 
@@ -458,6 +584,7 @@ impl Fleet {
                     self.plan_status(&node, self.timing.node_status_every);
                 }
             }
+            Done::NodeStage { node, events, result } => self.node_stage_done(&node, events, result),
             Done::Pod { key, uid, step, at, events, result } => self.step_done(&key, &uid, &step, at, events, result),
         }
     }
@@ -479,9 +606,7 @@ impl Fleet {
             Ok(version) => {
                 tracked.failures = 0;
                 tracked.seen = version.map(|version| version.as_str().into());
-                if matches!(step, Step::Run | Step::Restart) {
-                    tracked.ran = Some(at);
-                }
+                tracked.note_starts(step, at);
                 let pod = tracked.pod.clone();
                 self.record_events(&pod, events);
                 // A removal is seen as the end of the pod, or it is held by a finalizer.
@@ -499,6 +624,77 @@ impl Fleet {
         self.plan(key);
     }
 
+    /// Takes the objects of the server together with those of the file, and plans everything again.
+    fn follow_files(&mut self, found: &Kwok) {
+        self.kwok = Arc::new(self.stages.kwok.with(found));
+        self.containers.set_rules(self.kwok.clone());
+        let nodes: Vec<Arc<Node>> = self.nodes.values().map(|served| served.object.clone()).collect();
+        nodes.into_iter().for_each(|node| self.node_changed(node));
+        let pods: Vec<Key> = self.pods.keys().cloned().collect();
+        pods.iter().for_each(|key| self.plan(key));
+    }
+
+    fn stage_inputs(
+        &self,
+        object: serde_json::Value,
+        node: Arc<str>,
+        node_address: Ipv4Addr,
+        address: Option<Ipv4Addr>,
+    ) -> StageInputs {
+        StageInputs {
+            object,
+            kwok: self.kwok.clone(),
+            node,
+            node_address,
+            address,
+            clock: self.clock.clone(),
+            client: self.client.clone(),
+            server: self.server.clone(),
+        }
+    }
+
+    fn plan_node_stage(&mut self, name: &Arc<str>, at_least: Duration) {
+        let Some(served) = self.nodes.get_mut(name) else { return };
+        for place in served.status_due.take().into_iter().chain(served.stage_due.take().map(|(place, _)| place)) {
+            self.agenda.remove(place);
+        }
+        if served.silenced {
+            return;
+        }
+        let next = fleet_stages::next_of_node(&served.object, &self.kwok, &self.stages, self.clock.now());
+        served.stage_due = next.map(|(stage, after)| {
+            let place = self.agenda.add(Instant::now() + after.max(at_least), Due::NodeStage(name.clone()));
+            (place, stage)
+        });
+    }
+
+    fn begin_node_stage(&mut self, node: Arc<str>) {
+        let Some(served) = self.nodes.get_mut(&node) else { return };
+        let Some((_, stage)) = served.stage_due.take() else { return };
+        let (object, address) = (fleet_stages::value_of(&*served.object, "Node"), served.address);
+        let with = self.stage_inputs(object, node.clone(), address, None);
+        self.writes.spawn(async move {
+            let (result, events) = fleet_stages::apply(&stage, &with, &format!("/api/v1/nodes/{node}")).await;
+            Done::NodeStage { node, events, result: result.map(|_| ()) }
+        });
+    }
+
+    fn node_stage_done(&mut self, node: &Arc<str>, events: Vec<StepEvent>, result: Result<(), client::Error>) {
+        let Some(served) = self.nodes.get(node) else { return };
+        if self.stages.events {
+            let reference = super::node_reference(node, served.object.metadata.uid.as_deref());
+            let recorder = self.recorder.on_host(node);
+            for event in events {
+                recorder.record(&reference, event.kind, &event.reason, &event.message);
+            }
+        }
+        // A success is seen as a change of the node.
+        if let Err(error) = result {
+            tracing::debug!(%node, %error, "a stage of a node was not written");
+            self.plan_node_stage(node, RETRY_FIRST);
+        }
+    }
+
     fn record_events(&self, pod: &Pod, events: Vec<StepEvent>) {
         if !self.stages.events {
             return;
@@ -507,9 +703,14 @@ impl Fleet {
         let mut reference = pod_reference(pod);
         for event in events {
             reference.field_path = event.field;
-            recorder.record(&reference, event.kind, event.reason, &event.message);
+            recorder.record(&reference, event.kind, &event.reason, &event.message);
         }
     }
+}
+
+/// The wait after a step that failed so often.
+fn retry_wait(failures: u32) -> Duration {
+    if failures == 0 { Duration::ZERO } else { (RETRY_FIRST * (1 << failures.min(6))).min(RETRY_MAX) }
 }
 
 fn node_of(pod: &Pod) -> Option<&str> {
@@ -518,4 +719,9 @@ fn node_of(pod: &Pod) -> Option<&str> {
 
 fn uses_host_network(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default()
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -5,7 +5,11 @@
 //! - `fleet`: all nodes; the due steps of pods, leases and nodes, and their writes
 //! - `register`, `machines`: the Node objects
 //! - `steps`: the next step of a pod; `status`: its write; `agenda`: its time
+//! - [`kwok`], `fleet_stages`: the files of KWOK, and pods and nodes that follow them
 //! - [`stages`], `behaviour`: the settings, for all pods and for one
+//! - [`containers`]: logs of containers, results of commands, answers at ports
+//! - [`processes`]: what runs in containers, their files and probes; [`shell`]: the commands of containers
+//! - `restarts`: whether and when a container that ended starts again
 //! - `addresses`: the addresses of pods; `events`: events that nodes report
 //!
 //! The controllers:
@@ -17,13 +21,19 @@
 mod addresses;
 mod agenda;
 mod behaviour;
+pub mod containers;
 mod events;
 pub(crate) mod evictions;
 pub(crate) mod fleet;
+mod fleet_stages;
+pub mod kwok;
 pub(crate) mod lifecycle;
 mod machines;
 pub(crate) mod pod_gc;
+pub mod processes;
 mod register;
+mod restarts;
+pub mod shell;
 pub mod stages;
 mod status;
 mod steps;

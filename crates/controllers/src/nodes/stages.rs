@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::behaviour::{Behaviour, Rule};
+use super::kwok::{API_VERSION, Kwok};
 
 /// The steps of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -46,6 +47,9 @@ pub struct Stages {
     pub nodes: NodeShape,
     /// Rules for some pods: the first that matches a pod applies, and the annotations of the pod override it.
     pub rules: Vec<Rule>,
+    /// The objects of KWOK's kinds in the file.
+    #[serde(skip)]
+    pub kwok: Kwok,
 }
 
 impl Default for Stages {
@@ -64,6 +68,7 @@ impl Default for Stages {
             events: true,
             nodes: NodeShape::default(),
             rules: Vec::new(),
+            kwok: Kwok::default(),
         }
     }
 }
@@ -91,7 +96,27 @@ impl Default for NodeShape {
 }
 
 impl Stages {
-    /// Parses the file, converted to JSON.
+    /// Parses a file of one or more YAML documents: at most one with settings, and any number of objects of KWOK's kinds.
+    pub fn from_text(text: &str) -> Result<Self, String> {
+        let (mut stages, mut kwok) = (None, Kwok::default());
+        for document in documents(text) {
+            let document = machinery::yaml::read(document.as_bytes())?;
+            let value = serde_json::to_value(&document.value).map_err(|error| error.to_string())?;
+            match value["apiVersion"].as_str() {
+                _ if value.is_null() => {}
+                Some(API_VERSION) => kwok.add(&value)?,
+                Some(other) => {
+                    let kind = value["kind"].as_str().unwrap_or_default();
+                    return Err(format!("{kind} of {other} is not one of the settings, and not one of {API_VERSION}"));
+                }
+                None if stages.is_some() => return Err("there are two documents with settings".to_owned()),
+                None => stages = Some(Self::from_value(value)?),
+            }
+        }
+        Ok(Self { kwok, ..stages.unwrap_or_default() })
+    }
+
+    /// Parses the settings, converted to JSON.
     pub fn from_value(value: Value) -> Result<Self, String> {
         let stages: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
         for rule in &stages.rules {
@@ -138,6 +163,21 @@ impl Stages {
         hash ^= hash >> 33;
         (hash >> 11) as f64 / (1u64 << 53) as f64
     }
+}
+
+/// The documents of a file, which lines of `---` separate.
+fn documents(text: &str) -> Vec<String> {
+    let mut documents = vec![String::new()];
+    for line in text.split_inclusive('\n') {
+        let separates =
+            line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+        if separates {
+            documents.push(line.strip_prefix("---").unwrap_or_default().to_owned());
+        } else if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+        }
+    }
+    documents
 }
 
 /// A duration: `delay`, or a random one from `delay` to `jitter`; a `jitter` below `delay` replaces it.

@@ -1,5 +1,6 @@
 //! The write of each step of a pod: the patch of its status, and the events.
 
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 use client::events::EventType;
@@ -11,13 +12,16 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
-use super::behaviour::Behaviour;
-use super::steps::{self, Step, backoff, is_initialized, restartable, restarts};
+use super::behaviour::{Behaviour, problems};
+use super::processes::{Ended, Program, Sight, probes};
+use super::restarts::{backoff, is_sidecar, starts_again};
+use super::steps::{self, Change as ContainerChange, Step, is_initialized};
 use crate::requests::seconds;
 
 /// The inputs of a step.
 pub(super) struct StepInputs<'a> {
     pub(super) behaviour: &'a Behaviour,
+    pub(super) sight: &'a Sight,
     pub(super) node_address: Ipv4Addr,
     /// The pod's own address once it runs.
     pub(super) address: Option<Ipv4Addr>,
@@ -29,7 +33,7 @@ pub(super) struct StepInputs<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StepEvent {
     pub(super) kind: EventType,
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
     /// `spec.containers{name}`
     pub(super) field: Option<String>,
@@ -93,16 +97,15 @@ fn change(
     let mut change = Change { pod, spec, old, new, with, events: Vec::new() };
     match step {
         Step::Accept => change.accept(),
-        Step::Init(at) => change.run_init(*at)?,
+        Step::Init(at) => change.run_init(*at, true)?,
+        Step::StartInit(at) => change.run_init(*at, false)?,
         Step::FailPull => change.fail_pull(),
         Step::BackOffPull => change.back_off_pull(),
         Step::Run => change.run(),
         Step::Refresh => change.refresh(),
-        Step::Exit(code) => change.exit(*code),
-        Step::BackOff => change.back_off(),
-        Step::Restart => change.restart(),
-        Step::Stop(code) => change.stop(*code),
-        Step::Remove => return None,
+        Step::Containers(changes) => change.containers(changes),
+        Step::Stop(code, ends) => change.stop(*code, ends),
+        Step::Remove | Step::Stage(_) => return None,
     }
     Some(change.events)
 }
@@ -131,10 +134,19 @@ impl<'a> Change<'a> {
         for container in if init.is_empty() { &self.spec.containers[..] } else { &init[..1] } {
             self.event(container, EventType::Normal, "Pulling", format!("Pulling image {:?}", image(container)));
         }
+        for why in problems(self.pod) {
+            let message = format!("An annotation is ignored: nodes.dogwatch/{why}");
+            self.events.push(StepEvent {
+                kind: EventType::Warning,
+                reason: "InvalidAnnotation".into(),
+                message,
+                field: None,
+            });
+        }
     }
 
-    /// Runs an init container: to its end, or as a sidecar.
-    fn run_init(&mut self, at: usize) -> Option<()> {
+    /// Runs an init container: to its end, as a sidecar, or until its command ends.
+    fn run_init(&mut self, at: usize, ends: bool) -> Option<()> {
         let init = self.init_containers();
         let container = init.get(at)?;
         let known = |container: &Container| {
@@ -142,10 +154,12 @@ impl<'a> Change<'a> {
             known.unwrap_or_else(|| waiting(container, "PodInitializing", None))
         };
         let mut statuses: Vec<ContainerStatus> = init.iter().map(known).collect();
-        statuses[at] = self.init_done(container);
+        statuses[at] = if ends { self.init_done(container) } else { self.started(container, 0) };
+        if !ends {
+            statuses[at].ready = false;
+        }
         self.new.init_container_statuses = Some(statuses);
-        let field = format!("spec.initContainers{{{}}}", container.name);
-        self.started_events(pulled(container), &field);
+        self.started_events(container, pulled(container));
         Some(())
     }
 
@@ -178,97 +192,143 @@ impl<'a> Change<'a> {
             self.new.pod_ip = Some(address.to_string());
             self.new.pod_ips = Some(vec![k8s_openapi::api::core::v1::PodIP { ip: address.to_string() }]);
         }
-        let (pod, now, ready) = (self.pod, self.with.now, self.is_ready_at_once());
-        self.set_containers(|container, _| runs(pod, container, 0, ready, now));
+        let running = self.spec.containers.iter().map(|container| self.started(container, 0)).collect();
+        self.new.container_statuses = Some(running);
+        let pod = self.pod;
         let init = self.init_containers();
         if !init.is_empty() && steps::unfinished_init(pod, self.old).is_some() {
             self.new.init_container_statuses = Some(init.iter().map(|container| self.init_done(container)).collect());
         }
         for container in &self.spec.containers {
-            self.started_events(pulled(container), &field_of(container));
+            self.started_events(container, pulled(container));
         }
     }
 
     /// Containers that run become ready, or stay unready.
     fn refresh(&mut self) {
-        let (pod, with) = (self.pod, self.with);
-        self.set_containers(|container, status| {
-            let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, with.now));
-            let is_running = status.state.as_ref().is_some_and(|state| state.running.is_some());
-            status.ready = is_running && !with.behaviour.never_ready;
-            status
-        });
+        let with = self.with;
+        let regular = self.spec.containers.iter().map(|container| container.name.as_str()).collect::<Vec<_>>();
+        let sidecars: Vec<&str> =
+            self.init_containers().iter().filter(|init| is_sidecar(init)).map(|init| init.name.as_str()).collect();
+        let statuses = self.new.init_container_statuses.iter_mut().chain(&mut self.new.container_statuses).flatten();
+        for status in statuses.filter(|status| status.state.as_ref().is_some_and(|state| state.running.is_some())) {
+            let seen = with.sight.get(&status.name);
+            status.started = Some(seen.is_none_or(|seen| seen.started));
+            if let Some(ready) = seen.and_then(|seen| seen.ready) {
+                status.ready = ready;
+            } else if regular.contains(&status.name.as_str()) {
+                status.ready = !with.behaviour.never_ready;
+            } else if sidecars.contains(&status.name.as_str()) {
+                status.ready = true;
+            }
+        }
     }
 
-    fn exit(&mut self, code: i32) {
+    /// Containers end, wait for their next start, or start again, each for itself.
+    fn containers(&mut self, changes: &[(String, ContainerChange)]) {
+        for (name, change) in changes {
+            let is_init = self.init_containers().iter().any(|container| container.name == *name);
+            let list = if is_init { self.init_containers() } else { &self.spec.containers };
+            let Some(container) = list.iter().find(|container| container.name == *name) else { continue };
+            let statuses = if is_init { &self.new.init_container_statuses } else { &self.new.container_statuses };
+            let Some(old) = status_of(statuses, container) else { continue };
+            let status = match change {
+                ContainerChange::Exit(ended) => self.exited(old, ended),
+                ContainerChange::BackOff => self.backing_off(container, old),
+                ContainerChange::Restart => self.restarted(container, old),
+            };
+            let statuses =
+                if is_init { &mut self.new.init_container_statuses } else { &mut self.new.container_statuses };
+            if let Some(place) = statuses.iter_mut().flatten().find(|status| status.name == *name) {
+                *place = status;
+            }
+        }
+        self.settle_phase();
+    }
+
+    fn exited(&self, old: ContainerStatus, ended: &Ended) -> ContainerStatus {
+        let mut status = old;
+        end(&mut status, ended.code, self.with.now.min(second(ended.at)));
+        if let Some(terminated) = status.state.as_mut().and_then(|state| state.terminated.as_mut()) {
+            terminated.message.clone_from(&ended.message);
+        }
+        let is_init = self.init_containers().iter().any(|container| container.name == status.name);
+        status.ready = is_init && ended.code == 0;
+        status
+    }
+
+    fn backing_off(&mut self, container: &Container, mut status: ContainerStatus) -> ContainerStatus {
+        let name = format_pod(self.pod);
+        let wait = backoff(self.with.first_backoff, status.restart_count);
+        let text = format!("back-off {}s restarting failed container={} pod={name}", wait.as_secs(), container.name);
+        let ended = status.state.take();
+        let reason = Some("CrashLoopBackOff".to_owned());
+        status.state = Some(ContainerState {
+            waiting: Some(ContainerStateWaiting { reason, message: Some(text) }),
+            ..ContainerState::default()
+        });
+        status.last_state = ended;
+        let text = format!("Back-off restarting failed container {} in pod {name}", container.name);
+        self.event(container, EventType::Warning, "BackOff", text);
+        status
+    }
+
+    fn restarted(&mut self, container: &Container, old: ContainerStatus) -> ContainerStatus {
+        let mut status = self.started(container, old.restart_count + 1);
+        if self.init_containers().iter().any(|init| init.name == container.name) && !is_sidecar(container) {
+            status.ready = false;
+        }
+        let ended = old.state.filter(|state| state.terminated.is_some());
+        status.last_state = ended.or(old.last_state);
+        let present =
+            format!("Container image {:?} already present on machine and can be accessed by the pod", image(container));
+        self.started_events(container, present);
+        status
+    }
+
+    /// The phase after containers have ended: a pod of which nothing is started again has ended too.
+    fn settle_phase(&mut self) {
+        let code = |status: &ContainerStatus| Some(status.state.as_ref()?.terminated.as_ref()?.exit_code);
         let (pod, now) = (self.pod, self.with.now);
-        self.set_containers(|container, status| {
-            let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, now));
-            end(&mut status, code, now);
-            status
+        let failed_init = self.init_containers().iter().any(|container| {
+            let code = status_of(&self.new.init_container_statuses, container).and_then(|status| code(&status));
+            code.is_some_and(|code| code != 0 && !is_sidecar(container) && !starts_again(pod, container, true, code))
         });
-        let restarts = match self.spec.restart_policy.as_deref() {
-            Some("Never") => false,
-            Some("OnFailure") => code != 0,
-            _ => true,
-        };
-        if !restarts {
+        if failed_init {
             end_sidecars(self.new, now);
-            self.new.phase = Some(if code == 0 { "Succeeded" } else { "Failed" }.to_owned());
+            self.new.phase = Some("Failed".to_owned());
+            return;
         }
-    }
-
-    fn back_off(&mut self) {
-        let wait = backoff(self.with.first_backoff, restarts(self.old));
-        let (pod, now, name) = (self.pod, self.with.now, format_pod(self.pod));
-        self.set_containers(|container, status| {
-            let mut status = status.unwrap_or_else(|| runs(pod, container, 0, false, now));
-            let text =
-                format!("back-off {}s restarting failed container={} pod={name}", wait.as_secs(), container.name);
-            let ended = status.state.take();
-            let reason = Some("CrashLoopBackOff".to_owned());
-            status.state = Some(ContainerState {
-                waiting: Some(ContainerStateWaiting { reason, message: Some(text) }),
-                ..ContainerState::default()
-            });
-            status.last_state = ended;
-            status
-        });
+        let mut failed = false;
         for container in &self.spec.containers {
-            let text = format!("Back-off restarting failed container {} in pod {name}", container.name);
-            self.event(container, EventType::Warning, "BackOff", text);
+            match status_of(&self.new.container_statuses, container).and_then(|status| code(&status)) {
+                Some(code) if !starts_again(pod, container, false, code) => failed |= code != 0,
+                _ => return,
+            }
         }
+        end_sidecars(self.new, now);
+        self.new.phase = Some(if failed { "Failed" } else { "Succeeded" }.to_owned());
     }
 
-    fn restart(&mut self) {
-        let (pod, now, ready) = (self.pod, self.with.now, self.is_ready_at_once());
-        self.set_containers(|container, status| {
-            let old = status.unwrap_or_default();
-            let mut status = runs(pod, container, old.restart_count + 1, ready, now);
-            let ended = old.state.filter(|state| state.terminated.is_some());
-            status.last_state = ended.or(old.last_state);
-            status
-        });
-        for container in &self.spec.containers {
-            let present = format!(
-                "Container image {:?} already present on machine and can be accessed by the pod",
-                image(container)
-            );
-            self.started_events(present, &field_of(container));
-        }
-    }
-
-    fn stop(&mut self, code: i32) {
+    fn stop(&mut self, code: i32, ends: &std::collections::BTreeMap<String, Ended>) {
         let now = self.with.now;
         self.set_containers(|container, status| {
             let mut status = status.unwrap_or_else(|| waiting(container, "ContainerCreating", None));
-            end(&mut status, code, now);
+            match ends.get(&container.name) {
+                Some(ended) => {
+                    end(&mut status, ended.code, now.min(second(ended.at)));
+                    if let Some(terminated) = status.state.as_mut().and_then(|state| state.terminated.as_mut()) {
+                        terminated.message.clone_from(&ended.message);
+                    }
+                }
+                None => end(&mut status, code, now),
+            }
             status
         });
         end_sidecars(self.new, now);
         let statuses = self.new.container_statuses.iter().flatten();
-        let mut ends = statuses.filter_map(|status| status.state.as_ref()?.terminated.as_ref());
-        let failed = ends.any(|ended| ended.exit_code != 0);
+        let mut codes = statuses.filter_map(|status| status.state.as_ref()?.terminated.as_ref());
+        let failed = codes.any(|ended| ended.exit_code != 0);
         self.new.phase = Some(if failed { "Failed" } else { "Succeeded" }.to_owned());
         for container in &self.spec.containers {
             let state = status_of(&self.old.container_statuses, container).and_then(|status| status.state);
@@ -282,17 +342,22 @@ impl<'a> Change<'a> {
         self.spec.init_containers.as_deref().unwrap_or_default()
     }
 
-    fn is_ready_at_once(&self) -> bool {
-        !self.with.behaviour.never_ready && self.with.behaviour.ready_after.is_zero()
+    /// The status of a container that has just started.
+    fn started(&self, container: &Container, restarts: i32) -> ContainerStatus {
+        let (ready, started) = probes::at_start(container, self.with.behaviour);
+        let mut status = runs(self.pod, container, restarts, ready, self.with.now);
+        status.started = Some(started);
+        status
     }
 
     /// The status of an init container after its turn: ended, or running if it is a sidecar.
     fn init_done(&self, container: &Container) -> ContainerStatus {
-        let mut done = runs(self.pod, container, 0, true, self.with.now);
-        if !restartable(container) {
-            end(&mut done, 0, self.with.now);
-            done.ready = true;
+        if is_sidecar(container) {
+            return self.started(container, 0);
         }
+        let mut done = runs(self.pod, container, 0, true, self.with.now);
+        end(&mut done, 0, self.with.now);
+        done.ready = true;
         done
     }
 
@@ -303,21 +368,29 @@ impl<'a> Change<'a> {
     }
 
     fn event(&mut self, container: &Container, kind: EventType, reason: &'static str, message: String) {
-        self.events.push(StepEvent { kind, reason, message, field: Some(field_of(container)) });
+        let is_init = self.init_containers().iter().any(|init| init.name == container.name);
+        let list = if is_init { "initContainers" } else { "containers" };
+        let field = Some(format!("spec.{list}{{{}}}", container.name));
+        self.events.push(StepEvent { kind, reason: reason.into(), message, field });
     }
 
-    fn started_events(&mut self, pulled: String, field: &str) {
+    fn started_events(&mut self, container: &Container, pulled: String) {
         let texts =
             [("Pulled", pulled), ("Created", "Container created".into()), ("Started", "Container started".into())];
         for (reason, message) in texts {
-            self.events.push(StepEvent { kind: EventType::Normal, reason, message, field: Some(field.to_owned()) });
+            self.event(container, EventType::Normal, reason, message);
+        }
+        if self.with.behaviour.exit_after.is_none()
+            && let Program::NotSimulated(why) = Program::of(self.pod, container)
+        {
+            let text = format!(
+                "The command of container {} is not simulated, because it has {why}; the container does what one without \
+                 a command does",
+                container.name
+            );
+            self.event(container, EventType::Warning, "CommandNotSimulated", text);
         }
     }
-}
-
-/// The field path of a container in events.
-fn field_of(container: &Container) -> String {
-    format!("spec.containers{{{}}}", container.name)
 }
 
 fn status_of(statuses: &Option<Vec<ContainerStatus>>, container: &Container) -> Option<ContainerStatus> {
@@ -387,11 +460,23 @@ fn runs(pod: &Pod, container: &Container, restarts: i32, ready: bool, now: Times
     }
 }
 
+/// The start of the second that a time is in, as statuses count.
+fn second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
 /// The container ends with this code. One that never ran ends as killed.
 fn end(status: &mut ContainerStatus, code: i32, now: Timestamp) {
     let state = status.state.take().unwrap_or_default();
     if state.terminated.is_some() {
         status.state = Some(state);
+        return;
+    }
+    // One that waits for its next start keeps its last end.
+    if state.running.is_none()
+        && let Some(last) = status.last_state.take_if(|last| last.terminated.is_some())
+    {
+        status.state = Some(last);
         return;
     }
     let ran = state.running;
@@ -459,7 +544,7 @@ fn wanted(pod: &Pod, new: &PodStatus) -> Vec<Wanted> {
         .filter(|c| !find(&new.init_container_statuses, &c.name).is_some_and(|status| is_initialized(c, &status)))
         .map(|c| c.name.as_str())
         .collect();
-    let sidecars = init.iter().filter(|container| restartable(container));
+    let sidecars = init.iter().filter(|container| is_sidecar(container));
     let unready_sidecars = sidecars.filter(|c| !find(&new.init_container_statuses, &c.name).is_some_and(|s| s.ready));
     let unready = containers.iter().filter(|c| !find(&new.container_statuses, &c.name).is_some_and(|s| s.ready));
     let unready: Vec<&str> = unready_sidecars.chain(unready).map(|container| container.name.as_str()).collect();

@@ -31,7 +31,7 @@ fn behaviour(pod: &Value) -> Behaviour {
 }
 
 fn step(pod: &Value, stages: &Stages, now: i64) -> Option<Plan> {
-    next(&parsed(pod), &stages.behaviour(&parsed(pod)), stages, None, at(now))
+    next(&parsed(pod), &stages.behaviour(&parsed(pod)), stages, &Known::default(), at(now))
 }
 
 /// Applies a step: the patch to the status of the pod (lists are replaced whole here).
@@ -39,6 +39,7 @@ fn done(pod: &mut Value, step: &Step, now: i64) -> Vec<String> {
     let behaviour = behaviour(pod);
     let with = StepInputs {
         behaviour: &behaviour,
+        sight: &Sight::new(),
         node_address: "172.16.0.1".parse().unwrap(),
         address: "10.0.0.7".parse().ok(),
         first_backoff: Duration::from_secs(10),
@@ -51,7 +52,7 @@ fn done(pod: &mut Value, step: &Step, now: i64) -> Vec<String> {
             pod["status"][name] = value.clone();
         }
     }
-    events.into_iter().map(|event| event.reason.to_owned()).collect()
+    events.into_iter().map(|event| event.reason.into_owned()).collect()
 }
 
 fn conditions(pod: &Value) -> Vec<String> {
@@ -64,6 +65,22 @@ fn conditions(pod: &Value) -> Vec<String> {
 
 fn state(pod: &Value) -> &Value {
     &pod["status"]["containerStatuses"][0]["state"]
+}
+
+fn exit(code: i32, second: i64) -> Step {
+    Step::Containers(vec![("c".into(), Change::Exit(Ended { code, at: at(second), message: None }))])
+}
+
+fn restart() -> Step {
+    Step::Containers(vec![("c".into(), Change::Restart)])
+}
+
+fn back_off() -> Step {
+    Step::Containers(vec![("c".into(), Change::BackOff)])
+}
+
+fn stop(code: i32) -> Step {
+    Step::Stop(code, BTreeMap::new())
 }
 
 fn next_step(pod: &Value, now: i64) -> Option<Step> {
@@ -126,12 +143,12 @@ fn na_stages_stop_never_after_the_deletion_time() {
     pod["metadata"]["deletionTimestamp"] = json!("2027-01-15T08:00:30Z");
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
     let plan = step(&pod, &Stages::default(), 1).unwrap();
-    assert_eq!(plan.step, Step::Stop(0));
+    assert_eq!(plan.step, stop(0));
     assert!(plan.after < Duration::from_secs(1));
     pod["metadata"]["annotations"] = json!({"nodes.dogwatch/stop-delay": "60s"});
     let plan = step(&pod, &Stages::default(), 20).unwrap();
-    assert_eq!(plan, Plan { step: Step::Stop(137), after: Duration::from_secs(10) }, "killed when its time is up");
-    assert_eq!(done(&mut pod, &Step::Stop(0), 20), ["Killing"]);
+    assert_eq!(plan, Plan { step: stop(137), after: Duration::from_secs(10) }, "killed when its time is up");
+    assert_eq!(done(&mut pod, &stop(0), 20), ["Killing"]);
     assert_eq!(pod["status"]["phase"], "Succeeded");
     assert_eq!(conditions(&pod)[2..4], ["Ready=False/PodCompleted", "ContainersReady=False/PodCompleted"]);
     assert_eq!(next_step(&pod, 20), Some(Step::Remove));
@@ -147,7 +164,7 @@ fn a_pod_whose_removal_was_interrupted_is_removed_again() {
     let plan = step(&pod, &Stages::default(), 1).unwrap();
     assert_eq!(plan, Plan { step: Step::Remove, after: INTERRUPTED });
     pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    assert_eq!(next_step(&pod, 1), Some(Step::Stop(KILLED)), "held");
+    assert_eq!(next_step(&pod, 1), Some(stop(KILLED)), "held");
 }
 
 #[test]
@@ -155,7 +172,7 @@ fn na_stages_killed_containers_fail_the_pod() {
     let mut pod = bound(|_| {});
     done(&mut pod, &Step::Accept, 0);
     done(&mut pod, &Step::Run, 1);
-    done(&mut pod, &Step::Stop(137), 5);
+    done(&mut pod, &stop(137), 5);
     assert_eq!(pod["status"]["phase"], "Failed");
     assert_eq!(state(&pod)["terminated"]["exitCode"], 137);
     assert_eq!(state(&pod)["terminated"]["reason"], "Error");
@@ -184,6 +201,7 @@ fn na_11_conditions_of_others_stay_in_front() {
     let behaviour = behaviour(&pod);
     let with = StepInputs {
         behaviour: &behaviour,
+        sight: &Sight::new(),
         node_address: "172.16.0.1".parse().unwrap(),
         address: None,
         first_backoff: Duration::ZERO,
@@ -233,9 +251,9 @@ fn a_pod_of_a_job_completes_and_others_run_on() {
     done(&mut pod, &Step::Accept, 0);
     done(&mut pod, &Step::Run, 1);
     let plan = step(&pod, &Stages::default(), 1).unwrap();
-    assert_eq!(plan.step, Step::Exit(0));
+    assert!(matches!(&plan.step, Step::Containers(changes) if matches!(&changes[0].1, Change::Exit(e) if e.code == 0)));
     assert!(plan.after >= Duration::from_millis(500) && plan.after <= Duration::from_millis(1500));
-    done(&mut pod, &Step::Exit(0), 2);
+    done(&mut pod, &plan.step, 2);
     assert_eq!(pod["status"]["phase"], "Succeeded");
     assert_eq!(state(&pod)["terminated"]["reason"], "Completed");
     assert_eq!(conditions(&pod)[1], "Initialized=True/PodCompleted");
@@ -249,22 +267,22 @@ fn crash_loops_wait_longer_and_longer() {
     done(&mut pod, &Step::Accept, 0);
     done(&mut pod, &Step::Run, 0);
     let plan = step(&pod, &Stages::default(), 1).unwrap();
-    assert_eq!(plan, Plan { step: Step::Exit(2), after: Duration::from_secs(2) });
-    done(&mut pod, &Step::Exit(2), 3);
+    assert_eq!(plan, Plan { step: exit(2, 3), after: Duration::from_secs(2) });
+    done(&mut pod, &exit(2, 3), 3);
     assert_eq!(pod["status"]["phase"], "Running");
     assert_eq!(state(&pod)["terminated"]["exitCode"], 2);
-    assert_eq!(next_step(&pod, 3), Some(Step::Restart), "the first time at once");
-    done(&mut pod, &Step::Restart, 3);
+    assert_eq!(next_step(&pod, 3), Some(restart()), "the first time at once");
+    done(&mut pod, &restart(), 3);
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 1);
     assert_eq!(pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 2);
-    done(&mut pod, &Step::Exit(2), 6);
-    assert_eq!(next_step(&pod, 6), Some(Step::BackOff));
-    assert_eq!(done(&mut pod, &Step::BackOff, 6), ["BackOff"]);
+    done(&mut pod, &exit(2, 6), 6);
+    assert_eq!(next_step(&pod, 6), Some(back_off()));
+    assert_eq!(done(&mut pod, &back_off(), 6), ["BackOff"]);
     assert_eq!(state(&pod)["waiting"]["reason"], "CrashLoopBackOff");
     assert_eq!(state(&pod)["waiting"]["message"], "back-off 10s restarting failed container=c pod=p_d(u)");
     let plan = step(&pod, &Stages::default(), 6).unwrap();
-    assert_eq!(plan, Plan { step: Step::Restart, after: Duration::from_secs(10) });
-    done(&mut pod, &Step::Restart, 16);
+    assert_eq!(plan, Plan { step: restart(), after: Duration::from_secs(10) });
+    done(&mut pod, &restart(), 16);
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 2);
     assert_eq!(backoff(Duration::from_secs(10), 9), Duration::from_secs(300));
 }
@@ -280,7 +298,7 @@ fn restart_policies() {
     ] {
         let mut pod = bound(|pod| pod["spec"]["restartPolicy"] = json!(policy));
         done(&mut pod, &Step::Run, 0);
-        done(&mut pod, &Step::Exit(code), 1);
+        done(&mut pod, &exit(code, 1), 1);
         assert_eq!(pod["status"]["phase"], phase, "{policy} {code}");
     }
 }

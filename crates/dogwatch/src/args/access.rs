@@ -61,6 +61,9 @@ pub struct Roles {
     /// Print only what the user's present roles lack.
     #[arg(long)]
     pub missing: bool,
+    /// Allow only the objects that the user named (resourceNames), where they were few.
+    #[arg(long)]
+    pub names: bool,
     #[arg(short, long, value_enum, default_value_t = Report::Text)]
     pub output: Report,
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].

@@ -10,7 +10,7 @@ use server::authorization::file::parse_duration;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Authentication")]
 pub struct Authentication {
-    /// File of kind AuthenticationConfiguration: issuers of tokens, and anonymous requests; issuers are read again when it changes.
+    /// File of kind AuthenticationConfiguration: issuers of tokens, and anonymous requests; it is read again when it changes.
     #[arg(long, value_name = "FILE", conflicts_with = "oidc_issuer_url")]
     pub authentication_config: Option<PathBuf>,
     /// Authorities of client certificates beside the server's own; read again when it changes.

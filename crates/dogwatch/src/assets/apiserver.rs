@@ -177,8 +177,10 @@ fn translate(mut flags: Flags, storage: &Storage, environment: &Environment) -> 
     let known = up_flags();
     let mut ignored = Vec::new();
     for (name, values) in flags.rest() {
-        if let Some(takes_values) = known.get(&name) {
-            words.extend(values.into_iter().map(|value| passed_on(&name, &value, *takes_values)));
+        if let Some(flag) = known.get(&name) {
+            // The last value of a flag that has one counts.
+            let unused = if flag.repeats { 0 } else { values.len().saturating_sub(1) };
+            words.extend(values.iter().skip(unused).map(|value| passed_on(&name, value, flag.takes_values)));
         } else if !SILENT.contains(&name.as_str()) {
             ignored.push(name);
         }
@@ -191,12 +193,23 @@ fn passed_on(name: &str, value: &str, takes_values: bool) -> String {
     if value.is_empty() || value == "true" && !takes_values { format!("--{name}") } else { format!("--{name}={value}") }
 }
 
-/// The names of all flags of `dogwatch up`, and whether they have values.
-fn up_flags() -> BTreeMap<String, bool> {
+/// A flag of `dogwatch up`.
+struct UpFlag {
+    takes_values: bool,
+    /// Whether all values of a repeated flag count.
+    repeats: bool,
+}
+
+/// All flags of `dogwatch up` by name.
+fn up_flags() -> BTreeMap<String, UpFlag> {
     let mut command = Cli::command();
     let up = command.find_subcommand_mut("up").map(std::mem::take).unwrap_or_default();
     up.get_arguments()
-        .filter_map(|flag| Some((flag.get_long()?.to_owned(), flag.get_action().takes_values())))
+        .filter_map(|flag| {
+            let action = flag.get_action();
+            let repeats = matches!(action, clap::ArgAction::Append);
+            Some((flag.get_long()?.to_owned(), UpFlag { takes_values: action.takes_values(), repeats }))
+        })
         .collect()
 }
 
@@ -313,6 +326,17 @@ mod tests {
         }
         let Command::Up(up) = Cli::try_parse_from(&words).unwrap().command else { panic!("{words:?}") };
         assert_eq!(up.listen.port(), 40123);
+    }
+
+    #[test]
+    fn a_repeated_flag_is_as_in_go_the_last_value_or_a_list() {
+        let line = "--service-account-signing-key-file /a --service-account-signing-key-file /b --service-account-issuer \
+                    https://localhost --service-account-issuer /c --secure-port 1 --allow-privileged";
+        let words = translated(line, &Environment::default()).words;
+        let given = |name: &str| words.iter().filter(|word| word.starts_with(name)).cloned().collect::<Vec<_>>();
+        assert_eq!(given("--service-account-signing-key-file"), ["--service-account-signing-key-file=/b"]);
+        assert_eq!(given("--service-account-issuer").len(), 2);
+        Cli::try_parse_from(&words).unwrap();
     }
 
     #[test]

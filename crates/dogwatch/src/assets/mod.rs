@@ -7,10 +7,12 @@
 //! - `flags` reads a command line in the style of those programs
 //! - `apiserver` is `dogwatch up` with the flags of kube-apiserver
 //! - `etcd` answers health checks; the objects are stored by the API server
+//! - `connection` reads the flags of kubectl that name a server
 //! - `kubectl` starts the kubectl of the machine, or runs the few commands that this program has
 //! - `parent` ends the process with the one that started it
 
 mod apiserver;
+mod connection;
 mod etcd;
 mod flags;
 mod folder;

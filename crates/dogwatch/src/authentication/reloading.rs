@@ -1,5 +1,5 @@
 //! Files that are read again when they change, without a restart and without an effect on open connections: the serving
-//! certificate, client authorities, keys of service accounts, issuers of tokens.
+//! certificate, client authorities, keys of service accounts, issuers of tokens, paths without credentials.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use machinery::options::{CreateOptions, UpdateOptions};
 use outbound::{Client, ClientLimits};
 use registry::{Body, Context, Registry, Target, WriteRequest};
 use server::authentication::accounts::TokenKeys;
+use server::authentication::anonymous::Anonymous;
 use server::certs::front_proxy::CLIENT_NAME;
 use server::certs::{Leaf, Pki};
 use server::service::Server;
 use server::tls::Tls;
 
-use super::{account_keys, authorities_pem, read_config, serving};
+use super::{account_keys, authorities_pem, beside_no_anonymous, read_config, serving};
 use crate::args;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
@@ -35,6 +36,8 @@ pub struct Reloading {
     own_key_pem: String,
     /// The authority of this server's calls to aggregated servers.
     front_proxy_ca_pem: String,
+    /// Whether requests without credentials are allowed where the file does not say. None if they never are.
+    anonymous: Option<bool>,
     server: Server,
     tls: Tls,
     seen: Seen,
@@ -58,6 +61,7 @@ impl Reloading {
             own_serving: pki.serving.clone(),
             own_key_pem: pki.accounts_key_pem.clone(),
             front_proxy_ca_pem: cluster.front_proxy_ca_pem().to_owned(),
+            anonymous: cluster.anonymous(),
             server: cluster.server().clone(),
             tls: tls.clone(),
             seen: Seen::default(),
@@ -135,8 +139,8 @@ impl Reloading {
             }
         }
         if found.config.is_some() && found.config != self.seen.config {
-            let replaced = self.replace_issuers().await;
-            if report("issuers of tokens", replaced) {
+            let replaced = self.replace_config().await;
+            if report("issuers of tokens and rules of anonymous requests", replaced) {
                 self.seen.config = found.config;
             }
         }
@@ -145,14 +149,22 @@ impl Reloading {
         }
     }
 
-    async fn replace_issuers(&self) -> Result<(), String> {
+    /// Applies the file of authentication, all of it or nothing.
+    async fn replace_config(&self) -> Result<(), String> {
         let authenticator = self.server.authenticator();
         let (Some(path), Some(issuers)) = (&self.args.authentication_config, &authenticator.issuers) else {
             return Ok(());
         };
         let Some(accounts) = &authenticator.accounts else { return Ok(()) };
         let read = read_config(path, accounts.settings())?;
-        issuers.replace(&Client::new(ClientLimits::default()), read.issuers).await
+        if read.anonymous.is_some() && self.anonymous == Some(false) {
+            return Err(beside_no_anonymous(path));
+        }
+        issuers.replace(&Client::new(ClientLimits::default()), read.issuers).await?;
+        if let Some(allowed) = self.anonymous {
+            authenticator.anonymous.replace(&read.anonymous.unwrap_or_else(|| Anonymous::allowed(allowed)));
+        }
+        Ok(())
     }
 
     /// Keeps the config map up to date in which extension servers find the authorities.

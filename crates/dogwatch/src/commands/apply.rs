@@ -1,4 +1,4 @@
-//! `dogwatch apply`: creates or updates the objects of files, by server-side apply.
+//! `dogwatch apply`: creates or updates the objects of files, by server-side apply; or only creates them.
 
 use http::Method;
 
@@ -19,10 +19,19 @@ pub(super) async fn apply(args: Apply) -> Result<(), Failure> {
             }
             let fallback = args.scope.namespace(&remote.namespace).unwrap_or(&remote.namespace);
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or(fallback);
-            let path =
-                format!("{}?fieldManager=dogwatch&force={}", resource.path(Some(namespace), Some(name)), args.force);
-            let body = ("application/apply-patch+yaml", object.to_string().into_bytes());
-            let response = remote.call_ok(Method::PATCH, &path, "application/json", Some(body)).await?;
+            let bytes = object.to_string().into_bytes();
+            let (method, path, media) = if args.create {
+                (
+                    Method::POST,
+                    format!("{}?fieldManager=dogwatch", resource.path(Some(namespace), None)),
+                    "application/json",
+                )
+            } else {
+                let path = resource.path(Some(namespace), Some(name));
+                let path = format!("{path}?fieldManager=dogwatch&force={}", args.force);
+                (Method::PATCH, path, "application/apply-patch+yaml")
+            };
+            let response = remote.call_ok(method, &path, "application/json", Some((media, bytes))).await?;
             let what = if response.code == 201 { "created" } else { "applied" };
             println!("{} {what}", resource.display(name));
         }

@@ -16,7 +16,7 @@ pub(super) async fn delete(args: Delete) -> Result<(), Failure> {
         }
         let resource = remote.resource(word).await?;
         for name in &args.names {
-            delete_object(&remote, &resource, &fallback, name).await?;
+            delete_object(&remote, &resource, &fallback, name, args.ignore_not_found).await?;
         }
     }
     for file in &args.files {
@@ -24,16 +24,26 @@ pub(super) async fn delete(args: Delete) -> Result<(), Failure> {
             let text = |member: &str| object[member].as_str().unwrap_or_default().to_owned();
             let resource = remote.resource_of_kind(&text("apiVersion"), &text("kind")).await?;
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&fallback);
-            delete_object(&remote, &resource, namespace, object["metadata"]["name"].as_str().unwrap_or_default())
-                .await?;
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            delete_object(&remote, &resource, namespace, name, args.ignore_not_found).await?;
         }
     }
     Ok(())
 }
 
-async fn delete_object(remote: &Remote, resource: &Resource, namespace: &str, name: &str) -> Result<(), Failure> {
+async fn delete_object(
+    remote: &Remote,
+    resource: &Resource,
+    namespace: &str,
+    name: &str,
+    ignore_not_found: bool,
+) -> Result<(), Failure> {
     let path = resource.path(Some(namespace), Some(name));
-    remote.call_ok(Method::DELETE, &path, "application/json", None).await?;
-    println!("{} deleted", resource.display(name));
+    let response = remote.call(Method::DELETE, &path, "application/json", None).await?;
+    match response.code {
+        200..300 => println!("{} deleted", resource.display(name)),
+        404 if ignore_not_found => {}
+        _ => return Err(response.refusal()),
+    }
     Ok(())
 }

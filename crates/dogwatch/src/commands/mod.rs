@@ -1,13 +1,14 @@
 //! The client commands, and `bench`.
 //!
 //! - `remote`: the server of a kubeconfig, and the resources it serves
-//! - `get`, `watch`, `apply`, `delete`: one module for each command
+//! - `get`, `watch`, `apply`, `delete`, `wait`: one module for each command
 //! - `access`: rights, roles and credentials
 //! - `admission`: policies without a server
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `documents`: objects in files
 //! - `bench`: measurements
 //! - `check`: damage in a data directory
+//! - `manual`: shell completions and man pages
 
 mod access;
 mod admission;
@@ -17,8 +18,10 @@ mod check;
 mod delete;
 mod documents;
 mod get;
+mod manual;
 mod proxy;
 mod remote;
+mod wait;
 mod watch;
 
 use std::pin::Pin;
@@ -35,6 +38,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
         Command::Watch(args) => Box::pin(watch::watch(args)),
         Command::Apply(args) => Box::pin(apply::apply(args)),
         Command::Delete(args) => Box::pin(delete::delete(args)),
+        Command::Wait(args) => Box::pin(wait::wait(args)),
         Command::Assets => Box::pin(async {
             println!("{}", crate::assets::folder()?.display());
             Ok(())
@@ -49,6 +53,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
             Ok(())
         }),
         Command::Check(args) => Box::pin(check::check(args)),
+        Command::Manual(what) => Box::pin(std::future::ready(manual::manual(what))),
         Command::Restore(args) => Box::pin(async move {
             let objects = engine::restore(&args.file, &args.data_dir).await?;
             println!("restored {objects} objects to {}", args.data_dir.display());

@@ -124,3 +124,35 @@ async fn au_70_issuers_change_with_their_file() {
     assert!(world.who(&first.sign(&json!({}))).await.is_err());
     assert_eq!(world.who(&second.sign(&json!({}))).await.unwrap()["username"], "x:42");
 }
+
+#[tokio::test]
+async fn au_64_70_rules_of_anonymous_requests_change_with_their_file() {
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
+    let files = Files::new();
+    let config = files.write("config", head);
+    let mut world = World::start(files, &["--authentication-config", &config]).await;
+    for (rest, livez, readyz) in [
+        ("", 200, 200),
+        ("anonymous: {enabled: true, conditions: [{path: /livez}]}\n", 200, 401),
+        ("anonymous: {enabled: maybe}\n", 200, 401),
+        ("anonymous: {enabled: false}\n", 401, 401),
+        ("jwt: []\n", 200, 200),
+    ] {
+        world.write("config", &format!("{head}{rest}"));
+        world.reloading.reload().await;
+        let code = async |path: &str| world.ask(Request::get(), path, &world.pki.ca_pem, None, None).await.unwrap().0;
+        assert_eq!((code("/livez").await, code("/readyz").await), (livez, readyz), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn au_65_70_a_file_cannot_open_a_server_where_everything_is_allowed() {
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
+    let files = Files::new();
+    let config = files.write("config", head);
+    let words = ["--authentication-config", &config, "--authorization-mode", "AlwaysAllow"];
+    let mut world = World::start(files, &words).await;
+    world.write("config", &format!("{head}anonymous: {{enabled: true}}\n"));
+    world.reloading.reload().await;
+    assert_eq!(world.ask(Request::get(), "/livez", &world.pki.ca_pem, None, None).await.unwrap().0, 401);
+}

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -216,6 +216,9 @@ impl User {
         expect("default", "db", &last, "Running", STATEFUL_PODS);
         expect("default", "job", "", "Succeeded", JOB_PODS * rounds);
         expect(&format!("space-{rounds}"), "inner", "", "Running", 2);
+        found.extend(deployments.iter().filter_map(deployment_difference));
+        found.extend(sets.iter().filter_map(|set| replica_set_difference(set, &pods)));
+        found.extend(stateful.iter().filter_map(stateful_difference));
         let complete = |job: &&Job| {
             let Some(status) = &job.status else { return false };
             status.succeeded == i32::try_from(JOB_PODS).ok() && status.completion_time.is_some()
@@ -234,13 +237,56 @@ impl User {
         if definitions != [format!("k{rounds}s.example.com")] {
             found.push(format!("definitions {definitions:?}"));
         }
-        let kept = self.api::<ConfigMap>().list(&all).await?;
-        let kept = kept.iter().filter(|kept| kept.name_any().starts_with("round-")).count();
-        if kept != rounds {
-            found.push(format!("{kept} of {rounds} acknowledged objects"));
+        let kept = self.global::<ConfigMap>().list(&all).await?.items;
+        for round in 1..=rounds {
+            let name = format!("round-{round}");
+            let is_kept = |kept: &ConfigMap| {
+                let data = kept.data.as_ref().and_then(|data| data.get("round"));
+                kept.name_any() == name && data.is_some_and(|data| *data == round.to_string())
+            };
+            if !kept.iter().any(is_kept) {
+                found.push(format!("{name} was acknowledged and is not there"));
+            }
+        }
+        let accounts = self.global::<ServiceAccount>().list(&all).await?.items;
+        let placed = kept.iter().map(|kept| (kept.name_any(), kept.namespace()));
+        for (name, namespace) in placed.chain(accounts.iter().map(|account| (account.name_any(), account.namespace())))
+        {
+            let namespace = namespace.unwrap_or_default();
+            if namespace.starts_with("space-") && namespace != format!("space-{rounds}") {
+                found.push(format!("{name} is left of the namespace {namespace}"));
+            }
         }
         Ok(found)
     }
+}
+
+fn deployment_difference(deployment: &Deployment) -> Option<String> {
+    let wanted = deployment.spec.as_ref()?.replicas;
+    let status = deployment.status.clone().unwrap_or_default();
+    let counts = [status.replicas, status.updated_replicas, status.ready_replicas, status.available_replicas];
+    let is_right = counts.iter().all(|count| *count == wanted)
+        && status.observed_generation == deployment.metadata.generation
+        && status.unavailable_replicas.is_none_or(|count| count == 0);
+    (!is_right).then(|| format!("deployment {}: {status:?}", deployment.name_any()))
+}
+
+/// Compares what a set wants, what it reports, and the pods that it owns.
+fn replica_set_difference(set: &ReplicaSet, pods: &[Pod]) -> Option<String> {
+    let uid = set.uid().unwrap_or_default();
+    let owned = pods.iter().filter(|pod| pod.owner_references().iter().any(|owner| owner.uid == uid)).count();
+    let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).and_then(|count| usize::try_from(count).ok());
+    let reported = set.status.as_ref().and_then(|status| usize::try_from(status.replicas).ok());
+    let is_right = wanted == Some(owned) && reported == Some(owned);
+    (!is_right).then(|| format!("replica set {} wants {wanted:?}, reports {reported:?}, has {owned}", set.name_any()))
+}
+
+fn stateful_difference(set: &StatefulSet) -> Option<String> {
+    let wanted = set.spec.as_ref()?.replicas;
+    let status = set.status.clone().unwrap_or_default();
+    let counts = [Some(status.replicas), status.ready_replicas, status.updated_replicas];
+    let is_right = counts.iter().all(|count| *count == wanted) && status.current_revision == status.update_revision;
+    (!is_right).then(|| format!("stateful set {}: {status:?}", set.name_any()))
 }
 
 fn kills() -> usize {

@@ -71,7 +71,7 @@ impl Node {
     }
 }
 
-fn is_structure(event: &Event<'_>) -> bool {
+pub(super) fn is_structure(event: &Event<'_>) -> bool {
     matches!(
         event,
         Event::StreamStart

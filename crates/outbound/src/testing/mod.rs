@@ -4,4 +4,4 @@ mod certificates;
 mod server;
 
 pub use certificates::{Authority, Leaf};
-pub use server::{Reply, Seen, TestServer, free_address};
+pub use server::{Reply, Seen, TestServer, acceptor, free_address};

@@ -138,6 +138,12 @@ pub async fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string()
 }
 
+/// Accepts connections of a server that a test writes itself.
+#[must_use]
+pub fn acceptor(leaf: &Leaf) -> TlsAcceptor {
+    tls(leaf, Clients::None)
+}
+
 impl TestServer {
     pub async fn start(leaf: Leaf, script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at("127.0.0.1:0", leaf, script).await

@@ -10,7 +10,7 @@
 //! phase begins. Warnings that were collected by then are sent all the same.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use machinery::Clock;
 use machinery::Status;
@@ -23,7 +23,7 @@ use super::default_classes::{DefaultIngressClass, DefaultStorageClass};
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_restriction::NodeRestriction;
-use super::plugin::{Attributes, Operation, Plugin, States};
+use super::plugin::{Attributes, Decision, Operation, Plugin, States};
 use super::pod_security::PodSecurity;
 use super::policies::Policies;
 use super::priority::Priority;
@@ -32,6 +32,7 @@ use super::runtime_class::RuntimeClass;
 use super::selection;
 use super::service_account::ServiceAccount;
 use super::static_defaults::{DefaultTolerationSeconds, StorageObjectInUseProtection, TaintNodesByCondition};
+use super::step_metrics::Timer;
 use super::trace::{Phase, Step, Verdict, difference};
 use super::volume_claim_resize::PersistentVolumeClaimResize;
 use super::webhooks::Webhooks;
@@ -44,7 +45,9 @@ use crate::storage::Storage;
 
 /// The plugins, policies and webhooks of a server.
 pub(crate) struct Chain {
-    plugins: Vec<Box<dyn Plugin>>,
+    /// Each with its times.
+    plugins: Vec<(Box<dyn Plugin>, Timer)>,
+    phases: Timer,
     policies: Option<Policies>,
     webhooks: Option<Webhooks>,
     /// Whether both kinds of webhooks are on.
@@ -93,8 +96,14 @@ impl Chain {
         plugins.retain(|plugin| settings.plugins.includes(plugin.name()));
         plugins.extend(super::optional::plugins(&storage(), settings, definitions));
         plugins.sort_by_key(|plugin| selection::position(plugin.name()));
+        let metrics = settings.webhook_metrics.steps();
+        let timed = |plugin: Box<dyn Plugin>| {
+            let timer = Timer::of_plugin(metrics, plugin.name());
+            (plugin, timer)
+        };
         Chain {
-            plugins,
+            plugins: plugins.into_iter().map(timed).collect(),
+            phases: Timer::of_phases(metrics),
             policies: Some(policies),
             webhooks: Some(webhooks),
             mutates: settings.plugins.includes("MutatingAdmissionWebhook"),
@@ -112,12 +121,14 @@ impl Chain {
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<Changes, Status> {
-        self.run_mutating(attributes, object, old, 1).await?;
-        if !self.may_mutate(attributes) {
-            return Ok(Changes::default());
+        let began = Instant::now();
+        let mut changes = self.run_mutating(attributes, object, old, 1).await.map(|()| Changes::default());
+        if changes.is_ok() && self.may_mutate(attributes) {
+            // Cold: a write that nothing matches does not carry the state of this.
+            changes = Box::pin(self.mutate_dynamically(attributes, object, old)).await;
         }
-        // Cold: a write that nothing matches does not carry the state of this.
-        Box::pin(self.mutate_dynamically(attributes, object, old)).await
+        self.phases.observe(Phase::Mutate, attributes.operation, changes.is_err(), began.elapsed());
+        changes
     }
 
     /// Whether a policy or webhook may change this request. Every write asks.
@@ -139,12 +150,37 @@ impl Chain {
         old: Option<&Value>,
         round: usize,
     ) -> Result<(), Status> {
-        for plugin in self.concerned(attributes) {
-            let noted = attributes.ctx.trace.is_some().then(|| (object.clone(), Instant::now()));
-            let decision = plugin.mutate(attributes, object, old).get().await;
-            if let Some((before, began)) = noted {
+        let mut began = Instant::now();
+        for (plugin, timer) in self.concerned(attributes) {
+            let before = attributes.ctx.trace.is_some().then(|| object.clone());
+            let decision = match plugin.mutate(attributes, object, old) {
+                Decision::Now(decision) => decision,
+                Decision::Later(decision) => decision.await,
+            };
+            let ended = Instant::now();
+            let took = ended - std::mem::replace(&mut began, ended);
+            timer.observe(Phase::Mutate, attributes.operation, decision.is_err(), took);
+            if let Some(before) = before {
                 let patch = difference(&before, object);
-                note(plugin, attributes, Phase::Mutate, round, began, patch, &decision);
+                note(plugin, attributes, (Phase::Mutate, round), took, patch, &decision);
+            }
+            decision.inspect_err(|status| log(plugin, status))?;
+        }
+        Ok(())
+    }
+
+    async fn run_validating(&self, attributes: &Attributes<'_>, states: States<'_>) -> Result<(), Status> {
+        let mut began = Instant::now();
+        for (plugin, timer) in self.concerned(attributes) {
+            let decision = match plugin.validate(attributes, states) {
+                Decision::Now(decision) => decision,
+                Decision::Later(decision) => decision.await,
+            };
+            let ended = Instant::now();
+            let took = ended - std::mem::replace(&mut began, ended);
+            timer.observe(Phase::Validate, attributes.operation, decision.is_err(), took);
+            if attributes.ctx.trace.is_some() {
+                note(plugin, attributes, (Phase::Validate, 1), took, Value::Null, &decision);
             }
             decision.inspect_err(|status| log(plugin, status))?;
         }
@@ -190,18 +226,13 @@ impl Chain {
 
     /// Second phase: refuses a write that is valid by the rules of its kind.
     pub(crate) async fn validate(&self, attributes: &Attributes<'_>, states: States<'_>) -> Result<(), Status> {
-        for plugin in self.concerned(attributes) {
-            let began = attributes.ctx.trace.is_some().then(Instant::now);
-            let decision = plugin.validate(attributes, states).get().await;
-            if let Some(began) = began {
-                note(plugin, attributes, Phase::Validate, 1, began, Value::Null, &decision);
-            }
-            decision.inspect_err(|status| log(plugin, status))?;
+        let began = Instant::now();
+        let mut decision = self.run_validating(attributes, states).await;
+        if decision.is_ok() && self.may_validate(attributes) {
+            decision = Box::pin(self.validate_dynamically(attributes, states)).await;
         }
-        if !self.may_validate(attributes) {
-            return Ok(());
-        }
-        Box::pin(self.validate_dynamically(attributes, states)).await
+        self.phases.observe(Phase::Validate, attributes.operation, decision.is_err(), began.elapsed());
+        decision
     }
 
     async fn validate_dynamically(&self, attributes: &Attributes<'_>, states: States<'_>) -> Result<(), Status> {
@@ -242,25 +273,25 @@ impl Chain {
     pub(crate) async fn admit_delete(&self, attributes: &Attributes<'_>, old: &Value) -> Result<(), Status> {
         debug_assert_eq!(attributes.operation, Operation::Delete);
         self.mutate(attributes, &mut Value::Null, Some(old)).await?;
-        self.validate(attributes, States { old: Some(old), new: None }).await
+        self.validate(attributes, States::new(Some(old), None)).await
     }
 
     /// Both phases for a connection with these options.
     pub(crate) async fn admit_connect(&self, attributes: &Attributes<'_>, mut options: Value) -> Result<(), Status> {
         debug_assert_eq!(attributes.operation, Operation::Connect);
         self.mutate(attributes, &mut options, None).await?;
-        self.validate(attributes, States { old: None, new: Some(&options) }).await
+        self.validate(attributes, States::new(None, Some(&options))).await
     }
 
     /// Both phases for a new object that is not stored: a review, or what a subresource is sent. Returns the object as it
     /// was changed.
     pub(crate) async fn admit_unstored(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
         self.mutate(attributes, object, None).await?;
-        self.validate(attributes, States { old: None, new: Some(object) }).await
+        self.validate(attributes, States::new(None, Some(object))).await
     }
 
-    fn concerned(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = &dyn Plugin> {
-        self.plugins.iter().map(|plugin| &**plugin).filter(|plugin| plugin.concerns(attributes))
+    fn concerned(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = (&dyn Plugin, &Timer)> {
+        self.plugins.iter().map(|(plugin, timer)| (&**plugin, timer)).filter(|(plugin, _)| plugin.concerns(attributes))
     }
 }
 
@@ -272,9 +303,8 @@ fn log(plugin: &dyn Plugin, status: &Status) {
 fn note(
     plugin: &dyn Plugin,
     attributes: &Attributes<'_>,
-    phase: Phase,
-    round: usize,
-    began: Instant,
+    (phase, round): (Phase, usize),
+    duration: Duration,
     patch: Value,
     decision: &Result<(), Status>,
 ) {
@@ -282,7 +312,7 @@ fn note(
         Ok(()) => Verdict::Admitted,
         Err(status) => Verdict::Refused(status.message.clone()),
     };
-    let (name, of, duration) = (plugin.name().to_owned(), String::new(), began.elapsed());
+    let (name, of) = (plugin.name().to_owned(), String::new());
     if let Some(trace) = &attributes.ctx.trace {
         trace.push(Step { phase, round, kind: "plugin", name, of, verdict, duration, patch, about: Value::Null });
     }
@@ -310,7 +340,8 @@ mod tests {
     use machinery::json::json;
     use parking_lot::Mutex;
 
-    use super::super::plugin::{Decision, Options};
+    use super::super::plugin::Options;
+    use super::super::step_metrics::StepMetrics;
     use super::*;
     use crate::request::{Context, Target};
 
@@ -350,7 +381,7 @@ mod tests {
             }
             self.decide(
                 "mutate",
-                States { old, new: Some(object).filter(|object| object.is_object()).map(|object| &*object) },
+                States::new(old, Some(object).filter(|object| object.is_object()).map(|object| &*object)),
             )
         }
 
@@ -361,11 +392,16 @@ mod tests {
 
     fn chain(refuses: Option<&'static str>) -> (Chain, Calls) {
         let calls = Calls::default();
-        let plugin = |name, refuses| Box::new(Recorder { name, refuses, calls: Arc::clone(&calls) }) as Box<dyn Plugin>;
+        let metrics = StepMetrics::default();
+        let plugin = |name, refuses| {
+            let plugin: Box<dyn Plugin> = Box::new(Recorder { name, refuses, calls: Arc::clone(&calls) });
+            (plugin, Timer::of_plugin(&metrics, name))
+        };
         let plugins = vec![plugin("a", refuses), plugin("b", None)];
         (
             Chain {
                 plugins,
+                phases: Timer::of_phases(&metrics),
                 policies: None,
                 webhooks: None,
                 mutates: true,
@@ -394,7 +430,7 @@ mod tests {
         let (target, ctx, mut object) = (pod(None), Context::default(), json!({}));
         let create = Attributes::new(Operation::Create, &target, Options::None, &ctx);
         chain.mutate(&create, &mut object, None).await.unwrap();
-        chain.validate(&create, States { old: None, new: Some(&object) }).await.unwrap();
+        chain.validate(&create, States::new(None, Some(&object))).await.unwrap();
         let expected = [
             r#"a mutate - {"a":1}"#,
             r#"b mutate - {"a":1,"b":1}"#,

@@ -122,7 +122,7 @@ mod tests {
         let object = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
         let authorizer: Arc<dyn Authorizer> = Arc::new(AlwaysAllow);
         let (answers, matched) = (Answers::new(&authorizer, &ctx.user), Matched::default());
-        let states = States { old: None, new: Some(&object) };
+        let states = States::new(None, Some(&object));
         conditions.check(&Evaluation::new(&attributes, states, &matched, &answers), &Value::Null).await
     }
 

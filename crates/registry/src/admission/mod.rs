@@ -7,7 +7,7 @@
 //!   [`request_value`]: the request as they see it
 //! - [`versioned`]: objects in the version that a rule names; [`changes`]: which step set which field; [`trace`]: what each did
 //! - [`policies`]: policies of expressions
-//! - [`selection`]: the plugins that run
+//! - [`selection`]: the plugins that run; [`step_metrics`]: how long they take
 //! - one module for each plugin, or for two that differ only in their kind
 
 mod bound_pods;
@@ -33,6 +33,7 @@ mod runtime_class;
 pub mod selection;
 mod service_account;
 mod static_defaults;
+pub(crate) mod step_metrics;
 pub mod trace;
 pub(crate) mod versioned;
 mod volume_claim_resize;

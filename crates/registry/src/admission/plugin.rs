@@ -127,6 +127,19 @@ pub struct States<'a> {
     pub old: Option<&'a Value>,
     /// None for a delete.
     pub new: Option<&'a Value>,
+    /// Whether `new` is in the form of the wire. What is stored always is.
+    pub(crate) is_wire: bool,
+}
+
+impl<'a> States<'a> {
+    pub(crate) fn new(old: Option<&'a Value>, new: Option<&'a Value>) -> Self {
+        States { old, new, is_wire: false }
+    }
+
+    /// States that are both in the form of the wire: policies and webhooks see them without a copy.
+    pub(crate) fn shown(old: Option<&'a Value>, new: &'a Value) -> Self {
+        States { old, new: Some(new), is_wire: true }
+    }
 }
 
 /// The decision of a plugin: known at once, or to be awaited.
@@ -140,13 +153,6 @@ impl<'a> Decision<'a> {
 
     pub fn later(decision: impl Future<Output = Result<(), Status>> + Send + 'a) -> Self {
         Decision::Later(Box::pin(decision))
-    }
-
-    pub(crate) async fn get(self) -> Result<(), Status> {
-        match self {
-            Decision::Now(decision) => decision,
-            Decision::Later(decision) => decision.await,
-        }
     }
 }
 

@@ -1,16 +1,20 @@
 //! Priority: the priority of a pod is that of its class.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cache::Item;
 use machinery::Status;
 use machinery::json::{Value, json};
+use memchr::memmem::Finder;
 
 use super::plugin::{Attributes, Decision, Operation, Plugin};
 use crate::collections::{PODS, PRIORITY_CLASSES};
 use crate::meta;
 use crate::read::view;
 use crate::storage::Storage;
+
+/// Found in the text of a class that may be the default.
+static IS_DEFAULT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""globalDefault":true"#));
 
 pub(super) struct Priority {
     storage: Storage,
@@ -62,8 +66,7 @@ impl Priority {
         let cache = self.storage.cache();
         let snapshot = cache.snapshot(&cache.collection(PRIORITY_CLASSES));
         // This runs for every pod that names no class: only classes that may be the default are parsed.
-        let marked =
-            |item: &&Arc<Item>| memchr::memmem::find(item.encoded().whole(), br#""globalDefault":true"#).is_some();
+        let marked = |item: &&Arc<Item>| IS_DEFAULT.find(item.encoded().whole()).is_some();
         let classes =
             snapshot.scan(PRIORITY_CLASSES, None, None).filter(marked).filter_map(|item| view::parse(item).ok());
         classes.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())

@@ -7,7 +7,7 @@ use machinery::json::Value;
 use schema::kind::Kind;
 
 use super::matching::Matched;
-use super::plugin::Attributes;
+use super::plugin::{Attributes, States};
 use crate::body;
 use crate::conversion_webhook::{self, Converter};
 use crate::versions;
@@ -36,13 +36,30 @@ impl Versions {
         Ok(object)
     }
 
-    /// An object of a request as the rule that matched names it, in the form of the wire.
+    /// The old and the new object of a request as the rule that matched names them, in the form of the wire.
     pub(crate) async fn shown(
         &self,
         attributes: &Attributes<'_>,
         matched: &Matched,
-        object: &Value,
-    ) -> Result<Value, Status> {
+        states: States<'_>,
+    ) -> Result<(Option<Value>, Option<Value>), Status> {
+        let kind = matched.kind(attributes);
+        if kind == attributes.kind() && (states.is_wire || *kind == matched.resource(attributes).gvk) {
+            let mut new = states.new.cloned();
+            if let Some(new) = new.as_mut().filter(|_| !states.is_wire) {
+                // What is stored is in that form, and so are the parts that a new state has in common with it.
+                body::normalise(matched.resource(attributes), new, states.old)?;
+            }
+            return Ok((states.old.cloned(), new));
+        }
+        let one = async |object: Option<&Value>| match object {
+            Some(object) => self.shown_one(attributes, matched, object).await.map(Some),
+            None => Ok(None),
+        };
+        Ok((one(states.old).await?, one(states.new).await?))
+    }
+
+    async fn shown_one(&self, attributes: &Attributes<'_>, matched: &Matched, object: &Value) -> Result<Value, Status> {
         let mut object = match &matched.other {
             Some(other) if matched.kind(attributes) != attributes.kind() => {
                 self.convert(&attributes.target.kind, other, object.clone()).await?

@@ -29,7 +29,7 @@ use crate::collections::{
 };
 use crate::request::Context;
 use crate::reserve::Reservation;
-use crate::subresources::node::{NodeRequest, needs_agent};
+use crate::subresources::node::{NodeAnswer, NodeRequest};
 use crate::write::delete::DeleteStep;
 
 /// The code of a kind. Each method is a place where some kind differs from all others.
@@ -99,9 +99,9 @@ pub(crate) trait KindBehaviour: Send + Sync {
         Ok(())
     }
 
-    /// Serves a request to the object's node. `Ok` is an empty log.
-    fn serve_node_request(&self, request: &NodeRequest<'_>, _object: &Value) -> Result<(), Status> {
-        Err(needs_agent(request))
+    /// Finds the node that serves a request to the object.
+    fn locate_node_request(&self, _request: &NodeRequest<'_>, _object: &Value) -> Result<NodeAnswer, Status> {
+        Ok(NodeAnswer::Address)
     }
 }
 

@@ -5,7 +5,7 @@ use machinery::query::Query;
 use machinery::{FieldError, GroupResource, Status};
 
 use super::KindBehaviour;
-use crate::subresources::node::{NodeRequest, needs_agent};
+use crate::subresources::node::{NodeAnswer, NodeRequest};
 
 pub(super) struct Pods;
 
@@ -25,17 +25,23 @@ impl KindBehaviour for Pods {
         Ok(())
     }
 
-    fn serve_node_request(&self, request: &NodeRequest<'_>, pod: &Value) -> Result<(), Status> {
+    fn locate_node_request(&self, request: &NodeRequest<'_>, pod: &Value) -> Result<NodeAnswer, Status> {
         let name = request.target.name();
-        if matches!(request.subresource(), "log" | "exec" | "attach") {
-            check_container(pod, name, request.query.get("container").unwrap_or_default())?;
+        if request.subresource() == "proxy" {
+            return Ok(NodeAnswer::Address);
         }
-        if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
-            let why = format!("pod {name} does not have a host assigned");
+        let container = match request.subresource() {
+            "log" | "exec" | "attach" => {
+                check_container(pod, name, request.query.get("container").unwrap_or_default())?
+            }
+            _ => String::new(),
+        };
+        match pod["spec"]["nodeName"].as_str().unwrap_or_default() {
             // Nothing has been written to the log of a pod that runs nowhere.
-            return if request.subresource() == "log" { Ok(()) } else { Err(Status::bad_request(why)) };
+            "" if request.subresource() == "log" => Ok(NodeAnswer::EmptyLog),
+            "" => Err(Status::bad_request(format!("pod {name} does not have a host assigned"))),
+            node => Ok(NodeAnswer::At { node: node.to_owned(), container }),
         }
-        Err(needs_agent(request))
     }
 }
 
@@ -60,20 +66,21 @@ fn check_log_options(pod: &str, query: &Query) -> Result<(), Status> {
     }
 }
 
-/// Checks the container of a request: the one it names, or the only one.
-fn check_container(pod: &Value, name: &str, container: &str) -> Result<(), Status> {
+/// The container of a request: the one it names, or the only one.
+fn check_container(pod: &Value, name: &str, container: &str) -> Result<String, Status> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let all = lists.into_iter().flat_map(|list| pod["spec"][list].as_array().into_iter().flatten());
     let names: Vec<&str> = all.filter_map(|container| container["name"].as_str()).collect();
     if !container.is_empty() {
         return if names.contains(&container) {
-            Ok(())
+            Ok(container.to_owned())
         } else {
             Err(Status::bad_request(format!("container {container} is not valid for pod {name}")))
         };
     }
-    match pod["spec"]["containers"].as_array().map_or(0, Vec::len) {
-        1 => Ok(()),
+    let containers = pod["spec"]["containers"].as_array();
+    match containers.map_or(0, Vec::len) {
+        1 => Ok(pod["spec"]["containers"][0]["name"].as_str().unwrap_or_default().to_owned()),
         0 => Err(Status::bad_request(format!("a container name must be specified for pod {name}"))),
         _ => {
             let names = names.join(" ");
@@ -95,7 +102,8 @@ mod tests {
         assert_eq!(why("").unwrap_err(), "a container name must be specified for pod x, choose one of: [i c d]");
         assert_eq!(why("z").unwrap_err(), "container z is not valid for pod x");
         assert!(why("i").is_ok());
-        assert!(check_container(&json!({"spec": {"containers": [{"name": "c"}]}}), "x", "").is_ok());
+        let only = check_container(&json!({"spec": {"containers": [{"name": "c"}]}}), "x", "");
+        assert_eq!(only.unwrap(), "c");
     }
 
     #[test]

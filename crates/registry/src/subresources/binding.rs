@@ -28,7 +28,7 @@ pub(crate) async fn bind(
     registry.admission().mutate(&request, &mut binding, None).await?;
     let pod = pod_of(registry, target, &binding)?;
     check(&binding)?;
-    registry.admission().validate(&request, States { old: None, new: Some(&binding) }).await?;
+    registry.admission().validate(&request, States::new(None, Some(&binding))).await?;
     let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
     let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
     let attributes = Attributes::new(Operation::Update, &pod, Options::Create(options), ctx);

@@ -33,7 +33,7 @@ pub(crate) async fn evict(
         None => DeleteOptions::default(),
     };
     deletion.dry_run |= options.dry_run;
-    registry.admission().validate(&attributes, States { old: None, new: Some(&eviction) }).await?;
+    registry.admission().validate(&attributes, States::new(None, Some(&eviction))).await?;
     let pod_target = target.parent();
     let item = registry.storage().current(&registry.key(&pod_target)?).await?;
     let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;

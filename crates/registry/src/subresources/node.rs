@@ -1,15 +1,18 @@
-//! Subresources that only a node agent could serve: logs, and connections to containers. No agent runs here, so the answer is
-//! a clear refusal; what is wrong with the request itself is refused first.
+//! Subresources that the node of a pod serves: logs, and connections to containers. What is wrong with the request is refused
+//! here; who serves it is decided by whoever knows the nodes.
 
-use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::query::Query;
+use machinery::{GroupResource, Status};
 
 use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::read::view;
 use crate::registry::Registry;
 use crate::request::{Context, Target};
 use crate::write::rights;
+
+/// The collection of nodes.
+const NODES: &str = "core/nodes";
 
 /// The subresources that a node serves.
 pub const NODE_SUBRESOURCES: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
@@ -26,14 +29,36 @@ impl NodeRequest<'_> {
     }
 }
 
-/// Forwards a request to the node of the target. `Ok` is an empty log: that of a pod without a node.
+/// A request that its node can serve.
+#[derive(Debug)]
+pub struct NodeConnection {
+    /// The object, and the node that it runs on, if there is one.
+    pub object: Value,
+    pub node: Option<Value>,
+    /// The name of the container; empty for requests that are about the whole pod.
+    pub container: String,
+    /// The refusal where nobody serves the node.
+    pub unserved: Status,
+}
+
+/// What a kind knows of a request to a node.
+pub(crate) enum NodeAnswer {
+    /// The log of a pod that runs nowhere is empty.
+    EmptyLog,
+    /// The node of this name, and a container.
+    At { node: String, container: String },
+    /// Another program at an address of the object.
+    Address,
+}
+
+/// Checks a request to the node of the target. None is an empty log: that of a pod without a node.
 pub(crate) async fn connect(
     registry: &Registry,
     target: &Target,
     query: &Query,
     path: &str,
     ctx: &Context,
-) -> Result<(), Status> {
+) -> Result<Option<NodeConnection>, Status> {
     let request = NodeRequest { target, query };
     let attributes = Attributes::new(Operation::Connect, target, Options::None, ctx);
     if request.subresource() != "log" {
@@ -46,11 +71,21 @@ pub(crate) async fn connect(
     attributes.behaviour.check_node_request(&request)?;
     let item = registry.storage().current(&registry.key(target)?).await?;
     let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
-    attributes.behaviour.serve_node_request(&request, &view::parse(&item)?)
+    let object = view::parse(&item)?;
+    let (node, container) = match attributes.behaviour.locate_node_request(&request, &object)? {
+        NodeAnswer::EmptyLog => return Ok(None),
+        NodeAnswer::Address => (None, String::new()),
+        NodeAnswer::At { node, container } => {
+            let found = registry.cached_object(NODES, None, &node);
+            let missing = || Status::not_found(&GroupResource::new("", "nodes"), &node);
+            (Some(found.ok_or_else(missing)?), container)
+        }
+    };
+    Ok(Some(NodeConnection { object, node, container, unserved: needs_agent(&request) }))
 }
 
 /// The refusal of everything that an agent would have to do.
-pub(crate) fn needs_agent(request: &NodeRequest<'_>) -> Status {
+fn needs_agent(request: &NodeRequest<'_>) -> Status {
     let (kind, name) = (&request.target.kind.singular, request.target.name());
     Status::not_implemented(format!("{} needs a node agent, and {kind} {name:?} has none", request.subresource()))
 }

@@ -71,7 +71,7 @@ pub(crate) async fn request(
     if !errors.is_empty() {
         return Err(Status::invalid(&kind, "", &errors));
     }
-    registry.admission().validate(&attributes, States { old: None, new: Some(&request) }).await?;
+    registry.admission().validate(&attributes, States::new(None, Some(&request))).await?;
     // Looked up after everything that can be refused without it.
     let bound = bound_objects(registry, target, &request["spec"]["boundObjectRef"]).await?;
     let mut seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(SECONDS_DEFAULT);

@@ -8,6 +8,7 @@ use schema::managed::{Subject, Writer};
 
 use super::create::{Tracking, create_draft};
 use super::draft::Draft;
+use super::managed_versions;
 use super::update::{Author, answer, rewrite};
 use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::body;
@@ -79,7 +80,14 @@ pub(crate) fn applied(
     let now = meta::timestamp(registry.now());
     let subresource = target.subresource.as_deref().unwrap_or_default();
     let writer = Writer { manager: &options.field_manager, subresource, time: &now };
-    apply::apply(&Subject::new(&target.kind, &ty), live, configuration, &writer, options.force).map_err(refused)
+    let applied = apply::apply(&Subject::new(&target.kind, &ty), live, configuration, &writer, options.force);
+    // The versions of managers are looked at once the configuration is known to be readable, and before any conflict.
+    if !matches!(applied, Err(ApplyError::Malformed(_) | ApplyError::Unmapped(_)))
+        && let Some(version) = live.and_then(|live| managed_versions::unknown(&target.kind, live))
+    {
+        return Err(Status::unmapped(format!("request to convert CR to an invalid group/version: {version}")));
+    }
+    applied.map_err(refused)
 }
 
 pub(crate) fn warn(configuration: Configuration, options: &PatchOptions, ctx: &Context) -> Result<(), Status> {

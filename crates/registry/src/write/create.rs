@@ -172,11 +172,11 @@ async fn create_reserving(
     draft.warnings_of_new(kind).into_iter().for_each(|text| ctx.warnings.push(text));
     param_rights::check(registry, attributes, &draft.object, None).await?;
     rights::confirm_create(registry, attributes).await?;
-    chain.validate(attributes, States { old: None, new: Some(&draft.object) }).await?;
-    chain.reserve_quota(attributes, (None, &draft.object), reservation).await?;
     behaviour.reserve(reservation, kind, &mut draft.object, None)?;
     draft.normalise(kind)?;
     let mut object = draft.object;
+    chain.validate(attributes, States::shown(None, &object)).await?;
+    chain.reserve_quota(attributes, (None, &object), reservation).await?;
     let revision_sent = !matches!(meta::resource_version(&object), "" | "0");
     if revision_sent && !attributes.dry_run {
         return Err(Status::unmapped("resourceVersion should not be set on objects to be created").into());

@@ -9,6 +9,7 @@
 //! - [`draft`]: an object under way, with what is known of it; [`templates`]: specs that were sent before
 //! - [`create`], [`update`], [`patch`], [`apply`], [`delete`], [`delete_collection`]: the verbs
 //! - [`rights`], [`param_rights`]: rights that a write needs beyond the one to its verb
+//! - [`managed_versions`]: owners that wrote in a version which is gone
 //! - [`commit`]: the only code that writes objects to the store
 
 pub(crate) mod apply;
@@ -17,6 +18,7 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod delete_collection;
 pub(crate) mod draft;
+pub(crate) mod managed_versions;
 pub(crate) mod param_rights;
 pub(crate) mod patch;
 pub(crate) mod rights;

@@ -13,7 +13,7 @@ use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 use super::commit::{self, Change, Committed, Next};
 use super::create::{Tracking, create_draft};
 use super::draft::Draft;
-use super::param_rights;
+use super::{managed_versions, param_rights};
 use crate::admission::changes::Changes;
 use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
@@ -186,6 +186,7 @@ async fn revise(
     let writer = Writer { manager: author.manager, subresource: author.tracked_as.unwrap_or_default(), time: &now };
     if !author.applied {
         track_update(&Subject::new(kind, &ty), Some(&shown_old), &mut new, &writer);
+        managed_versions::forget_unknown(kind, &mut new);
     }
     let changes = match author.scale {
         None => chain.mutate(attributes, &mut new, Some(&shown_old)).await?,
@@ -205,6 +206,7 @@ async fn revise(
             behaviour.prepare(reservation, &mut new, Some(&shown_old));
         }
     }
+    keep_deletion_time(&shown_old, &mut new);
     // What the steps before have looked at and left alone is what it was, and need not be looked at again.
     new.share_members(&shown_old);
     validate(attributes, author, &shown_old, &new)
@@ -214,21 +216,22 @@ async fn revise(
         warnings.into_iter().for_each(|text| ctx.warnings.push(text));
     }
     param_rights::check(registry, attributes, &new, Some(&shown_old)).await?;
-    match &author.scale {
-        None => chain.validate(attributes, States { old: Some(&shown_old), new: Some(&new) }).await?,
-        Some(request) => {
-            let (old, new) = (scale::scale_of(request.target, &shown_old), scale::scale_of(request.target, &new));
-            chain.validate(request, States { old: Some(&old), new: Some(&new) }).await?;
-        }
-    }
     if author.subresource.is_none() {
         behaviour.reserve(reservation, kind, &mut new, Some(&shown_old))?;
     }
     let mut draft = Draft::following(&shown_old, new);
     draft.normalise(kind)?;
-    keep_times_if_unchanged(&shown_old, &mut draft.object);
-    versions::to_storage(kind, &mut draft.object)?;
-    Ok(draft.object)
+    let mut new = draft.object;
+    keep_times_if_unchanged(&shown_old, &mut new);
+    match &author.scale {
+        None => chain.validate(attributes, States::shown(Some(&shown_old), &new)).await?,
+        Some(request) => {
+            let (old, new) = (scale::scale_of(request.target, &shown_old), scale::scale_of(request.target, &new));
+            chain.validate(request, States::new(Some(&old), Some(&new))).await?;
+        }
+    }
+    versions::to_storage(kind, &mut new)?;
+    Ok(new)
 }
 
 /// Validates the next state by the rules of its kind. Warnings are sent whether or not the write is accepted.
@@ -299,5 +302,12 @@ fn keep_metadata(old: &Value, new: &mut Value) {
                 metadata.shift_remove(member);
             }
         }
+    }
+}
+
+/// Keeps the time of a deletion that has begun, whatever a client or a webhook sends.
+fn keep_deletion_time(old: &Value, new: &mut Value) {
+    if let Some(time) = old["metadata"].get("deletionTimestamp").filter(|time| time.is_string()) {
+        meta::of_mut(new).insert("deletionTimestamp", time.clone());
     }
 }

@@ -1,5 +1,6 @@
 //! Admission policies over a memory store.
 
+mod examples;
 mod mutating;
 mod projects;
 mod timing;

@@ -1,6 +1,10 @@
 //! MutatingAdmissionPolicy: changes of an object, and their order.
 
+use bytes::Bytes;
 use machinery::json::json;
+use machinery::media::MediaType;
+use machinery::options::UpdateOptions;
+use registry::{Body, Context, WriteRequest};
 
 use super::world::{GROUP, World, definition, denied, rule};
 
@@ -44,6 +48,27 @@ async fn map_7_sidecars_get_their_defaults_and_pass_the_plugins_again() {
         (&json!("IfNotPresent"), &json!("/dev/termination-log"))
     );
     assert_eq!(mesh["resources"]["limits"]["cpu"], "1", "plugins see it in the second round");
+}
+
+#[tokio::test]
+async fn map_7_a_scale_is_changed_before_it_is_written() {
+    let world = World::new().await;
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    world.create("apps:deployments/default", deployment).await.result.unwrap();
+    let text = "[JSONPatch{op: 'replace', path: '/spec/replicas', value: 2}]";
+    let spec = json!({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": text}}],
+        "matchConditions": [{"name": "too-many", "expression": "object.spec.replicas > 2"}]});
+    world.policy_for("p", json!([rule("apps", "deployments/scale", &["UPDATE"])]), spec).await;
+    world.bind("p", json!({})).await;
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d", "namespace": "default"},
+        "spec": {"replicas": 9}});
+    let (target, options, ctx) =
+        (world.target("apps:deployments/default/d/scale"), UpdateOptions::default(), Context::default());
+    let body = Body { bytes: Bytes::from(scale.to_string()), media: MediaType::Json };
+    let request = WriteRequest { target: &target, options: &options, ctx: &ctx };
+    world.registry.update_scale(request, &body).await.map(|_| ()).unwrap();
+    assert_eq!(world.get("apps:deployments/default/d").await["spec"]["replicas"], 2);
 }
 
 #[tokio::test]

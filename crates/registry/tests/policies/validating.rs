@@ -59,6 +59,32 @@ async fn vap_3_20_expressions_read_the_request() {
     }
 }
 
+/// Addresses are reserved before the validating phase, and are free again if it refuses.
+#[tokio::test]
+async fn vap_3_a_new_service_has_its_address() {
+    let world = World::new().await;
+    let spec = json!({"validations": [
+        {"expression": "has(object.spec.clusterIP) && object.spec.clusterIP != ''", "message": "no address"},
+        {"expression": "object.metadata.name != 'refused'", "message": "not this one"},
+    ]});
+    world.policy_for("p", json!([rule("", "services", &["CREATE"])]), spec).await;
+    world.bind("p", json!({"validationActions": ["Deny"]})).await;
+    let service = |name: &str, address: &Value| {
+        let mut spec = json!({"ports": [{"port": 80}]});
+        if address.is_string() {
+            spec["clusterIP"] = address.clone();
+        }
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let made = world.create("services/default", service("a", &Value::Null)).await.result.unwrap();
+    let address = &made["spec"]["clusterIP"];
+    world.delete("services/default/a").await.unwrap();
+    let refused = world.create("services/default", service("refused", address)).await;
+    assert!(refused.message().ends_with("not this one"), "{}", refused.message());
+    let made = world.create("services/default", service("b", address)).await.result.unwrap();
+    assert_eq!(&made["spec"]["clusterIP"], address);
+}
+
 #[tokio::test]
 async fn vap_3_27_deletes_and_updates_have_the_old_object() {
     let world = World::new().await;

@@ -2,12 +2,14 @@
 //!
 //! Schemas are compiled from the text of the definition when the kind is first used.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use machinery::Revision;
 use machinery::json::Value;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::columns::Column;
 use super::structural::Schema;
@@ -56,10 +58,25 @@ pub enum Conversion {
 /// The text of a definition and its compiled versions.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The text of the newest revision, which the cache holds too.
-    pub(super) json: Bytes,
+    /// The text of the spec in the newest revision, which the cache holds too.
+    pub(super) spec: Bytes,
     /// Shared by all revisions with the same spec.
-    pub(super) versions: Arc<[(String, OnceLock<Version>)]>,
+    pub(super) versions: Arc<Versions>,
+}
+
+/// The versions of a spec.
+#[derive(Debug)]
+pub(super) struct Versions {
+    pub(super) list: Box<[(String, OnceLock<Version>)]>,
+    /// Where the text of a spec has the schema of each version. Found once for all versions, since there may be as many as fit
+    /// into the text.
+    schemas: OnceLock<Box<[Option<Range<usize>>]>>,
+}
+
+impl Versions {
+    pub(super) fn new(names: impl Iterator<Item = String>) -> Versions {
+        Versions { list: names.map(|name| (name, OnceLock::new())).collect(), schemas: OnceLock::new() }
+    }
 }
 
 /// The compiled schema of a version.
@@ -99,10 +116,10 @@ impl Definition {
     /// Returns the schema of any version of the definition, served or not.
     #[must_use]
     pub fn version_named(&self, name: &str) -> Option<&Version> {
-        self.source.versions.iter().any(|(known, _)| known == name).then(|| self.source.version(name))
+        self.source.versions.list.iter().any(|(known, _)| known == name).then(|| self.source.version(name))
     }
 
-    /// Returns `openAPIV3Schema` of this version as it was sent, with descriptions. Parses the text on each call.
+    /// Returns `openAPIV3Schema` of this version as it was sent, with descriptions. Parses its text on each call.
     #[must_use]
     pub fn open_api_schema(&self) -> Option<Value> {
         self.source.schema(&self.version)
@@ -112,28 +129,37 @@ impl Definition {
 impl Source {
     fn version(&self, name: &str) -> &Version {
         static EMPTY: OnceLock<Version> = OnceLock::new();
-        let known = self.versions.iter().find(|(known, _)| known == name);
+        let known = self.versions.list.iter().find(|(known, _)| known == name);
         let cell = known.map_or(&EMPTY, |(_, cell)| cell);
         cell.get_or_init(|| Version::compile(self.schema(name).as_ref()))
     }
 
     fn schema(&self, name: &str) -> Option<Value> {
-        #[derive(Deserialize)]
-        struct SourceText {
-            spec: Spec,
-        }
-        #[derive(Deserialize)]
-        struct Spec {
-            versions: Vec<NamedSchema>,
-        }
-        #[derive(Deserialize)]
-        struct NamedSchema {
-            name: String,
-            schema: Option<Value>,
-        }
-        let source: SourceText = serde_json::from_slice(&self.json).ok()?;
-        let version = source.spec.versions.into_iter().find(|version| version.name == name)?;
-        let mut schema = version.schema?;
+        let schemas = self.versions.schemas.get_or_init(|| self.find_schemas());
+        let at = self.versions.list.iter().position(|(known, _)| known == name)?;
+        let text = self.spec.get(schemas.get(at)?.clone()?)?;
+        let mut schema: Value = serde_json::from_slice(text).ok()?;
         Some(schema.get_mut("openAPIV3Schema")?.take())
+    }
+
+    /// Finds the schemas of all versions, in the order of the versions.
+    fn find_schemas(&self) -> Box<[Option<Range<usize>>]> {
+        #[derive(Deserialize)]
+        struct Spec<'a> {
+            #[serde(borrow)]
+            versions: Vec<WithSchema<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct WithSchema<'a> {
+            #[serde(borrow)]
+            schema: Option<&'a RawValue>,
+        }
+        let Ok(spec) = serde_json::from_slice::<Spec<'_>>(&self.spec) else { return Box::default() };
+        let start = self.spec.as_ptr() as usize;
+        let place = |text: &str| {
+            let at = text.as_ptr() as usize - start;
+            at..at + text.len()
+        };
+        spec.versions.iter().map(|version| version.schema.map(|schema| place(schema.get()))).collect()
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Reading a definition does not compile its schemas: see [`Definition`].
 
+use std::collections::HashMap;
 use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use machinery::json::{Value, json};
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::columns::Column;
-use super::definition::{Conversion, Definition, Scale, Source};
+use super::definition::{Conversion, Definition, Scale, Source, Versions};
 use crate::kind::{Kind, NameRule, Propagation, Rules, SelectableField, Subresource, UnknownField};
 
 /// In the order of discovery.
@@ -253,9 +254,9 @@ pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> 
         return Ok(installed);
     }
     let compiled = before.and_then(|before| before.source.as_ref()).map(|source| Arc::clone(&source.versions));
-    let versions = compiled
-        .unwrap_or_else(|| spec.versions.iter().map(|version| (version.name.clone(), OnceLock::new())).collect());
-    let source = Arc::new(Source { json: json.clone(), versions });
+    let versions =
+        compiled.unwrap_or_else(|| Arc::new(Versions::new(spec.versions.iter().map(|version| version.name.clone()))));
+    let source = Arc::new(Source { spec: json.slice_ref(text), versions });
     let storage = spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name).to_owned();
     let conversion = match &spec.conversion {
         Some(SpecConversion { strategy, webhook: Some(webhook) }) if strategy == "Webhook" => Conversion::Webhook {
@@ -264,9 +265,11 @@ pub fn install(json: &Bytes, revision: Revision, before: Option<&Installed>) -> 
         },
         _ => Conversion::None,
     };
+    let before_kinds = before.map(|before| before.kinds.as_slice()).unwrap_or_default().iter();
+    let before_forms: HashMap<&str, u32> =
+        before_kinds.filter_map(|kind| Some((kind.gvk.version.as_str(), kind.definition.as_ref()?.form))).collect();
     for version in spec.versions.iter().filter(|version| version.served) {
-        let known = before.and_then(|before| before.kinds.iter().find(|kind| kind.gvk.version == version.name));
-        let form = known.and_then(|kind| kind.definition.as_ref()).map_or_else(next_form, |known| known.form);
+        let form = before_forms.get(version.name.as_str()).copied().unwrap_or_else(next_form);
         let gvk = GroupVersionKind::new(&*spec.group, &*version.name, &*names.kind);
         let definition = Definition {
             name: installed.name.clone(),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use machinery::field_error::{FieldError, Path};
+use machinery::field_errors::Errors;
 use machinery::go_text;
 use machinery::json::{Map, Value};
 
@@ -10,13 +11,13 @@ use super::structural::{Listing, Schema};
 
 /// Reports duplicate items of sets and maps anywhere in an object.
 #[must_use]
-pub(crate) fn duplicates(schema: &Schema, object: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub(crate) fn duplicates(schema: &Schema, object: &Value) -> Errors {
+    let mut errors = Errors::new();
     walk(schema, object, &Path::root(), &mut errors);
     errors
 }
 
-fn walk(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn walk(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     match value {
         Value::Object(map) => {
             for (name, value) in map {
@@ -55,13 +56,13 @@ fn walk(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
 }
 
 /// Reports the second item of each group of equal items.
-fn report_duplicates(items: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn report_duplicates(items: impl Iterator<Item = Value>, path: &Path<'_>, errors: &mut Errors) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for (index, item) in items.enumerate() {
         let times = seen.entry(canonical(&item)).or_default();
         *times += 1;
         if *times == 2 {
-            errors.push(FieldError::duplicate(path.index(index), item));
+            errors.push_with(|| FieldError::duplicate(path.index(index), item));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Validates an object of a custom kind: schema, embedded objects, lists, scale, and rules in CEL.
 
 use machinery::field_error::{BadValue, FieldError, Path};
+use machinery::field_errors::Errors;
 use machinery::json::Value;
 use machinery::object_meta::{MetaRules, validate_object_meta};
 use machinery::{GroupVersion, names};
@@ -15,9 +16,9 @@ const NOT_CHECKED: &str = "some validation rules were not checked because the ob
                            complete validation";
 
 /// Validates a new object, except for its metadata.
-pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<FieldError> {
+pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Errors {
     let version = definition.version();
-    let mut errors = validate::validate(&version.schema, object, None);
+    let mut errors = Errors::from(validate::validate(&version.schema, object, None));
     scale(definition, object, &["spec", "status"], &mut errors);
     embedded(&version.schema, object, &Path::root(), &mut errors);
     errors.extend(lists::duplicates(&version.schema, object));
@@ -27,14 +28,9 @@ pub(crate) fn validate_create(definition: &Definition, object: &Value) -> Vec<Fi
 }
 
 /// Validates a changed object; errors of unchanged values are ignored.
-pub(crate) fn validate_update(
-    definition: &Definition,
-    new: &Value,
-    old: &Value,
-    warnings: &mut Vec<String>,
-) -> Vec<FieldError> {
+pub(crate) fn validate_update(definition: &Definition, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Errors {
     let version = definition.version();
-    let mut errors = validate::validate(&version.schema, new, Some(old));
+    let mut errors = Errors::from(validate::validate(&version.schema, new, Some(old)));
     scale(definition, new, &["spec", "status"], &mut errors);
     changed(version, new, old, errors, warnings)
 }
@@ -45,11 +41,11 @@ pub(crate) fn validate_status_update(
     new: &Value,
     old: &Value,
     warnings: &mut Vec<String>,
-) -> Vec<FieldError> {
+) -> Errors {
     let version = definition.version();
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     if let (Some(schema), Some(status)) = (version.schema.property("status"), new.get("status")) {
-        errors = within("status", validate::validate(schema, status, old.get("status")));
+        errors.extend(within("status", validate::validate(schema, status, old.get("status"))));
     }
     scale(definition, new, &["status"], &mut errors);
     changed(version, new, old, errors, warnings)
@@ -69,13 +65,7 @@ fn within(path: &str, errors: Vec<FieldError>) -> Vec<FieldError> {
 }
 
 /// Runs the checks that follow the schema. A failed rule on an unchanged value is a warning.
-fn changed(
-    version: &Version,
-    new: &Value,
-    old: &Value,
-    mut errors: Vec<FieldError>,
-    warnings: &mut Vec<String>,
-) -> Vec<FieldError> {
+fn changed(version: &Version, new: &Value, old: &Value, mut errors: Errors, warnings: &mut Vec<String>) -> Errors {
     embedded(&version.schema, new, &Path::root(), &mut errors);
     if lists::duplicates(&version.schema, old).is_empty() {
         errors.extend(lists::duplicates(&version.schema, new));
@@ -84,13 +74,7 @@ fn changed(
     errors
 }
 
-fn rules(
-    version: &Version,
-    new: &Value,
-    old: Option<&Value>,
-    errors: &mut Vec<FieldError>,
-    warnings: &mut Vec<String>,
-) {
+fn rules(version: &Version, new: &Value, old: Option<&Value>, errors: &mut Errors, warnings: &mut Vec<String>) {
     if version.rules.is_empty() {
         return;
     }
@@ -104,7 +88,7 @@ fn rules(
 }
 
 /// Checks that replica counts are non-negative integers.
-fn scale(definition: &Definition, object: &Value, parts: &[&str], errors: &mut Vec<FieldError>) {
+fn scale(definition: &Definition, object: &Value, parts: &[&str], errors: &mut Errors) {
     let Some(scale) = &definition.scale else { return };
     for path in [&scale.spec_replicas, &scale.status_replicas] {
         if !path.first().is_some_and(|first| parts.contains(&first.as_str())) {
@@ -139,7 +123,7 @@ fn value_text(value: &Value) -> String {
 }
 
 /// Checks kind, apiVersion and metadata of embedded objects.
-fn embedded(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn embedded(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !schema.embeds {
         return;
     }
@@ -168,7 +152,7 @@ fn embedded(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<Fi
 }
 
 /// Checks one embedded object, or the default of one.
-pub(crate) fn embedded_object(object: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub(crate) fn embedded_object(object: &Value, path: &Path<'_>, errors: &mut Errors) {
     for name in ["apiVersion", "kind"] {
         let path = path.child(name);
         match object.get(name) {
@@ -199,7 +183,7 @@ pub(crate) fn embedded_object(object: &Value, path: &Path<'_>, errors: &mut Vec<
         }
         let namespaced = metadata.get("namespace").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
         let rules = MetaRules { name: names::NameRule::PathSegment, namespaced, known_finalizers_only: false };
-        let at = path.to_string();
+        let at = String::from(path);
         errors.extend(validate_object_meta(&metadata, &rules).into_iter().map(|mut error| {
             if !at.is_empty() {
                 error.field = format!("{at}.{}", error.field);
@@ -210,7 +194,7 @@ pub(crate) fn embedded_object(object: &Value, path: &Path<'_>, errors: &mut Vec<
 }
 
 /// Validates a pruned default against its schema.
-pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>, errors: &mut Errors) {
     let schema = Schema::compile(source);
     let mut pruned = default.clone();
     super::prune::prune_part(&mut pruned, &schema);
@@ -223,7 +207,7 @@ pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>,
         Err(error) => errors.push(error),
         Ok(()) => embedded(&schema, &coerced, path, errors),
     }
-    let extend = |errors: &mut Vec<FieldError>, found: Vec<FieldError>| {
+    let extend = |errors: &mut Errors, found: Vec<FieldError>| {
         if !found.is_empty() {
             errors.extend(within(&path.to_string(), found));
         }
@@ -239,7 +223,7 @@ pub(crate) fn validate_default(source: &Value, default: &Value, path: &Path<'_>,
 }
 
 /// Checks that an object with metadata could be embedded.
-pub(crate) fn validate_embedded(object: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_embedded(object: &Value, errors: &mut Errors) {
     let mut object = object.clone();
     if let Value::Object(map) = &mut object
         && let Err(why) = super::embedded::metadata(map, super::embedded::Malformed::Refused)

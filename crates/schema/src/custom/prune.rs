@@ -6,6 +6,8 @@ use super::structural::{Rest, Schema};
 
 /// Largest number of unknown fields reported.
 const UNKNOWN_MAX: usize = 100;
+/// Longest path of one; a key may be nearly as long as the request.
+const PATH_BYTES_MAX: usize = 4096;
 
 /// Paths of removed fields.
 #[derive(Debug, Default)]
@@ -32,7 +34,10 @@ impl Unknown {
 
     fn note(&mut self, key: &str) {
         if self.found.len() < UNKNOWN_MAX {
-            let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+            let above = &self.path[..self.path.floor_char_boundary(PATH_BYTES_MAX)];
+            let cut = if above.len() < self.path.len() { "…" } else { "" };
+            let key = &key[..key.floor_char_boundary(PATH_BYTES_MAX)];
+            let path = if above.is_empty() { key.to_owned() } else { format!("{above}{cut}.{key}") };
             self.found.push(path);
         }
     }

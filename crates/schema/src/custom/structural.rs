@@ -22,6 +22,8 @@ pub struct Schema {
     pub(crate) default: Option<Box<Constant>>,
     /// Sorted by name.
     pub(crate) properties: Box<[(Text, Interned<Schema>)]>,
+    /// Places of the properties that have a default.
+    pub(crate) defaulted: Box<[u32]>,
     pub(crate) rest: Rest,
     pub(crate) items: Option<Interned<Schema>>,
     pub(crate) listing: Listing,
@@ -152,6 +154,11 @@ impl Compiler {
             default: default.map(Constant).map(Box::new),
             listing: listing(source),
             checks,
+            defaulted: (0..)
+                .zip(&properties)
+                .filter(|(_, (_, schema))| schema.default.is_some())
+                .map(|(at, _)| at)
+                .collect(),
             properties,
             rest,
             items,

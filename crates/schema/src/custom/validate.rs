@@ -4,7 +4,7 @@
 //! may become stricter without blocking updates of stored objects.
 
 use std::cell::Cell;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use machinery::field_error::{BadValue, FieldError};
 use machinery::go_text;
@@ -21,40 +21,76 @@ const WORDS_BYTES_MAX: usize = 16 << 20;
 /// Largest number of errors.
 const ERRORS_MAX: usize = 200;
 
+/// Most checks of one object. The alternatives of `anyOf` and the like are tried for every item of a list, so that a definition and
+/// an object of a permitted size could need very many.
+const CHECKS_MAX: usize = 20_000_000;
+
+/// Longest path in an error. A key may be nearly as long as the request, with many errors below it.
+const PATH_BYTES_MAX: usize = 4096;
+
 /// Returns the errors of an object; `old` is the object that it replaces.
 #[must_use]
 pub(crate) fn validate(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut found = check(schema, new, old, &Position::Root(&Cell::new(WORDS_BYTES_MAX)));
+    let budget = Budget { words: Cell::new(WORDS_BYTES_MAX), checks: Cell::new(CHECKS_MAX) };
+    let mut found = check(schema, new, old, &Position::Root(&budget));
+    if budget.checks.get() == 0 {
+        return vec![whole(format!("the object needs more than {CHECKS_MAX} checks by its schema"))];
+    }
     found.errors.truncate(ERRORS_MAX);
     found.errors
+}
+
+/// What is left for one object.
+struct Budget {
+    /// Of [`WORDS_BYTES_MAX`].
+    words: Cell<usize>,
+    /// Of [`CHECKS_MAX`].
+    checks: Cell<usize>,
 }
 
 /// The path of the current value; a chain on the stack.
 #[derive(Clone, Copy)]
 enum Position<'a> {
-    /// Has the bytes that are left of [`WORDS_BYTES_MAX`].
-    Root(&'a Cell<usize>),
+    Root(&'a Budget),
     Field(&'a Position<'a>, &'a str),
     Index(&'a Position<'a>, usize),
 }
 
 impl Position<'_> {
-    fn words_left(&self) -> &Cell<usize> {
+    fn budget(&self) -> &Budget {
         match self {
-            Position::Root(left) => left,
-            Position::Field(parent, _) | Position::Index(parent, _) => parent.words_left(),
+            Position::Root(budget) => budget,
+            Position::Field(parent, _) | Position::Index(parent, _) => parent.budget(),
+        }
+    }
+
+    /// Writes the path, cut at [`PATH_BYTES_MAX`].
+    fn write(&self, text: &mut String) -> fmt::Result {
+        match self {
+            Position::Root(_) => Ok(()),
+            Position::Field(parent, name) => {
+                parent.write(text)?;
+                if !matches!(parent, Position::Root(_)) {
+                    text.push('.');
+                }
+                let end = name.floor_char_boundary(PATH_BYTES_MAX.saturating_sub(text.len()));
+                text.push_str(&name[..end]);
+                if end == name.len() { Ok(()) } else { text.write_str("…").and(Err(fmt::Error)) }
+            }
+            Position::Index(parent, index) => {
+                parent.write(text)?;
+                write!(text, "[{index}]")
+            }
         }
     }
 }
 
 impl fmt::Display for Position<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Position::Root(_) => Ok(()),
-            Position::Field(Position::Root(_), name) => f.write_str(name),
-            Position::Field(parent, name) => write!(f, "{parent}.{name}"),
-            Position::Index(parent, index) => write!(f, "{parent}[{index}]"),
-        }
+        let mut text = String::new();
+        // An error means that the path is cut.
+        let _ = self.write(&mut text);
+        f.write_str(&text)
     }
 }
 
@@ -66,15 +102,20 @@ struct Findings {
 }
 
 impl Findings {
+    /// Reports whether further errors would not be kept: nothing more needs to be checked.
+    fn is_full(&self) -> bool {
+        self.errors.len() >= ERRORS_MAX
+    }
+
     fn merge(&mut self, other: Findings) {
         self.matches += other.matches;
-        if self.errors.len() < ERRORS_MAX {
+        if !self.is_full() {
             self.errors.extend(other.errors);
         }
     }
 
     fn push(&mut self, error: FieldError) {
-        if self.errors.len() < ERRORS_MAX {
+        if !self.is_full() {
             self.errors.push(error);
         }
     }
@@ -112,6 +153,12 @@ fn check(schema: &Schema, value: &Value, old: Option<&Value>, at: &Position<'_>)
 /// Validates a value without comparing it to its old value; values below are compared.
 fn check_anew(schema: &Schema, value: &Value, old: Option<&Value>, at: &Position<'_>) -> Findings {
     let mut found = Findings::default();
+    let checks_left = &at.budget().checks;
+    checks_left.set(checks_left.get().saturating_sub(1));
+    if checks_left.get() == 0 {
+        found.push(whole(String::new()));
+        return found;
+    }
     let typed =
         schema.kind.is_some() || schema.int_or_string || schema.checks.as_ref().is_some_and(|c| c.format.is_some());
     if typed {
@@ -390,6 +437,9 @@ fn check_items(
     if let Some(of) = schema.items.as_deref() {
         let partners = lists::Partners::new(schema, old);
         for (index, item) in items.iter().enumerate() {
+            if found.is_full() {
+                return;
+            }
             found.merge(check(of, item, partners.find(item), &Position::Index(at, index)));
         }
     }
@@ -412,7 +462,7 @@ fn check_enum(checks: &Checks, value: &Value, at: &Position<'_>, found: &mut Fin
     if checks.allowed.values.is_empty() || checks.allowed.contains(value) {
         return;
     }
-    let left = at.words_left();
+    let left = &at.budget().words;
     let values = if left.get() > 0 { &*checks.allowed.values } else { &[] };
     let words = values.iter().map(|Constant(allowed)| match allowed {
         Value::String(text) => text.to_string(),
@@ -451,23 +501,48 @@ fn check_fields(
     match &schema.rest {
         Rest::Allowed(false) => {
             for name in map.keys().filter(|name| schema.property(name).is_none()) {
+                if found.is_full() {
+                    return;
+                }
                 let detail = format!("{at}.{name} in body is a forbidden property");
                 found.push(FieldError::invalid(field(at), name, detail));
             }
         }
         Rest::Of(rest) => {
             for (name, value) in map.iter().filter(|(name, _)| schema.property(name).is_none()) {
+                if found.is_full() {
+                    return;
+                }
                 found.merge(check(rest, value, before(name), &Position::Field(at, name)));
             }
         }
         Rest::Allowed(true) | Rest::Unsaid => {}
     }
-    for (name, property) in &schema.properties {
-        if let Some(value) = map.get(name) {
+    let mut declared = |name: &str, property: &Schema, value: &Value| {
+        if !found.is_full() {
             found.merge(check(property, value, before(name), &Position::Field(at, name)));
+        }
+    };
+    // An object in a list may have few of very many properties. The order is that of the properties either way.
+    if map.len() < schema.properties.len() / 2 {
+        let mut present: Vec<(&str, &Value)> = map.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        present.sort_unstable_by_key(|(name, _)| *name);
+        for (name, value) in present {
+            if let Some(property) = schema.property(name) {
+                declared(name, property, value);
+            }
+        }
+    } else {
+        for (name, property) in &schema.properties {
+            if let Some(value) = map.get(name) {
+                declared(name, property, value);
+            }
         }
     }
     for name in checks.map(|checks| &*checks.required).unwrap_or_default() {
+        if found.is_full() {
+            return;
+        }
         if !map.contains_key(name) {
             found.push(FieldError::required(Position::Field(at, name).to_string(), ""));
         }
@@ -537,6 +612,33 @@ mod tests {
             refused(json!({"type": "string", "enum": ["a", "b"]}), json!("z")),
             [r#"a: Unsupported value: "z": supported values: "a", "b""#]
         );
+    }
+
+    #[test]
+    fn errors_below_a_long_key_are_cut() {
+        let schema = Schema::compile(
+            &json!({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}),
+        );
+        let wrong: Value = (0..1000).map(|n| json!(n)).collect();
+        let key = "k".repeat(100_000);
+        let mut object = json!({});
+        object[key.as_str()] = wrong;
+        let errors = validate(&schema, &object, None);
+        assert_eq!(errors.len(), ERRORS_MAX);
+        assert!(errors.iter().all(|error| error.to_string().len() < 3 * PATH_BYTES_MAX));
+        assert!(errors[0].field.ends_with("k…"), "{}", errors[0].field.len());
+    }
+
+    #[test]
+    fn an_object_that_needs_too_many_checks_is_refused() {
+        let alternatives: Value = (0..3000).map(|n| json!({"maxLength": n, "minLength": n})).collect();
+        let schema = Schema::compile(&json!({"type": "array", "items": {"type": "string", "anyOf": alternatives}}));
+        let items = |count: usize| -> Value { (0..count).map(|_| json!("")).collect() };
+        assert_eq!(validate(&schema, &items(100), None), [], "the first alternative");
+        let long: Value = (0..10_000).map(|_| json!("x".repeat(2999))).collect();
+        let errors = validate(&schema, &long, None);
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].detail, "the object needs more than 20000000 checks by its schema");
     }
 
     #[test]

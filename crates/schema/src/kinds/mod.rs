@@ -121,6 +121,14 @@ impl Kinds {
         self.insert(kind, false)
     }
 
+    /// Returns this set with more kinds: as [`Kinds::with`] for each of them, and copies what changes only once.
+    #[must_use]
+    pub fn with_all(&self, kinds: impl IntoIterator<Item = Arc<Kind>>) -> Kinds {
+        let mut groups = self.groups.to_vec();
+        kinds.into_iter().for_each(|kind| insert(&mut groups, kind, false));
+        Kinds { groups: groups.into() }
+    }
+
     /// Returns this set without the kinds for which `leave` returns true, and without versions and groups that become empty.
     #[must_use]
     pub fn without(&self, mut leave: impl FnMut(&Kind) -> bool) -> Kinds {
@@ -140,39 +148,44 @@ impl Kinds {
 
     fn insert(&self, kind: Arc<Kind>, builtin: bool) -> Kinds {
         let mut groups = self.groups.to_vec();
-        let at = match groups.iter().position(|group| group.name == kind.gvk.group) {
-            Some(at) => at,
-            None => {
-                let at = if builtin {
-                    groups.iter().position(|group| !group.builtin)
-                } else {
-                    groups.iter().position(|group| !group.builtin && group.name > kind.gvk.group)
-                };
-                let at = at.unwrap_or(groups.len());
-                groups.insert(at, Arc::new(Group { name: kind.gvk.group.clone(), versions: Vec::new(), builtin }));
-                at
-            }
-        };
-        let group = Arc::make_mut(&mut groups[at]);
-        let version = match group.versions.iter().position(|version| version.name == kind.gvk.version) {
-            Some(at) => at,
-            None => {
-                let at = if group.builtin {
-                    None
-                } else {
-                    group.versions.iter().position(|v| compare_versions(&kind.gvk.version, &v.name).is_lt())
-                };
-                let at = at.unwrap_or(group.versions.len());
-                group.versions.insert(at, Version { name: kind.gvk.version.clone(), kinds: Vec::new() });
-                at
-            }
-        };
-        let kinds = &mut group.versions[version].kinds;
-        match kinds.binary_search_by(|k| k.plural.cmp(&kind.plural)) {
-            Ok(at) => kinds[at] = kind,
-            Err(at) => kinds.insert(at, kind),
-        }
+        insert(&mut groups, kind, builtin);
         Kinds { groups: groups.into() }
+    }
+}
+
+fn insert(groups: &mut Vec<Arc<Group>>, kind: Arc<Kind>, builtin: bool) {
+    let at = match groups.iter().position(|group| group.name == kind.gvk.group) {
+        Some(at) => at,
+        None => {
+            let at = if builtin {
+                groups.iter().position(|group| !group.builtin)
+            } else {
+                groups.iter().position(|group| !group.builtin && group.name > kind.gvk.group)
+            };
+            let at = at.unwrap_or(groups.len());
+            groups.insert(at, Arc::new(Group { name: kind.gvk.group.clone(), versions: Vec::new(), builtin }));
+            at
+        }
+    };
+    let group = Arc::make_mut(&mut groups[at]);
+    let found = if group.builtin {
+        let at = group.versions.iter().position(|version| version.name == kind.gvk.version);
+        at.ok_or(group.versions.len())
+    } else {
+        // In the order of versions: a definition may have very many.
+        group.versions.binary_search_by(|version| compare_versions(&version.name, &kind.gvk.version))
+    };
+    let version = match found {
+        Ok(at) => at,
+        Err(at) => {
+            group.versions.insert(at, Version { name: kind.gvk.version.clone(), kinds: Vec::new() });
+            at
+        }
+    };
+    let kinds = &mut group.versions[version].kinds;
+    match kinds.binary_search_by(|k| k.plural.cmp(&kind.plural)) {
+        Ok(at) => kinds[at] = kind,
+        Err(at) => kinds.insert(at, kind),
     }
 }
 

@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn addresses_with_leading_zeros_are_old() {
         assert!(parse("010.001.0.1").is_some() && parse("300.1.1.1").is_none() && parse("1.2.3").is_none());
-        let mut errors = Vec::new();
+        let mut errors = Errors::new();
         strict_address(&mut errors, &Path::new("a"), "010.1.2.3");
         assert_eq!(errors[0].detail, "must not have leading 0s");
     }

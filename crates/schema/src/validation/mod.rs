@@ -1,6 +1,6 @@
 //! Validation of objects on create, on update and on writes to subresources, with the fields and messages of the reference.
 //!
-//! - `rules.rs`, `amount.rs`, `address.rs`: rules that many kinds share
+//! - `rules.rs`, `amount.rs`, `address.rs`, `go_url.rs`: rules that many kinds share
 //! - `pod/`: pods and pod templates
 //! - `core.rs`, `service.rs`: the rest of the core group
 //! - `workload.rs`, `batch.rs`, `autoscaling.rs`: workloads
@@ -11,6 +11,7 @@
 //! their own fields pass (spec 02 §2).
 
 use machinery::field_error::{FieldError, Path};
+use machinery::field_errors::Errors;
 use machinery::json::Value;
 use machinery::names;
 use machinery::object_meta::{MetaRules, validate_object_meta, validate_object_meta_update};
@@ -30,6 +31,7 @@ mod cluster;
 mod core;
 mod definition;
 mod devices;
+mod go_url;
 mod network;
 mod pod;
 mod rbac;
@@ -40,23 +42,21 @@ mod workload;
 
 pub(crate) use definition::unknown_formats;
 
-type Errors = Vec<FieldError>;
-
 /// Validates a new object, after defaults, admission and `strategy::prepare_for_create`. `spec_is_known` for a pod whose spec is that
 /// of another pod, which was valid; see [`spec_stands_alone`].
 #[must_use]
 pub fn validate_create(kind: &Kind, object: &Value, spec_is_known: bool) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     if spec_is_known {
         metadata(kind, object, &mut errors);
         pod::annotations(object, &Path::new("metadata.annotations"), &mut errors);
-        return errors;
+        return errors.into_vec();
     }
     if let Some(definition) = &kind.definition {
         let rules = MetaRules { known_finalizers_only: false, ..meta_rules(kind) };
-        errors = validate_object_meta(object.at("metadata"), &rules);
+        errors.extend(validate_object_meta(object.at("metadata"), &rules));
         errors.extend(custom::validate_create(definition, object));
-        return errors;
+        return errors.into_vec();
     }
     if !kind.custom {
         metadata(kind, object, &mut errors);
@@ -67,9 +67,9 @@ pub fn validate_create(kind: &Kind, object: &Value, spec_is_known: bool) -> Vec<
         let rules = meta_rules(kind);
         let name = if kind.custom { rules.name } else { names::NameRule::PathSegment };
         let rules = MetaRules { name, known_finalizers_only: false, ..rules };
-        errors = validate_object_meta(object.at("metadata"), &rules);
+        errors.extend(validate_object_meta(object.at("metadata"), &rules));
     }
-    errors
+    errors.into_vec()
 }
 
 /// Returns whether the validity of a pod's spec is independent of the pod's name: then it is the same in every pod.
@@ -93,7 +93,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec
         errors.extend(custom::validate_update(definition, new, old, warnings));
     }
     if kind.custom {
-        return errors;
+        return errors.into_vec();
     }
     let (group, name) = (kind.gvk.group.as_str(), kind.gvk.kind.as_str());
     // Most kinds check the metadata of an update again by their own rules, and some check the object as a new one.
@@ -113,7 +113,7 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value, warnings: &mut Vec
             own(kind, new, Some(old), &mut errors);
         }
     }
-    errors
+    errors.into_vec()
 }
 
 /// Checks fields that an update may change but a patch may not.
@@ -123,7 +123,7 @@ pub fn validate_patched(kind: &Kind, new: &Value, old: &Value) -> Vec<FieldError
     if kind.gvk.group == "apps" && kind.gvk.kind == "ControllerRevision" {
         workload::patched_revision(new, old, &mut errors);
     }
-    errors
+    errors.into_vec()
 }
 
 /// Validates a write to `/status`.
@@ -135,7 +135,7 @@ pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value, warnings: &
         errors.extend(custom::validate_status_update(definition, new, old, warnings));
     }
     if kind.custom {
-        return errors;
+        return errors.into_vec();
     }
     update_metadata(kind, new, old, &mut errors);
     let errors_of = &mut errors;
@@ -155,7 +155,7 @@ pub fn validate_status_update(kind: &Kind, new: &Value, old: &Value, warnings: &
         ("certificates.k8s.io", "CertificateSigningRequest") => certificate::validate_status(new, old, errors_of),
         _ => {}
     }
-    errors
+    errors.into_vec()
 }
 
 /// Validates a write to another subresource whose body is the kind itself.
@@ -185,32 +185,32 @@ pub fn validate_subresource_update(
         "approval" => certificate::validate_approval(new, old, &mut errors),
         _ => {}
     }
-    errors
+    errors.into_vec()
 }
 
 /// Validates a Scale sent to `/scale`.
 #[must_use]
 pub fn validate_scale(scale: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     let rules = MetaRules { name: names::NameRule::DnsSubdomain, namespaced: true, known_finalizers_only: true };
     errors.extend(validate_object_meta(scale.at("metadata"), &rules));
     rules::not_negative(&mut errors, &Path::new("spec.replicas"), scale.int("spec.replicas"));
-    errors
+    errors.into_vec()
 }
 
 /// Validates a Binding sent to `/binding`.
 #[must_use]
 pub fn validate_binding(binding: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     pod::binding(binding, &mut errors);
-    errors
+    errors.into_vec()
 }
 
 /// Validates a TokenRequest sent to `/token`.
 #[must_use]
 pub fn validate_token_request(request: &Value) -> Vec<FieldError> {
     let path = Path::new("spec.expirationSeconds");
-    let mut errors = Vec::new();
+    let mut errors = Errors::new();
     let seconds = request.int("spec.expirationSeconds").unwrap_or(3600);
     if seconds < 600 {
         errors.push(FieldError::invalid(path, seconds, "may not specify a duration less than 10 minutes"));
@@ -218,7 +218,7 @@ pub fn validate_token_request(request: &Value) -> Vec<FieldError> {
     if seconds > 1 << 32 {
         errors.push(FieldError::invalid(path, seconds, "may not specify a duration larger than 2^32 seconds"));
     }
-    errors
+    errors.into_vec()
 }
 
 /// Checks a kind's own fields; `old` is set on update.
@@ -276,7 +276,7 @@ fn update_metadata(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
 /// Checks fields that no update may change.
 fn any_update(kind: &Kind, new: &Value, old: &Value) -> Errors {
     let rules = MetaRules { name: names::NameRule::PathSegment, known_finalizers_only: false, ..meta_rules(kind) };
-    let mut errors = validate_object_meta(new.at("metadata"), &rules);
+    let mut errors = Errors::from(validate_object_meta(new.at("metadata"), &rules));
     errors.extend(validate_object_meta_update(new.at("metadata"), old.at("metadata"), &rules));
     errors
 }

@@ -12,6 +12,9 @@ use schema::kind::Kind;
 use schema::managed::{self, Subject, Writer};
 use schema::patch::{self, Target};
 
+#[path = "custom_cases.rs"]
+mod custom_cases;
+
 /// A step whose cost must be proportional to the size of its input.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -25,7 +28,12 @@ const fn case(name: &'static str, prepare: fn(usize) -> Step) -> Case {
     Case { name, prepare }
 }
 
-pub(crate) const CASES: &[Case] = &[
+/// All steps.
+pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().chain(custom_cases::CASES)
+}
+
+const CASES: &[Case] = &[
     case("unknown fields", |n| decode_body("ConfigMap", &object("ConfigMap", &join(n, |i| format!(r#""f{i}":1"#))))),
     case("one field again and again", |n| {
         decode_body("ConfigMap", &object("ConfigMap", &join(n, |_| r#""immutable":true"#.to_owned())))

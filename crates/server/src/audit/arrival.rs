@@ -16,6 +16,7 @@ use super::trail::Trail;
 use super::{Auditor, is_long_running};
 use crate::request::reply::Reply;
 use crate::request::request_info::RequestInfo;
+use crate::streams::UntilClosed;
 use crate::wire::peer::Peer;
 
 /// A request that has arrived. Its trail begins when its user is known.
@@ -108,7 +109,10 @@ impl Arrival {
             Ending::Replied => None,
         };
         trail.respond(reply, status);
-        if reply.body().is_watch() {
+        if let Some(connection) = reply.extensions().get::<UntilClosed>() {
+            trail.start().await;
+            connection.keep(trail);
+        } else if reply.body().is_watch() {
             trail.start().await;
             let body = std::mem::take(reply.body_mut());
             *reply.body_mut() = body.holding(trail);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use machinery::go_text::quote;
 use machinery::json::{Map, Value};
+use machinery::yaml::with_line;
 use registry::AuditLevel;
 
 use crate::audit::policy::{GroupResources, Policy, Rule};
@@ -12,26 +13,29 @@ use crate::audit::stage::{Stage, Stages};
 const LEVELS: [AuditLevel; 4] =
     [AuditLevel::Metadata, AuditLevel::None, AuditLevel::Request, AuditLevel::RequestResponse];
 
-/// Reads a file. Returns also one sentence for each field that is not known. An error is one sentence that names the file.
+/// Reads a file. Returns also one sentence for each field that is not known. An error is one sentence that names the file and the line.
 pub fn read(path: &Path) -> Result<(Policy, Vec<String>), String> {
     let text =
         std::fs::read(path).map_err(|error| format!("cannot read the audit policy {}: {error}", path.display()))?;
-    parse(&text).map_err(|why| format!("the audit policy {} is invalid: {why}", path.display()))
+    parse(&text).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(|why| with_line(&text, why)).collect();
+        format!("the audit policy {} is invalid: {}", path.display(), errors.join(", "))
+    })
 }
 
-/// Parses the text of a policy.
-pub fn parse(text: &[u8]) -> Result<(Policy, Vec<String>), String> {
-    let document = machinery::yaml::read(text)?;
+/// Parses the text of a policy. Errors begin with the field, where there is one.
+pub fn parse(text: &[u8]) -> Result<(Policy, Vec<String>), Vec<String>> {
+    let document = machinery::yaml::read(text).map_err(|why| vec![why])?;
     let mut unknown = document.duplicates;
-    let Value::Object(members) = &document.value else { return Err("it is not an object".to_owned()) };
+    let Value::Object(members) = &document.value else { return Err(vec!["it is not an object".to_owned()]) };
     let (kind, version) =
         (members.get("kind").and_then(Value::as_str), members.get("apiVersion").and_then(Value::as_str));
     if (kind, version) != (Some("Policy"), Some("audit.k8s.io/v1")) {
-        return Err(format!(
+        return Err(vec![format!(
             "kind and apiVersion are {} and {}, not \"Policy\" and \"audit.k8s.io/v1\"",
             quote(kind.unwrap_or_default()),
             quote(version.unwrap_or_default())
-        ));
+        )]);
     }
     let mut fields = Fields { path: String::new(), members, errors: Vec::new() };
     fields.known(&["kind", "apiVersion", "metadata", "rules", "omitStages", "omitManagedFields"], &mut unknown);
@@ -55,10 +59,9 @@ pub fn parse(text: &[u8]) -> Result<(Policy, Vec<String>), String> {
         Some(_) => errors.push("rules: Invalid value: must be a list".to_owned()),
     }
     match errors.as_slice() {
-        [] if policy.rules.is_empty() => Err("loaded illegal policy with 0 rules".to_owned()),
+        [] if policy.rules.is_empty() => Err(vec!["loaded illegal policy with 0 rules".to_owned()]),
         [] => Ok((policy, unknown)),
-        [one] => Err(one.clone()),
-        all => Err(format!("[{}]", all.join(", "))),
+        _ => Err(errors),
     }
 }
 
@@ -249,7 +252,7 @@ mod tests {
     use super::*;
 
     fn error(rest: &str) -> String {
-        parse(format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{rest}").as_bytes()).unwrap_err()
+        parse(format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{rest}").as_bytes()).unwrap_err().join(", ")
     }
 
     #[test]
@@ -280,10 +283,10 @@ mod tests {
         );
         assert_eq!(
             error("omitStages: [x]\nrules: [{level: None, nonResourceURLs: [healthz, \"/a*b\"]}]"),
-            "[omitStages[0]: Invalid value: \"x\": allowed stages are \
+            "omitStages[0]: Invalid value: \"x\": allowed stages are \
              RequestReceived,ResponseStarted,ResponseComplete,Panic, rules[0].nonResourceURLs[0]: Invalid value: \
              \"healthz\": non-resource URL rules must begin with a '/' character, rules[0].nonResourceURLs[1]: Invalid \
-             value: \"/a*b\": non-resource URL wildcards '*' must be the final character of the rule]"
+             value: \"/a*b\": non-resource URL wildcards '*' must be the final character of the rule"
         );
         assert_eq!(
             error("rules: [{level: None, nonResourceURLs: [/x], namespaces: [ns]}]"),
@@ -294,5 +297,21 @@ mod tests {
         assert!(error("rules: [{level: None, resources: [{resourceNames: [a]}]}]").contains("at least one resource"));
         assert!(error("rules: [{level: None, users: alice}]").contains("must be a list of strings"));
         assert!(error("rules: {level: None}").contains("must be a list"));
+    }
+    #[test]
+    fn an_error_names_the_file_and_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("policy.yaml");
+        let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: None\n- level: All\n- users: [x]\n";
+        std::fs::write(&file, text).unwrap();
+        let refused = read(&file).unwrap_err();
+        let file = file.display();
+        assert_eq!(
+            refused,
+            format!(
+                "the audit policy {file} is invalid: line 5: rules[1].level: Unsupported value: \"All\": supported \
+                 values: \"Metadata\", \"None\", \"Request\", \"RequestResponse\", line 6: rules[2].level: Required value"
+            )
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use machinery::json::Value;
 use machinery::names;
+use machinery::yaml::with_line;
 
 use super::modes::{AuthorizerConfig, Mode, ReviewVersion, WebhookConfig};
 
@@ -31,10 +32,10 @@ const WEBHOOK_FIELDS: [&str; 10] = [
     "matchConditions",
 ];
 
-/// Reads a file. The error is one sentence that begins with the file.
+/// Reads a file. The error is one sentence that begins with the file and the line.
 pub fn read(path: &Path) -> Result<Vec<AuthorizerConfig>, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(&bytes).map_err(|why| format!("{}: {why}", path.display()))
+    parse(&bytes).map_err(|why| format!("{}: {}", path.display(), with_line(&bytes, &why)))
 }
 
 /// Parses the text of a file. The error begins with the field, or with the line of a text that is no YAML.
@@ -346,10 +347,20 @@ authorizers:
             assert_ne!(text, FULL, "{from}");
             let refused = parse(text.as_bytes()).unwrap_err();
             assert!(refused.starts_with(expected), "{refused:?} does not begin with {expected:?}");
+            // Every error of a file names its line.
+            let shown = with_line(text.as_bytes(), &refused);
+            assert!(shown.contains("line "), "{shown}");
         }
         let none = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: []\n";
         assert!(parse(none.as_bytes()).unwrap_err().contains("at least one"));
         assert!(parse(b"").is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("authorization.yaml");
+        std::fs::write(&file, FULL.replace("timeout: 500ms", "timeout: 500")).unwrap();
+        let expected =
+            "authorization.yaml: line 19: authorizers[1].webhook.timeout: must be a duration such as 30s or 5m";
+        let refused = read(&file).unwrap_err();
+        assert!(refused.ends_with(expected), "{refused}");
         assert!(read(Path::new("/nonexistent/file")).unwrap_err().starts_with("/nonexistent/file: "));
     }
 

@@ -102,8 +102,10 @@ impl Inspection {
                 .as_second(),
         };
         let record = recorder.usage(name, start);
+        let with_names = query.get("names").is_some_and(|text| text == "true");
         let mut report = match record.usage {
-            Some(usage) => usage.report(&roles.index()),
+            Some(usage) if with_names => usage.report(&roles.index()),
+            Some(usage) => usage.of_any_name().report(&roles.index()),
             None => json!({"user": name, "least": [], "missing": [], "refused": [], "beyond": []}),
         };
         if record.left_out > 0 {

@@ -1,7 +1,8 @@
 //! What users did and tried, for the roles that they need.
 //!
-//! Each combination of user, verb, resource and namespace is kept once, with the time of its last request. Members of
-//! `system:masters` are not recorded: they need no role, and their requests stay as cheap as they are.
+//! Each combination of user, verb, resource and namespace is kept once, with the time of its last request and the names of its
+//! objects while they are few. Members of `system:masters` are not recorded: they need no role, and their requests stay as cheap
+//! as they are.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -17,6 +18,10 @@ use parking_lot::RwLock;
 const ACTIONS_MAX: usize = 50_000;
 /// Longest combination that is kept: a client chooses its parts.
 const ACTION_BYTES_MAX: usize = 2_048;
+/// Names of objects that are kept of one combination. More of them are no use in a role.
+const NAMES_MAX: usize = 20;
+/// Longest name of an object that is kept; no object has a longer one.
+const NAME_BYTES_MAX: usize = 253;
 /// Texts of refusals that are kept for strict users.
 const REFUSALS_MAX: usize = 1_000;
 
@@ -37,6 +42,8 @@ struct Seen {
     /// Seconds since 1970 of the last request of each kind; zero is never.
     allowed: AtomicI64,
     refused: AtomicI64,
+    /// The names of the objects, sorted. None if a request named no object, or if there were too many.
+    names: RwLock<Option<Vec<Box<str>>>>,
 }
 
 /// The record of a user.
@@ -59,6 +66,7 @@ impl Recorder {
         let key = self.key(attributes);
         if let Some(seen) = self.seen.read().get(&key) {
             seen.mark(allowed, now);
+            seen.add_name(name(attributes));
             return;
         }
         self.add(key, attributes, allowed, now);
@@ -97,8 +105,10 @@ impl Recorder {
             action,
             allowed: AtomicI64::new(0),
             refused: AtomicI64::new(0),
+            names: RwLock::new(Some(Vec::new())),
         });
         seen.mark(allowed, now);
+        seen.add_name(name(attributes));
     }
 
     /// What a user did and tried from `start` on, in seconds since 1970.
@@ -110,8 +120,8 @@ impl Recorder {
             let done = seen.allowed.load(Ordering::Relaxed);
             let tried = seen.refused.load(Ordering::Relaxed);
             match (done >= start.max(1), tried >= start.max(1)) {
-                (true, _) => allowed.push(seen.action.clone()),
-                (false, true) => refused.push(seen.action.clone()),
+                (true, _) => allowed.push(seen.action()),
+                (false, true) => refused.push(seen.action()),
                 (false, false) => continue,
             }
             user.get_or_insert_with(|| Arc::clone(&seen.user));
@@ -151,6 +161,35 @@ impl Seen {
         let last = if allowed { &self.allowed } else { &self.refused };
         last.store(now, Ordering::Relaxed);
     }
+
+    /// Adds the name of an object; an empty one is a request for any object.
+    fn add_name(&self, name: &str) {
+        match &*self.names.read() {
+            None => return,
+            Some(names) if names.binary_search_by(|held| (**held).cmp(name)).is_ok() => return,
+            Some(_) => {}
+        }
+        let mut names = self.names.write();
+        let Some(held) = &mut *names else { return };
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || held.len() >= NAMES_MAX {
+            *names = None;
+        } else if let Err(at) = held.binary_search_by(|held| (**held).cmp(name)) {
+            held.insert(at, name.into());
+        }
+    }
+
+    fn action(&self) -> Action {
+        let names = self.names.read().iter().flatten().map(|name| name.to_string()).collect();
+        Action { names, ..self.action.clone() }
+    }
+}
+
+/// The object of a request; empty if it names none.
+fn name<'a>(attributes: &Attributes<'a>) -> &'a str {
+    match &attributes.what {
+        What::Path(_) => "",
+        What::Resource(about) => about.name,
+    }
 }
 
 fn action(attributes: &Attributes<'_>) -> Action {
@@ -162,6 +201,7 @@ fn action(attributes: &Attributes<'_>) -> Action {
             resource: String::new(),
             namespace: String::new(),
             path: text(path),
+            names: Vec::new(),
         },
         What::Resource(about) => Action {
             verb: text(attributes.verb),
@@ -169,6 +209,7 @@ fn action(attributes: &Attributes<'_>) -> Action {
             resource: access::explain::manifest::full(about),
             namespace: text(about.namespace),
             path: String::new(),
+            names: Vec::new(),
         },
     }
 }
@@ -207,6 +248,29 @@ mod tests {
         assert_eq!(later.allowed[0].path, "/metrics");
         assert!(recorder.usage("alice", 17).usage.is_none());
         assert!(recorder.usage("carol", 0).usage.is_none());
+    }
+
+    #[test]
+    fn ba_5_names_of_objects_are_kept_while_they_are_few() {
+        let recorder = Recorder::default();
+        let alice = User { name: "alice".to_owned(), ..User::default() };
+        let act = |verb: &str, name: &str| {
+            let about = ResourceAttributes { resource: "configmaps", namespace: "n", name, ..Default::default() };
+            recorder.record(&Attributes { user: &alice, verb, what: What::Resource(about) }, true, 1);
+        };
+        for name in ["b", "a", "b"] {
+            act("get", name);
+        }
+        act("patch", "a");
+        act("patch", "");
+        for number in 0..=NAMES_MAX {
+            act("delete", &number.to_string());
+        }
+        let usage = recorder.usage("alice", 0).usage.unwrap();
+        let names: Vec<(&str, usize)> =
+            usage.allowed.iter().map(|action| (action.verb.as_str(), action.names.len())).collect();
+        assert_eq!(names, [("delete", 0), ("get", 2), ("patch", 0)]);
+        assert_eq!(usage.allowed[1].names, ["a", "b"]);
     }
 
     #[test]

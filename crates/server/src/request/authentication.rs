@@ -66,6 +66,15 @@ pub struct Authenticator {
     pub explains: bool,
 }
 
+/// Why a request has no user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unauthorized {
+    /// The 401.
+    pub status: Status,
+    /// False if it had none, and anonymous requests are refused.
+    pub has_credentials: bool,
+}
+
 /// A request before its user is known.
 #[derive(Clone, Copy)]
 pub struct Unauthenticated<'a> {
@@ -92,20 +101,24 @@ impl Authenticator {
     }
 
     /// Returns the user of a request, or 401.
-    pub async fn authenticate(&self, request: Unauthenticated<'_>) -> Result<Arc<User>, Status> {
+    pub async fn authenticate(&self, request: Unauthenticated<'_>) -> Result<Arc<User>, Unauthorized> {
         let mut objections = Objections::default();
         if let Some(user) = self.find(request, &mut objections).await {
             return Ok(user);
         }
-        if objections.is_empty() {
+        let has_credentials = !objections.is_empty();
+        if !has_credentials {
             if let Some(user) = self.anonymous.user(request.path) {
                 return Ok(user);
             }
             objections.push("no credentials were given");
         }
         tracing::debug!(path = request.path, why = objections.joined(), "unauthorized");
-        let status = Status::unauthorized();
-        Err(if self.explains { status.with_cause("Unauthorized", objections.joined(), "") } else { status })
+        let mut status = Status::unauthorized();
+        if self.explains {
+            status = status.with_cause("Unauthorized", objections.joined(), "");
+        }
+        Err(Unauthorized { status, has_credentials })
     }
 
     async fn find(&self, request: Unauthenticated<'_>, objections: &mut Objections) -> Option<Arc<User>> {

@@ -106,7 +106,7 @@ pub(crate) async fn answer(
         Operation::Patch | Operation::PatchScale => Box::pin(patch::answer(call, &route, body)).await,
         Operation::Delete => Box::pin(delete::answer(call, &route, body)).await,
         Operation::DeleteCollection => Box::pin(delete_collection::answer(call, &route, body)).await,
-        Operation::Node => Box::pin(node::answer(call, &route)).await,
+        Operation::Node => Box::pin(node::answer(call, &route, extensions)).await,
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use access::authorizer::Attributes;
+use access::authorizer::{Attributes, Verdict};
 use access::identity::User;
 use bytes::Bytes;
 use http::request::Parts;
@@ -19,6 +19,7 @@ use super::{Inner, Server};
 use crate::audit;
 use crate::request::disturbed_watch::disturbed;
 use crate::metrics::RequestLabels;
+use crate::metrics::access::Authenticated;
 use crate::request::authentication::front_proxy::strip_credentials;
 use crate::request::authentication::{Notes, Unauthenticated};
 use crate::request::deadline;
@@ -183,17 +184,27 @@ impl Inner {
         record: &mut RequestRecord,
     ) -> Result<Arc<User>, Refusal> {
         let now = self.clock.now();
+        let counts = &self.metrics.access;
         let authenticated = match self.authenticator.of_connection(peer, now) {
-            Some(user) => Ok(Arc::clone(user)),
+            Some(user) => {
+                counts.authenticated(Authenticated::As(&user.name), None);
+                Ok(Arc::clone(user))
+            }
             None => {
                 let notes = Notes { warnings: &record.warnings, annotations: &record.annotations };
-                let (headers, path) = (&parts.headers, &*info.path);
+                let (headers, path, began) = (&parts.headers, &*info.path, Instant::now());
                 let found =
                     Box::pin(self.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes }))
                         .await;
+                let outcome = match &found {
+                    Ok(user) => Authenticated::As(&user.name),
+                    Err(refused) if refused.has_credentials => Authenticated::WrongCredentials,
+                    Err(_) => Authenticated::NoCredentials,
+                };
+                counts.authenticated(outcome, Some(began.elapsed()));
                 record.closes = parts.version == Version::HTTP_2
                     && found.as_ref().is_ok_and(|user| user.in_group(access::identity::UNAUTHENTICATED));
-                found
+                found.map_err(|refused| refused.status)
             }
         };
         if let Some(audit) = &mut record.audit {
@@ -284,7 +295,14 @@ impl Inner {
         record: &mut RequestRecord,
     ) -> Result<(), Refusal> {
         let attributes = Attributes { user, verb: &info.verb(), what: info.what() };
-        let decision = self.authorizer.authorize(&attributes).get().await;
+        let (decision, took) = match self.authorizer.authorize(&attributes) {
+            Verdict::Now(decision) => (decision, None),
+            Verdict::Later(decision) => {
+                let began = Instant::now();
+                (decision.await, Some(began.elapsed()))
+            }
+        };
+        self.metrics.access.authorized(&decision, took);
         if record.annotations.are_kept() {
             audit::note_decision(&record.annotations, &decision);
         }

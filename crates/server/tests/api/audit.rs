@@ -23,7 +23,7 @@ async fn audited(rules: &str) -> (World, Events) {
     (world, events)
 }
 
-fn audit(world: &World, rules: &str, outputs: Vec<Output>) -> Events {
+pub(crate) fn audit(world: &World, rules: &str, outputs: Vec<Output>) -> Events {
     let text = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n{rules}\n");
     let policy = policy_file::parse(text.as_bytes()).unwrap().0;
     let auditor = Auditor::new(policy, outputs, Arc::default(), Clock::system());
@@ -48,7 +48,7 @@ fn stages(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["stage"].as_str().unwrap()).collect()
 }
 
-async fn next(events: &mut Events) -> Value {
+pub(crate) async fn next(events: &mut Events) -> Value {
     let entry = tokio::time::timeout(PATIENCE, events.next_entry()).await.expect("an event").expect("no end");
     event(&entry)
 }

@@ -15,6 +15,7 @@ mod protobuf;
 mod refusals;
 mod reviews;
 mod roles;
+mod streams;
 mod tokens;
 mod watches;
 mod websockets;

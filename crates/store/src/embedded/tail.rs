@@ -18,11 +18,13 @@ pub(super) struct Tail {
     bytes: usize,
     changes_max: usize,
     bytes_max: usize,
+    /// The newest revision when [`Tail::age`] was last called.
+    aged: Revision,
 }
 
 impl Tail {
     pub(super) fn new(start: Revision, changes_max: usize, bytes_max: usize) -> Self {
-        Tail { start, changes: VecDeque::new(), bytes: 0, changes_max, bytes_max }
+        Tail { start, changes: VecDeque::new(), bytes: 0, changes_max, bytes_max, aged: start }
     }
 
     /// Adds the change of the next revision and drops old ones beyond the bounds.
@@ -31,9 +33,26 @@ impl Tail {
         self.bytes += weight(&change);
         self.changes.push_back(change);
         while self.changes.len() > self.changes_max || self.bytes > self.bytes_max {
-            let Some(oldest) = self.changes.pop_front() else { break };
-            self.bytes -= weight(&oldest);
-            self.start = oldest.revision;
+            if !self.drop_oldest() {
+                break;
+            }
+        }
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let Some(oldest) = self.changes.pop_front() else { return false };
+        self.bytes -= weight(&oldest);
+        self.start = oldest.revision;
+        true
+    }
+
+    /// Drops what was there at the call before. Called at intervals, so that old changes take no memory: live watches need only
+    /// those of the last moments.
+    pub(super) fn age(&mut self) {
+        while self.start < self.aged && self.drop_oldest() {}
+        self.aged = self.changes.back().map_or(self.start, |newest| newest.revision);
+        if self.changes.is_empty() {
+            self.changes.shrink_to_fit();
         }
     }
 
@@ -95,5 +114,23 @@ mod tests {
         (1..=5).for_each(|revision| small.push(change(revision)));
         assert_eq!(small.read(&all, Revision(3)).expect("retained").changes.len(), 2);
         assert!(small.read(&all, Revision(2)).is_none(), "twenty-five bytes hold two values of ten");
+    }
+
+    #[test]
+    fn changes_leave_after_two_intervals() {
+        let mut tail = Tail::new(Revision(5), 100, 1000);
+        tail.age();
+        (6..=8).for_each(|revision| tail.push(change(revision)));
+        tail.age();
+        let all = Prefix::everything();
+        assert_eq!(tail.read(&all, Revision(5)).expect("retained").changes.len(), 3);
+        tail.push(change(9));
+        tail.age();
+        assert!(tail.read(&all, Revision(7)).is_none());
+        assert_eq!(tail.read(&all, Revision(8)).expect("retained").changes.len(), 1);
+        tail.age();
+        assert_eq!((tail.changes.len(), tail.bytes, tail.start), (0, 0, Revision(9)));
+        tail.push(change(10));
+        assert_eq!(tail.read(&all, Revision(9)).expect("retained").changes.len(), 1);
     }
 }

@@ -198,7 +198,10 @@ impl WriteLoop<'_> {
             match command {
                 Command::Write(write) => turn.writes.push(write),
                 Command::Compact { at, answer } => self.compaction.request(at, answer, &self.ledger),
-                Command::Sweep => self.compaction.sweep_now(),
+                Command::Sweep => {
+                    self.shared.tail.write().age();
+                    self.compaction.sweep_now();
+                }
                 Command::Close { answer } => turn.closing.push(answer),
             }
         }

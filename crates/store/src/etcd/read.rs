@@ -126,7 +126,7 @@ impl EtcdStore {
             self.cluster.range(RangeRequest { key, revision: at, count_only: true, ..Default::default() }).await?;
         let current = header_revision(answer.header.as_ref())?;
         // Noted here, and an error only for those that need a fresh answer.
-        let _ = self.timeline.observe(current, at_least);
+        let _ = self.timeline.observe_answer(answer.header.as_ref(), current, at_least);
         Ok(current)
     }
 

@@ -101,7 +101,8 @@ impl EtcdStore {
         let answer = self.cluster.txn(transaction(key, compare, operation)).await?;
         let answered = header_revision(answer.header.as_ref()).map_err(|fault| Fault::Lost(fault.to_string()))?;
         // The write may have happened, but in a log that lacks acknowledged ones.
-        self.timeline.observe(answered, at_least).map_err(|fault| Fault::Lost(fault.to_string()))?;
+        let observed = self.timeline.observe_answer(answer.header.as_ref(), answered, at_least);
+        observed.map_err(|fault| Fault::Lost(fault.to_string()))?;
         Ok(match applied(&answer)? {
             Some(revision) => Outcome::Applied(revision),
             None => {

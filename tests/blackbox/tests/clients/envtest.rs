@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use blackbox::tools;
+use blackbox::{Server, tools};
 use tempfile::TempDir;
 
 /// Long enough for a busy machine: nothing here is about speed.
@@ -95,6 +95,10 @@ fn bad_input_is_one_sentence_and_an_end() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = format!("--secure-port={}", taken.local_addr().expect("an address").port());
     let unreadable = format!("--client-ca-file={}", folder.path().join("none.pem").display());
+    let certificate = format!("--tls-cert-file={}", folder.path().join("none.crt").display());
+    let key = format!("--tls-private-key-file={}", folder.path().join("none.key").display());
+    let newer = data_of_a_newer_version();
+    let newer = newer.path().to_string_lossy().into_owned();
     for (words, variables, expected) in [
         (vec!["--bind-address=127.0.0.1", &port, &certs], vec![], "cannot listen on 127.0.0.1:"),
         (vec!["--bind-address=127.0.0.1", "--secure-port=0", &certs, &unreadable], vec![], "none.pem"),
@@ -104,13 +108,34 @@ fn bad_input_is_one_sentence_and_an_end() {
             "there is no controller \"nope\"",
         ),
         (vec!["--bind-address=127.0.0.1", "--secure-port=0", &certs, "--authorization-mode=Nope"], vec![], "Nope"),
+        (vec!["--bind-address=127.0.0.1", "--secure-port=0", &certificate, &key], vec![], "none.crt"),
+        (
+            vec!["--bind-address=127.0.0.1", "--secure-port=0", &certs],
+            vec![("DOGWATCH_DATA", newer.as_str())],
+            "storage format 99, newer than",
+        ),
     ] {
         let output =
             assets.command("kube-apiserver").args(&words).envs(variables).output().expect("the program starts");
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{words:?} {said}");
         assert!(said.contains(expected), "{words:?}: {said}");
+        let is_short = said.starts_with("error: ") && said.lines().skip(1).all(|line| line.starts_with("hint: "));
+        assert!(is_short, "{words:?}: one sentence and a hint, not {said}");
     }
+}
+
+/// A folder for `DOGWATCH_DATA` whose store has the mark of a later format.
+fn data_of_a_newer_version() -> TempDir {
+    let folder = Server::start().stop_keeping_data();
+    let data = folder.path().join("dogwatch");
+    std::fs::rename(folder.path().join("data"), &data).expect("the data can be moved");
+    let file = data.join("store.db");
+    let mut store = std::fs::read(&file).expect("the store is there");
+    // SQLite keeps the number of the format in these bytes of its header.
+    store[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    std::fs::write(&file, store).expect("the store can be written");
+    folder
 }
 
 /// A control plane that is started by hand: the two processes, and the address of the API server.
@@ -118,7 +143,7 @@ struct ControlPlane {
     etcd: Child,
     server: Child,
     address: SocketAddr,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl ControlPlane {
@@ -142,7 +167,12 @@ impl ControlPlane {
             assert!(server.try_wait().expect("a child").is_none(), "the server ended");
             TcpStream::connect(address).is_ok()
         });
-        ControlPlane { etcd, server, address, _folder: folder }
+        ControlPlane { etcd, server, address, folder }
+    }
+
+    /// The kubeconfig that the server writes to the data directory of its etcd.
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("etcd/dogwatch/kubeconfig")
     }
 
     fn server<'a>(command: &'a mut Command, folder: &Path, etcd: &str, port: u16) -> &'a mut Command {
@@ -236,4 +266,137 @@ fn many_control_planes_at_once_take_different_ports() {
     addresses.sort();
     addresses.dedup();
     assert_eq!(addresses.len(), 4);
+}
+
+/// A folder without programs, so that no kubectl of this machine is found.
+fn without_kubectl(command: &mut Command) -> &mut Command {
+    command.env("PATH", "/nowhere")
+}
+
+#[test]
+fn the_kubectl_of_the_folder_creates_waits_and_deletes() {
+    let assets = Assets::new();
+    let plane = ControlPlane::start(&assets);
+    wait_for(|| plane.kubeconfig().exists());
+    let start = |words: &str| {
+        let mut command = assets.command("kubectl");
+        without_kubectl(&mut command).args(words.split(' ')).env("KUBECONFIG", plane.kubeconfig());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("kubectl starts");
+        let map = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n";
+        let _ = child.stdin.take().expect("a pipe").write_all(map);
+        child
+    };
+    let run = |words: &str| {
+        let output = start(words).wait_with_output().expect("it ends");
+        (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let ok = |words: &str, expected: &str| {
+        let (success, printed) = run(words);
+        assert!(success && printed.contains(expected), "{words}: {printed}");
+    };
+    let refused = |words: &str, expected: &str| {
+        let (success, printed) = run(words);
+        assert!(!success && printed.contains(expected), "{words}: {printed}");
+    };
+    ok("create -f -", "configmap/a created");
+    refused("create -f -", "already exists");
+    ok("get configmap/a -o name", "configmap/a");
+    ok("apply --server-side -f -", "configmap/a applied");
+    ok("wait --for=jsonpath={.data.k}=v configmap/a --timeout=60s", "configmap/a condition met");
+    refused(
+        "wait --for=condition=Ready configmap/a --timeout=1s",
+        "timed out waiting for the condition on configmaps/a",
+    );
+    refused("wait --for=condition=Ready configmap/b --timeout=60s", "configmaps \"b\" not found");
+    refused("wait --for=ready configmap/a", "condition=NAME");
+    let waiting = start("wait --for=delete configmap/a --timeout=60s");
+    ok("delete configmap/a --wait=false", "configmap/a deleted");
+    let waited = waiting.wait_with_output().expect("it ends");
+    assert!(waited.status.success(), "{}", text(&waited.stderr));
+    ok("delete configmap a --ignore-not-found", "");
+    refused("delete configmap a", "not found");
+    refused("rollout status deployment/d", "this kubectl is dogwatch");
+    ok("version --client", "dogwatch");
+}
+
+/// Writes a certificate that is its own issuer and no authority, and its key.
+fn write_pair(folder: &Path, name: &str, addresses: &[&str], subject: &[(rcgen::DnType, &str)]) {
+    let names: Vec<String> = addresses.iter().map(|&address| address.to_owned()).collect();
+    let mut params = rcgen::CertificateParams::new(names).expect("valid names");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    for (kind, value) in subject {
+        params.distinguished_name.push(kind.clone(), *value);
+    }
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate = params.self_signed(&key).expect("a certificate");
+    let write = |end: &str, pem: String| std::fs::write(folder.join(format!("{name}.{end}")), pem);
+    write("crt", certificate.pem())
+        .and_then(|()| write("key", key.serialize_pem()))
+        .expect("the folder can be written");
+}
+
+/// The harness of fabric8: flags and values as two words, some of them twice; the server's key also signs tokens; the client's
+/// certificate is its own authority; kubectl without a kubeconfig. A harness in Rust adds a file of tokens.
+#[test]
+fn the_flags_of_other_harnesses_are_understood() {
+    let assets = Assets::new();
+    let folder = TempDir::new().expect("the temporary folder can be written");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    write_pair(folder.path(), "apiserver", &["127.0.0.1"], &[(rcgen::DnType::CommonName, "example.org")]);
+    let client = [(rcgen::DnType::OrganizationName, "system:masters"), (rcgen::DnType::CommonName, "kubeapitest")];
+    write_pair(folder.path(), "client", &[], &client);
+    std::fs::write(file("tokens"), "secret,robot,1,system:masters\n").expect("the folder can be written");
+    let (etcd_port, port) = (free_port().to_string(), free_port().to_string());
+    let client_url = format!("http://0.0.0.0:{etcd_port}");
+    let mut etcd = assets.command("etcd");
+    etcd.args([
+        "--listen-client-urls",
+        &client_url,
+        "--advertise-client-urls",
+        &client_url,
+        "--data-dir",
+        &file("etcd"),
+    ]);
+    let etcd = quiet(&mut etcd).spawn().expect("etcd starts");
+    let mut server = assets.command("kube-apiserver");
+    let (key, certificate) = (file("apiserver.key"), file("apiserver.crt"));
+    server.args(["--cert-dir", &file(""), "--secure-port", &port, "--etcd-servers", &client_url]);
+    server.args(["--authorization-mode", "RBAC", "--service-account-issuer", "https://localhost"]);
+    server.args(["--service-account-signing-key-file", &key, "--service-account-signing-key-file", &key]);
+    server.args(["--service-account-key-file", &key, "--service-account-issuer", &certificate]);
+    server.args(["--disable-admission-plugins", "ServiceAccount", "--client-ca-file", &file("client.crt")]);
+    server.args([
+        "--token-auth-file",
+        &file("tokens"),
+        "--service-cluster-ip-range",
+        "10.0.0.0/24",
+        "--allow-privileged",
+    ]);
+    wait_for(|| health(&format!("127.0.0.1:{etcd_port}")));
+    let server = quiet(&mut server).spawn().expect("the server starts");
+    let address = SocketAddr::from(([127, 0, 0, 1], port.parse().expect("a port")));
+    let plane = ControlPlane { etcd, server, address, folder };
+    wait_for(|| TcpStream::connect(plane.address).is_ok());
+    let kubectl = |words: &[String]| {
+        let mut command = assets.command("kubectl");
+        without_kubectl(&mut command).args(words).env("KUBECONFIG", "/nowhere/kubeconfig");
+        command.args([&format!("--server=https://127.0.0.1:{port}"), "--request-timeout=5s", "get", "ns", "default"]);
+        let output = command.output().expect("kubectl starts");
+        (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let file = |name: &str| plane.folder.path().join(name).display().to_string();
+    let mut printed = String::new();
+    wait_for(|| {
+        let (success, text) = kubectl(&[
+            format!("--client-certificate={}", file("client.crt")),
+            format!("--client-key={}", file("client.key")),
+            format!("--certificate-authority={}", file("apiserver.crt")),
+        ]);
+        printed = text;
+        success
+    });
+    assert!(printed.contains("default"), "{printed}");
+    let with_token = kubectl(&["--token=secret".to_owned(), "--insecure-skip-tls-verify=true".to_owned()]);
+    assert!(with_token.0, "{}", with_token.1);
 }

@@ -9,9 +9,11 @@
 //! - `verbs_14/`, `verbs_t.rs`: the same for the verbs
 //! - `deletion.rs`, `workload.rs`: behaviour that nodes, the scheduler and controllers rely on
 //! - `hostile.rs`: malformed requests
+//! - `holds.rs`: heavy, unfinished and refused requests beside those of others
 //! - `restarted.rs`: the rows that need a server of their own, which is stopped, killed or started with other flags
 
 mod deletion;
+mod holds;
 mod hostile;
 mod list_watch_15;
 mod list_watch_t;

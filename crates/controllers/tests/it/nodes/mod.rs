@@ -1,7 +1,9 @@
 //! Simulated nodes and what is done about nodes.
 
 mod agents;
+mod commands;
 mod lifecycle;
+mod probes;
 mod sequences;
 
 use std::sync::Arc;

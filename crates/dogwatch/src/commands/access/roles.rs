@@ -17,6 +17,9 @@ pub(super) async fn roles(args: Roles) -> Result<(), Failure> {
     if let Some(from) = &args.from {
         query.append_pair("from", &start(from)?);
     }
+    if args.names {
+        query.append_pair("names", "true");
+    }
     let path = format!("/debug/access/roles?{}", query.finish());
     let found = remote.call_ok(Method::GET, &path, "application/json", None).await?.value()?;
     match args.output {
@@ -65,6 +68,10 @@ fn comments(title: &str, places: &Value) -> String {
             if groups.iter().any(|group| !group.is_empty()) {
                 what.push_str(&format!(" of {}", groups.join(",")));
             }
+            let names = texts(rule, "resourceNames");
+            if !names.is_empty() {
+                what.push_str(&format!(" named {}", names.join(",")));
+            }
             lines.push_str(&format!("# {title} in {namespace}: {verbs} {what}\n"));
         }
     }
@@ -84,14 +91,14 @@ mod tests {
             "least": [{"kind": "Role"}],
             "missing": [],
             "refused": [{"namespace": "n", "rules": [
-                {"verbs": ["patch"], "apiGroups": ["apps"], "resources": ["deployments/status"]},
+                {"verbs": ["patch"], "apiGroups": ["apps"], "resources": ["deployments/status"], "resourceNames": ["a", "b"]},
             ]}],
             "beyond": [{"namespace": "", "rules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]}],
         });
         assert_eq!(
             report(&found, false),
             "---\nkind: Role\n\
-             # was refused in namespace n: patch deployments/status of apps\n\
+             # was refused in namespace n: patch deployments/status of apps named a,b\n\
              # its present roles grant beyond that in the cluster: get /metrics\n"
         );
         assert_eq!(report(&found, true), "# op lacks nothing\n");

@@ -149,7 +149,9 @@ impl Matcher {
         if let Some(namespace) = states.new.filter(|_| is_namespace && written && attributes.subresource().is_none()) {
             return Ok(selects(selector, namespace));
         }
-        match self.storage.current_named(NAMESPACES, None, name).await? {
+        let known = self.storage.cached(NAMESPACES, None, name);
+        let found = if known.is_some() { known } else { self.storage.current_named(NAMESPACES, None, name).await? };
+        match found {
             Some(item) => Ok(selector.matches_sorted(item.labels())),
             None => Err(Status::not_found(&GroupResource::new("", "namespaces"), name)),
         }

@@ -59,7 +59,7 @@ impl Policies {
         let mut denials: Vec<Denial> = Vec::new();
         let mut invocations: Vec<Invocation> = Vec::new();
         // All are selected by the object as it is now, also those that run after a change.
-        for found in self.select(&index, attributes, States { old, new: Some(object) }).await {
+        for found in self.select(&index, attributes, States::new(old, Some(object))).await {
             let began = Instant::now();
             match found {
                 Found::Applies(invocation) => invocations.push(invocation),
@@ -132,10 +132,10 @@ impl Policies {
             }
         };
         let versions = &self.versions;
-        let (old, shown) = self.shown(attributes, matched, States { old, new: Some(object) }).await?;
+        let (old, shown) = versions.shown(attributes, matched, States::new(old, Some(object))).await?;
         let mut shown = shown.unwrap_or_default();
         {
-            let states = States { old: old.as_ref(), new: Some(&shown) };
+            let states = States::new(old.as_ref(), Some(&shown));
             let evaluation = Evaluation::new(attributes, states, matched, answers);
             match policy.conditions.check(&evaluation, &param.value).await {
                 Outcome::Met => {}
@@ -156,7 +156,7 @@ impl Policies {
         };
         let before = shown.clone();
         for mutation in mutations {
-            let states = States { old: old.as_ref(), new: Some(&shown) };
+            let states = States::new(old.as_ref(), Some(&shown));
             let evaluation = Evaluation::new(attributes, states, matched, answers);
             let began = Instant::now();
             let made =

@@ -11,7 +11,6 @@ use super::Policies;
 use super::compiled::{Binding, Policy};
 use super::params::{self, Param};
 use super::table::Bound;
-use crate::body;
 use crate::collections::NAMESPACES;
 use crate::read::view;
 
@@ -41,14 +40,14 @@ impl ShownStates {
         let at = match self.0.iter().position(|(known, ..)| known == gvk) {
             Some(at) => at,
             None => {
-                let (old, new) = policies.shown(attributes, matched, states).await?;
+                let (old, new) = policies.versions.shown(attributes, matched, states).await?;
                 self.0.push((gvk.clone(), old, new));
                 self.0.len() - 1
             }
         };
         let found = self.0.get(at);
         let (old, new) = found.map_or((None, None), |(_, old, new)| (old.as_ref(), new.as_ref()));
-        Ok(States { old, new })
+        Ok(States::new(old, new))
     }
 }
 
@@ -129,26 +128,6 @@ impl Policies {
                 }),
             });
         }
-    }
-
-    /// The objects of a request in the version that a rule names, in the form of the wire.
-    pub(super) async fn shown(
-        &self,
-        attributes: &Attributes<'_>,
-        matched: &Matched,
-        states: States<'_>,
-    ) -> Result<(Option<Value>, Option<Value>), Status> {
-        let kind = matched.resource(attributes);
-        if matched.other.is_none() && *matched.kind(attributes) == kind.gvk {
-            // What is stored is in that form, and so are the parts that a new state has in common with it.
-            let new = states.new.cloned().map(|mut new| body::normalise(kind, &mut new, states.old).map(|()| new));
-            return Ok((states.old.cloned(), new.transpose()?));
-        }
-        let one = async |object: Option<&Value>| match object {
-            Some(object) => self.versions.shown(attributes, matched, object).await.map(Some),
-            None => Ok(None),
-        };
-        Ok((one(states.old).await?, one(states.new).await?))
     }
 
     /// The namespace of a request as expressions see it; null for requests without one, and for namespaces themselves.

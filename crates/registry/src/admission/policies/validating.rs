@@ -373,7 +373,7 @@ mod tests {
         let authorizer: Arc<dyn Authorizer> = Arc::new(AlwaysAllow);
         let (answers, matched) = (Answers::new(&authorizer, &ctx.user), Matched::default());
         let object = json!({});
-        let evaluation = Evaluation::new(&attributes, States { old: None, new: Some(&object) }, &matched, &answers);
+        let evaluation = Evaluation::new(&attributes, States::new(None, Some(&object)), &matched, &answers);
         for (failure_policy, denies) in [("Fail", true), ("Ignore", false)] {
             let spec = json!({"failurePolicy": failure_policy, "validations": [{"expression": "gone()"}, {"expression": "true"}]});
             let policy = Policy::read(&json!({"metadata": {"name": "p"}, "spec": spec}), true).unwrap();

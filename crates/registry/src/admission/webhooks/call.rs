@@ -171,7 +171,7 @@ mod tests {
         let target = Target { kind, namespace: Some("n".to_owned()), name: None, subresource: None };
         let (ctx, options) = (Context::default(), CreateOptions { dry_run, ..CreateOptions::default() });
         let attributes = Attributes::new(Operation::Create, &target, Options::Create(&options), &ctx);
-        let states = States { old: None, new: None };
+        let states = States::new(None, None);
         Caller::new(None, None, Arc::default())
             .call(&hook, &attributes, &Matched::default(), states, false)
             .await

@@ -1,4 +1,4 @@
-//! Counters of webhook calls, under the names of the reference.
+//! Counters of webhook calls and times of admission, under the names of the reference.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry as Metrics;
 
 use super::super::plugin::Operation;
 use super::super::request_value::operation_name;
+use super::super::step_metrics::StepMetrics;
 use super::call::CallError;
 use super::configurations::Hook;
 
@@ -20,6 +21,7 @@ const NAMES_MAX: usize = 200;
 const OTHER: &str = "other";
 
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+const CONDITION_BUCKETS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// The labels of a series, as pairs in the order of the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +46,8 @@ pub struct WebhookMetrics {
     failed_open: Family<Labels, Counter>,
     condition_errors: Family<Labels, Counter>,
     condition_exclusions: Family<Labels, Counter>,
+    condition_durations: Family<Labels, Histogram, fn() -> Histogram>,
+    steps: StepMetrics,
     names: std::sync::Arc<Mutex<Vec<String>>>,
 }
 
@@ -56,6 +60,8 @@ impl Default for WebhookMetrics {
             failed_open: Family::default(),
             condition_errors: Family::default(),
             condition_exclusions: Family::default(),
+            condition_durations: Family::new_with_constructor(|| Histogram::new(CONDITION_BUCKETS)),
+            steps: StepMetrics::default(),
             names: std::sync::Arc::default(),
         }
     }
@@ -73,6 +79,14 @@ impl WebhookMetrics {
         metrics.register(errors, "Match conditions that failed", self.condition_errors.clone());
         let exclusions = name("match_condition_exclusions");
         metrics.register(exclusions, "Requests that match conditions excluded", self.condition_exclusions.clone());
+        let durations = name("match_condition_evaluation_seconds");
+        metrics.register(durations, "Time of match conditions", self.condition_durations.clone());
+        self.steps.register(metrics);
+    }
+
+    /// The times of phases and plugins.
+    pub(crate) fn steps(&self) -> &StepMetrics {
+        &self.steps
     }
 
     /// The name of a webhook as a label: the first names that are seen, then all others as one.
@@ -128,14 +142,23 @@ impl WebhookMetrics {
     }
 
     pub(super) fn condition(&self, hook: &Hook, kind: &'static str, operation: Operation, failed: bool) {
-        let labels = Labels(vec![
+        let family = if failed { &self.condition_errors } else { &self.condition_exclusions };
+        family.get_or_create(&self.condition_labels(hook, kind, operation)).inc();
+    }
+
+    /// Counts the evaluation of match conditions, whatever they decide.
+    pub(super) fn conditions_evaluated(&self, hook: &Hook, kind: &'static str, operation: Operation, took: Duration) {
+        let labels = self.condition_labels(hook, kind, operation);
+        self.condition_durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    fn condition_labels(&self, hook: &Hook, kind: &'static str, operation: Operation) -> Labels {
+        Labels(vec![
             ("kind", "webhook".to_owned()),
             ("name", self.name(hook)),
             ("operation", operation_name(operation).to_owned()),
             ("type", kind.to_owned()),
-        ]);
-        let family = if failed { &self.condition_errors } else { &self.condition_exclusions };
-        family.get_or_create(&labels).inc();
+        ])
     }
 }
 
@@ -172,6 +195,7 @@ mod tests {
         metrics.observe(&fail, "validating", Operation::Create, took, Some(&refused));
         metrics.condition(&fail, "admit", Operation::Create, false);
         metrics.condition(&fail, "admit", Operation::Create, true);
+        metrics.conditions_evaluated(&fail, "admit", Operation::Create, took);
         let text = text(&metrics);
         for line in [
             r#"apiserver_admission_webhook_request_total{code="200",name="a.example.com",operation="CREATE",rejected="false",type="admit"} 1"#,
@@ -181,6 +205,7 @@ mod tests {
             r#"apiserver_admission_webhook_fail_open_count_total{name="b.example.com",type="validating"} 1"#,
             r#"apiserver_admission_match_condition_exclusions_total{kind="webhook",name="a.example.com",operation="CREATE",type="admit"} 1"#,
             r#"apiserver_admission_match_condition_evaluation_errors_total{kind="webhook",name="a.example.com",operation="CREATE",type="admit"} 1"#,
+            r#"apiserver_admission_match_condition_evaluation_seconds_count{kind="webhook",name="a.example.com",operation="CREATE",type="admit"} 1"#,
             r#"apiserver_admission_webhook_admission_duration_seconds_count{name="a.example.com",operation="CREATE",rejected="false",type="admit"} 1"#,
         ] {
             assert!(text.contains(line), "{line}\n{text}");

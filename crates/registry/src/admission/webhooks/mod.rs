@@ -20,6 +20,7 @@ pub(crate) mod review;
 mod validating;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use access::Authorizer;
 use machinery::Status;
@@ -96,12 +97,14 @@ impl Webhooks {
         if hook.conditions.is_empty() {
             return Ok(Ok(matched));
         }
-        let old = self.shown(attributes, &matched, states.old).await?;
-        let new = self.shown(attributes, &matched, states.new).await?;
+        let (old, new) = self.shown(attributes, &matched, states).await?;
         let answers = Answers::new(&self.authorizer, &attributes.ctx.user);
-        let states = States { old: old.as_ref(), new: new.as_ref() };
+        let states = States::new(old.as_ref(), new.as_ref());
         let evaluation = Evaluation::new(attributes, states, &matched, &answers);
-        match hook.conditions.check(&evaluation, &Value::Null).await {
+        let began = Instant::now();
+        let outcome = hook.conditions.check(&evaluation, &Value::Null).await;
+        self.metrics.conditions_evaluated(hook, kind, attributes.operation, began.elapsed());
+        match outcome {
             Outcome::Met => Ok(Ok(matched)),
             Outcome::NotMet(name) => {
                 self.metrics.condition(hook, kind, attributes.operation, false);

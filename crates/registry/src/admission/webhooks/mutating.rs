@@ -61,7 +61,7 @@ impl Webhooks {
         changes: &mut Changes,
     ) -> Result<(), Status> {
         let began = Instant::now();
-        let states = States { old, new: call::present(object) };
+        let states = States::new(old, call::present(object));
         let step = |verdict: Verdict, duration: Duration, patch: Value, round: usize| Step {
             phase: Phase::Mutate,
             round: round + 1,
@@ -144,15 +144,9 @@ impl Turn<'_> {
         let Turn { webhooks, hook, attributes, matched, .. } = *self;
         let versions = &webhooks.versions;
         let unconverted = |status: Status| CallError::Fatal(call::internal(&status.message));
-        let shown = match call::present(object) {
-            Some(object) => Some(versions.shown(attributes, matched, object).await.map_err(unconverted)?),
-            None => None,
-        };
-        let shown_old = match old {
-            Some(old) => Some(versions.shown(attributes, matched, old).await.map_err(unconverted)?),
-            None => None,
-        };
-        let states = States { old: shown_old.as_ref(), new: shown.as_ref() };
+        let states = States::new(old, call::present(object));
+        let (shown_old, shown) = versions.shown(attributes, matched, states).await.map_err(unconverted)?;
+        let states = States::new(shown_old.as_ref(), shown.as_ref());
         let answer = webhooks.caller.call(hook, attributes, matched, states, true).await?;
         let Some(operations) = patch::operations(&answer)? else { return Ok(false) };
         let Some(shown) = shown else {

@@ -79,11 +79,10 @@ impl Webhooks {
                 invocations.iter().find(|known| known.objects.kind == *kind).map(|known| Arc::clone(&known.objects));
             let objects = match known {
                 Some(objects) => objects,
-                None => Arc::new(Objects {
-                    kind: kind.clone(),
-                    old: self.shown(attributes, &matched, states.old).await?,
-                    new: self.shown(attributes, &matched, states.new).await?,
-                }),
+                None => {
+                    let (old, new) = self.shown(attributes, &matched, states).await?;
+                    Arc::new(Objects { kind: kind.clone(), old, new })
+                }
             };
             invocations.push(Invocation { hook, matched, objects });
         }
@@ -94,21 +93,16 @@ impl Webhooks {
         &self,
         attributes: &Attributes<'_>,
         matched: &Matched,
-        object: Option<&Value>,
-    ) -> Result<Option<Value>, Status> {
-        match object {
-            Some(object) => {
-                let shown = self.versions.shown(attributes, matched, object).await;
-                shown.map(Some).map_err(|status| call::internal(&status.message))
-            }
-            None => Ok(None),
-        }
+        states: States<'_>,
+    ) -> Result<(Option<Value>, Option<Value>), Status> {
+        let shown = self.versions.shown(attributes, matched, states).await;
+        shown.map_err(|status| call::internal(&status.message))
     }
 
     async fn ask(&self, at: usize, invocation: &Invocation, attributes: &Attributes<'_>) -> Result<(), Status> {
         let Invocation { hook, matched, objects } = invocation;
         let began = Instant::now();
-        let states = States { old: objects.old.as_ref(), new: objects.new.as_ref() };
+        let states = States::new(objects.old.as_ref(), objects.new.as_ref());
         let error = self.caller.call(hook, attributes, matched, states, false).await.err();
         self.metrics.observe(hook, "validating", attributes.operation, began.elapsed(), error.as_ref());
         trace(hook, attributes, verdict(hook, error.as_ref()), began.elapsed());

@@ -95,12 +95,14 @@ impl Definitions {
             if !installed.kinds.is_empty() {
                 collections.specify(&installed.collection, selectable(&installed.kinds));
             }
-            for kind in &installed.kinds {
-                // A kind that is served from the start cannot be replaced.
-                if kinds.get(&kind.gvk.group, &kind.gvk.version, &kind.plural).is_none() {
-                    kinds = kinds.with_shared(Arc::clone(kind));
-                }
-            }
+            // A kind that is served from the start cannot be replaced.
+            let served = kinds.group(&installed.group).into_iter().flat_map(|group| &group.versions);
+            let served: HashSet<(&str, &str)> = served
+                .flat_map(|version| version.kinds.iter().map(|kind| (version.name.as_str(), kind.plural.as_str())))
+                .collect();
+            let is_new = |kind: &&Arc<Kind>| !served.contains(&(kind.gvk.version.as_str(), kind.plural.as_str()));
+            let added: Vec<Arc<Kind>> = installed.kinds.iter().filter(is_new).cloned().collect();
+            kinds = kinds.with_all(added);
             table.insert(item.name().to_owned(), (item.revision(), Arc::new(installed)));
         }
         let mut unserved: Vec<String> = Vec::new();

@@ -125,7 +125,8 @@ fn wanted(definition: &Installed, all: &[impl Borrow<Installed>]) -> Option<Want
     };
     claim("PluralConflict", &asked.plural, &mut names.plural, &resources);
     claim("SingularConflict", &asked.singular, &mut names.singular, &resources);
-    let is_taken = |name: &&String| !accepted.short_names.contains(name) && resources.contains(name.as_str());
+    let own: HashSet<&String> = accepted.short_names.iter().collect();
+    let is_taken = |name: &&String| !own.contains(name) && resources.contains(name.as_str());
     let clashes: Vec<String> = asked.short_names.iter().filter(is_taken).map(|name| in_use(name)).collect();
     let short_names = match clashes.as_slice() {
         [] => {

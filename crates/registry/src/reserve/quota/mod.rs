@@ -99,6 +99,12 @@ impl Quota {
     /// Dropped while it writes a figure, it leaves that figure too high until the next recount.
     pub(crate) async fn reserve(&self, wanted: &QuotaUse<'_>, share: &mut Share) -> Result<(), Status> {
         let QuotaUse { target, subresource, old, new, .. } = *wanted;
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        if let Err(damaged) = self.storage.refuse_damaged(RESOURCE_QUOTAS, namespace)
+            && Evaluator::new(&target.kind).is_some_and(|evaluator| evaluator.handles(subresource, old, new))
+        {
+            return Err(damaged);
+        }
         let Some(evaluator) = self.evaluator(target).filter(|evaluator| evaluator.handles(subresource, old, new))
         else {
             return Ok(());

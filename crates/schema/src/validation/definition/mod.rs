@@ -69,6 +69,10 @@ fn name(definition: &Value, errors: &mut Errors) {
     }
 }
 
+/// Most bytes of the names and the conversion of a definition, times its versions. Each version that is served has its own copy of
+/// them, also in discovery.
+const VERSION_PARTS_BYTES_MAX: usize = 64 << 20;
+
 /// The parts that all versions share.
 struct Shared {
     schema: bool,
@@ -110,6 +114,13 @@ fn spec(spec: &Value, errors: &mut Errors) {
         if !version.has("schema.openAPIV3Schema") {
             errors.push(FieldError::required(list.index(i).child("schema.openAPIV3Schema"), ""));
         }
+    }
+    let repeated: usize =
+        ["names", "conversion"].map(|part| machinery::json::to_string(spec.at(part)).len()).iter().sum();
+    let versions_max = VERSION_PARTS_BYTES_MAX / repeated.max(1);
+    if versions.len() > versions_max {
+        errors.push(FieldError::too_many(list, versions.len(), versions_max));
+        return;
     }
     let (mut storage, mut unique) = (0, true);
     let mut named = HashSet::new();

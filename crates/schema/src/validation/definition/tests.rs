@@ -176,3 +176,23 @@ fn odd_definitions_are_survived() {
         let _ = unknown_formats(&odd, Some(&odd));
     }
 }
+
+#[test]
+fn long_names_leave_room_for_fewer_versions() {
+    let mut long = definition(version(json!({})));
+    long["spec"]["names"]["shortNames"] = json!(["s".repeat(1 << 20)]);
+    let versions: Value = (0..100)
+        .map(|n| {
+            let mut version = version(json!({}));
+            version["name"] = json!(format!("v{}", n + 1));
+            version["storage"] = json!(n == 0);
+            version
+        })
+        .collect();
+    long["spec"]["versions"] = versions;
+    let errors = refused(&long);
+    assert!(
+        errors.iter().any(|error| error == "spec.versions: Too many: 100: must have at most 63 items"),
+        "{errors:.200?}"
+    );
+}

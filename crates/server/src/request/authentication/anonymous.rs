@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use access::identity::User;
+use arc_swap::ArcSwap;
 
 /// Which requests without credentials are `system:anonymous`; others are refused.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Anonymous {
     user: Arc<User>,
-    paths: Paths,
+    paths: ArcSwap<Paths>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Paths {
     None,
     All,
@@ -21,7 +22,7 @@ enum Paths {
 
 impl Anonymous {
     fn new(paths: Paths) -> Self {
-        Anonymous { user: Arc::new(User::anonymous()), paths }
+        Anonymous { user: Arc::new(User::anonymous()), paths: ArcSwap::from_pointee(paths) }
     }
 
     /// Allowed on every path, or refused on every path.
@@ -36,13 +37,24 @@ impl Anonymous {
         Self::new(Paths::Some(paths))
     }
 
+    /// Decides as `other` does from now on.
+    pub fn replace(&self, other: &Anonymous) {
+        self.paths.store(other.paths.load_full());
+    }
+
     pub(crate) fn user(&self, path: &str) -> Option<Arc<User>> {
-        let allowed = match &self.paths {
+        let allowed = match &**self.paths.load() {
             Paths::None => false,
             Paths::All => true,
             Paths::Some(paths) => paths.iter().any(|allowed| allowed == path),
         };
         allowed.then(|| Arc::clone(&self.user))
+    }
+}
+
+impl Clone for Anonymous {
+    fn clone(&self) -> Self {
+        Anonymous { user: Arc::clone(&self.user), paths: ArcSwap::new(self.paths.load_full()) }
     }
 }
 
@@ -65,5 +77,9 @@ mod tests {
         assert!(anonymous.user("/").is_none());
         assert!(Anonymous::allowed(true).user("/api").is_some());
         assert!(Anonymous::default().user("/livez").is_none());
+        let copy = anonymous.clone();
+        anonymous.replace(&Anonymous::allowed(true));
+        assert!(anonymous.user("/").is_some());
+        assert!(copy.user("/").is_none());
     }
 }

@@ -38,7 +38,7 @@ async fn ask(
     let (warnings, annotations) = (Warnings::default(), Annotations::default());
     let notes = Notes { warnings: &warnings, annotations: &annotations };
     let request = Unauthenticated { headers, path: "/api", peer, now: Clock::system().now(), notes };
-    let found = authenticator.authenticate(request).await;
+    let found = authenticator.authenticate(request).await.map_err(|refused| refused.status);
     (found, warnings.take())
 }
 

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use jsonwebtoken::Validation;
 use machinery::Status;
 use machinery::go_text::quote;
 use machinery::json::{Value, json};
@@ -157,21 +156,9 @@ impl AccountTokens {
         if !is_legacy && !self.settings.issuers.contains(&issuer) {
             return None;
         }
-        let header = jsonwebtoken::decode_header(token).ok()?;
-        let named = keys.named(header.kid.as_deref());
-        if named.is_empty() {
-            return Some(Err("invalid signature, no keys found".to_owned()));
-        }
-        let claims = named.iter().filter(|key| key.algorithm == header.alg).find_map(|key| {
-            let mut validation = Validation::new(key.algorithm);
-            // Times, audiences and issuers are checked on each use.
-            validation.validate_exp = false;
-            validation.validate_aud = false;
-            validation.required_spec_claims.clear();
-            jsonwebtoken::decode::<Value>(token, &key.decoding, &validation).ok().map(|token| token.claims)
-        });
-        let Some(claims) = claims else {
-            return Some(Err("go-jose/go-jose: error in cryptographic primitive".to_owned()));
+        let claims = match keys.verify(token)? {
+            Ok(claims) => claims,
+            Err(why) => return Some(Err(why.to_owned())),
         };
         let user = (!is_legacy).then(|| Arc::new(user_from_claims(&claims)));
         let signed = Arc::new(Signed { claims, keys, user });

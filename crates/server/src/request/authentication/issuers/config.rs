@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use machinery::json::Value;
+use machinery::yaml::with_line;
 
 use super::claims::{Expression, Variable};
 use super::{Compile, IssuerSettings};
@@ -25,10 +26,10 @@ pub struct Configuration {
     pub anonymous: Option<Anonymous>,
 }
 
-/// Reads a file. The error is one sentence that begins with the file. `disallowed` are the issuers of service account tokens.
+/// Reads a file. The error is one sentence that begins with the file and the line. `disallowed` are the issuers of service account tokens.
 pub fn read(path: &Path, compile: &Compile, disallowed: &[String]) -> Result<Configuration, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(&bytes, compile, disallowed).map_err(|why| format!("{}: {why}", path.display()))
+    parse(&bytes, compile, disallowed).map_err(|why| format!("{}: {}", path.display(), with_line(&bytes, &why)))
 }
 
 /// Parses the text of a file. The error begins with the field, or with the line of a text that is no YAML.
