@@ -33,7 +33,8 @@ fn refused(group: &str, plural: &str, object: Value) -> Vec<String> {
 
 fn changed(group: &str, plural: &str, old: Value, change: impl FnOnce(&mut Value)) -> Vec<String> {
     let kind = kind(group, plural);
-    let old = prepared(kind, old);
+    let mut old = prepared(kind, old);
+    old["metadata"]["resourceVersion"] = "1".into();
     let mut new = old.clone();
     change(&mut new);
     validate_update(kind, &new, &old, &mut Vec::new()).iter().map(ToString::to_string).collect()
