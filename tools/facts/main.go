@@ -117,6 +117,7 @@ func main() {
 	}
 
 	write("../../crates/schema/src/protobuf/vectors.tsv", func(out io.Writer) { vectors(out, order, kinds) })
+	write("../../crates/schema/src/facts/internal.tsv", func(out io.Writer) { internal(out, order) })
 	write("../../crates/schema/src/facts/types.tsv", func(out io.Writer) { types(out, table, order, ids) })
 }
 

@@ -1,6 +1,7 @@
 //! The project's commands for people and CI; `cargo xtask` lists them.
 
 mod ci;
+mod conformance;
 mod counts;
 mod informers;
 mod operators;
@@ -31,6 +32,8 @@ cargo xtask COMMAND
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
   counts --scaling     hold the instructions of each step to at most 2.5 times for twice the input (needs valgrind)
   facts                generate the committed tables of Kubernetes facts (tools/facts)
+  conformance --e2e-test FILE [--focus LIST]
+                       run tests of the Kubernetes conformance suite against a server with its own nodes
   torture --kills N    kill the store N times while it writes, and check its content
   torture --cluster --kills N
                        kill a cluster N times in the middle of everything, and compare it with its specs
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         ["torture", rest @ ..] => torture::torture(&workspace, rest),
         ["informers", rest @ ..] => informers::informers(&workspace, rest),
         ["operators", rest @ ..] => operators::operators(&workspace, rest),
+        ["conformance", rest @ ..] => conformance::conformance(&workspace, rest),
         ["soak", rest @ ..] => soak::soak(&workspace, rest),
         ["package", rest @ ..] => package::package(&workspace, rest),
         ["picture", rest @ ..] => picture::picture(&workspace, rest),

@@ -5,7 +5,9 @@
 //! revision is compacted gets a token with it to continue.
 //!
 //! `left` is an addition of this server; the reference does not write it and ignores it. All pages show one revision, so the
-//! objects left after a page are those left before it less the page, and no page has to count them.
+//! objects left after a page are those left before it less the page, and no page has to count them. `listed` is another: the second
+//! at which the first page was read. Pages end with a 410 some minutes after it, as they do in the reference, which forgets
+//! old revisions at such intervals.
 
 use crate::json::{Value, json};
 use base64::Engine as _;
@@ -33,13 +35,15 @@ pub struct ContinueToken {
     pub start: String,
     /// Number of objects from `start` on, if known. Only reported back to the client, so a forged number misleads only its sender.
     pub left: Option<u64>,
+    /// Second of the first page since 1970; a token of another server has none.
+    pub listed: Option<i64>,
 }
 
 impl ContinueToken {
     /// Creates the token that continues after `last`, the key of the last item returned, relative to the collection.
     #[must_use]
     pub fn after(last: &str, revision: Revision) -> Self {
-        ContinueToken { revision: Some(revision), start: format!("{last}\0"), left: None }
+        ContinueToken { revision: Some(revision), start: format!("{last}\0"), left: None, listed: None }
     }
 
     /// Sets the number of objects left.
@@ -48,10 +52,16 @@ impl ContinueToken {
         ContinueToken { left, ..self }
     }
 
+    /// Sets the second of the first page.
+    #[must_use]
+    pub fn with_listed(self, listed: i64) -> Self {
+        ContinueToken { listed: Some(listed), ..self }
+    }
+
     /// Returns a token for the same key at the latest revision.
     #[must_use]
     pub fn at_latest(&self) -> Self {
-        ContinueToken { revision: None, start: self.start.clone(), left: None }
+        ContinueToken { revision: None, start: self.start.clone(), left: None, listed: None }
     }
 
     #[must_use]
@@ -64,6 +74,9 @@ impl ContinueToken {
         let mut token = json!({"v": VERSION, "rv": revision, "start": self.start});
         if let Some(left) = self.left {
             token["left"] = json!(left);
+        }
+        if let Some(listed) = self.listed {
+            token["listed"] = json!(listed);
         }
         BASE64.encode(go_text::json(&token))
     }
@@ -116,7 +129,8 @@ impl ContinueToken {
         }
         let revision = u64::try_from(revision).ok().map(Revision);
         let left = token.get("left").and_then(Value::as_u64).filter(|_| revision.is_some());
-        Ok(ContinueToken { revision, start: relative.to_owned(), left })
+        let listed = token.get("listed").and_then(Value::as_i64).filter(|_| revision.is_some());
+        Ok(ContinueToken { revision, start: relative.to_owned(), left, listed })
     }
 }
 
@@ -136,7 +150,7 @@ mod tests {
     fn round_trip() {
         let token = ContinueToken::after("ns/a<b", Revision(7));
         assert_eq!(ContinueToken::decode(&token.encode()), Ok(token.clone()));
-        let counted = token.with_left(Some(1500));
+        let counted = token.with_left(Some(1500)).with_listed(1_700_000_000);
         assert_eq!(ContinueToken::decode(&counted.encode()), Ok(counted.clone()));
         let latest = counted.at_latest();
         assert_eq!(latest.left, None, "what is left later is not known");
@@ -145,7 +159,7 @@ mod tests {
 
     #[test]
     fn has_the_reference_form() {
-        let token = ContinueToken { revision: None, start: "a\0".to_owned(), left: None };
+        let token = ContinueToken { revision: None, start: "a\0".to_owned(), left: None, listed: None };
         assert_eq!(token.encode(), "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYVx1MDAwMCJ9");
     }
 

@@ -308,7 +308,7 @@ impl FieldError {
                 BadValue::Text(text) => Some(text.clone()),
                 BadValue::Shown(Value::String(s)) => Some(go_text::quote(s)),
                 BadValue::Shown(Value::Number(n)) => Some(go_text::number(n)),
-                BadValue::Shown(value) => Some(go_text::json(value)),
+                BadValue::Shown(value) => Some(go_text::json(&with_sorted_maps(value))),
             };
             if let Some(value) = value {
                 text.push_str(": ");
@@ -334,6 +334,26 @@ impl std::error::Error for FieldError {}
 /// Most bytes of text of several errors in one response; the rest of them is counted. An error may show a value as large as the
 /// request, and there may be one for each of its items.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Returns the value with the members of maps sorted, as Go writes them. An object of strings only is a map; the fields of a struct
+/// stay in their order.
+fn with_sorted_maps(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<(&Text, &Value)> = members.iter().collect();
+            if sorted.iter().all(|(_, value)| value.is_string()) {
+                sorted.sort_unstable_by_key(|(name, _)| *name);
+            }
+            let mut shown = crate::json::Map::new();
+            for (name, value) in sorted {
+                shown.insert(name.as_str(), with_sorted_maps(value));
+            }
+            Value::Object(shown)
+        }
+        Value::Array(items) => Value::from(items.iter().map(with_sorted_maps).collect::<Vec<_>>()),
+        other => other.clone(),
+    }
+}
 
 /// Joins errors to one text: a single one as it is, several as `[a, b]` without duplicates, [`TEXT_BYTES_MAX`] at most.
 #[must_use]

@@ -102,6 +102,29 @@ pub fn dns1123_subdomain(value: &str) -> Objections {
     subdomain(value, too_long)
 }
 
+/// Checks a DNS subdomain whose labels may have underscores: a search path of a resolver.
+#[must_use]
+pub fn dns1123_subdomain_with_underscores(value: &str) -> Objections {
+    const REGEX: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        label.starts_with(inner) && label.ends_with(inner) && label.chars().all(|c| inner(c) || "-_".contains(c))
+    };
+    let mut objections = Vec::new();
+    if value.len() > DNS_SUBDOMAIN_MAX {
+        objections.push(too_long(DNS_SUBDOMAIN_MAX));
+    }
+    if !value.split('.').all(is_label) {
+        objections.push(regex_objection(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+            REGEX,
+            &["example.com"],
+        ));
+    }
+    objections
+}
+
 /// Checks a DNS subdomain. For the prefix of a label key the message speaks of bytes, for names of characters.
 fn subdomain(value: &str, too_long: fn(usize) -> String) -> Objections {
     let mut objections = Vec::new();

@@ -67,8 +67,8 @@ proptest! {
             let _ = (CreateOptions::from_query(&query), PatchOptions::from_query(&query, true));
             let _ = DeleteOptions::from_query(&query);
         }
-        let _ = DeleteOptions::from_json(&body, "v1");
-        let _ = DeleteOptions::from_json(text.as_bytes(), "v1");
+        let _ = DeleteOptions::from_json(&body);
+        let _ = DeleteOptions::from_json(text.as_bytes());
     }
 
     #[test]

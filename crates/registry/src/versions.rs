@@ -3,6 +3,9 @@
 //! All have a function each way between two values. Custom resources are also pruned and defaulted again if their schema
 //! changed since they were written.
 
+mod old_metrics;
+
+use machinery::field_error::BadValue;
 use machinery::json::{Map, Value, json};
 use machinery::{Revision, Status};
 use schema::custom::Definition;
@@ -154,18 +157,23 @@ fn autoscaler_to_v1(object: &mut Value) {
         if metric["type"] == "Resource" && metric["resource"]["name"] == "cpu" && target["type"] == "Utilization" {
             object["spec"]["targetCPUUtilizationPercentage"] = target["averageUtilization"].clone();
         } else {
-            others.push(metric.clone());
+            others.push(old_metrics::to_old(metric));
         }
     }
     keep_in(&mut annotations, METRICS, &json!(others));
-    keep_in(&mut annotations, BEHAVIOR, &take(object, "spec", "behavior"));
+    let behavior = take(object, "spec", "behavior");
+    if let (Value::Object(_), BadValue::Text(text)) =
+        (&behavior, schema::facts::internal::shown("autoscaling.HorizontalPodAutoscalerBehavior", &behavior))
+    {
+        annotations.insert(BEHAVIOR, text.into());
+    }
     let mut current = Vec::new();
     for metric in take(object, "status", "currentMetrics").as_array().into_iter().flatten() {
         let value = &metric["resource"]["current"]["averageUtilization"];
         if metric["type"] == "Resource" && metric["resource"]["name"] == "cpu" && !value.is_null() {
             object["status"]["currentCPUUtilizationPercentage"] = value.clone();
         } else {
-            current.push(metric.clone());
+            current.push(old_metrics::to_old(metric));
         }
     }
     keep_in(&mut annotations, CURRENT_METRICS, &json!(current));
@@ -177,20 +185,27 @@ fn autoscaler_to_v1(object: &mut Value) {
 
 fn autoscaler_to_v2(object: &mut Value) {
     let mut annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    let mut metrics = read_from(&mut annotations, METRICS).as_array().cloned().unwrap_or_default();
+    let old = |annotations: &mut Map, name: &str, spec: bool| -> Vec<Value> {
+        let kept = read_from(annotations, name);
+        kept.as_array().into_iter().flatten().map(|metric| old_metrics::from_old(metric, spec)).collect()
+    };
+    let mut metrics = old(&mut annotations, METRICS, true);
     let target = take(object, "spec", "targetCPUUtilizationPercentage");
     if !target.is_null() {
         let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": target}});
         metrics.insert(0, json!({"type": "Resource", "resource": cpu}));
     }
-    if !metrics.is_empty() {
-        object["spec"]["metrics"] = json!(metrics);
+    if metrics.is_empty() {
+        // The default of v2, which an object has as soon as it is stored.
+        let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}});
+        metrics.push(json!({"type": "Resource", "resource": cpu}));
     }
+    object["spec"]["metrics"] = json!(metrics);
     let behavior = read_from(&mut annotations, BEHAVIOR);
     if !behavior.is_null() {
-        object["spec"]["behavior"] = behavior;
+        object["spec"]["behavior"] = old_metrics::with_small_initials(&behavior);
     }
-    let mut current = read_from(&mut annotations, CURRENT_METRICS).as_array().cloned().unwrap_or_default();
+    let mut current = old(&mut annotations, CURRENT_METRICS, false);
     let utilization = take(object, "status", "currentCPUUtilizationPercentage");
     if !utilization.is_null() {
         let cpu = json!({"name": "cpu", "current": {"averageUtilization": utilization}});

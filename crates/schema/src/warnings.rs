@@ -37,6 +37,14 @@ pub fn on_write(kind: &Kind, new: &Value, old: Option<&Value>, spec_is_known: bo
         }
         ("", "PodTemplate") if changed => pod(new.at("template"), &Path::new("template"), out),
         ("", "Service") => service(new, out),
+        ("", "Node") => node(new, out),
+        ("storage.k8s.io", "CSIDriver")
+            if !new.list("spec.tokenRequests").is_empty() && !new.has("spec.serviceAccountTokenInSecrets") =>
+        {
+            let why = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
+                possible logging of tokens in volume attributes";
+            out.push(why.to_owned());
+        }
         ("", "Secret") => secret(new, out),
         ("", "Endpoints") => out.push(ENDPOINTS.to_owned()),
         ("", "PersistentVolume") => volume(new, out),
@@ -82,7 +90,10 @@ const POD_HOST: &str = "this is used in the Pod's hostname, which can result in 
 
 /// Returns the warning of every request for a deprecated kind.
 #[must_use]
-pub fn deprecation(kind: &Kind) -> Option<&'static str> {
+pub fn deprecation(kind: &Kind) -> Option<&str> {
+    if let Some(definition) = &kind.definition {
+        return definition.deprecation.as_deref();
+    }
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("", "Endpoints") => Some(ENDPOINTS),
         ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
@@ -468,6 +479,24 @@ fn service(object: &Value, out: &mut Vec<String>) {
         out.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
     } else if external {
         out.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+    }
+    if spec.text("type") != "ExternalName" && !spec.text("externalName").is_empty() {
+        out.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if spec.text("trafficDistribution") == "PreferClose" {
+        out.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
+    }
+}
+
+/// Warns of fields of a node that nothing uses.
+fn node(object: &Value, out: &mut Vec<String>) {
+    for (field, use_instead) in [
+        ("configSource", "the feature is removed"),
+        ("externalID", "this field is deprecated, and is unused by Kubernetes"),
+    ] {
+        if object.at("spec").has(field) && object.at("spec").at(field) != "" {
+            out.push(format!("spec.{field}: {use_instead}"));
+        }
     }
 }
 

@@ -172,7 +172,7 @@ fn update(kind: &Kind, ty: &Type, mut new: Value, old: &Value) {
 
 /// The body of a DELETE.
 pub fn delete_options(data: &[u8]) {
-    let _ = DeleteOptions::from_json(data, "apps/v1");
+    let _ = DeleteOptions::from_json(data);
     if let Ok(document) = yaml::read(data) {
         let _ = DeleteOptions::from_value(&document.value, "apps/v1");
     }

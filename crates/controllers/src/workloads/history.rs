@@ -3,8 +3,10 @@
 //! The data of a revision is the patch that brings its template back; `kubectl rollout undo` sends it as it is:
 //!
 //! ```json
-//! {"spec": {"template": {"metadata": {…}, "spec": {…}, "$patch": "replace"}}}
+//! {"spec": {"template": {"$patch": "replace", "metadata": {…}, "spec": {…}}}}
 //! ```
+//!
+//! Its members are sorted, as Go writes them: clients compare the text with what they would have written themselves.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +29,9 @@ const LONGEST_PREFIX: usize = 223;
 fn data_of(template: &PodTemplateSpec) -> Value {
     let mut template = to_value(template);
     template["$patch"] = "replace".into();
-    json!({ "spec": { "template": template } })
+    let mut data = json!({ "spec": { "template": template } });
+    data.sort_all_objects();
+    data
 }
 
 /// The template that a revision keeps.
@@ -147,5 +151,7 @@ mod tests {
         let revision = ControllerRevision { data: Some(RawExtension(data.clone())), ..ControllerRevision::default() };
         assert_eq!(template_of(&revision), Some(template));
         assert!(keeps(&revision, &data));
+        let text = r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}}}"#;
+        assert_eq!(data.to_string(), text, "members are sorted");
     }
 }

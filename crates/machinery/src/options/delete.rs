@@ -61,18 +61,18 @@ impl DeleteOptions {
         })
     }
 
-    /// Parses a JSON body. `group_version` is that of the resource, such as `apps/v1`.
-    pub fn from_json(body: &[u8], group_version: &str) -> Result<Self, Status> {
+    /// Parses a JSON body.
+    pub fn from_json(body: &[u8]) -> Result<Self, Status> {
         if let Some(why) = go_json::syntax_error(body) {
             return Err(Status::bad_request(format!("couldn't get version/kind; json parse error: {why}")));
         }
         let body = serde_json::from_slice(body)
             .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
-        Self::from_value(&body, group_version)
+        Self::from_value(&body)
     }
 
     /// As [`DeleteOptions::from_json`], for a body that was parsed from another encoding.
-    pub fn from_value(body: &Value, group_version: &str) -> Result<Self, Status> {
+    pub fn from_value(body: &Value) -> Result<Self, Status> {
         if !body.is_object() && !body.is_null() {
             return Err(Status::bad_request(format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -82,8 +82,8 @@ impl DeleteOptions {
         let member = Members { body, of: "DeleteOptions" };
         let kind = member.text("kind")?.unwrap_or("DeleteOptions");
         let version = member.text("apiVersion")?.unwrap_or("v1");
-        let known = kind.is_empty() || kind == "DeleteOptions";
-        if !known || !(matches!(version, "" | "v1" | "meta.k8s.io/v1") || version == group_version) {
+        // Options are the same in every group, so their version does not matter.
+        if !(kind.is_empty() || kind == "DeleteOptions") {
             return Err(Status::bad_request(format!(
                 "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
             )));
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn body(text: &str) -> Result<DeleteOptions, (u16, String)> {
-        DeleteOptions::from_json(text.as_bytes(), "apps/v1").map_err(|status| (status.code, status.message))
+        DeleteOptions::from_json(text.as_bytes()).map_err(|status| (status.code, status.message))
     }
 
     fn query(text: &str) -> Result<DeleteOptions, (u16, String)> {

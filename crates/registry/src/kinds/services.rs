@@ -23,6 +23,12 @@ impl KindBehaviour for Services {
         service: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
+        if old.is_none() {
+            let errors = schema::validation::validate_service_families(service);
+            if !errors.is_empty() {
+                return Err(Status::invalid(&kind.group_kind(), meta::name(service), &errors));
+            }
+        }
         reservation.allocate_service(service, old).map_err(|error| match error {
             AllocationError::Invalid(error) => Status::invalid(&kind.group_kind(), meta::name(service), &[error]),
             AllocationError::Full(why) => Status::internal(why),

@@ -12,10 +12,14 @@ use crate::failure;
 use crate::registry::Registry;
 use crate::request::Target;
 
+/// How long a list can be continued after its first page, in seconds. The reference forgets old revisions every five minutes.
+const CONTINUED_MAX: i64 = 300;
+
 pub(crate) async fn list(registry: &Registry, target: &Target, options: &ListOptions) -> Result<ListView, Status> {
     let filter = registry.filter(target, options)?;
     let collection = registry.collection(&target.kind);
     let (mut from, mut left) = (None, None);
+    let mut listed = registry.now().as_second();
     let limit = options.page_size();
     let snapshot = match options.list_mode()? {
         ListMode::Fresh => {
@@ -33,6 +37,12 @@ pub(crate) async fn list(registry: &Registry, target: &Target, options: &ListOpt
         ListMode::Continue(token) => {
             from = Some(token.start.clone());
             left = token.left;
+            if let Some(first) = token.listed {
+                if first + CONTINUED_MAX < listed {
+                    return Err(Status::continue_expired(token.at_latest().encode()));
+                }
+                listed = first;
+            }
             match token.revision {
                 Some(revision) => match registry.cache().snapshot_at(&collection, revision).await {
                     Ok(snapshot) => snapshot,
@@ -59,7 +69,7 @@ pub(crate) async fn list(registry: &Registry, target: &Target, options: &ListOpt
         None => Some(snapshot.len_in(filter.namespace()) as u64),
         Some(_) => left,
     };
-    let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit, left);
+    let (list, looked_at) = page(target, &snapshot, &filter, &prefix, from.as_deref(), limit, (left, listed));
     registry.converter().prepare(&target.kind, &list.items).await?;
     let tally = collection.tally();
     tally.lists.add(1);
@@ -77,7 +87,8 @@ pub(crate) fn refuse_damaged(snapshot: &Snapshot, collection: &Collection, filte
 }
 
 /// The objects from `from` on that the filter admits, at most `limit` of them; and how many were looked at. `left` is the
-/// number of objects from `from` on, selected or not; without it the objects behind the page are counted.
+/// number of objects from `from` on, selected or not; without it the objects behind the page are counted. `listed` is the second
+/// of the first page.
 fn page(
     target: &Target,
     snapshot: &Snapshot,
@@ -85,7 +96,7 @@ fn page(
     prefix: &str,
     from: Option<&str>,
     limit: Option<usize>,
-    left: Option<u64>,
+    (left, listed): (Option<u64>, i64),
 ) -> (ListView, usize) {
     let mut looked_at = 0;
     let mut items: Vec<Arc<Item>> = Vec::new();
@@ -100,7 +111,8 @@ fn page(
                 Some(left) => left.saturating_sub(items.len() as u64).max(1),
                 None => 1 + rest.count() as u64,
             });
-            continue_token = Some(ContinueToken::after(last, snapshot.revision).with_left(remaining).encode());
+            let token = ContinueToken::after(last, snapshot.revision).with_left(remaining).with_listed(listed);
+            continue_token = Some(token.encode());
             break;
         }
         looked_at += 1;

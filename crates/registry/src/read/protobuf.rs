@@ -77,7 +77,9 @@ pub(crate) fn made(value: &Value, shape: Shape) -> Result<TypedMessage, Status> 
     match shape {
         Shape::Plain => {
             let version = GroupVersion::parse(text("apiVersion")).unwrap_or_default();
-            let gvk = GroupVersionKind::new(version.group, version.version, text("kind"));
+            // The documents of the core group do not state their version.
+            let number = if version.version.is_empty() { "v1".to_owned() } else { version.version };
+            let gvk = GroupVersionKind::new(version.group, number, text("kind"));
             Ok(TypedMessage {
                 api_version: Cow::Owned(text("apiVersion").to_owned()),
                 kind: Cow::Owned(text("kind").to_owned()),

@@ -242,23 +242,22 @@ impl Addresses {
         let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
         for at in 0..count {
             let port = &mut service["spec"]["ports"][at];
-            let number = match port["nodePort"].as_u64().and_then(|number| u16::try_from(number).ok()) {
+            let wanted = port["nodePort"].as_i64().unwrap_or(0);
+            let Ok(wanted) = u16::try_from(wanted) else {
+                return Err(self.port_out_of_range(at, wanted));
+            };
+            let number = match Some(wanted) {
                 Some(number) if number != 0 => {
                     // One number may serve two protocols of the same service.
                     let shared = given
                         .get(&number)
                         .is_some_and(|protocols| protocols.len() > 1 || !protocols.contains(&port["protocol"]));
                     let free = own.contains(&number) || shared || self.state.lock().take_port(number, held);
-                    if !free || !self.node_ports.contains(&number) {
-                        let why = if free {
-                            format!(
-                                "provided port is not in the valid range. The range of valid ports is {}-{}",
-                                self.node_ports.start(),
-                                self.node_ports.end()
-                            )
-                        } else {
-                            "provided port is already allocated".to_owned()
-                        };
+                    if free && !self.node_ports.contains(&number) {
+                        return Err(self.port_out_of_range(at, number.into()));
+                    }
+                    if !free {
+                        let why = "provided port is already allocated";
                         return Err(FieldError::invalid(format!("spec.ports[{at}].nodePort"), json!(number), why));
                     }
                     Some(number)
@@ -276,6 +275,12 @@ impl Addresses {
             }
         }
         Ok(())
+    }
+
+    fn port_out_of_range(&self, at: usize, number: i64) -> FieldError {
+        let (first, last) = (self.node_ports.start(), self.node_ports.end());
+        let why = format!("provided port is not in the valid range. The range of valid ports is {first}-{last}");
+        FieldError::invalid(format!("spec.ports[{at}].nodePort"), number, why)
     }
 
     fn draw_address(&self, held: &mut Held) -> Option<Ipv4Addr> {
@@ -350,12 +355,19 @@ fn set_families(service: &mut Value) {
     let spec = &mut service["spec"];
     let free = spec["clusterIP"] == "None" && spec["selector"].as_object().is_none_or(|selector| selector.is_empty());
     let unset = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || value == "";
-    let free = free && unset(&spec["ipFamilyPolicy"]) && unset(&spec["ipFamilies"]);
     if unset(&spec["ipFamilyPolicy"]) {
         spec["ipFamilyPolicy"] = json!(if free { "RequireDualStack" } else { "SingleStack" });
     }
-    if unset(&spec["ipFamilies"]) {
-        spec["ipFamilies"] = if free { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+    // The family of an address that is not ours is refused, not taken over.
+    let foreign = spec["clusterIP"].as_str().is_some_and(|address| address.contains(':'));
+    if unset(&spec["ipFamilies"]) && !foreign {
+        spec["ipFamilies"] = json!(["IPv4"]);
+    }
+    // A service without selector and address may have both families in any cluster.
+    let families = spec["ipFamilies"].as_array().map_or(&[][..], Vec::as_slice);
+    if free && families.len() == 1 && spec["ipFamilyPolicy"] != "SingleStack" {
+        let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
+        spec["ipFamilies"] = json!([families[0], other]);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::meta;
 use crate::read::view::{Outcome, View};
 use crate::registry::Registry;
 use crate::request::{Body, Target, WriteRequest};
-use crate::write::update::rewrite_internally;
+use crate::write::update::{rewrite_internally, wrong_uid};
 
 /// POST of a Binding, to a pod or to the collection of bindings.
 pub(crate) async fn bind(
@@ -33,14 +33,16 @@ pub(crate) async fn bind(
     let conflict = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), pod.name(), why);
     let attributes = Attributes::new(Operation::Update, &pod, Options::Create(options), ctx);
     rewrite_internally(registry, &attributes, |old| {
-        for (stated, is, what) in [
-            (meta::uid(&binding), meta::uid(old), "UID"),
-            (meta::resource_version(&binding), meta::resource_version(old), "ResourceVersion"),
-        ] {
-            if !stated.is_empty() && stated != is {
-                let why = format!("Precondition failed: {what} in precondition: {stated}, {what} in object meta: {is}");
-                return Err(conflict(why));
-            }
+        let (uid, revision) = (meta::uid(&binding), meta::resource_version(&binding));
+        if !uid.is_empty() && uid != meta::uid(old) {
+            return Err(wrong_uid(&pod, uid, meta::uid(old)));
+        }
+        if !revision.is_empty() && revision != meta::resource_version(old) {
+            let stored = meta::resource_version(old);
+            let why = format!(
+                "Precondition failed: ResourceVersion in precondition: {revision}, ResourceVersion in object meta: {stored}"
+            );
+            return Err(conflict(why));
         }
         if meta::is_deleting(old) {
             return Err(conflict(format!("pod {} is being deleted, cannot be assigned to a host", pod.name())));
@@ -89,7 +91,8 @@ fn check(binding: &Value) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&GroupResource::new("", "Binding"), meta::name(binding), &errors))
+    // The reference does not turn these into a refusal of its own.
+    Err(Status::unmapped(machinery::field_error::join(&errors)))
 }
 
 fn merge(pod: &mut Value, binding: &Value, member: &str) {

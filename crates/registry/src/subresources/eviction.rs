@@ -29,7 +29,7 @@ pub(crate) async fn evict(
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let mut deletion = match eviction.get("deleteOptions") {
-        Some(options) => DeleteOptions::from_value(options, "policy/v1")?,
+        Some(options) => DeleteOptions::from_value(options)?,
         None => DeleteOptions::default(),
     };
     deletion.dry_run |= options.dry_run;
@@ -70,7 +70,7 @@ async fn take_disruption(
         [] => return Ok(()),
         [budget] => budget,
         _ => {
-            return Err(Status::internal(
+            return Err(Status::unmapped(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             ));
         }

@@ -164,6 +164,8 @@ async fn create_reserving(
     behaviour.complete_new(&mut draft.object, &ctx.user);
     behaviour.prepare(reservation, &mut draft.object, None);
     draft.recognise_admitted();
+    // Addresses and ports come before validation, so a refusal to give them is the only one.
+    behaviour.reserve(reservation, kind, &mut draft.object, None)?;
     let errors = draft.validate_new(kind);
     if !errors.is_empty() {
         let refusal = Status::invalid(&body::error_kind(kind), meta::name(&draft.object), &errors);
@@ -172,7 +174,6 @@ async fn create_reserving(
     draft.warnings_of_new(kind).into_iter().for_each(|text| ctx.warnings.push(text));
     param_rights::check(registry, attributes, &draft.object, None).await?;
     rights::confirm_create(registry, attributes).await?;
-    behaviour.reserve(reservation, kind, &mut draft.object, None)?;
     draft.normalise(kind)?;
     let mut object = draft.object;
     chain.validate(attributes, States::shown(None, &object)).await?;

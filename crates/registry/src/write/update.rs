@@ -257,15 +257,7 @@ fn precondition(target: &Target, old: &Value, new: &Value, author: &Author<'_>) 
     let kind = &target.kind;
     let (stated_uid, uid) = (meta::uid(new), meta::uid(old));
     if author.replaces && !stated_uid.is_empty() && stated_uid != uid {
-        let mut why = format!("Precondition failed: UID in precondition: {stated_uid}, UID in object meta: {uid}");
-        if kind.custom {
-            let namespace = target.namespace.as_deref().map(|namespace| format!("/{namespace}")).unwrap_or_default();
-            let key = format!("/registry/{}/{}{namespace}/{}", kind.gvk.group, kind.plural, target.name());
-            why = format!(
-                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-            );
-        }
-        return Err(Status::conflict(&target.gr(), target.name(), why));
+        return Err(wrong_uid(target, stated_uid, uid));
     }
     let stated = meta::resource_version(new);
     if stated.is_empty() || stated == "0" {
@@ -276,6 +268,33 @@ fn precondition(target: &Target, old: &Value, new: &Value, author: &Author<'_>) 
         return Err(Status::unmapped(format!("strconv.ParseUint: parsing {stated}: invalid syntax")));
     }
     if stated == meta::resource_version(old) { Ok(()) } else { Err(Status::modified(&target.gr(), target.name())) }
+}
+
+/// Returns the refusal of a write for an object of another uid, in the words of the reference's storage.
+pub(crate) fn wrong_uid(target: &Target, stated: &str, uid: &str) -> Status {
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {stated}, UID in object meta: {uid}",
+        storage_key(target)
+    );
+    Status::conflict(&target.gr(), target.name(), why)
+}
+
+/// Returns the key that the reference stores an object at; old resources have names of their own there.
+fn storage_key(target: &Target) -> String {
+    let (group, plural) = (target.kind.gvk.group.as_str(), target.kind.plural.as_str());
+    let folder = match (group, plural) {
+        ("", "replicationcontrollers") => "controllers",
+        ("", "services") => "services/specs",
+        ("", "endpoints") => "services/endpoints",
+        ("", "nodes") => "minions",
+        ("networking.k8s.io", "ingresses") => "ingress",
+        (_, plural) => plural,
+    };
+    let own = target.kind.custom || matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+    let group = if own { format!("{group}/") } else { String::new() };
+    let namespace = target.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    format!("/registry/{group}{folder}/{namespace}{}", target.name())
 }
 
 fn revision_needed(kind: &Kind, target: &Target) -> Status {

@@ -341,8 +341,13 @@ impl<'a> Coercion<'a> {
             _ => false,
         };
         if is_empty && field.omit_empty {
-            // An empty list of managers has a meaning: it removes all of them. Ownership tracking removes the list.
-            return if field.name == "managedFields" { Encoding::Present } else { Encoding::Omitted };
+            // An empty list of managers has a meaning: it removes all of them. Ownership tracking removes the list. An empty list of
+            // scaling policies is not the same as none, which has defaults.
+            return if matches!(&*field.name, "managedFields" | "policies") {
+                Encoding::Present
+            } else {
+                Encoding::Omitted
+            };
         }
         Encoding::Present
     }
@@ -400,7 +405,8 @@ impl<'a> Coercion<'a> {
                     Ok(None) => {}
                     Ok(Some(clean)) => *value = Value::String(clean.into()),
                     Err(at) => {
-                        self.save(format!("illegal base64 data at input byte {at}"))?;
+                        let converted = if self.words == Words::Converter { "error decoding from json: " } else { "" };
+                        self.save(format!("{converted}illegal base64 data at input byte {at}"))?;
                         *value = Value::Null;
                     }
                 }

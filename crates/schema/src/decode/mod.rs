@@ -7,13 +7,14 @@
 mod base64;
 pub(crate) mod coerce;
 pub mod json;
+pub(crate) mod registered;
 pub(crate) mod time;
 
 use machinery::go_json::json_kind;
 use machinery::json::Value;
 use machinery::{GroupVersion, GroupVersionKind, Status, yaml};
 
-use crate::facts::{Type, Types};
+use crate::facts::Type;
 use crate::protobuf;
 use coerce::Words;
 
@@ -170,6 +171,12 @@ pub fn decode(
     name(&mut value, gvk);
     let mut warnings = Vec::new();
     if strict && (!parsed.duplicates.is_empty() || !findings.unknown.is_empty()) {
+        if parsed.yaml && validation != FieldValidation::Strict {
+            // Each line of the YAML parser is a warning of its own.
+            warnings = parsed.duplicates;
+            warnings.extend(findings.unknown.iter().map(|path| format!("unknown field {path:?}")));
+            return Ok(Decoded { value, warnings });
+        }
         let complaints = complaints(body, parsed.duplicates, parsed.yaml, &findings.unknown);
         if validation == FieldValidation::Strict {
             let message = format!("strict decoding error: {}", complaints.join(", "));
@@ -265,7 +272,7 @@ fn kind_named(api_version: &str, kind: &str, gvk: &GroupVersionKind) -> Result<G
 }
 
 fn other_kind(found: GroupVersionKind, expected: &GroupVersionKind) -> DecodeError {
-    if found.kind == expected.kind {
+    if found.kind == expected.kind && registered::knows(&found) {
         return DecodeError::Version { found: found.group_version(), expected: expected.group_version() };
     }
     let message = not_that_kind(&found, expected);
@@ -274,7 +281,7 @@ fn other_kind(found: GroupVersionKind, expected: &GroupVersionKind) -> DecodeErr
 
 /// Returns the error for an object of another kind.
 pub(crate) fn not_that_kind(found: &GroupVersionKind, expected: &GroupVersionKind) -> String {
-    if Types::get().kind(found).is_some() {
+    if registered::knows(found) {
         let package = match &*expected.group {
             "" => "core",
             group => group.split('.').next().unwrap_or(group),

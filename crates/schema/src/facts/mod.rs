@@ -2,8 +2,10 @@
 //!
 //! - [`shape`]: the types themselves, the same for built-in kinds and for kinds known only by a schema
 //! - `table`: reads the committed table of the built-in kinds, `types.tsv`, on first use
+//! - `internal`: values as the structs inside a Kubernetes server, for refusals that show them so
 //! - [`structural`]: builds the type of a custom kind from its schema; [`json_schema`]: the way back, for type checks
 
+pub mod internal;
 pub mod json_schema;
 pub mod shape;
 pub mod structural;

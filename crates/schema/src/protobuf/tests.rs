@@ -52,7 +52,11 @@ fn bodies_that_are_refused() {
         "Pod in version \"v1\" cannot be handled as a ConfigMap: converting (v1.Pod) to (core.ConfigMap): unknown conversion"
     );
     let version = refused(&envelope::seal("v2", "ConfigMap", b""));
-    assert_eq!(version, "the API version in the data (v2) does not match the expected API version (v1)");
+    assert_eq!(
+        version,
+        "ConfigMap in version \"v2\" cannot be handled as a ConfigMap: no kind \"ConfigMap\" is registered for version \"v2\" \
+         in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+    );
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
             object.insert("status", json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
         }
         ("", "PersistentVolumeClaim") => data_sources(object),
+        ("", "ServiceAccount") => only_names_of_secrets(object),
+        ("", "Node") => drop_from_spec(object, &Value::Null, "configSource"),
+        ("storage.k8s.io", "CSIDriver") => drop_from_spec(object, &Value::Null, "preventPodSchedulingIfMissing"),
         ("coordination.k8s.io", "Lease") => gated_lease_fields(object, &Value::Null),
         ("apiregistration.k8s.io", "APIService") => {
             let is_local = object.get("spec").is_none_or(|spec| spec.at("service").is_null());
@@ -43,6 +46,22 @@ pub(super) fn create(group: &str, kind: &str, object: &mut Fields) {
     }
 }
 
+/// Keeps the names of the secrets of an account only: they are in its namespace.
+fn only_names_of_secrets(object: &mut Fields) {
+    for secret in object.items("secrets") {
+        secret.retain(|field, _| field == "name");
+    }
+}
+
+/// Removes a field that only objects which have it already may keep.
+fn drop_from_spec(object: &mut Fields, old: &Value, field: &str) {
+    if !old.at("spec").has(field)
+        && let Some(spec) = object.child("spec")
+    {
+        spec.shift_remove(field);
+    }
+}
+
 pub(super) fn update(group: &str, kind: &str, new: &mut Fields, old: &Value) {
     match (group, kind) {
         ("", "Namespace") => {
@@ -58,7 +77,12 @@ pub(super) fn update(group: &str, kind: &str, new: &mut Fields, old: &Value) {
         }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => store_version(new),
         ("certificates.k8s.io", "CertificateSigningRequest") => copy_field(new, old, "spec"),
-        ("storage.k8s.io", "CSIDriver") => count_driver_changes(new, old),
+        ("", "ServiceAccount") => only_names_of_secrets(new),
+        ("", "Node") => drop_from_spec(new, old, "configSource"),
+        ("storage.k8s.io", "CSIDriver") => {
+            drop_from_spec(new, old, "preventPodSchedulingIfMissing");
+            count_driver_changes(new, old);
+        }
         ("coordination.k8s.io", "Lease") => gated_lease_fields(new, old),
         _ => {}
     }

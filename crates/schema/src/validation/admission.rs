@@ -72,31 +72,7 @@ fn webhook(hook: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn client(client: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (client.at("url").as_str(), client.at("service")) {
         (Some(url), Value::Null) => {
-            let path = path.child("url");
-            let Some(rest) = url.strip_prefix("https://") else {
-                let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-                let why = if scheme.is_empty() && !url.contains("//") {
-                    "url must be a valid URL: host must be specified; desired format: https://host[/path]".to_owned()
-                } else {
-                    "'https' is the only allowed URL scheme; desired format: https://host[/path]".to_owned()
-                };
-                errors.push(FieldError::invalid(path, if scheme.is_empty() { url } else { scheme }, why));
-                return;
-            };
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            if host.is_empty() {
-                let why = "host must be specified; desired format: https://host[/path]";
-                errors.push(FieldError::invalid(path, host, why));
-            }
-            if host.contains('@') {
-                let why = "user information is not permitted in the URL";
-                errors.push(FieldError::invalid(path, url, why));
-            }
-            for (mark, what) in [('#', "fragments"), ('?', "query parameters")] {
-                if let Some((_, part)) = rest.split_once(mark) {
-                    errors.push(FieldError::invalid(path, part, format!("{what} are not permitted in the URL")));
-                }
-            }
+            super::go_url::webhook_url(errors, &path.child("url"), url);
         }
         (None, service @ Value::Object(_)) => {
             let path = path.child("service");
@@ -563,23 +539,24 @@ fn binding(spec: &Value, validating: bool, errors: &mut Errors) {
 }
 
 fn parameter(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let (name, by_selector) = (reference.text("name"), reference.has("selector"));
-    match (name.is_empty(), by_selector) {
-        (false, true) => {
-            let why = "name and selector are mutually exclusive";
-            errors.push(FieldError::forbidden(path.child("name"), why));
-            errors.push(FieldError::forbidden(path.child("selector"), why));
-        }
-        (false, false) => objections(errors, &path.child("name"), name, names::path_segment(name)),
-        (true, true) => selector(errors, &path.child("selector"), reference.at("selector")),
-        (true, false) => {
-            errors.push(FieldError::required(path, "one of name or selector must be specified"));
-        }
+    let (name, wanted) = (reference.text("name"), reference.at("selector"));
+    let why = "name and selector are mutually exclusive";
+    let both = !name.is_empty() && wanted.is_object();
+    if !name.is_empty() {
+        objections(errors, &path.child("name"), name, names::path_segment(name));
+    }
+    if both {
+        errors.push(FieldError::forbidden(path.child("name"), why));
+    }
+    if wanted.is_object() {
+        selector(errors, &path.child("selector"), wanted);
+    }
+    if both {
+        errors.push(FieldError::forbidden(path.child("selector"), why));
+    }
+    if name.is_empty() && !wanted.is_object() {
+        errors.push(FieldError::required(path, "one of name or selector must be specified"));
     }
     let action = path.child("parameterNotFoundAction");
-    if reference.has("parameterNotFoundAction") {
-        word(errors, &action, reference.text("parameterNotFoundAction"), &["Allow", "Deny"]);
-    } else {
-        required(errors, &action);
-    }
+    super::rules::one_of(errors, &action, reference.text("parameterNotFoundAction"), &["Deny", "Allow"]);
 }

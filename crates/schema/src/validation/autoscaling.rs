@@ -30,6 +30,11 @@ pub(super) fn validate(version: &str, object: &Value, errors: &mut Errors) {
     }
     reference(spec.at("scaleTargetRef"), true, &SPEC.child("scaleTargetRef"), errors);
     if version == "v1" {
+        // The percentage is the first metric inside the server.
+        if let Some(percent) = spec.int("targetCPUUtilizationPercentage").filter(|percent| *percent < 1) {
+            let path = SPEC.child("metrics[0].resource.target.averageUtilization");
+            errors.push(FieldError::invalid(path, percent, "must be greater than 0"));
+        }
         return;
     }
     let metrics = spec.list("metrics");
@@ -157,7 +162,10 @@ fn metric_target(target: &Value, path: &Path<'_>, errors: &mut Errors) {
     if kind.is_empty() {
         errors.push(FieldError::required(path.child("type"), "must specify a metric target type"));
     }
-    word(errors, &path.child("type"), kind, &["Utilization", "Value", "AverageValue"]);
+    if !["Utilization", "Value", "AverageValue"].contains(&kind) {
+        let why = "must be either Utilization, Value, or AverageValue";
+        errors.push(FieldError::invalid(path.child("type"), kind, why));
+    }
     for field in ["value", "averageValue"] {
         let value = target.at(field);
         if !value.is_null() && amount::of(value) <= Quantity::default() {

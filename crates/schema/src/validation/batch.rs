@@ -1,37 +1,42 @@
 //! Validation of jobs and cron jobs.
 
-use std::collections::HashSet;
-
 use machinery::field_error::{BadValue, FieldError, Path};
-use machinery::json::{Value, json};
+use machinery::json::Value;
 use machinery::labels::Selector;
 use machinery::names;
 
-use super::rules::{IMMUTABLE, immutable, not_negative, objections, required, same, selector, word};
+use super::job_policies::{failure_policy, success_policy};
+use super::rules::{IMMUTABLE, immutable, not_negative, required, same, selector, word};
 use super::{Errors, network, pod};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
 const STATUS: Path<'static> = Path::new("status");
+const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+const NAME_LABEL: &str = "batch.kubernetes.io/job-name";
 
 pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match (kind, old) {
         ("Job", None) => job(object, true, errors),
         ("Job", Some(old)) => {
             // The spec is checked once by itself and once as an update of the old one.
-            job(object, false, errors);
+            let labels = old.map("spec.template.metadata.labels");
+            let had = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+            job(object, had(UID_LABEL) && had(NAME_LABEL), errors);
             selected_spec(object.at("spec"), errors);
-            job_update(object.at("spec"), old.at("spec"), errors);
+            job_update(object, old, errors);
         }
         ("CronJob", old) => cron_job(object, old, errors),
         _ => {}
     }
 }
 
-fn job(object: &Value, is_new: bool, errors: &mut Errors) {
+/// Checks a job by itself. `prefixed` if the labels with a prefix must be there: jobs of old versions have none.
+fn job(object: &Value, prefixed: bool, errors: &mut Errors) {
     let spec = object.at("spec");
-    if is_new && spec.flag("manualSelector") != Some(true) {
-        generated_selector(object, errors);
+    if spec.flag("manualSelector") != Some(true) && spec.has("selector") {
+        generated_selector(object, prefixed, errors);
     }
     selected_spec(spec, errors);
     let completions = spec.int("completions").unwrap_or(0);
@@ -45,16 +50,18 @@ fn job(object: &Value, is_new: bool, errors: &mut Errors) {
     }
 }
 
-/// Checks that the generated labels have the uid and name of the job.
-fn generated_selector(object: &Value, errors: &mut Errors) {
+/// Checks that the generated labels have the uid and name of the job, and that the selector selects them.
+fn generated_selector(object: &Value, prefixed: bool, errors: &mut Errors) {
     let path = Path::new("spec.template.metadata.labels");
     let labels = object.map("spec.template.metadata.labels");
-    for (label, field) in [
+    let all = [
         ("controller-uid", "metadata.uid"),
         ("job-name", "metadata.name"),
-        ("batch.kubernetes.io/controller-uid", "metadata.uid"),
-        ("batch.kubernetes.io/job-name", "metadata.name"),
-    ] {
+        (UID_LABEL, "metadata.uid"),
+        (NAME_LABEL, "metadata.name"),
+    ];
+    let wanted = if prefixed { &all[..] } else { &all[..2] };
+    for &(label, field) in wanted {
         let wanted = object.text(field);
         match labels.and_then(|labels| labels.get(label)).and_then(Value::as_str) {
             Some(value) if value == wanted => {}
@@ -64,6 +71,12 @@ fn generated_selector(object: &Value, errors: &mut Errors) {
             }
             None => errors.push(FieldError::required(path.key(label), format!("must be '{wanted}'"))),
         }
+    }
+    let generated: Value =
+        wanted.iter().map(|(label, field)| ((*label).to_owned(), object.at(field).clone())).collect();
+    let selector = object.at("spec.selector");
+    if Selector::from_label_selector(selector).is_ok_and(|selector| !selector.matches_value(&generated)) {
+        errors.push(FieldError::invalid("spec.selector", selector, "`selector` not auto-generated"));
     }
 }
 
@@ -112,11 +125,11 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         failure_policy(spec, &path.child("podFailurePolicy.rules"), errors);
     }
     if let policy @ Value::Object(_) = spec.at("successPolicy") {
-        if spec.text("completionMode") != "Indexed" {
-            errors.push(FieldError::invalid(path.child("successPolicy"), policy, "requires indexed completion mode"));
-        } else if policy.list("rules").is_empty() {
-            let why = "at least one rules must be specified when the successPolicy is specified";
-            errors.push(FieldError::required(path.child("successPolicy.rules"), why));
+        if spec.text("completionMode") == "Indexed" {
+            success_policy(spec, &path.child("successPolicy.rules"), errors);
+        } else {
+            let shown = internal::shown("batch.SuccessPolicy", policy);
+            errors.push(FieldError::invalid(path.child("successPolicy"), shown, "requires indexed completion mode"));
         }
     }
     if let Some(policy) = spec.at("podReplacementPolicy").as_str() {
@@ -144,137 +157,53 @@ fn completion(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         word(errors, &path.child("completionMode"), mode, &["NonIndexed", "Indexed"]);
     }
     let number = |field: &str| spec.int(field);
-    let mut refuse =
-        |field: &str, value: i64, why: String| errors.push(FieldError::invalid(path.child(field), value, why));
+    let refuse = |errors: &mut Errors, field: &str, value: i64, why: &str| {
+        errors.push(FieldError::invalid(path.child(field), value, why));
+    };
     if mode != "Indexed" {
         if mode.is_empty() || mode == "NonIndexed" {
             for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
                 if let Some(value) = number(field) {
-                    refuse(field, value, "requires indexed completion mode".to_owned());
+                    refuse(errors, field, value, "requires indexed completion mode");
                 }
             }
         }
         return;
     }
     let (completions, parallelism, failed) = (number("completions"), number("parallelism"), number("maxFailedIndexes"));
+    if completions.is_none() {
+        errors.push(FieldError::required(path.child("completions"), "when completion mode is Indexed"));
+    }
     if let Some(parallelism) = parallelism.filter(|parallelism| *parallelism > 100_000) {
         let why = "must be less than or equal to 100000 when completion mode is Indexed";
-        refuse("parallelism", parallelism, why.to_owned());
+        refuse(errors, "parallelism", parallelism, why);
     }
     if let (Some(failed), Some(completions)) = (failed, completions)
         && failed > completions
     {
-        refuse("maxFailedIndexes", failed, "must be less than or equal to completions".to_owned());
+        refuse(errors, "maxFailedIndexes", failed, "must be less than or equal to completions");
     }
     if let Some(failed) = failed.filter(|failed| *failed > 100_000) {
-        refuse("maxFailedIndexes", failed, "must be less than or equal to 100000".to_owned());
+        refuse(errors, "maxFailedIndexes", failed, "must be less than or equal to 100000");
     }
-    let many = completions.is_some_and(|completions| completions > 100_000) && spec.has("backoffLimitPerIndex");
-    if many {
-        let why = "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index";
-        for (field, value) in [("parallelism", parallelism), ("maxFailedIndexes", failed)] {
-            if let Some(value) = value.filter(|value| *value > 10_000) {
-                refuse(field, value, why.to_owned());
-            }
-        }
+    if completions.is_none_or(|completions| completions <= 100_000) || !spec.has("backoffLimitPerIndex") {
+        return;
     }
-    if many && failed.is_none() {
+    if failed.is_none() {
         let why = "must be specified when completions is above 100000";
         errors.push(FieldError::required(path.child("maxFailedIndexes"), why));
     }
-    if completions.is_none() {
-        errors.push(FieldError::required(path.child("completions"), "when completion mode is Indexed"));
+    let why =
+        "must be less than or equal to 10000 when completions are above 100000 and used with backoff limit per index";
+    for (field, value) in [("parallelism", parallelism), ("maxFailedIndexes", failed)] {
+        if let Some(value) = value.filter(|value| *value > 10_000) {
+            refuse(errors, field, value, why);
+        }
     }
 }
 
-fn failure_policy(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let rules = spec.list("podFailurePolicy.rules");
-    if rules.len() > 20 {
-        errors.push(FieldError::too_many(path, rules.len(), 20));
-    }
-    let containers: HashSet<&str> = ["containers", "initContainers"]
-        .into_iter()
-        .flat_map(|list| spec.at("template.spec").list(list))
-        .map(|container| container.text("name"))
-        .collect();
-    const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
-    for (i, rule) in rules.iter().enumerate() {
-        let path = path.index(i);
-        let action = rule.text("action");
-        match action {
-            "" => {
-                let why = r#"valid values: ["Count" "FailIndex" "FailJob" "Ignore"]"#;
-                errors.push(FieldError::required(path.child("action"), why));
-            }
-            "FailIndex" if !spec.has("backoffLimitPerIndex") => {
-                let why = "requires the backoffLimitPerIndex to be set";
-                errors.push(FieldError::invalid(path.child("action"), action, why));
-            }
-            other => word(errors, &path.child("action"), other, &ACTIONS),
-        }
-        let conditions = rule.list("onPodConditions");
-        if rule.has("onExitCodes") {
-            exit_codes(rule.at("onExitCodes"), &containers, &path.child("onExitCodes"), errors);
-        }
-        let list = path.child("onPodConditions");
-        for (j, pattern) in conditions.iter().enumerate() {
-            let path = list.index(j);
-            let kind = pattern.text("type");
-            objections(errors, &path.child("type"), kind, names::qualified_name(kind));
-            match pattern.text("status") {
-                "" => {
-                    let why = r#"valid values: ["False" "True" "Unknown"]"#;
-                    errors.push(FieldError::required(path.child("status"), why));
-                }
-                status => word(errors, &path.child("status"), status, &["False", "True", "Unknown"]),
-            }
-        }
-        let why = match (rule.has("onExitCodes"), conditions.is_empty()) {
-            (true, false) => "specifying both OnExitCodes and OnPodConditions is not supported",
-            (false, true) => "specifying one of OnExitCodes and OnPodConditions is required",
-            _ => continue,
-        };
-        errors.push(FieldError::invalid(path, BadValue::Omitted, why));
-    }
-}
-
-fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: &Path<'_>, errors: &mut Errors) {
-    let operator = codes.text("operator");
-    match operator {
-        "" => {
-            errors.push(FieldError::required(path.child("operator"), r#"valid values: ["In" "NotIn"]"#));
-        }
-        other => word(errors, &path.child("operator"), other, &["In", "NotIn"]),
-    }
-    if let Some(name) = codes.at("containerName").as_str()
-        && !containers.contains(name)
-    {
-        let why = "must be one of the container or initContainer names in the pod template";
-        errors.push(FieldError::invalid(path.child("containerName"), name, why));
-    }
-    let (values, list) = (codes.list("values"), path.child("values"));
-    if values.is_empty() {
-        errors.push(FieldError::invalid(list, codes.at("values"), "at least one value is required"));
-    }
-    if values.len() > 255 {
-        errors.push(FieldError::too_many(list, values.len(), 255));
-    }
-    let numbers: Vec<i64> = values.iter().map(|value| value.as_i64().unwrap_or(0)).collect();
-    let mut seen = HashSet::new();
-    for (i, code) in numbers.iter().enumerate() {
-        if operator == "In" && *code == 0 {
-            errors.push(FieldError::invalid(list.index(i), 0, "must not be 0 for the In operator"));
-        }
-        if !seen.insert(code) {
-            errors.push(FieldError::duplicate(list.index(i), *code));
-        }
-    }
-    if !numbers.is_sorted() {
-        errors.push(FieldError::invalid(list, codes.at("values"), "must be ordered"));
-    }
-}
-
-fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
+fn job_update(object: &Value, before: &Value, errors: &mut Errors) {
+    let (new, old) = (object.at("spec"), before.at("spec"));
     let path = SPEC.child("completions");
     if new.text("completionMode") != "Indexed" {
         immutable(errors, &path, new.at("completions"), old.at("completions"));
@@ -286,25 +215,40 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         errors.push(FieldError::invalid(path, new.at("completions"), why));
     }
     immutable(errors, &SPEC.child("selector"), new.at("selector"), old.at("selector"));
-    template_update(new, old, errors);
-    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
-        if !same(new.at(field), old.at(field)) || (field == "podFailurePolicy" && new.has(field) != old.has(field)) {
-            let shown = match (field, new.at(field)) {
-                ("podFailurePolicy", policy @ Value::Object(_)) => {
-                    // Absent rules are an empty list here, sent or not.
-                    BadValue::text(json!({"Rules": policy.list("rules")}).to_string())
-                }
-                (_, value) => value.into(),
-            };
-            errors.push(FieldError::invalid(SPEC.child(field), shown, IMMUTABLE));
+    template_update(new, before, errors);
+    for (field, inner) in [
+        ("completionMode", ""),
+        ("podFailurePolicy", "batch.PodFailurePolicy"),
+        ("backoffLimitPerIndex", ""),
+        ("managedBy", ""),
+        ("successPolicy", "batch.SuccessPolicy"),
+    ] {
+        let (value, stored) = (new.at(field), old.at(field));
+        // An empty policy is not the same as none.
+        if same(value, stored) && value.is_null() == stored.is_null() {
+            continue;
         }
+        let shown = match value {
+            policy @ Value::Object(_) => internal::shown(inner, &with_rules(policy)),
+            value => value.into(),
+        };
+        errors.push(FieldError::invalid(SPEC.child(field), shown, IMMUTABLE));
     }
 }
 
+/// Returns a policy with its rules: an absent list is shown empty.
+fn with_rules(policy: &Value) -> Value {
+    let mut policy = policy.clone();
+    if !policy.has("rules") {
+        policy["rules"] = Value::Array(Vec::new().into());
+    }
+    policy
+}
+
 /// Checks that the template is unchanged, except for scheduling and resources of a job that has not started yet.
-fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
+fn template_update(new: &Value, before: &Value, errors: &mut Errors) {
+    let old = before.at("spec");
     let (template, mut stored) = (new.at("template"), old.at("template").clone());
-    let suspended = old.flag("suspend") == Some(true);
     let put = |stored: &mut Value, part: &str, field: &str| {
         let sent = template.at(part).at(field);
         let Some(fields) = stored.get_mut(part).and_then(Value::as_object_mut) else { return };
@@ -314,40 +258,50 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
             fields.insert(field.to_owned(), sent.clone());
         }
     };
-    if suspended {
-        for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-            put(&mut stored, "spec", field);
+    let paused = before
+        .list("status.conditions")
+        .iter()
+        .any(|condition| condition.text("type") == "Suspended" && condition.text("status") == "True");
+    let suspended = old.flag("suspend") == Some(true);
+    let idle = (!before.has("status.startTime") || paused) && before.int("status.active").unwrap_or(0) == 0;
+    if !(suspended && idle) {
+        if !same(template, &stored) {
+            let shown = internal::shown("core.PodTemplateSpec", template);
+            errors.push(FieldError::invalid(SPEC.child("template"), shown, IMMUTABLE));
         }
-        for field in ["annotations", "labels"] {
-            put(&mut stored, "metadata", field);
+        return;
+    }
+    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+        put(&mut stored, "spec", field);
+    }
+    for field in ["annotations", "labels"] {
+        put(&mut stored, "metadata", field);
+    }
+    let others_differ = ["podAffinity", "podAntiAffinity"]
+        .into_iter()
+        .any(|field| !same(template.at("spec.affinity").at(field), old.at("template.spec.affinity").at(field)));
+    if !others_differ {
+        put(&mut stored, "spec", "affinity");
+    }
+    for list in ["containers", "initContainers"] {
+        let sent = template.at("spec").list(list);
+        let Some(containers) = stored.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut) else {
+            continue;
+        };
+        if sent.len() != containers.len() {
+            continue;
         }
-        let others_differ = ["podAffinity", "podAntiAffinity"]
-            .into_iter()
-            .any(|field| !same(template.at("spec.affinity").at(field), old.at("template.spec.affinity").at(field)));
-        if !others_differ {
-            put(&mut stored, "spec", "affinity");
-        }
-        for list in ["containers", "initContainers"] {
-            let sent = template.at("spec").list(list);
-            let Some(containers) = stored.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut) else {
-                continue;
-            };
-            if sent.len() != containers.len() {
-                continue;
+        for (container, sent) in containers.iter_mut().zip(sent) {
+            if container.text("name") == sent.text("name")
+                && let Some(fields) = container.as_object_mut()
+            {
+                fields.insert("resources", sent.at("resources").clone());
             }
-            for (container, sent) in containers.iter_mut().zip(sent) {
-                if container.text("name") == sent.text("name")
-                    && let Some(fields) = container.as_object_mut()
-                {
-                    fields.insert("resources", sent.at("resources").clone());
-                }
-            }
         }
-        if !same(template.at("spec"), stored.at("spec")) {
-            errors.push(FieldError::invalid(SPEC.child("template.spec"), template.at("spec"), IMMUTABLE));
-        }
-    } else {
-        immutable(errors, &SPEC.child("template"), template, &stored);
+    }
+    if !same(template.at("spec"), stored.at("spec")) {
+        let shown = internal::shown("core.PodSpec", template.at("spec"));
+        errors.push(FieldError::invalid(SPEC.child("template.spec"), shown, IMMUTABLE));
     }
 }
 
@@ -562,7 +516,7 @@ mod tests {
     #[test]
     fn time_zones_are_known_by_their_exact_name() {
         let refused = |zone| {
-            let mut errors = Vec::new();
+            let mut errors = Errors::new();
             time_zone(zone, &mut errors);
             !errors.is_empty()
         };

@@ -1,12 +1,13 @@
 //! Validation of flow control, leases, priorities, runtime classes, events of their own group, API services.
 
-use machinery::field_error::{BadValue, FieldError, Path};
-use machinery::json::{Value, json};
+use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
 
 use super::core::{EventFields, any_event};
 use super::rules::{immutable, named, not_negative, objections, one_of, required, same, word};
 use super::{Errors, api_service, pod};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -46,7 +47,7 @@ fn flow_schema(object: &Value, errors: &mut Errors) {
     if spec.has("distinguisherMethod") {
         let kind = spec.text("distinguisherMethod.type");
         if !matches!(kind, "ByNamespace" | "ByUser") {
-            let shown = BadValue::text(json!({"Type": kind}).to_string());
+            let shown = internal::shown("flowcontrol.FlowDistinguisherMethod", spec.at("distinguisherMethod"));
             let path = SPEC.child("distinguisherMethod.type");
             errors.push(FieldError::not_supported(path, shown, ["ByNamespace", "ByUser"]));
         }
@@ -95,6 +96,21 @@ fn flow_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
             let why = "resource rules that are not cluster scoped must supply at least one namespace";
             errors.push(FieldError::required(path.child("namespaces"), why));
         }
+        let (namespaces, list) = (rule.list("namespaces"), path.child("namespaces"));
+        if namespaces.iter().any(|namespace| namespace == "*") {
+            if namespaces.len() > 1 {
+                let why = "if '*' is present, must not specify other namespaces";
+                errors.push(FieldError::invalid(list, rule.at("namespaces"), why));
+            }
+        } else {
+            for (j, namespace) in namespaces.iter().enumerate() {
+                let namespace = namespace.as_str().unwrap_or_default();
+                for why in names::dns1123_label(namespace) {
+                    let why = format!("each member of this list must be '*' or a DNS-1123 label; {why}");
+                    errors.push(FieldError::invalid(list.index(j), namespace, why));
+                }
+            }
+        }
     }
     let list = path.child("nonResourceRules");
     for (i, rule) in urls.iter().enumerate() {
@@ -113,6 +129,8 @@ fn flow_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+
 fn verbs(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (verbs, path) = (rule.list("verbs"), path.child("verbs"));
     if verbs.is_empty() {
@@ -120,6 +138,8 @@ fn verbs(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     } else if verbs.len() > 1 && verbs.iter().any(|verb| verb == "*") {
         let why = "if '*' is present, must not specify other verbs";
         errors.push(FieldError::invalid(path, rule.at("verbs"), why));
+    } else if !verbs.iter().all(|verb| verb == "*" || VERBS.iter().any(|known| verb == known)) {
+        errors.push(FieldError::not_supported(path, rule.at("verbs"), VERBS));
     }
 }
 
@@ -152,6 +172,47 @@ fn flow_subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+fn shares(level: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(shares) = level.int("nominalConcurrencyShares").filter(|shares| *shares < 0) {
+        let why = "must be a non-negative integer";
+        errors.push(FieldError::invalid(path.child("nominalConcurrencyShares"), shares, why));
+    }
+}
+
+fn lendable(level: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(percent) = level.int("lendablePercent").filter(|percent| !(0..=100).contains(percent)) {
+        let why = "must be between 0 and 100, inclusive";
+        errors.push(FieldError::invalid(path.child("lendablePercent"), percent, why));
+    }
+}
+
+/// Checks the queues of a level: a hand of them must be chosen by a hash of 60 bits.
+fn queuing(queuing: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let number = |field: &str| queuing.int(field).unwrap_or(0);
+    let (queues, hand) = (number("queues"), number("handSize"));
+    if number("queueLengthLimit") <= 0 {
+        let path = path.child("queueLengthLimit");
+        errors.push(FieldError::invalid(path, number("queueLengthLimit"), "must be positive"));
+    }
+    if queues <= 0 {
+        errors.push(FieldError::invalid(path.child("queues"), queues, "must be positive"));
+    } else if queues > 10_000_000 {
+        errors.push(FieldError::invalid(path.child("queues"), queues, "must not be greater than 10000000"));
+    }
+    let path = path.child("handSize");
+    // The bits that a choice of one queue of those that are left needs.
+    let bits = |left: i64| (64 - (left.max(1) as u64 - 1).leading_zeros()) as usize;
+    if hand <= 0 {
+        errors.push(FieldError::invalid(path, hand, "must be positive"));
+    } else if hand > queues {
+        errors.push(FieldError::invalid(path, hand, format!("should not be greater than queues ({queues})")));
+    } else if (0..hand.min(64)).map(|taken| bits(queues - taken)).sum::<usize>() > 60 {
+        let why =
+            format!("required entropy bits of deckSize {queues} and handSize {hand} should not be greater than 60");
+        errors.push(FieldError::invalid(path, hand, why));
+    }
+}
+
 fn priority_level(object: &Value, errors: &mut Errors) {
     let spec = object.at("spec");
     let kind = spec.text("type");
@@ -160,8 +221,12 @@ fn priority_level(object: &Value, errors: &mut Errors) {
         errors.push(FieldError::invalid(SPEC.child("type"), kind, why));
     }
     match kind {
-        "Exempt" if spec.has("limited") => {
-            errors.push(FieldError::forbidden(SPEC.child("limited"), "must be nil if the type is not Limited"));
+        "Exempt" => {
+            if spec.has("limited") {
+                errors.push(FieldError::forbidden(SPEC.child("limited"), "must be nil if the type is not Limited"));
+            }
+            shares(spec.at("exempt"), &SPEC.child("exempt"), errors);
+            lendable(spec.at("exempt"), &SPEC.child("exempt"), errors);
         }
         "Limited" => {
             if spec.has("exempt") {
@@ -172,8 +237,9 @@ fn priority_level(object: &Value, errors: &mut Errors) {
                 errors.push(FieldError::required(path, "must not be empty when type is Limited"));
                 return;
             }
-            not_negative(errors, &path.child("nominalConcurrencyShares"), limited.int("nominalConcurrencyShares"));
-            let (response, path) = (limited.at("limitResponse"), path.child("limitResponse"));
+            shares(limited, &path, errors);
+            let (response, level) = (limited.at("limitResponse"), path);
+            let path = level.child("limitResponse");
             match (response.text("type"), response.has("queuing")) {
                 ("Reject", true) => {
                     let why = "must be nil if limited.limitResponse.type is not Limited";
@@ -183,12 +249,17 @@ fn priority_level(object: &Value, errors: &mut Errors) {
                     let why = "must not be empty if limited.limitResponse.type is Limited";
                     errors.push(FieldError::required(path.child("queuing"), why));
                 }
-                ("Reject" | "Queue", _) => {}
+                ("Queue", true) => queuing(response.at("queuing"), &path.child("queuing"), errors),
+                ("Reject", false) => {}
                 ("", _) => required(errors, &path.child("type")),
                 (other, _) => word(errors, &path.child("type"), other, &["Queue", "Reject"]),
             }
+            lendable(limited, &level, errors);
+            if let Some(percent) = limited.int("borrowingLimitPercent").filter(|percent| *percent < 0) {
+                let why = "if specified, must be a non-negative integer";
+                errors.push(FieldError::invalid(level.child("borrowingLimitPercent"), percent, why));
+            }
         }
-        "Exempt" => {}
         "" => required(errors, &SPEC.child("type")),
         other => word(errors, &SPEC.child("type"), other, &["Exempt", "Limited"]),
     }
@@ -243,7 +314,16 @@ fn runtime_class(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     pod::overhead(object.at("overhead.podFixed"), &Path::new("overhead"), errors);
     let path = Path::new("scheduling");
     super::rules::labels(errors, &path.child("nodeSelector"), object.at("scheduling.nodeSelector"));
-    pod::scheduling::tolerations(object.list("scheduling.tolerations"), &path.child("tolerations"), errors);
+    let list = path.child("tolerations");
+    let tolerations = object.list("scheduling.tolerations");
+    pod::scheduling::tolerations(tolerations, &list, errors);
+    let mut seen = std::collections::HashSet::new();
+    for (i, toleration) in tolerations.iter().enumerate() {
+        if !seen.insert(["key", "operator", "value", "effect"].map(|field| toleration.text(field))) {
+            let shown = internal::shown("core.Toleration", toleration);
+            errors.push(FieldError::duplicate(list.index(i), shown));
+        }
+    }
 }
 
 fn event(object: &Value, old: Option<&Value>, errors: &mut Errors) {

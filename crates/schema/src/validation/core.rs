@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, HashSet};
 
 use base64::Engine as _;
-use machinery::field_error::{BadValue, FieldError, Path};
-use machinery::json::{Value, json};
+use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
 use machinery::quantity::{Notation, Quantity};
 
 use super::amount;
 use super::rules::{annotation, objections, one_of, port_number, required, same};
 use super::{Errors, address, pod, service, storage, workload};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const MAX_DATA: usize = 1_048_576;
@@ -130,7 +131,14 @@ fn docker_config(entry: Option<&str>, path: &Path<'_>, errors: &mut Errors) {
     let Some(entry) = entry else { return required(errors, path) };
     let bytes = base64::engine::general_purpose::STANDARD.decode(entry).unwrap_or_default();
     if let Err(error) = serde_json::from_slice::<machinery::json::Map>(&bytes) {
-        let why = if bytes.is_empty() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
+        let why =
+            machinery::go_json::syntax_error(&bytes).unwrap_or_else(|| match serde_json::from_slice::<Value>(&bytes) {
+                Ok(value) => {
+                    let kind = machinery::go_json::json_kind(&value);
+                    format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
+                }
+                Err(_) => error.to_string(),
+            });
         errors.push(FieldError::invalid(path, "<secret contents redacted>", why));
     }
 }
@@ -196,7 +204,7 @@ pub(super) fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
     for (i, entry) in new.list("status.addresses").iter().enumerate() {
         let (kind, value) = (entry.text("type"), entry.text("address"));
         if !seen.insert((kind, value)) {
-            let shown = BadValue::text(json!({"Type": kind, "Address": value}).to_string());
+            let shown = internal::shown("core.NodeAddress", entry);
             errors.push(FieldError::duplicate(list.index(i), shown));
         }
     }
@@ -311,6 +319,15 @@ pub(super) fn any_event(object: &Value, fields: EventFields, errors: &mut Errors
     objections(errors, &Path::new("namespace"), namespace, names::dns1123_subdomain(namespace));
 }
 
+/// Checks the name of an amount: those of pods and containers must be resources of containers.
+fn limited_name(kind: &str, name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if matches!(kind, "Pod" | "Container") {
+        pod::container_resource(name, path, errors);
+    } else {
+        pod::resource_name(name, path, errors);
+    }
+}
+
 fn limit_range(object: &Value, errors: &mut Errors) {
     let list = Path::new("spec.limits");
     let mut kinds = HashSet::new();
@@ -338,7 +355,7 @@ fn limit_range(object: &Value, errors: &mut Errors) {
             }
             let field_path = path.child(field);
             for name in amounts.into_iter().flat_map(|amounts| amounts.keys()) {
-                pod::resource_name(name, &field_path.key(name), errors);
+                limited_name(kind, name, &field_path.key(name), errors);
                 names.insert(name.as_str());
             }
         }
@@ -356,22 +373,23 @@ fn limit_range(object: &Value, errors: &mut Errors) {
 /// Checks that the bounds of one resource are consistent.
 fn limits_of(limit: &Value, name: &str, path: &Path<'_>, errors: &mut Errors) {
     let given = |field: &str| limit.map(field).and_then(|amounts| amounts.get(name));
-    let mut not_more = |low: &str, low_word: &str, high: &str, high_word: &str, at: &str| {
+    // The path is that of one amount; the value shown is that of another.
+    let mut not_more = |low: &str, low_word: &str, high: &str, high_word: &str, at: &str, value: &str| {
         if let (Some(low), Some(high)) = (given(low), given(high))
             && amount::of(low) > amount::of(high)
         {
             let (low, high) = (amount::text(low), amount::text(high));
             let why = format!("{low_word} value {low} is greater than {high_word} value {high}");
-            let shown = given(at).map(amount::text).unwrap_or_default();
+            let shown = given(value).map(amount::text).unwrap_or_default();
             errors.push(FieldError::invalid(path.child(at).key(name), shown, why));
         }
     };
-    not_more("min", "min", "max", "max", "min");
-    not_more("min", "min", "defaultRequest", "default request", "defaultRequest");
-    not_more("defaultRequest", "default request", "max", "max", "defaultRequest");
-    not_more("defaultRequest", "default request", "default", "default limit", "defaultRequest");
-    not_more("min", "min", "default", "default", "default");
-    not_more("default", "default", "max", "max", "default");
+    not_more("min", "min", "max", "max", "min", "min");
+    not_more("min", "min", "defaultRequest", "default request", "defaultRequest", "defaultRequest");
+    not_more("defaultRequest", "default request", "max", "max", "defaultRequest", "defaultRequest");
+    not_more("defaultRequest", "default request", "default", "default limit", "defaultRequest", "defaultRequest");
+    not_more("min", "min", "default", "default", "default", "min");
+    not_more("default", "default", "max", "max", "default", "max");
     if let Some(ratio) = given("maxLimitRequestRatio")
         && amount::of(ratio) < Quantity::new(1, Notation::Decimal)
     {
@@ -394,26 +412,18 @@ fn quota(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         "CrossNamespacePodAffinity",
         "VolumeAttributesClass",
     ];
-    let named = |name: &str| object.list("spec.scopes").iter().any(|scope| scope == name);
     for scope in object.list("spec.scopes") {
         if !known.iter().any(|known| scope == known) {
             errors.push(FieldError::invalid(path, scopes, "unsupported scope"));
         }
-        for name in object.map("spec.hard").into_iter().flat_map(|hard| hard.keys()).filter(|name| !name.contains('/'))
-        {
-            let of_pods = matches!(name.as_str(), "pods" | "cpu" | "memory" | "ephemeral-storage")
-                || name.starts_with("requests.")
-                || name.starts_with("limits.");
-            // Pods without requests can only be counted.
-            if !of_pods || (scope == "BestEffort" && name != "pods") {
-                errors.push(FieldError::invalid(path, scopes, "unsupported scope applied to resource"));
-            }
+        for _ in unscoped(object, scope.as_str().unwrap_or_default()) {
+            errors.push(FieldError::invalid(path, scopes, "unsupported scope applied to resource"));
         }
     }
-    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
-        if named(one) && named(other) {
-            errors.push(FieldError::invalid(path, scopes, "conflicting scopes"));
-        }
+    let names: HashSet<&str> = object.list("spec.scopes").iter().filter_map(Value::as_str).collect();
+    conflicting_scopes(&names, &path, scopes, errors);
+    if object.has("spec.scopeSelector") {
+        scope_selector(object, &known, errors);
     }
     if let Some(old) = old {
         let set = |of: &Value| -> BTreeSet<String> {
@@ -423,6 +433,78 @@ fn quota(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             errors.push(FieldError::invalid(path, scopes, super::rules::IMMUTABLE));
         }
     }
+}
+
+/// Returns the standard resources of a quota, in order, that a scope does not apply to.
+fn unscoped<'a>(object: &'a Value, scope: &'a str) -> impl Iterator<Item = &'a str> {
+    let mut names: Vec<&str> =
+        object.map("spec.hard").into_iter().flat_map(|hard| hard.keys()).map(|n| n.as_str()).collect();
+    names.sort_unstable();
+    names.into_iter().filter(move |name| {
+        let name = *name;
+        let standard =
+            STANDARD_QUOTA.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+        let of_pods =
+            matches!(name, "pods" | "cpu" | "memory" | "ephemeral-storage" | "requests.cpu" | "requests.memory")
+                || matches!(
+                    name,
+                    "requests.ephemeral-storage" | "limits.cpu" | "limits.memory" | "limits.ephemeral-storage"
+                );
+        // Pods without requests can only be counted.
+        let applies = match scope {
+            "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {
+                of_pods
+            }
+            "BestEffort" => name == "pods",
+            "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
+            _ => true,
+        };
+        standard && !applies
+    })
+}
+
+fn conflicting_scopes(names: &HashSet<&str>, path: &Path<'_>, scopes: &Value, errors: &mut Errors) {
+    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
+        if names.contains(one) && names.contains(other) {
+            errors.push(FieldError::invalid(path, scopes, "conflicting scopes"));
+        }
+    }
+}
+
+fn scope_selector(object: &Value, known: &[&str], errors: &mut Errors) {
+    let path = Path::new("spec.scopeSelector.matchExpressions");
+    let mut names = HashSet::new();
+    for requirement in object.list("spec.scopeSelector.matchExpressions") {
+        let (scope, operator) = (requirement.text("scopeName"), requirement.text("operator"));
+        if !known.contains(&scope) {
+            errors.push(FieldError::invalid(path.child("scopeName"), scope, "unsupported scope"));
+        }
+        for _ in unscoped(object, scope) {
+            let shown = internal::shown("core.ScopeSelector", object.at("spec.scopeSelector"));
+            errors.push(FieldError::invalid(path, shown, "unsupported scope applied to resource"));
+        }
+        if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && known.contains(&scope) && operator != "Exists"
+        {
+            let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+                ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+            errors.push(FieldError::invalid(path.child("operator"), operator, why));
+        }
+        let values = requirement.list("values");
+        match operator {
+            "In" | "NotIn" if values.is_empty() => {
+                let why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                errors.push(FieldError::required(path.child("values"), why));
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                errors.push(FieldError::invalid(path.child("values"), requirement.at("values"), why));
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.push(FieldError::invalid(path.child("operator"), other, "not a valid selector operator")),
+        }
+        names.insert(scope);
+    }
+    conflicting_scopes(&names, &path, object.at("spec.scopes"), errors);
 }
 
 pub(super) fn quota_amounts(object: &Value, part: &str, errors: &mut Errors) {
@@ -438,11 +520,12 @@ pub(super) fn quota_amounts(object: &Value, part: &str, errors: &mut Errors) {
                 || name.starts_with("requests.hugepages-")
                 || STANDARD_QUOTA.contains(&name.as_str());
             if why.is_empty() && !standard {
-                let why = "must be a standard resource for quota";
                 errors.push(FieldError::invalid(path, name, "must be a standard resource type or fully qualified"));
-                errors.push(FieldError::invalid(path, name, why));
             }
             objections(errors, &path, name, why);
+            if !standard {
+                errors.push(FieldError::invalid(path, name, "must be a standard resource for quota"));
+            }
             amount::not_negative(errors, &path, value);
             let counted = name.starts_with("count/") || COUNTED.contains(&name.as_str());
             if counted && !amount::of(value).is_integer() {

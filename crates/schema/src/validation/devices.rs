@@ -7,8 +7,9 @@ use machinery::field_error::{FieldError, Path};
 use machinery::json::Value;
 use machinery::names;
 
-use super::rules::{immutable, named, objections, required, word};
+use super::rules::{immutable, named, objections, required, same, word};
 use super::{Errors, storage};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -18,7 +19,10 @@ const EXPRESSION_MAX: usize = 10 * 1024;
 pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match (kind, old) {
         ("ResourceClaim" | "ResourceClaimTemplate", Some(old)) => {
-            immutable(errors, &SPEC, object.at("spec"), old.at("spec"));
+            if !same(object.at("spec"), old.at("spec")) {
+                let shown = internal::shown(&format!("resource.{kind}Spec"), object.at("spec"));
+                errors.push(FieldError::invalid(SPEC, shown, super::rules::IMMUTABLE));
+            }
         }
         ("ResourceClaim", None) => claim(object.at("spec.devices"), &SPEC.child("devices"), errors),
         ("ResourceClaimTemplate", None) => {

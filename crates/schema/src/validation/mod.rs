@@ -3,7 +3,7 @@
 //! - `rules.rs`, `amount.rs`, `address.rs`, `go_url.rs`: rules that many kinds share
 //! - `pod/`: pods and pod templates
 //! - `core.rs`, `service.rs`: the rest of the core group
-//! - `workload.rs`, `batch.rs`, `autoscaling.rs`: workloads
+//! - `workload.rs`, `batch.rs`, `job_policies.rs`, `autoscaling.rs`: workloads
 //! - `definition/`: CustomResourceDefinitions and their schemas
 //! - `network.rs`, `storage.rs`, `rbac.rs`, `admission.rs`, `certificate.rs`, `cluster.rs`, `api_service.rs`, `devices.rs`: the other groups
 //!
@@ -32,6 +32,7 @@ mod core;
 mod definition;
 mod devices;
 mod go_url;
+mod job_policies;
 mod network;
 mod pod;
 mod rbac;
@@ -206,6 +207,14 @@ pub fn validate_binding(binding: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// Checks the addresses and families of a new service in a cluster that has IPv4 only. Other rules are checked later.
+#[must_use]
+pub fn validate_service_families(service: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    service::families(service.at("spec"), &mut errors);
+    errors.into_iter().collect()
+}
+
 /// Validates a TokenRequest sent to `/token`.
 #[must_use]
 pub fn validate_token_request(request: &Value) -> Vec<FieldError> {
@@ -280,6 +289,9 @@ fn any_update(kind: &Kind, new: &Value, old: &Value) -> Errors {
     errors.extend(validate_object_meta_update(new.at("metadata"), old.at("metadata"), &rules));
     errors
 }
+
+#[cfg(test)]
+mod exact_tests;
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use machinery::names;
 use super::rules::{annotation, immutable, named, objections, one_of, port_number, required, same, selector, word};
 use super::service::host_name;
 use super::{Errors, address};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -387,13 +388,26 @@ fn endpoint(entry: &Value, family: &str, path: &Path<'_>, errors: &mut Errors) {
         }
         objections(errors, &zone_path.child("name"), name, names::label_value(name));
     }
+    let nodes = path.child("hints.forNodes");
+    let mut taken = HashSet::new();
+    for (i, node) in entry.list("hints.forNodes").iter().enumerate() {
+        let (name, node_path) = (node.text("name"), nodes.index(i));
+        if !taken.insert(name) {
+            errors.push(FieldError::duplicate(node_path.child("name"), name));
+        }
+        objections(errors, &node_path.child("name"), name, names::dns1123_subdomain(name));
+    }
 }
 
 fn ip_address(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = SPEC.child("parentRef");
     let parent = object.at("spec.parentRef");
     if let Some(old) = old {
-        return immutable(errors, &path, parent, old.at("spec.parentRef"));
+        if !super::rules::same(parent, old.at("spec.parentRef")) {
+            let shown = internal::shown("networking.ParentReference", parent);
+            errors.push(FieldError::invalid(path, shown, super::rules::IMMUTABLE));
+        }
+        return;
     }
     address::strict_address(errors, &Path::new("metadata.name"), object.text("metadata.name"));
     if !parent.is_object() {

@@ -1,12 +1,13 @@
 //! Validation of roles and role bindings.
 
-use machinery::field_error::{BadValue, FieldError, Path};
-use machinery::json::{Value, json};
+use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::labels::Selector;
 use machinery::names;
 
 use super::Errors;
 use super::rules::{named, objections, required, selector, word};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -17,8 +18,7 @@ pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: 
         binding(object, namespaced, errors);
         let (new, before) = (object.at("roleRef"), old.map(|old| old.at("roleRef")));
         if before.is_some_and(|before| ["apiGroup", "kind", "name"].iter().any(|f| new.text(f) != before.text(f))) {
-            let shown = json!({"APIGroup": new.text("apiGroup"), "Kind": new.text("kind"), "Name": new.text("name")});
-            let shown = BadValue::text(shown.to_string());
+            let shown = internal::shown("rbac.RoleRef", new);
             errors.push(FieldError::invalid("roleRef", shown, "cannot change roleRef"));
         }
         return;

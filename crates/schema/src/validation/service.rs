@@ -179,6 +179,46 @@ fn affinity(spec: &Value, errors: &mut Errors) {
     }
 }
 
+/// Checks the addresses by themselves, then whether the cluster has their families.
+pub(super) fn families(spec: &Value, errors: &mut Errors) {
+    if spec.text("type") == "ExternalName" {
+        return;
+    }
+    cluster_addresses(spec, errors);
+    if !errors.is_empty() {
+        return;
+    }
+    let (policy, path) = (spec.at("ipFamilyPolicy"), SPEC.child("ipFamilyPolicy"));
+    let (addresses, families) = (spec.list("clusterIPs"), spec.list("ipFamilies"));
+    if policy == "SingleStack" {
+        for (count, what) in [(addresses.len(), "cluster IPs"), (families.len(), "IP families")] {
+            if count == 2 {
+                let why = format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified");
+                errors.push(FieldError::invalid(path, policy, why));
+            }
+        }
+    }
+    let list = SPEC.child("clusterIPs");
+    for (i, address) in addresses.iter().enumerate().skip(families.len()) {
+        if address.as_str().is_some_and(|address| address.contains(':')) {
+            let why = "IPv6 is not configured on this cluster";
+            errors.push(FieldError::invalid(list.index(i), spec.at("clusterIPs"), why));
+        }
+    }
+    let unselected = spec.map("selector").is_none_or(|selector| selector.is_empty());
+    if !errors.is_empty() || is_headless(spec) && unselected {
+        return;
+    }
+    if policy == "RequireDualStack" {
+        let why = "this cluster is not configured for dual-stack services";
+        errors.push(FieldError::invalid(path, policy, why));
+    }
+    let list = SPEC.child("ipFamilies");
+    for (i, family) in families.iter().enumerate().filter(|(_, family)| *family != "IPv4") {
+        errors.push(FieldError::invalid(list.index(i), family, "not configured on this cluster"));
+    }
+}
+
 fn cluster_addresses(spec: &Value, errors: &mut Errors) {
     if spec.text("type") == "ExternalName" {
         return;

@@ -1,9 +1,9 @@
 //! Validation of volumes, claims, storage classes, drivers and attachments.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use machinery::field_error::{BadValue, FieldError, Path};
-use machinery::json::{Value, json};
+use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 use machinery::names;
 
 use super::Errors;
@@ -13,6 +13,7 @@ use super::pod::volume::{secret_reference, shared_source};
 use super::rules::{
     caseless_qualified_name, immutable, objections, optional, optional_word, required, same, selector, word,
 };
+use crate::facts::internal;
 use crate::walk::{Walk as _, is_empty};
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -85,12 +86,22 @@ pub(super) fn volume(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         given.map(|source| ((*source).to_owned(), spec.at(source).clone())).collect()
     };
     if !same(&source(spec), &source(old)) {
-        let why = "spec.persistentvolumesource is immutable after creation\n";
+        let difference = internal::difference("core.PersistentVolumeSource", old, spec);
+        let why = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
         errors.push(FieldError::forbidden(SPEC.child("persistentvolumesource"), why));
     }
     immutable(errors, &Path::new("volumeMode"), spec.at("volumeMode"), old.at("volumeMode"));
-    if old.has("nodeAffinity") {
-        immutable(errors, &Path::new("nodeAffinity"), spec.at("nodeAffinity"), old.at("nodeAffinity"));
+    if old.has("nodeAffinity") && !same(spec.at("nodeAffinity"), old.at("nodeAffinity")) {
+        let shown = match spec.at("nodeAffinity") {
+            Value::Null => Value::Null.into(),
+            affinity => internal::shown("core.VolumeNodeAffinity", affinity),
+        };
+        let why = "field is immutable, except for updating from beta label to GA";
+        errors.push(FieldError::invalid("nodeAffinity", shown, why));
+    }
+    if old.has("volumeAttributesClassName") && !spec.has("volumeAttributesClassName") {
+        let why = "update from non-nil value to nil is forbidden";
+        errors.push(FieldError::forbidden(SPEC.child("volumeAttributesClassName"), why));
     }
 }
 
@@ -197,9 +208,6 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         let mut put_back = |name: &str| {
             fields.insert(name.to_owned(), stored.at(name).clone());
         };
-        if stored.text("volumeName").is_empty() {
-            put_back("volumeName");
-        }
         // A class may be set later if there was none.
         if !stored.has("storageClassName") && spec.has("storageClassName") {
             put_back("storageClassName");
@@ -217,10 +225,17 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     let mut before = stored.clone();
     if let Some(fields) = before.as_object_mut() {
+        // The volume may be set once.
+        if stored.text("volumeName").is_empty() && spec.has("volumeName") {
+            fields.insert("volumeName", spec.at("volumeName").clone());
+        }
         fields.retain(|_, value| !is_empty(Some(value)));
     }
     if !same(&kept, &before) {
-        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
+        let difference = internal::difference("core.PersistentVolumeClaimSpec", &before, &kept);
+        let why = format!(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{difference}"
+        );
         errors.push(FieldError::forbidden(SPEC, why));
     }
     let size = |of: &Value| amount::of(of.at("resources.requests.storage"));
@@ -229,6 +244,16 @@ pub(super) fn claim(object: &Value, old: Option<&Value>, errors: &mut Errors) {
         errors.push(FieldError::forbidden(path, "field can not be less than status.capacity"));
     }
     immutable(errors, &Path::new("volumeMode"), spec.at("volumeMode"), stored.at("volumeMode"));
+    let class = spec.at("volumeAttributesClassName");
+    if !same(class, stored.at("volumeAttributesClassName")) && old.has("status.currentVolumeAttributesClassName") {
+        let to = match class.as_str() {
+            None => "nil",
+            Some("") => "empty string",
+            Some(_) => return,
+        };
+        let why = format!("update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil");
+        errors.push(FieldError::forbidden(SPEC.child("volumeAttributesClassName"), why));
+    }
 }
 
 pub(super) fn claim_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -333,6 +358,7 @@ fn storage_class(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     } else {
         required(errors, &path);
     }
+    allowed_topologies(object, errors);
     if let Some(old) = old {
         for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
             immutable(errors, &Path::new(field), object.at(field), old.at(field));
@@ -375,12 +401,8 @@ fn attachment(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     if let Some(old) = old
         && !same(spec, old.at("spec"))
     {
-        let shown = json!({
-            "Attacher": spec.text("attacher"),
-            "Source": {"PersistentVolumeName": source.at("persistentVolumeName"), "InlineVolumeSpec": source.at("inlineVolumeSpec")},
-            "NodeName": node,
-        });
-        errors.push(FieldError::invalid(SPEC, BadValue::text(shown.to_string()), super::rules::IMMUTABLE));
+        let shown = internal::shown("storage.VolumeAttachmentSpec", spec);
+        errors.push(FieldError::invalid(SPEC, shown, super::rules::IMMUTABLE));
     }
 }
 
@@ -409,10 +431,24 @@ fn csi_driver(object: &Value, old: Option<&Value>, errors: &mut Errors) {
             let why = "may not specify a duration less than 10 minutes";
             errors.push(FieldError::invalid(path.child("expirationSeconds"), seconds, why));
         }
+        if let Some(seconds) = request.int("expirationSeconds").filter(|seconds| *seconds > 1 << 32) {
+            let why = "may not specify a duration larger than 2^32 seconds";
+            errors.push(FieldError::invalid(path.child("expirationSeconds"), seconds, why));
+        }
     }
     for mode in spec.list("volumeLifecycleModes") {
         let mode = mode.as_str().unwrap_or_default();
         word(errors, &SPEC.child("volumeLifecycleModes"), mode, &["Persistent", "Ephemeral"]);
+    }
+    let period = "nodeAllocatableUpdatePeriodSeconds";
+    if let Some(seconds) = spec.int(period).filter(|seconds| *seconds < 10) {
+        let why = "must be greater than or equal to 10 seconds";
+        errors.push(FieldError::invalid(SPEC.child(period), seconds, why));
+    }
+    if spec.has("serviceAccountTokenInSecrets") && spec.list("tokenRequests").is_empty() {
+        let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        let path = SPEC.child("serviceAccountTokenInSecrets");
+        errors.push(FieldError::invalid(path, spec.at("serviceAccountTokenInSecrets"), why));
     }
     if let Some(old) = old.map(|old| old.at("spec")) {
         immutable(errors, &SPEC.child("attachedRequired"), spec.at("attachRequired"), old.at("attachRequired"));
@@ -427,12 +463,64 @@ fn csi_node(object: &Value, errors: &mut Errors) {
     for (i, driver) in object.list("spec.drivers").iter().enumerate() {
         let path = list.index(i);
         driver_name(driver.text("name"), &path.child("name"), errors);
-        if driver.text("nodeID").is_empty() {
+        let id = driver.text("nodeID");
+        if id.is_empty() {
             required(errors, &path.child("nodeID"));
         }
+        if id.len() > 256 {
+            errors.push(FieldError::invalid(path.child("nodeID"), id, "must be 256 characters or less"));
+        }
+        let count = path.child("allocatable");
+        super::rules::not_negative(errors, &count.child("count"), driver.int("allocatable.count"));
         if !seen.insert(driver.text("name")) {
             errors.push(FieldError::duplicate(path.child("name"), driver.text("name")));
         }
+        // The reference names the driver, not the key.
+        let mut keys = HashSet::new();
+        for key in driver.list("topologyKeys").iter().map(|key| key.as_str().unwrap_or_default()) {
+            if key.is_empty() {
+                required(errors, &path);
+            }
+            if !keys.insert(key) {
+                errors.push(FieldError::duplicate(path, key));
+            }
+            objections(errors, &path, key, names::qualified_name(key));
+        }
+    }
+}
+
+/// Checks the terms of a class: each has a different set of keys and values.
+fn allowed_topologies(object: &Value, errors: &mut Errors) {
+    let list = Path::new("allowedTopologies");
+    // An empty term is reported once for each term: the reference compares it with as many empty ones.
+    let terms = object.list("allowedTopologies");
+    let mut seen: Vec<BTreeMap<&str, BTreeSet<&str>>> = vec![BTreeMap::new(); terms.len()];
+    for (i, term) in terms.iter().enumerate() {
+        let path = list.index(i);
+        let list = path.child("matchLabelExpressions");
+        let mut keys: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (j, requirement) in term.list("matchLabelExpressions").iter().enumerate() {
+            let path = list.index(j);
+            let (key, values) = (requirement.text("key"), requirement.list("values"));
+            let values_path = path.child("values");
+            if values.is_empty() {
+                required(errors, &values_path);
+            }
+            let mut set = BTreeSet::new();
+            for (k, value) in values.iter().map(|value| value.as_str().unwrap_or_default()).enumerate() {
+                if !set.insert(value) {
+                    errors.push(FieldError::duplicate(values_path.index(k), value));
+                }
+            }
+            objections(errors, &path.child("key"), key, names::qualified_name(key));
+            if keys.insert(key, set).is_some() {
+                errors.push(FieldError::duplicate(path.child("key"), key));
+            }
+        }
+        for _ in seen.iter().filter(|other| **other == keys) {
+            errors.push(FieldError::duplicate(list, ""));
+        }
+        seen.push(keys);
     }
 }
 

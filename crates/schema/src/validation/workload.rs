@@ -11,6 +11,7 @@ use super::rules::{
     immutable, is_zero_bound, not_more_than_all, not_negative, number_or_percent, objections, required, same, selector,
 };
 use super::{Errors, pod, storage};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const SPEC: Path<'static> = Path::new("spec");
@@ -136,8 +137,7 @@ fn strategy(strategy: &Value, errors: &mut Errors) {
 
 /// Formats a strategy as the reference prints it.
 fn go_strategy(strategy: &Value) -> BadValue {
-    let shown = json!({"Type": strategy.text("type"), "RollingUpdate": strategy.at("rollingUpdate")});
-    BadValue::text(shown.to_string())
+    internal::shown("apps.DeploymentStrategy", strategy)
 }
 
 fn stateful_set(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
@@ -414,12 +414,9 @@ pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
 pub(super) fn budget(object: &Value, errors: &mut Errors) {
     let spec = object.at("spec");
     if spec.has("minAvailable") && spec.has("maxUnavailable") {
-        let shown = json!({
-            "MinAvailable": spec.at("minAvailable"), "Selector": spec.at("selector"),
-            "MaxUnavailable": spec.at("maxUnavailable"), "UnhealthyPodEvictionPolicy": spec.at("unhealthyPodEvictionPolicy"),
-        });
+        let shown = internal::shown("policy.PodDisruptionBudgetSpec", spec);
         let why = "minAvailable and maxUnavailable cannot be both set";
-        errors.push(FieldError::invalid(SPEC, BadValue::text(shown.to_string()), why));
+        errors.push(FieldError::invalid(SPEC, shown, why));
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if spec.has(field) {

@@ -71,6 +71,10 @@ pub struct ResourceRoute {
 /// Finds the route.
 #[must_use]
 pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
+    // Slashes at the end are ignored, those at the start are not.
+    if info.path.starts_with("//") {
+        return Route::PageNotFound;
+    }
     if let Some(resource) = &info.resource {
         return match resource_route(resource, info.method, kinds) {
             Ok(route) => Route::Resource(route),

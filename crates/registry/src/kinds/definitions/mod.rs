@@ -144,6 +144,10 @@ impl Definitions {
 pub(crate) struct CustomResourceDefinitions;
 
 impl KindBehaviour for CustomResourceDefinitions {
+    fn checks_preconditions_as_update(&self) -> bool {
+        true
+    }
+
     fn delete_step(&self, definition: &Value, _: &DeleteOptions, now: Timestamp) -> Option<DeleteStep> {
         let begins = !meta::is_deleting(definition);
         begins.then(|| DeleteStep::Mark(removal::mark(definition, &meta::timestamp(now))))

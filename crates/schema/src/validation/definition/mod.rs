@@ -152,7 +152,8 @@ fn spec(spec: &Value, errors: &mut Errors) {
     }
     if storage != 1 {
         let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(list, shown_versions(versions, &shared), why));
+        let shown = if spec.has("versions") { shown_versions(versions, &shared) } else { Value::Null };
+        errors.push(FieldError::invalid(list, shown, why));
     }
     let names_path = path.child("names");
     for name in ["plural", "singular", "kind", "listKind"] {
@@ -162,6 +163,11 @@ fn spec(spec: &Value, errors: &mut Errors) {
     }
     names_of(spec.at("names"), &names_path, errors);
     if let Some(first) = versions.first() {
+        // The first version is also the one version of the first form of definitions.
+        let why = names::dns1035_label(first.text("name"));
+        if !why.is_empty() {
+            errors.push(FieldError::invalid(path.child("version"), first.text("name"), why.join(",")));
+        }
         if shared.schema {
             schema(first, &path.child("validation"), errors);
         }

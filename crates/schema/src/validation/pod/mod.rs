@@ -25,7 +25,7 @@ mod security;
 pub(super) mod update;
 pub(super) mod volume;
 
-pub(super) use resources::{overhead, resource_name};
+pub(super) use resources::{container_resource, overhead, resource_name};
 
 /// Properties of the whole spec that its parts are checked with.
 struct Whole<'a> {
@@ -212,7 +212,7 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         if search != "." {
             let search = search.strip_suffix('.').unwrap_or(search);
             // Underscores are allowed in search paths.
-            let why = names::dns1123_subdomain(&search.replace('_', "x"));
+            let why = names::dns1123_subdomain_with_underscores(search);
             objections(errors, &list.index(i), search, why);
         }
     }

@@ -11,6 +11,7 @@ use super::super::Errors;
 use super::super::amount;
 use super::super::rules::{named, objections, required, word};
 use super::Whole;
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const HUGE: &str = "hugepages-";
@@ -85,7 +86,7 @@ pub(in super::super) fn resource_name(name: &str, path: &Path<'_>, errors: &mut 
     errors.len() == before
 }
 
-fn container_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(in super::super) fn container_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
     resource_name(name, path, errors);
     if !name.contains('/') {
         if !is_for_containers(name) {
@@ -186,11 +187,31 @@ pub(super) fn requirements(
     for (i, claim) in resources.list("claims").iter().enumerate() {
         let (path, name) = (list.index(i), claim.text("name"));
         if name.is_empty() {
-            required(errors, &path.child("name"));
-        } else if !seen.insert((name, claim.text("request"))) {
+            required(errors, &path);
+            continue;
+        }
+        let request = claim.text("request");
+        if seen.contains(&(name, "")) {
+            // All requests of that claim are used already.
             errors.push(FieldError::duplicate(path, name));
-        } else if !claims.contains(name) {
-            errors.push(FieldError::not_found(path.child("name"), name));
+        } else {
+            if !request.is_empty() {
+                objections(errors, &path.child("request"), request, names::dns1123_label(request));
+            }
+            if seen.contains(&(name, request)) {
+                errors.push(FieldError::duplicate(path, format!("{name}/{request}")));
+            } else if request.is_empty() {
+                for _ in seen.iter().filter(|(other, _)| *other == name) {
+                    errors.push(FieldError::duplicate(path, name));
+                }
+            }
+            seen.insert((name, request));
+        }
+        if !claims.contains(name) {
+            let mut unknown = FieldError::not_found(path, name);
+            let empty = if claims.is_empty() { " which is empty" } else { "" };
+            unknown.detail = format!("must be one of the names in pod.spec.resourceClaims{empty}");
+            errors.push(unknown);
         }
     }
 }
@@ -284,7 +305,7 @@ pub(super) fn claims(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             _ => "",
         };
         if !why.is_empty() {
-            errors.push(FieldError::invalid(path, claim, why));
+            errors.push(FieldError::invalid(path, internal::shown("core.PodResourceClaim", claim), why));
         }
         for field in ["resourceClaimName", "resourceClaimTemplateName"] {
             if let Some(name) = claim.at(field).as_str() {

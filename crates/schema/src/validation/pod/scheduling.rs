@@ -8,6 +8,7 @@ use machinery::names;
 
 use super::super::Errors;
 use super::super::rules::{objections, optional_word, positive, selector, word};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -201,7 +202,7 @@ pub(in super::super) fn taints(list: &[Value], path: &Path<'_>, errors: &mut Err
         }
         super::super::rules::one_of(errors, &path.child("effect"), effect, &EFFECTS);
         if !seen.insert((key, effect)) {
-            let mut duplicate = FieldError::duplicate(path, taint);
+            let mut duplicate = FieldError::duplicate(path, internal::shown("core.Taint", taint));
             duplicate.detail = "taints must be unique by key and effect pair".to_owned();
             errors.push(duplicate);
         }

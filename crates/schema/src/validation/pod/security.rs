@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use machinery::field_error::{BadValue, FieldError, Path};
-use machinery::json::{Map, Value};
+use machinery::field_error::{FieldError, Path};
+use machinery::json::Value;
 
 use super::super::Errors;
 use super::super::rules::{descending, id, optional_word, required, word};
 use super::{all_containers, ids};
+use crate::facts::internal;
 use crate::walk::Walk as _;
 
 pub(super) fn pod(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
@@ -47,7 +48,7 @@ pub(super) fn container(context: &Value, host_users: bool, path: &Path<'_>, erro
     seccomp(context.at("seccompProfile"), &path.child("seccompProfile"), errors);
     if context.flag("allowPrivilegeEscalation") == Some(false) {
         let mut refuse = |why: &str| {
-            errors.push(FieldError::invalid(path, BadValue::text(go_form(context).to_string()), why));
+            errors.push(FieldError::invalid(path, internal::shown("core.SecurityContext", context), why));
         };
         if context.flag("privileged") == Some(true) {
             refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
@@ -57,35 +58,6 @@ pub(super) fn container(context: &Value, host_users: bool, path: &Path<'_>, erro
         }
     }
     app_armor(context.at("appArmorProfile"), &path.child("appArmorProfile"), errors);
-}
-
-/// Formats a context as the reference prints it: every field, by its Go name.
-fn go_form(context: &Value) -> Value {
-    let mut fields = Map::new();
-    for (name, field) in [
-        ("Capabilities", "capabilities"),
-        ("Privileged", "privileged"),
-        ("SELinuxOptions", "seLinuxOptions"),
-        ("WindowsOptions", "windowsOptions"),
-        ("RunAsUser", "runAsUser"),
-        ("RunAsGroup", "runAsGroup"),
-        ("RunAsNonRoot", "runAsNonRoot"),
-        ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem"),
-        ("AllowPrivilegeEscalation", "allowPrivilegeEscalation"),
-        ("ProcMount", "procMount"),
-        ("SeccompProfile", "seccompProfile"),
-        ("AppArmorProfile", "appArmorProfile"),
-    ] {
-        let value = match (name, context.at(field)) {
-            ("Capabilities", capabilities @ Value::Object(_)) => {
-                let of = |name| capabilities.at(name).clone();
-                Value::Object([("Add".to_owned(), of("add")), ("Drop".to_owned(), of("drop"))].into_iter().collect())
-            }
-            (_, value) => value.clone(),
-        };
-        fields.insert(name.to_owned(), value);
-    }
-    Value::Object(fields)
 }
 
 fn sysctls(context: &Value, path: &Path<'_>, errors: &mut Errors) {

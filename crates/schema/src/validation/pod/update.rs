@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use machinery::field_error::{FieldError, Path};
-use machinery::json::Value;
+use machinery::json::{Value, json};
 use machinery::names;
 
 use super::super::rules::{IMMUTABLE, objections, same};
 use super::super::{Errors, address};
 use super::{annotations, metadata_and_spec, scheduling};
+use crate::facts::internal;
 use crate::strategy::qos_class;
-use crate::walk::Walk as _;
+use crate::walk::{Walk as _, is_empty};
 
 const SPEC: Path<'static> = Path::new("spec");
 const STATUS: Path<'static> = Path::new("status");
@@ -46,11 +47,13 @@ pub(in super::super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
     added_tolerations(new_spec, old_spec, errors);
     removed_gates(new_spec, old_spec, errors);
-    if !same(new_spec, old_spec) && !same(&munged(new_spec, old_spec, errors), old_spec) {
+    let munged = munged(new_spec, old_spec, errors);
+    if !same(&munged, old_spec) {
+        let difference = internal::difference("core.PodSpec", old_spec, &munged);
         let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
             `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
             `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
-        errors.push(FieldError::forbidden(SPEC, why));
+        errors.push(FieldError::forbidden(SPEC, format!("{why}{difference}")));
     }
 }
 
@@ -134,13 +137,29 @@ fn munged(new: &Value, old: &Value, errors: &mut Errors) -> Value {
                 errors.push(FieldError::invalid(
                     path,
                     new.at("nodeSelector"),
-                    "only additions are allowed (no mutations or deletions)",
+                    "only additions to spec.nodeSelector are allowed (no mutations or deletions)",
                 ));
             }
             put_back("nodeSelector");
         }
-        if old.has("affinity.nodeAffinity") || new.has("affinity.nodeAffinity") {
-            put_back("affinity");
+        let affinity = (new.at("affinity.nodeAffinity"), old.at("affinity.nodeAffinity"));
+        if !same(affinity.0, affinity.1) {
+            stricter_affinity(affinity.0, affinity.1, errors);
+            let mut kept = new.at("affinity").clone();
+            match kept.as_object_mut() {
+                Some(fields) if affinity.1.is_null() => {
+                    fields.shift_remove("nodeAffinity");
+                }
+                Some(fields) => {
+                    fields.insert("nodeAffinity", affinity.1.clone());
+                }
+                None => kept = json!({"nodeAffinity": affinity.1}),
+            }
+            if !old.has("affinity") && is_empty(Some(&kept)) {
+                fields.shift_remove("affinity");
+            } else {
+                fields.insert("affinity", kept);
+            }
         }
     }
     for list in ["containers", "initContainers"] {
@@ -154,12 +173,40 @@ fn munged(new: &Value, old: &Value, errors: &mut Errors) -> Value {
     spec
 }
 
+/// Checks that the required terms of a node affinity only gain requirements.
+fn stricter_affinity(new: &Value, old: &Value, errors: &mut Errors) {
+    const TERMS: &str = "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    let affinity = SPEC.child("affinity.nodeAffinity");
+    let path = affinity.child(TERMS);
+    let (terms, stored) = (new.list(TERMS), old.list(TERMS));
+    if !stored.is_empty() && stored.len() != terms.len() {
+        let why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        let shown = internal::shown_list("core.NodeSelectorTerm", new.at(TERMS));
+        errors.push(FieldError::invalid(path, shown, why));
+        return;
+    }
+    for (i, (term, stored)) in terms.iter().zip(stored).enumerate() {
+        let lists = ["matchExpressions", "matchFields"];
+        let was_empty = lists.iter().all(|list| stored.list(list).is_empty());
+        let only_added = lists.iter().all(|list| {
+            let (new, old) = (term.list(list), stored.list(list));
+            new.len() >= old.len() && new.iter().zip(old).all(|(new, old)| same(new, old))
+        });
+        let gained = lists.iter().any(|list| !term.list(list).is_empty());
+        if !only_added || was_empty && gained {
+            let shown = internal::shown("core.NodeSelectorTerm", term);
+            let why = "only additions are allowed (no mutations or deletions)";
+            errors.push(FieldError::invalid(path.index(i), shown, why));
+        }
+    }
+}
+
 /// Checks a write to `/ephemeralcontainers`.
 pub(in super::super) fn ephemeral_containers(new: &Value, old: &Value, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     if is_mirror(old) {
         let why = "static pods do not support ephemeral containers";
-        *errors = vec![FieldError::forbidden("", why)];
+        *errors = vec![FieldError::forbidden("", why)].into();
         return;
     }
     let path = SPEC.child("ephemeralContainers");
@@ -171,7 +218,8 @@ pub(in super::super) fn ephemeral_containers(new: &Value, old: &Value, errors: &
         let why = match sent.get(name) {
             None => format!("existing ephemeral containers {name:?} may not be removed\n"),
             Some(sent) if !same(sent, stored) => {
-                format!("existing ephemeral containers {name:?} may not be changed\n")
+                let difference = internal::difference("core.EphemeralContainer", stored, sent);
+                format!("existing ephemeral containers {name:?} may not be changed\n{difference}")
             }
             Some(_) => continue,
         };
@@ -187,11 +235,11 @@ fn is_mirror(pod: &Value) -> bool {
 pub(in super::super) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     if is_mirror(old) {
-        *errors = vec![FieldError::forbidden("", "static pods cannot be resized")];
+        *errors = vec![FieldError::forbidden("", "static pods cannot be resized")].into();
         return;
     }
     if old.text("spec.os.name") == "windows" {
-        *errors = vec![FieldError::forbidden("", "windows pods cannot be resized")];
+        *errors = vec![FieldError::forbidden("", "windows pods cannot be resized")].into();
         return;
     }
     let (new_spec, old_spec) = (new.at("spec"), old.at("spec"));

@@ -88,10 +88,17 @@ fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     given.sort_unstable_by_key(|(place, _)| *place);
     let mut found = false;
     for (place, source) in given {
-        let name = SOURCES[place];
+        let (name, volume_path) = (SOURCES[place], path);
         let path = path.child(name);
         if found {
-            errors.push(FieldError::forbidden(path, "may not specify more than 1 volume type"));
+            // The reference misspells two of them.
+            let named = match name {
+                "downwardAPI" => "downwarAPI",
+                "cephfs" => "cephFS",
+                name => name,
+            };
+            let why = "may not specify more than 1 volume type";
+            errors.push(FieldError::forbidden(volume_path.child(named), why));
             continue;
         }
         found = true;
