@@ -62,7 +62,7 @@ impl EventSource for LogBody {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                 let segment = Bytes::copy_from_slice(buffer.filled());
                 let bytes = segment.len();
-                Poll::Ready(Some(Frames { segments: vec![segment], ends: vec![1], last: false, settled: false, bytes }))
+                Poll::Ready(Some(Frames { segments: vec![segment], ends: vec![1], bytes, ..Frames::default() }))
             }
             Poll::Ready(_) => Poll::Ready(None),
         }
