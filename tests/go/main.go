@@ -26,9 +26,10 @@ func main() {
 		"measure":   measure,
 		"custom":    customClients,
 		"manager":   manager,
+		"streams":   streams,
 	}
 	if len(os.Args) != 2 || programs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic|apply|openapi|measure|custom|manager")
+		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic|apply|openapi|measure|custom|manager|streams")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

@@ -1,6 +1,8 @@
 // Programs as users of @kubernetes/client-node write them. Each prints what it sees, one line each; the driver
 // (tests/blackbox) changes objects meanwhile and reads the lines.
 
+import { PassThrough, Readable, Writable } from 'node:stream';
+
 import * as k8s from '@kubernetes/client-node';
 
 const kubeconfig = new k8s.KubeConfig();
@@ -49,4 +51,35 @@ async function write() {
   console.log('read after delete', gone.code, JSON.parse(gone.body).reason);
 }
 
-await { listThenWatch, informer, write }[process.argv[2]]();
+/** Logs, commands with and without input, and a forwarded port. */
+async function streams() {
+  const log = await v1.readNamespacedPodLog({ name: 'web', namespace: 'default' });
+  console.log('log', log.trim().split('\n').join(' '));
+  const collect = () => {
+    const chunks = [];
+    const to = new Writable({ write: (chunk, _, done) => done(chunks.push(chunk) && null) });
+    return [to, () => Buffer.concat(chunks).toString().trim()];
+  };
+  const exec = new k8s.Exec(kubeconfig);
+  const run = (command, stdin) => new Promise((resolve, reject) => {
+    const [out, said] = collect();
+    const [err, complained] = collect();
+    const ended = (status) => resolve([said(), complained(), status]);
+    exec.exec('default', 'web', 'app', command, out, err, stdin, false, ended).catch(reject);
+  });
+  const [out, err, failed] = await run(['sh', '-c', 'echo out; echo err >&2; exit 3'], null);
+  console.log('exec', out, err, failed.status, failed.details.causes[0].message);
+  // A line that the shell runs, and its end: this client cannot end the input itself.
+  const [typed, , status] = await run(['sh'], Readable.from(['echo typed\nexit 0\n']));
+  console.log('cat', typed, status.status);
+  const forward = new k8s.PortForward(kubeconfig);
+  const [to, answered] = collect();
+  const request = new PassThrough();
+  await forward.portForward('default', 'web', [8080], to, null, request);
+  request.write('GET / HTTP/1.0\r\n\r\n');
+  while (!answered().endsWith('made')) await new Promise((resolve) => setTimeout(resolve, 20));
+  console.log('forwarded', answered().split('\r\n')[0]);
+  process.exit(0);
+}
+
+await { listThenWatch, informer, write, streams }[process.argv[2]]();

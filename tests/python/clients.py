@@ -5,6 +5,7 @@ import json
 import sys
 
 from kubernetes import client, config, watch
+from kubernetes.stream import portforward, stream
 
 
 def watch_pods(v1):
@@ -166,6 +167,46 @@ def custom(v1):
     print("left", len(boxes.get(namespace="default").items))
 
 
+def streams(v1):
+    """Logs, a command with input and a forwarded port, over WebSocket."""
+    print("log", v1.read_namespaced_pod_log("web", "default", tail_lines=1).strip())
+    for line in watch.Watch().stream(v1.read_namespaced_pod_log, name="web", namespace="default"):
+        print("followed", line)
+        break
+    command = ["sh", "-c", "echo out; echo err >&2; exit 3"]
+    running = stream(
+        v1.connect_get_namespaced_pod_exec, "web", "default", command=command,
+        stdin=False, stdout=True, stderr=True, tty=False, _preload_content=False,
+    )
+    running.run_forever(timeout=60)
+    print("exec", running.read_stdout().strip(), running.read_stderr().strip(), running.returncode)
+    shell = stream(
+        v1.connect_get_namespaced_pod_exec, "web", "default", command=["sh"],
+        stdin=True, stdout=True, stderr=True, tty=False, _preload_content=False,
+    )
+    shell.write_stdin("echo typed\n")
+    print("shell", shell.readline_stdout(timeout=60))
+    shell.write_stdin("exit 0\n")
+    shell.run_forever(timeout=60)
+    print("shell ended", shell.returncode)
+    forwarded = portforward(v1.connect_get_namespaced_pod_portforward, "web", "default", ports="8080")
+    socket = forwarded.socket(8080)
+    socket.setblocking(True)
+    socket.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    answer = b""
+    while not answer.endswith(b"made"):
+        piece = socket.recv(1024)
+        if not piece:
+            break
+        answer += piece
+    socket.close()
+    print("forwarded", answer.split(b"\r\n")[0].decode(), answer[-4:].decode(), forwarded.error(8080))
+    try:
+        stream(v1.connect_get_namespaced_pod_exec, "web", "default", container="none", command=["true"], stdout=True)
+    except client.ApiException as error:
+        print("refused", error.status)
+
+
 PROGRAMS = {
     "watch": watch_pods,
     "list_then_watch": list_then_watch,
@@ -174,6 +215,7 @@ PROGRAMS = {
     "patch": patch,
     "apply": apply,
     "custom": custom,
+    "streams": streams,
 }
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 //! - [`rules`]: expressions of a custom resource definition
 //! - [`definitions`]: schemas of custom resources, and objects of them
 //! - [`responses`]: responses of a server, as the client reads them
+//! - [`streams`]: the protocols of commands and port forwards
 //! - [`seeds`]: typical inputs
 //! - [`mutation`]: random changes of a seed
 //!
@@ -20,6 +21,7 @@ pub mod parsing;
 pub mod responses;
 pub mod rules;
 pub mod seeds;
+pub mod streams;
 
 /// A fuzz target.
 #[derive(Clone, Copy)]
@@ -28,7 +30,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 21] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -48,4 +50,6 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "authorization_file", run: access::authorization_file },
     Target { name: "authentication_file", run: access::authentication_file },
     Target { name: "watch_response", run: responses::watch_response },
+    Target { name: "spdy", run: streams::spdy },
+    Target { name: "stream_message", run: streams::stream_message },
 ];

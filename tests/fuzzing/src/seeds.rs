@@ -403,6 +403,8 @@ pub fn for_target(target: &str) -> Vec<Vec<u8>> {
             let seeded = (0_u8..).zip(RESPONSES).map(|(seed, text)| [&[seed], text.as_bytes()].concat());
             seeded.collect()
         }
+        "spdy" => crate::streams::spdy_seeds(),
+        "stream_message" => crate::streams::message_seeds(),
         other => panic!("no target is called {other}"),
     }
 }

@@ -149,3 +149,13 @@ fn authorization_file() {
 fn authentication_file() {
     run("authentication_file");
 }
+
+#[test]
+fn sp_2_spdy() {
+    run("spdy");
+}
+
+#[test]
+fn sp_5_stream_message() {
+    run("stream_message");
+}

@@ -10,6 +10,7 @@ use client::Key;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 
 use super::amounts::{Amounts, Request, units};
+use super::nominations::Nominations;
 
 /// A node and the resources in use on it.
 pub(crate) struct NodeInfo {
@@ -76,6 +77,8 @@ pub(crate) struct Placed {
     family: Option<Arc<str>>,
     /// Not yet confirmed by the server (SC-2).
     assumed: bool,
+    /// Its preemption was started, and may not be written yet.
+    pub(crate) preempted: bool,
 }
 
 /// The nodes, and the pods on them.
@@ -88,6 +91,8 @@ pub(crate) struct Cluster {
     strays: HashMap<Arc<str>, BTreeSet<Key>>,
     /// Pods that keep others away.
     keep_away: BTreeSet<Key>,
+    /// Pods that wait for a node on which others are preempted for them.
+    pub(crate) nominations: Nominations,
 }
 
 impl Cluster {
@@ -171,6 +176,7 @@ impl Cluster {
             return news;
         }
         self.remove_pod(key);
+        self.nominations.remove(key);
         self.place(key, pod, node, request(), false);
         true
     }
@@ -178,6 +184,7 @@ impl Cluster {
     /// SC-2: counts the pod on the node before the server confirms it, so that the next decision includes it.
     pub(crate) fn assume(&mut self, key: &Key, pod: Arc<Pod>, node: &str, request: Request) {
         self.remove_pod(key);
+        self.nominations.remove(key);
         self.place(key, pod, node, request, true);
     }
 
@@ -190,7 +197,19 @@ impl Cluster {
 
     /// Removes a pod that was deleted or has ended. True if it was placed.
     pub(crate) fn remove_pod(&mut self, key: &Key) -> bool {
-        let Some(placed) = self.pods.remove(key) else { return false };
+        self.take_out(key).is_some()
+    }
+
+    /// Notes that the preemption of a pod was started, or that it failed.
+    pub(crate) fn set_preempted(&mut self, key: &Key, preempted: bool) {
+        if let Some(placed) = self.pods.get_mut(key) {
+            placed.preempted = preempted;
+        }
+    }
+
+    /// Takes a pod off its node, to be put back or dropped.
+    pub(crate) fn take_out(&mut self, key: &Key) -> Option<Placed> {
+        let placed = self.pods.remove(key)?;
         self.keep_away.remove(key);
         match self.index.get(&placed.node) {
             Some(at) => self.nodes[*at].give_back(key, &placed),
@@ -203,21 +222,25 @@ impl Cluster {
                 }
             }
         }
-        true
+        Some(placed)
     }
 
-    fn place(&mut self, key: &Key, pod: Arc<Pod>, node: &str, request: Request, assumed: bool) {
+    /// Counts a pod on a node.
+    pub(super) fn place(&mut self, key: &Key, pod: Arc<Pod>, node: &str, request: Request, assumed: bool) {
         let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
         let family = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str().into());
-        if super::neighbours::has_anti_affinity(&pod) {
+        // One name for all pods of a node.
+        let name = self.node(node).map_or_else(|| node.into(), |node| node.name.clone());
+        self.put_back(key, Placed { pod, node: name, request, family, assumed, preempted: false });
+    }
+
+    /// Puts a pod that was taken out on its node again.
+    pub(crate) fn put_back(&mut self, key: &Key, placed: Placed) {
+        if super::neighbours::has_anti_affinity(&placed.pod) {
             self.keep_away.insert(key.clone());
         }
-        let at = self.index.get(node).copied();
-        // One name for all pods of a node.
-        let name = at.map_or_else(|| node.into(), |at| self.nodes[at].name.clone());
-        let placed = Placed { pod, node: name, request, family, assumed };
-        match at {
-            Some(at) => self.nodes[at].take(key, &placed),
+        match self.index.get(&placed.node) {
+            Some(at) => self.nodes[*at].take(key, &placed),
             None => {
                 self.strays.entry(placed.node.clone()).or_default().insert(key.clone());
             }

@@ -1,12 +1,10 @@
 //! Decisions, and the messages of refusals.
 
-use std::sync::Arc;
-
-use client::Key;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::scheduler::amounts::request_of;
+use crate::scheduler::preemption;
 
 fn node(name: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
@@ -41,9 +39,14 @@ fn cluster(nodes: Vec<Value>, pods: Vec<(&str, Pod)>) -> Cluster {
     cluster
 }
 
-fn decided(pod: &Pod, cluster: &Cluster) -> Result<String, String> {
+/// The node for a pod, or the whole message.
+fn decided(pod: &Pod, cluster: &mut Cluster) -> Result<String, String> {
     let (namespaces, _writer) = Store::new();
-    decide(pod, &request_of(pod), cluster, &namespaces, &mut 0).map_err(|why| why.message)
+    let request = request_of(pod);
+    decide(pod, &request, cluster, &namespaces, &mut 0).map_err(|refusal| {
+        let outcome = preemption::search(pod, &request, &refusal, cluster, &namespaces, &[]);
+        preemption::message(&refusal, &outcome)
+    })
 }
 
 fn asks(cpu: &str, memory: &str) -> Value {
@@ -52,7 +55,7 @@ fn asks(cpu: &str, memory: &str) -> Value {
 
 #[test]
 fn sc_12_no_nodes_at_all() {
-    let refusal = decided(&pod("p", json!({})), &cluster(vec![], vec![])).unwrap_err();
+    let refusal = decided(&pod("p", json!({})), &mut cluster(vec![], vec![])).unwrap_err();
     assert_eq!(refusal, "no nodes available to schedule pods");
 }
 
@@ -78,7 +81,7 @@ fn sc_4_every_filter_in_its_words() {
     let mut wants = asks("1", "2Gi");
     wants["nodeSelector"] = json!({"disk": "ssd"});
     wants["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
-    let refusal = decided(&pod("p", wants), &cluster(nodes, vec![("busy", pod("other", port))])).unwrap_err();
+    let refusal = decided(&pod("p", wants), &mut cluster(nodes, vec![("busy", pod("other", port))])).unwrap_err();
     assert_eq!(
         refusal,
         "0/6 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods, \
@@ -91,7 +94,7 @@ fn sc_4_every_filter_in_its_words() {
 
 #[test]
 fn sc_4_a_pod_that_names_its_node_gets_no_other() {
-    let refusal = decided(&pod("p", json!({"nodeName": "b"})), &cluster(vec![plain("a")], vec![])).unwrap_err();
+    let refusal = decided(&pod("p", json!({"nodeName": "b"})), &mut cluster(vec![plain("a")], vec![])).unwrap_err();
     assert!(
         refusal.starts_with("0/1 nodes are available: 1 node(s) didn't match the requested node name."),
         "{refusal}"
@@ -101,15 +104,15 @@ fn sc_4_a_pod_that_names_its_node_gets_no_other() {
 #[test]
 fn sc_5_a_node_without_room_for_pods_takes_none() {
     let nodes = vec![node("a", |node| node["status"] = json!({"allocatable": {"cpu": "4"}}))];
-    let refusal = decided(&pod("p", json!({})), &cluster(nodes, vec![])).unwrap_err();
+    let refusal = decided(&pod("p", json!({})), &mut cluster(nodes, vec![])).unwrap_err();
     assert!(refusal.contains("1 Too many pods"), "{refusal}");
 }
 
 #[test]
 fn sc_5_what_assigned_pods_asked_for_is_gone() {
     let nodes = vec![plain("a"), plain("b")];
-    let cluster = cluster(nodes, vec![("a", pod("other", asks("3", "1Gi")))]);
-    assert_eq!(decided(&pod("p", asks("2", "1Gi")), &cluster).as_deref(), Ok("b"));
+    let mut cluster = cluster(nodes, vec![("a", pod("other", asks("3", "1Gi")))]);
+    assert_eq!(decided(&pod("p", asks("2", "1Gi")), &mut cluster).as_deref(), Ok("b"));
 }
 
 #[test]
@@ -117,30 +120,30 @@ fn sc_6_no_execute_filters_and_prefer_only_scores() {
     let tainted = |name: &str, effect: &str| {
         node(name, |node| node["spec"] = json!({"taints": [{"key": "k", "effect": effect}]}))
     };
-    let only = cluster(vec![tainted("a", "NoExecute")], vec![]);
-    assert!(decided(&pod("p", json!({})), &only).is_err());
+    let mut only = cluster(vec![tainted("a", "NoExecute")], vec![]);
+    assert!(decided(&pod("p", json!({})), &mut only).is_err());
     let tolerant = pod("p", json!({"tolerations": [{"key": "k", "operator": "Exists"}]}));
-    assert_eq!(decided(&tolerant, &only).as_deref(), Ok("a"));
-    let disliked = cluster(vec![tainted("a", "PreferNoSchedule")], vec![]);
-    assert_eq!(decided(&pod("p", json!({})), &disliked).as_deref(), Ok("a"));
-    let choice = cluster(vec![tainted("a", "PreferNoSchedule"), plain("b")], vec![]);
+    assert_eq!(decided(&tolerant, &mut only).as_deref(), Ok("a"));
+    let mut disliked = cluster(vec![tainted("a", "PreferNoSchedule")], vec![]);
+    assert_eq!(decided(&pod("p", json!({})), &mut disliked).as_deref(), Ok("a"));
+    let mut choice = cluster(vec![tainted("a", "PreferNoSchedule"), plain("b")], vec![]);
     for _ in 0..20 {
-        assert_eq!(decided(&pod("p", json!({})), &choice).as_deref(), Ok("b"));
+        assert_eq!(decided(&pod("p", json!({})), &mut choice).as_deref(), Ok("b"));
     }
 }
 
 #[test]
 fn sc_7_the_emptier_node_and_the_preferred_one_win() {
-    let crowded = cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", asks("3", "6Gi")))]);
+    let mut crowded = cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", asks("3", "6Gi")))]);
     for _ in 0..20 {
-        assert_eq!(decided(&pod("p", asks("100m", "200Mi")), &crowded).as_deref(), Ok("b"));
+        assert_eq!(decided(&pod("p", asks("100m", "200Mi")), &mut crowded).as_deref(), Ok("b"));
     }
     let likes = json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 10, "preference": {"matchExpressions":
             [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}}]}}});
-    let even = cluster(vec![plain("a"), plain("b")], vec![]);
+    let mut even = cluster(vec![plain("a"), plain("b")], vec![]);
     for _ in 0..20 {
-        assert_eq!(decided(&pod("p", likes.clone()), &even).as_deref(), Ok("a"));
+        assert_eq!(decided(&pod("p", likes.clone()), &mut even).as_deref(), Ok("a"));
     }
 }
 
@@ -155,9 +158,9 @@ fn sc_7_siblings_are_spread() {
         ]);
         pod
     };
-    let cluster = cluster(vec![plain("a"), plain("b"), plain("c")], vec![("a", child("x")), ("b", child("y"))]);
+    let mut cluster = cluster(vec![plain("a"), plain("b"), plain("c")], vec![("a", child("x")), ("b", child("y"))]);
     for _ in 0..20 {
-        assert_eq!(decided(&child("p"), &cluster).as_deref(), Ok("c"));
+        assert_eq!(decided(&child("p"), &mut cluster).as_deref(), Ok("c"));
     }
 }
 
@@ -172,10 +175,10 @@ fn sc_13_a_pod_that_names_its_node_by_field_goes_there_or_nowhere() {
         )
     };
     let nodes = vec![plain("a"), plain("b"), node("c", |node| node["spec"] = json!({"unschedulable": true}))];
-    let cluster = cluster(nodes, vec![]);
-    assert_eq!(decided(&named("b"), &cluster).as_deref(), Ok("b"));
+    let mut cluster = cluster(nodes, vec![]);
+    assert_eq!(decided(&named("b"), &mut cluster).as_deref(), Ok("b"));
     assert_eq!(
-        decided(&named("c"), &cluster).unwrap_err(),
+        decided(&named("c"), &mut cluster).unwrap_err(),
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. \
          no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     );
@@ -188,18 +191,18 @@ fn company_and_distance() {
             {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}]}}})
     };
     let with = || cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", json!({})))]);
-    assert_eq!(decided(&pod("p", near("podAffinity")), &with()).as_deref(), Ok("a"));
-    assert_eq!(decided(&pod("p", near("podAntiAffinity")), &with()).as_deref(), Ok("b"));
-    let empty = cluster(vec![plain("a")], vec![]);
-    assert_eq!(decided(&pod("p", near("podAffinity")), &empty).as_deref(), Ok("a"), "the first of its group");
-    let taken = cluster(vec![plain("a")], vec![("a", pod("other", json!({})))]);
-    let refusal = decided(&pod("p", near("podAntiAffinity")), &taken).unwrap_err();
+    assert_eq!(decided(&pod("p", near("podAffinity")), &mut with()).as_deref(), Ok("a"));
+    assert_eq!(decided(&pod("p", near("podAntiAffinity")), &mut with()).as_deref(), Ok("b"));
+    let mut empty = cluster(vec![plain("a")], vec![]);
+    assert_eq!(decided(&pod("p", near("podAffinity")), &mut empty).as_deref(), Ok("a"), "the first of its group");
+    let mut taken = cluster(vec![plain("a")], vec![("a", pod("other", json!({})))]);
+    let refusal = decided(&pod("p", near("podAntiAffinity")), &mut taken).unwrap_err();
     assert!(
         refusal.starts_with("0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."),
         "{refusal}"
     );
-    let guarded = cluster(vec![plain("a")], vec![("a", pod("other", near("podAntiAffinity")))]);
-    let refusal = decided(&pod("p", json!({})), &guarded).unwrap_err();
+    let mut guarded = cluster(vec![plain("a")], vec![("a", pod("other", near("podAntiAffinity")))]);
+    let refusal = decided(&pod("p", json!({})), &mut guarded).unwrap_err();
     let words = "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules.";
     assert!(refusal.starts_with(words), "{refusal}");
 }
@@ -208,12 +211,12 @@ fn company_and_distance() {
 fn even_spreading() {
     let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "a"}}}]});
-    let cluster = cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", json!({})))]);
-    assert_eq!(decided(&pod("p", spread.clone()), &cluster).as_deref(), Ok("b"));
+    let mut cluster = cluster(vec![plain("a"), plain("b")], vec![("a", pod("other", json!({})))]);
+    assert_eq!(decided(&pod("p", spread.clone()), &mut cluster).as_deref(), Ok("b"));
     let mut elsewhere = spread;
     elsewhere["nodeSelector"] = json!({"kubernetes.io/hostname": "a"});
     elsewhere["topologySpreadConstraints"][0]["nodeAffinityPolicy"] = json!("Ignore");
-    let refusal = decided(&pod("p", elsewhere), &cluster).unwrap_err();
+    let refusal = decided(&pod("p", elsewhere), &mut cluster).unwrap_err();
     assert_eq!(
         refusal,
         "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
@@ -226,15 +229,15 @@ fn even_spreading() {
 #[test]
 fn sc_12_a_pod_that_may_not_preempt_says_so() {
     let never = pod("p", json!({"preemptionPolicy": "Never", "nodeSelector": {"a": "b"}}));
-    let refusal = decided(&never, &cluster(vec![plain("a")], vec![])).unwrap_err();
+    let refusal = decided(&never, &mut cluster(vec![plain("a")], vec![])).unwrap_err();
     assert!(refusal.ends_with("preemption: not eligible due to preemptionPolicy=Never."), "{refusal}");
 }
 
 #[test]
 fn sc_8_a_thousand_nodes_take_turns() {
     let nodes = (0..1000).map(|at| plain(&format!("n{at}"))).collect();
-    let (cluster, (namespaces, _writer)) = (cluster(nodes, vec![]), Store::new());
+    let (mut cluster, (namespaces, _writer)) = (cluster(nodes, vec![]), Store::new());
     let (pod, mut start) = (pod("p", json!({})), 0);
-    decide(&pod, &request_of(&pod), &cluster, &namespaces, &mut start).unwrap();
+    decide(&pod, &request_of(&pod), &mut cluster, &namespaces, &mut start).unwrap();
     assert_eq!(start, 420, "the first 420 were enough; the next pod begins after them");
 }

@@ -1,19 +1,25 @@
-//! The scheduler: takes pods without a node, finds the best node for each, and writes the binding (SC-1…SC-13).
+//! The scheduler: takes pods without a node, finds the best node for each, and writes the binding (SC-1…SC-19).
 //!
 //! - `queue`: the pods without a node
 //! - `cluster`: the nodes and the resources in use on each
 //! - `decision`: the node of a pod, by `filters`, then `scores`; with `neighbours` and `claims`
+//! - `preemption`: the pods of lower priority that are removed for a pod without a node
+//! - `nominations`: the pods that wait for such a removal
+//! - `binding`: the write of a decision
 //! - `amounts`, `selectors`: the arithmetic and the matching they share
 //!
 //! One task decides, one pod at a time; a decision counts at once (`assume`), and the bindings are
 //! written concurrently.
 
 pub(crate) mod amounts;
+mod binding;
 mod claims;
 mod cluster;
 mod decision;
 mod filters;
 mod neighbours;
+mod nominations;
+mod preemption;
 mod queue;
 mod scores;
 mod selectors;
@@ -28,8 +34,9 @@ use client::store::Store;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::{Client, Resource as _};
+use kube::Client;
 use machinery::clock::Clock;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -37,18 +44,20 @@ use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::requests::{Form, pod_path, pod_reference, seconds, send};
+use amounts::Request;
+use binding::{Binding, Bound};
 use claims::{Claims, Verdict};
 use cluster::Cluster;
-use decision::Unschedulable;
-use queue::{Queue, Remedy};
+use decision::Refusal;
+use preemption::eviction::{Evicted, Eviction};
+use preemption::{Candidate, Outcome};
+use queue::{Queue, Remedy, priority};
 
 const NAME: &str = "default-scheduler";
 /// Bindings under way at the same time.
 const BINDINGS_MAX: usize = 64;
 /// Time for bindings once the scheduler is stopped.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
-/// Time for the binding of claims that wait for a pod.
-const CLAIMS_WITHIN: Duration = Duration::from_secs(600);
 /// Decisions after which the scheduler yields while it has pods to place.
 const TURN: u32 = 32;
 
@@ -59,6 +68,7 @@ pub(crate) async fn run(context: Context) {
     let claims = context.informers.informer::<PersistentVolumeClaim>();
     let classes = context.informers.informer::<StorageClass>();
     let namespaces = context.informers.informer::<Namespace>();
+    let budgets = context.informers.informer::<PodDisruptionBudget>();
     let options = SubscriptionOptions::default;
     let (Ok(mut pod_events), Ok(mut node_events), Ok(mut claim_events)) =
         (pods.subscribe(options()), nodes.subscribe(options()), claims.subscribe(options()))
@@ -72,6 +82,7 @@ pub(crate) async fn run(context: Context) {
             && claims.wait_synced().await
             && classes.wait_synced().await
             && namespaces.wait_synced().await
+            && budgets.wait_synced().await
     };
     if context.stop.run_until_cancelled(synced).await != Some(true) {
         return;
@@ -85,12 +96,14 @@ pub(crate) async fn run(context: Context) {
         recorder: recorder.with_clock(context.clock.clone()),
         pods: pods.store(),
         namespaces: namespaces.store(),
+        budgets: budgets.store(),
         claims: Claims { claims: claims.store(), classes: classes.store() },
         cluster: Cluster::default(),
         queue: Queue::default(),
         start: 0,
         bindings: JoinSet::new(),
         settling: 0,
+        evictions: JoinSet::new(),
         writes: JoinSet::new(),
     };
     let mut turn = 0;
@@ -107,6 +120,9 @@ pub(crate) async fn run(context: Context) {
         }
         while let Some(Ok(bound)) = scheduler.bindings.try_join_next() {
             scheduler.bound(bound);
+        }
+        while let Some(Ok(evicted)) = scheduler.evictions.try_join_next() {
+            scheduler.evicted(evicted);
         }
         while scheduler.writes.try_join_next().is_some() {}
         if context.stop.is_cancelled() {
@@ -129,6 +145,7 @@ pub(crate) async fn run(context: Context) {
             Some(event) = pod_events.next() => scheduler.pod_event(event),
             Some(_) = claim_events.next() => scheduler.queue.changed(Remedy::CLAIMS, Instant::now()),
             Some(Ok(bound)) = scheduler.bindings.join_next(), if !scheduler.bindings.is_empty() => scheduler.bound(bound),
+            Some(Ok(evicted)) = scheduler.evictions.join_next(), if !scheduler.evictions.is_empty() => scheduler.evicted(evicted),
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
         }
     }
@@ -143,6 +160,7 @@ struct Scheduler {
     recorder: SeriesRecorder,
     pods: Store<Pod>,
     namespaces: Store<Namespace>,
+    budgets: Store<PodDisruptionBudget>,
     claims: Claims,
     cluster: Cluster,
     queue: Queue,
@@ -151,17 +169,17 @@ struct Scheduler {
     bindings: JoinSet<Bound>,
     /// Number of bindings that wait for claims.
     settling: usize,
+    /// Preemptions under way.
+    evictions: JoinSet<Evicted>,
     /// Conditions of pods that found no node.
     writes: JoinSet<()>,
 }
 
-/// The result of a binding.
-struct Bound {
-    key: Key,
-    pod: Arc<Pod>,
-    node: String,
-    settled: bool,
-    result: Result<(), client::Error>,
+/// The change of a pod's nomination after a failure.
+enum Nomination {
+    Kept,
+    Cleared,
+    Node(Arc<str>),
 }
 
 impl Scheduler {
@@ -208,15 +226,22 @@ impl Scheduler {
                 self.queue.changed(Remedy::COMPANY, Instant::now());
             }
         } else if needs_node(&pod) {
+            if self.cluster.nominations.read(&key, &pod) {
+                self.queue.changed(Remedy::ROOM, Instant::now());
+            }
             self.queue.put(&key, pod, Instant::now());
         } else {
             self.queue.remove(&key);
+            if self.cluster.nominations.remove(&key) {
+                self.queue.changed(Remedy::ROOM, Instant::now());
+            }
         }
     }
 
     fn pod_takes_nothing(&mut self, key: &Key) {
         self.queue.remove(key);
-        if self.cluster.remove_pod(key) {
+        let nominated = self.cluster.nominations.remove(key);
+        if self.cluster.remove_pod(key) || nominated {
             self.queue.changed(Remedy::ROOM, Instant::now());
         }
     }
@@ -227,11 +252,11 @@ impl Scheduler {
         let nodes = self.cluster.nodes().len();
         let verdict = if nodes == 0 { Verdict::Ready } else { self.claims.judge(&pod) };
         let decision = match &verdict {
-            Verdict::Unusable(why) => Err(decision::nowhere(&pod, nodes, why, Remedy::CLAIMS)),
-            _ => decision::decide(&pod, &request, &self.cluster, &self.namespaces, &mut self.start),
+            Verdict::Unusable(why) => Err(decision::nowhere(nodes, why, Remedy::CLAIMS)),
+            _ => decision::decide(&pod, &request, &mut self.cluster, &self.namespaces, &mut self.start),
         };
         match decision {
-            Err(why) => self.give_up(key, &pod, &why),
+            Err(refusal) => self.give_up(key, &pod, &request, &refusal),
             Ok(node) => {
                 self.cluster.assume(key, pod.clone(), &node, request);
                 let waiting = if let Verdict::Waiting(claims) = verdict { claims } else { Vec::new() };
@@ -242,9 +267,61 @@ impl Scheduler {
         }
     }
 
-    fn give_up(&mut self, key: &Key, pod: &Arc<Pod>, why: &Unschedulable) {
-        self.queue.park(key, why.remedy, Instant::now());
-        self.failed(pod, "Unschedulable", &why.message);
+    /// Preempts other pods for a pod without a node, or parks it until a change helps.
+    fn give_up(&mut self, key: &Key, pod: &Arc<Pod>, request: &Request, refusal: &Refusal) {
+        let budgets: Vec<Arc<PodDisruptionBudget>> = self.budgets.snapshot().iter().cloned().collect();
+        let outcome = preemption::search(pod, request, refusal, &mut self.cluster, &self.namespaces, &budgets);
+        let message = preemption::message(refusal, &outcome);
+        let nomination = match outcome {
+            Outcome::NotEligible(_) if refusal.nodes > 0 => Nomination::Kept,
+            Outcome::NotEligible(_) | Outcome::NoCandidate(_) => Nomination::Cleared,
+            Outcome::Found(candidate) => {
+                let node = candidate.node.clone();
+                self.preempt(pod, candidate);
+                Nomination::Node(node)
+            }
+        };
+        self.queue.park(key, refusal.remedy, Instant::now());
+        self.failed(key, pod, "Unschedulable", &message, &nomination);
+    }
+
+    /// SC-17: starts the removal of victims.
+    fn preempt(&mut self, pod: &Arc<Pod>, candidate: Candidate) {
+        let Candidate { node, victims, .. } = candidate;
+        let outranked = self.cluster.nominations.below(&node, priority(pod));
+        for (key, _) in &outranked {
+            self.cluster.nominations.remove(key);
+        }
+        if !outranked.is_empty() {
+            self.queue.changed(Remedy::ROOM, Instant::now());
+        }
+        let here = victims.into_iter().filter(|victim| victim.metadata.deletion_timestamp.is_none());
+        let victims: Vec<Arc<Pod>> = here.collect();
+        for victim in &victims {
+            self.cluster.set_preempted(&Key::of(&**victim), true);
+        }
+        let outranked = outranked.into_iter().map(|(_, pod)| pod).collect();
+        let (client, preemptor, now) = (self.client.clone(), pod.clone(), self.clock.now());
+        self.evictions.spawn(Eviction { client, preemptor, node, victims, outranked, now }.write());
+    }
+
+    fn evicted(&mut self, evicted: Evicted) {
+        let Evicted { preemptor, node, deleted, failed } = evicted;
+        let uid = preemptor.metadata.uid.as_deref().unwrap_or_default();
+        let (note, related) = (format!("Preempted by pod {uid} on node {node}"), pod_reference(&preemptor));
+        for victim in deleted {
+            let (regarding, kind) = (pod_reference(&victim), EventType::Normal);
+            let (related, reason, action) = (Some(&related), "Preempted", "Preempting");
+            let event = NewEvent { regarding: &regarding, related, kind, reason, action, note: &note };
+            let _ = self.recorder.record(&event);
+        }
+        for key in &failed {
+            self.cluster.set_preempted(key, false);
+        }
+        let key = Key::of(&*preemptor);
+        if !failed.is_empty() && self.pods.get(&key).is_some_and(|now| needs_node(&now)) {
+            self.queue.retry(&key, Instant::now());
+        }
     }
 
     fn bound(&mut self, bound: Bound) {
@@ -262,13 +339,14 @@ impl Scheduler {
         }
         tracing::debug!(%key, %node, %error, "a binding failed");
         self.queue.retry(&key, Instant::now());
-        self.failed(&pod, "SchedulerError", &format!("binding rejected: {error}"));
+        self.failed(&key, &pod, "SchedulerError", &format!("binding rejected: {error}"), &Nomination::Cleared);
     }
 
-    /// SC-12: an event each time, the condition only if it changed.
-    fn failed(&mut self, pod: &Arc<Pod>, reason: &str, message: &str) {
+    /// SC-12: an event each time, the condition only if it changed. SC-18: the nomination with it.
+    fn failed(&mut self, key: &Key, pod: &Arc<Pod>, reason: &str, message: &str, nomination: &Nomination) {
         self.record_event(pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
-        if let Some(patch) = condition_patch(pod, reason, message, self.clock.now()) {
+        let nominated = self.nominate(key, pod, nomination);
+        if let Some(patch) = status_patch(pod, reason, message, nominated, self.clock.now()) {
             let path = format!("{}/status", pod_path(pod));
             let client = self.client.clone();
             self.writes.spawn(async move {
@@ -277,6 +355,26 @@ impl Scheduler {
                 }
             });
         }
+    }
+
+    /// Returns the value of `nominatedNodeName` to write, if it changes.
+    fn nominate(&mut self, key: &Key, pod: &Arc<Pod>, nomination: &Nomination) -> Option<Value> {
+        let node = match nomination {
+            Nomination::Kept => return None,
+            Nomination::Cleared => None,
+            Nomination::Node(node) => Some(&**node),
+        };
+        // A nomination that was decided and is not in the pod's status yet counts as well.
+        let nominations = &mut self.cluster.nominations;
+        let same =
+            nominations::written_node(pod) == node && nominations.node_of(key).is_none_or(|old| Some(&**old) == node);
+        match node {
+            Some(node) => nominations.set(key, pod.clone(), node),
+            None => {
+                nominations.remove(key);
+            }
+        }
+        (!same).then(|| json!(node))
     }
 
     fn record_event(&self, pod: &Pod, kind: EventType, reason: &str, action: &str, note: &str) {
@@ -294,75 +392,26 @@ fn needs_node(pod: &Pod) -> bool {
         && spec.scheduling_gates.as_deref().unwrap_or_default().is_empty()
 }
 
-/// A binding under way.
-struct Binding {
-    client: Client,
-    claims: Claims,
-    pod: Arc<Pod>,
-    node: String,
-    /// Claims that need the name of the node first.
-    waiting: Vec<Key>,
-}
-
-impl Binding {
-    async fn write(self, key: Key) -> Bound {
-        let result = match self.settle_claims().await {
-            Ok(()) => self.bind().await,
-            Err(error) => Err(error),
-        };
-        Bound { key, settled: !self.waiting.is_empty(), pod: self.pod, node: self.node, result }
-    }
-
-    async fn settle_claims(&self) -> Result<(), client::Error> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        for key in &self.waiting {
-            let claims = PersistentVolumeClaim::url_path(&(), Some(key.namespace().unwrap_or_default()));
-            let path = format!("{claims}/{}", key.name());
-            send(&self.client, "PATCH", &path, Form::Merge, &Claims::selected(&self.node)).await?;
-        }
-        let deadline = Instant::now() + CLAIMS_WITHIN;
-        while !self.claims.all_bound(&self.waiting) {
-            if Instant::now() >= deadline {
-                return Err(client::Error::Config(
-                    "timed out waiting for the claims of the pod to be bound".to_owned(),
-                ));
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
-    }
-
-    /// SC-9.
-    async fn bind(&self) -> Result<(), client::Error> {
-        let meta = &self.pod.metadata;
-        let body = json!({
-            "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-            "target": {"kind": "Node", "name": self.node},
-        });
-        let path = format!("{}/binding", pod_path(&self.pod));
-        send(&self.client, "POST", &path, Form::Json, &body).await?;
-        Ok(())
-    }
-}
-
-/// The condition with the reason that a pod has no node; none if the pod has it already.
-fn condition_patch(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Option<Value> {
+/// The condition with the reason that a pod has no node, and its nomination; none if the pod has both already.
+fn status_patch(pod: &Pod, reason: &str, message: &str, nominated: Option<Value>, now: Timestamp) -> Option<Value> {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let old = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
     let same = old.is_some_and(|old| {
         old.status == "False" && old.reason.as_deref() == Some(reason) && old.message.as_deref() == Some(message)
     });
-    if same {
-        return None;
+    let mut status = serde_json::Map::new();
+    if !same {
+        let since = old.filter(|old| old.status == "False").and_then(|old| old.last_transition_time.as_ref());
+        let since = since.map_or(now, |time| time.0);
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
+            "lastProbeTime": null, "lastTransitionTime": seconds(since),
+            "observedGeneration": pod.metadata.generation,
+        });
+        status.insert("conditions".to_owned(), json!([condition]));
     }
-    let since = old.filter(|old| old.status == "False").and_then(|old| old.last_transition_time.as_ref());
-    let since = since.map_or(now, |time| time.0);
-    Some(json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [{
-        "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
-        "lastProbeTime": null, "lastTransitionTime": seconds(since),
-        "observedGeneration": pod.metadata.generation,
-    }]}}))
+    if let Some(node) = nominated {
+        status.insert("nominatedNodeName".to_owned(), node);
+    }
+    (!status.is_empty()).then(|| json!({"metadata": {"uid": pod.metadata.uid}, "status": status}))
 }

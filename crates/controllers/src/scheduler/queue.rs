@@ -195,7 +195,8 @@ impl Queue {
     }
 }
 
-fn priority(pod: &Pod) -> i32 {
+/// The priority of a pod; 0 if it has none.
+pub(super) fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default()
 }
 

@@ -68,8 +68,14 @@ fn path(text: &str) -> Result<State, String> {
         }
         None => text.split_once('=').map_or((text, None), |(path, value)| (path, Some(value))),
     };
-    let members: Vec<String> =
-        path.trim_start_matches('.').replace('[', ".").replace(']', "").split('.').map(str::to_owned).collect();
+    let members: Vec<String> = path
+        .strip_prefix('.')
+        .unwrap_or(path)
+        .replace('[', ".")
+        .replace(']', "")
+        .split('.')
+        .map(str::to_owned)
+        .collect();
     if members.iter().any(String::is_empty) {
         return Err(wrong());
     }

@@ -155,7 +155,10 @@ fn is_reached(state: &State, object: &Value) -> bool {
                 (None | Some(Value::Null), _) => false,
                 (Some(_), None) => true,
                 (Some(Value::String(text)), Some(value)) => **text == **value,
-                (Some(other), Some(value)) => other.to_string() == *value,
+                (Some(other), Some(value)) => {
+                    let text = other.to_string();
+                    text == *value
+                }
             }
         }
     }

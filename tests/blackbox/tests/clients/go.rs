@@ -174,3 +174,22 @@ fn openapi_documents_in_both_forms() {
     assert!(second.starts_with("version 2: 586 models, ") && second.ends_with(" paths, true"), "{second}");
     assert!(third.starts_with("version 3: 46 documents, 23 group versions, 586 schemas, "), "{third}");
 }
+
+#[test]
+fn sp_1_sp_4_sp_6_sp_8_client_go_streams_over_spdy_and_websocket() {
+    let server = super::with_web();
+    let said = run(program(&server, "streams"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "log first second",
+            "spdy out err 3",
+            "spdy cat typed",
+            "websocket out err 3",
+            "websocket cat typed",
+            "spdy forwarded HTTP/1.1 201 Created",
+            "websocket forwarded HTTP/1.1 201 Created",
+        ]
+    );
+}

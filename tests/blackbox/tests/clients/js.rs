@@ -59,3 +59,14 @@ fn client_walks_an_objects_life() {
         ]
     );
 }
+
+#[test]
+fn sp_5_sp_6_client_streams_commands_and_ports() {
+    let server = super::with_web();
+    let said = run(program(&server, "streams"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        ["log first second", "exec out err Failure 3", "cat typed Success", "forwarded HTTP/1.1 201 Created"]
+    );
+}

@@ -3,6 +3,7 @@
 //! - `access.rs`: auth can-i, whoami and reconcile, roles, and the commands of dogwatch about them
 //! - `explaining.rs`: explain, and other uses of OpenAPI documents
 //! - `reading.rs`: get in all its forms, and information about the server
+//! - `streams.rs`: logs, exec, attach, cp, port-forward
 //! - `watching.rs`: get -w, wait, proxy
 //! - `certificates.rs`: certificate approve and deny, and the certificates that follow
 //! - `applying.rs`: client-side and server-side apply, of files and folders, pruning, diff
@@ -16,6 +17,7 @@ mod certificates;
 mod changing;
 mod explaining;
 mod reading;
+mod streams;
 mod watching;
 mod workloads;
 mod writing;

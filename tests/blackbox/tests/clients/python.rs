@@ -96,3 +96,22 @@ fn client_applies_on_the_server() {
         ]
     );
 }
+
+#[test]
+fn sp_5_sp_9_client_streams_logs_commands_and_ports() {
+    let server = super::with_web();
+    let said = run(program(&server, "streams"), "").ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "log second",
+            "followed first",
+            "exec out err 3",
+            "shell typed",
+            "shell ended 0",
+            "forwarded HTTP/1.1 201 Created made None",
+            "refused 0",
+        ]
+    );
+}
