@@ -28,12 +28,14 @@ impl LimitRanger {
         LimitRanger { storage }
     }
 
-    fn ranges(&self, attributes: &Attributes<'_>) -> Vec<Value> {
-        self.storage.values(LIMIT_RANGES, attributes.target.namespace.as_deref())
+    /// The ranges of the namespace; an error if one of them cannot be read.
+    fn ranges(&self, attributes: &Attributes<'_>) -> Result<Vec<Value>, Status> {
+        self.storage.refuse_damaged(LIMIT_RANGES, attributes.namespace())?;
+        Ok(self.storage.values(LIMIT_RANGES, attributes.target.namespace.as_deref()))
     }
 
     fn check(&self, attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
-        for range in self.ranges(attributes) {
+        for range in self.ranges(attributes)? {
             if let Some(why) = joined(violations(&range, &attributes.target.kind.plural, object)) {
                 return Err(attributes.forbidden(object, why));
             }
@@ -63,7 +65,11 @@ impl Plugin for LimitRanger {
         _old: Option<&'a Value>,
     ) -> Decision<'a> {
         if attributes.writes(Operation::Create, PODS) {
-            for range in self.ranges(attributes) {
+            let ranges = match self.ranges(attributes) {
+                Ok(ranges) => ranges,
+                Err(damaged) => return Decision::Now(Err(damaged)),
+            };
+            for range in ranges {
                 let defaults = Defaults::new(&range);
                 if defaults.len().saturating_mul(containers(object).count()) > FILLED_MAX {
                     let why = format_args!("the limit range sets more than {FILLED_MAX} defaults in this pod");
