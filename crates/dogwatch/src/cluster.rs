@@ -60,7 +60,7 @@ pub struct Cluster {
     server: Server,
     /// The authority of the certificate with which the server calls aggregated servers, as PEM.
     front_proxy_ca_pem: String,
-    /// Whether requests without credentials are allowed where no file says so. None if they never are.
+    /// Whether requests without credentials are allowed where no file decides it. None if they never are.
     anonymous: Option<bool>,
     /// Background tasks; aborted with the cluster.
     tasks: JoinSet<()>,
@@ -169,7 +169,7 @@ impl Cluster {
         self.tasks.spawn(reloading.run());
     }
 
-    /// Whether requests without credentials are allowed where no file says so. None if they never are.
+    /// Whether requests without credentials are allowed where no file decides it. None if they never are.
     pub(crate) fn anonymous(&self) -> Option<bool> {
         self.anonymous
     }

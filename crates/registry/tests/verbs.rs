@@ -193,7 +193,7 @@ async fn an_update_cannot_change_when_an_object_was_deleted() {
     assert_eq!(updated["data"], json!({"k": "v"}));
     let patch = json!({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}});
     assert_eq!(world.merge("configmaps/default/a", patch.clone()).await.unwrap(), updated, "a patch changes nothing");
-    // Nobody marks an object as deleted by an update.
+    // An update cannot mark an object as deleted.
     world.create("configmaps/default", config_map("b")).await.unwrap();
     let refused = world.merge("configmaps/default/b", patch).await.unwrap_err();
     assert_eq!(refused.code, 422);

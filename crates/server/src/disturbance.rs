@@ -1,7 +1,7 @@
 //! What happens to requests on purpose: the seam by which a lab disturbs a server.
 //!
 //! The server asks at two places: before a request is handled, and for each event of a watch. It knows nothing about faults, only
-//! what it is told to do.
+//! what the answers ask of it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

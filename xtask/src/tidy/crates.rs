@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 /// Each crate, by its folder, with the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may use more crates than the code that it tests.
-pub(super) const ORDER: [(&str, &[&str]); 18] = [
+pub(super) const ORDER: [(&str, &[&str]); 19] = [
     ("machinery", &[]),
     ("certificates", &[]),
     ("cel", &["machinery"]),
@@ -18,6 +18,7 @@ pub(super) const ORDER: [(&str, &[&str]); 18] = [
     ("outbound", &["machinery"]),
     ("registry", &["machinery", "access", "certificates", "cel", "schema", "store", "cache"]),
     ("server", &["machinery", "access", "certificates", "outbound", "registry"]),
+    ("lab", &["machinery", "schema", "store", "cache", "registry", "server"]),
     // The client side shares the protocol's vocabulary with the server, and meets it over the wire only.
     ("client", &["machinery"]),
     ("controllers", &["client", "certificates", "machinery"]),
@@ -37,6 +38,7 @@ pub(super) const ORDER: [(&str, &[&str]); 18] = [
             "cache",
             "registry",
             "server",
+            "lab",
             "client",
             "controllers",
             "bench",

@@ -31,7 +31,7 @@ const REASONS: [(u16, &str, &str); 15] = [
     (504, reason::TIMEOUT, "the server was unable to return a response in the time allotted"),
 ];
 
-/// Seconds that a client of an overloaded server is told to wait, unless the fault says otherwise.
+/// The Retry-After of an overloaded server, unless the fault has another one.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// The error of a fault. The code decides the reason, or the reason the code; without either it is an internal error.
@@ -56,7 +56,7 @@ pub(super) fn given(error: &ErrorEffect, fault: &str, request: &Disturbed) -> St
     Status { code, outcome: Outcome::Failure, reason, message, details: Some(details), continue_token: None }
 }
 
-/// The conflict of an object that was changed by somebody else.
+/// The conflict of an object that another client has changed.
 pub(super) fn conflict(request: &Disturbed) -> Status {
     Status::modified(&GroupResource::new(&*request.group, &*request.resource), &request.name)
 }

@@ -1,5 +1,5 @@
 //! Subresources that the node of a pod serves: logs, and connections to containers. What is wrong with the request is refused
-//! here; who serves it is decided by whoever knows the nodes.
+//! here; the caller, which knows the nodes, decides who serves it.
 
 use machinery::json::{Value, json};
 use machinery::query::Query;
@@ -37,7 +37,7 @@ pub struct NodeConnection {
     pub node: Option<Value>,
     /// The name of the container; empty for requests that are about the whole pod.
     pub container: String,
-    /// The refusal where nobody serves the node.
+    /// The refusal if the node is not served.
     pub unserved: Status,
 }
 

@@ -1,4 +1,4 @@
-//! The path of one request, top to bottom: deadline, user, place in flight, rights, and then whoever answers it.
+//! The path of one request, top to bottom: deadline, user, place in flight, rights, and then the handler that answers it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
