@@ -55,6 +55,10 @@ pub(crate) async fn bind(
         }
         let mut new = old.clone();
         new["spec"]["nodeName"] = json!(node);
+        // A nomination says nothing about a pod that has its node.
+        if let Some(status) = new["status"].as_object_mut() {
+            status.remove("nominatedNodeName");
+        }
         merge(&mut new, &binding, "annotations");
         merge(&mut new, &binding, "labels");
         set_scheduled(&mut new, &meta::timestamp(registry.now()));
