@@ -7,6 +7,7 @@ mod identities;
 mod kills;
 mod nodes;
 mod policies;
+mod preemption;
 mod quiet;
 mod scheduler;
 mod services;
