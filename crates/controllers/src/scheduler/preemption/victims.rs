@@ -19,6 +19,9 @@ use crate::selectors::Selects;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
+/// A pod that was taken off the node.
+type Out = (Key, Placed);
+
 /// The victims on a node, or the reasons that it is not possible even without all pods of lower priority. Pods
 /// are taken out of the cluster and put back; afterwards it is as it was.
 pub(super) fn on_node(
@@ -35,7 +38,7 @@ pub(super) fn on_node(
     if keys.is_empty() {
         return Err(vec![NO_VICTIMS.to_owned()]);
     }
-    let mut out: Vec<(Key, Placed)> =
+    let mut out: Vec<Out> =
         keys.into_iter().filter_map(|key| cluster.take_out(&key).map(|placed| (key, placed))).collect();
     let objection = |cluster: &mut Cluster| -> Option<Objection> {
         let neighbours = Neighbours::of(pod, cluster, namespaces);
@@ -48,7 +51,7 @@ pub(super) fn on_node(
     // The most important ones stay if they can; those that a budget protects before all others.
     out.sort_by_key(|(_, placed)| importance(&placed.pod));
     let (protected, others) = by_protection(out, budgets);
-    let mut victims: Vec<(Key, Placed)> = Vec::new();
+    let mut victims: Vec<Out> = Vec::new();
     let mut spare = |cluster: &mut Cluster, key: Key, placed: Placed| {
         cluster.put_back(&key, placed);
         if objection(cluster).is_some()
@@ -81,10 +84,7 @@ fn importance(pod: &Pod) -> (Reverse<i32>, jiff::Timestamp) {
 
 /// The pods whose removal violates a disruption budget, and the others. Each keeps its order, in which the
 /// disruptions that budgets allow are used up.
-fn by_protection(
-    pods: Vec<(Key, Placed)>,
-    budgets: &[Arc<PodDisruptionBudget>],
-) -> (Vec<(Key, Placed)>, Vec<(Key, Placed)>) {
+fn by_protection(pods: Vec<Out>, budgets: &[Arc<PodDisruptionBudget>]) -> (Vec<Out>, Vec<Out>) {
     let mut allowed: Vec<(&PodDisruptionBudget, Selects, i32)> = budgets
         .iter()
         .map(|budget| {
