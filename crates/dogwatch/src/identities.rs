@@ -1,8 +1,8 @@
 //! The users as which built-in controllers, the scheduler and the simulated nodes call the server: those of a genuine cluster,
 //! so that their roles limit them. None of them has a socket.
 
-use std::collections::{BTreeSet, HashMap};
 use server::body::Broken;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 

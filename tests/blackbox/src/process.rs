@@ -188,6 +188,8 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
 #[derive(Debug)]
 pub struct Output {
     pub success: bool,
+    /// None if a signal ended the command.
+    pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
     command: String,
@@ -230,7 +232,7 @@ pub fn run(mut command: Command, input: &str) -> Output {
     });
     let status = child.wait().expect("a child can be waited for");
     let stderr = stderr.recv_timeout(DEADLINE).unwrap_or_default();
-    Output { success: status.success(), stdout: text, stderr, command: shown }
+    Output { success: status.success(), code: status.code(), stdout: text, stderr, command: shown }
 }
 
 fn whole(mut pipe: impl Read + Send + 'static) -> Receiver<String> {

@@ -174,7 +174,7 @@ fn update(kind: &Kind, ty: &Type, mut new: Value, old: &Value) {
 pub fn delete_options(data: &[u8]) {
     let _ = DeleteOptions::from_json(data);
     if let Ok(document) = yaml::read(data) {
-        let _ = DeleteOptions::from_value(&document.value, "apps/v1");
+        let _ = DeleteOptions::from_value(&document.value);
     }
 }
 

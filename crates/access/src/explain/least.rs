@@ -40,7 +40,7 @@ impl Action {
             verbs: one(&self.verb),
             groups: one(&self.group),
             resources: one(&self.resource),
-            names: self.names.iter().map(|name| Text::new(name)).collect(),
+            names: self.names.iter().map(Text::new).collect(),
             paths: Vec::new(),
         }
     }

@@ -216,11 +216,13 @@ impl Fleet {
     fn new(context: &Context) -> Self {
         let mut stages = context.settings.stages.clone();
         stages.seed.get_or_insert_with(rand::random);
+        let (kwok, containers) = (Arc::new(stages.kwok.clone()), context.settings.containers.clone());
+        containers.set_rules(kwok.clone());
         Self {
             client: context.client.clone(),
             clock: context.clock.clone(),
             recorder: context.recorder_through(Arc::new(NodeEvents::new(context.client.clone())), "kubelet"),
-            kwok: Arc::new(stages.kwok.clone()),
+            kwok,
             server: context.clients.get(Identity::Server),
             stages: Arc::new(stages),
             timing: context.settings.timing,
@@ -229,7 +231,7 @@ impl Fleet {
             shared_pool: Pool::of(DEFAULT_RANGE),
             agenda: Agenda::new(),
             writes: JoinSet::new(),
-            containers: context.settings.containers.clone(),
+            containers,
         }
     }
 

@@ -5,12 +5,12 @@
 //!
 //! ```text
 //! core.Taint
-//! 	Key	key	""                         shown name, name in the API, what an absent value is shown as
-//! 	Requests	requests	map                list and map are null if absent, and shown empty if they are empty
-//! 	SecurityContext	securityContext	null	core.SecurityContext    the struct of the value, of items or of members
-//! 	HostPID	^hostPID	false                 a field of the object around it in the API
-//! 	RollbackTo	-	null                    a field that the API does not have
-//! 	*	metadata	*                         all fields of that object as they are in the API; the object itself without a name
+//!     Key    key    ""                         shown name, name in the API, what an absent value is shown as
+//!     Requests    requests    map                list and map are null if absent, and shown empty if they are empty
+//!     SecurityContext    securityContext    null    core.SecurityContext    the struct of the value, of items or of members
+//!     HostPID    ^hostPID    false                 a field of the object around it in the API
+//!     RollbackTo    -    null                    a field that the API does not have
+//!     *    metadata    *                         all fields of that object as they are in the API; the object itself without a name
 //! ```
 //!
 //! The text is part of the binary and generated; a test reads all of it.

@@ -18,11 +18,9 @@ const EXPRESSION_MAX: usize = 10 * 1024;
 
 pub(super) fn validate(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match (kind, old) {
-        ("ResourceClaim" | "ResourceClaimTemplate", Some(old)) => {
-            if !same(object.at("spec"), old.at("spec")) {
-                let shown = internal::shown(&format!("resource.{kind}Spec"), object.at("spec"));
-                errors.push(FieldError::invalid(SPEC, shown, super::rules::IMMUTABLE));
-            }
+        ("ResourceClaim" | "ResourceClaimTemplate", Some(old)) if !same(object.at("spec"), old.at("spec")) => {
+            let shown = internal::shown(&format!("resource.{kind}Spec"), object.at("spec"));
+            errors.push(FieldError::invalid(SPEC, shown, super::rules::IMMUTABLE));
         }
         ("ResourceClaim", None) => claim(object.at("spec.devices"), &SPEC.child("devices"), errors),
         ("ResourceClaimTemplate", None) => {

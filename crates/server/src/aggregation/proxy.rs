@@ -273,12 +273,7 @@ impl EventSource for Streamed {
                 Poll::Ready(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
                     let bytes = data.len();
-                    Poll::Ready(Some(Frames {
-                        segments: vec![data],
-                        ends: vec![1],
-                        bytes,
-                        ..Frames::default()
-                    }))
+                    Poll::Ready(Some(Frames { segments: vec![data], ends: vec![1], bytes, ..Frames::default() }))
                 }
             };
         }

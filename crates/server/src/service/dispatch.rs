@@ -7,8 +7,8 @@ use access::identity::User;
 use http::request::Parts;
 use http::{Extensions, StatusCode};
 use machinery::Status;
-use registry::api_services::RemoteService;
 use registry::Registry;
+use registry::api_services::RemoteService;
 use registry::kinds::Kinds;
 
 use super::places::InFlight;

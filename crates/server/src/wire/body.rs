@@ -472,7 +472,7 @@ mod tests {
     fn frames(parts: &[&'static str], last: bool) -> Frames {
         let segments: Vec<Bytes> = parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect();
         let bytes = segments.iter().map(Bytes::len).sum();
-        Frames { ends: vec![segments.len()], segments, last, settled: false, bytes }
+        Frames { ends: vec![segments.len()], segments, last, bytes, ..Frames::default() }
     }
 
     fn watch(script: Vec<Frames>, drain: &Arc<Drain>) -> BytesBody {

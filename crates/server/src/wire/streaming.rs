@@ -261,7 +261,13 @@ mod tests {
             ends.polls += 1;
             let Some(event) = ends.events.pop_front() else { return Poll::Pending };
             let segments = vec![Bytes::from_static(event.as_bytes())];
-            Poll::Ready(Some(Frames { segments, ends: vec![1], last: false, settled: true, bytes: event.len() }))
+            Poll::Ready(Some(Frames {
+                segments,
+                ends: vec![1],
+                settled: true,
+                bytes: event.len(),
+                ..Frames::default()
+            }))
         }
     }
 

@@ -207,7 +207,10 @@ async fn write_file<W: AsyncWrite + Unpin>(
         return Ok(());
     }
     sink.to.flush().await?;
-    while follows {
+    if !follows {
+        return Ok(());
+    }
+    loop {
         tokio::time::sleep(FOLLOW_EVERY).await;
         if !copy_appended(&mut file, sink).await? {
             return Ok(());
@@ -217,7 +220,6 @@ async fn write_file<W: AsyncWrite + Unpin>(
             return Ok(());
         }
     }
-    Ok(())
 }
 
 async fn copy_appended<W: AsyncWrite + Unpin>(

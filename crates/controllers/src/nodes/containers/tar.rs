@@ -87,8 +87,7 @@ pub(super) fn read(archive: &[u8]) -> Result<Vec<Entry>, &'static str> {
 /// The path of an extended head: lines of `LENGTH path=NAME`.
 fn pax_path(bytes: &[u8]) -> Option<String> {
     let records = String::from_utf8_lossy(bytes);
-    let path = records.lines().find_map(|line| line.split_once(' ')?.1.strip_prefix("path=").map(str::to_owned));
-    path
+    records.lines().find_map(|line| line.split_once(' ')?.1.strip_prefix("path=").map(str::to_owned))
 }
 
 fn append(archive: &mut Vec<u8>, name: &str, kind: u8, bytes: &[u8]) {

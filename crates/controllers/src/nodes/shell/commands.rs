@@ -101,10 +101,10 @@ pub(super) fn run(name: &str, call: &Call<'_>) -> Option<Ran> {
         "pause" => Ran { runs_for: Some(None), ..Ran::default() },
         "yes" => Ran { runs_for: Some(None), ..Ran::wrote("y\n") },
         "touch" => each(call, "touch", |path, name, ran| {
-            if let Err(why) = call.files.write(path, b"", true) {
-                if why != FileError::IsDirectory {
-                    ran.complain(&format!("touch: {name}: {why}"));
-                }
+            if let Err(why) = call.files.write(path, b"", true)
+                && why != FileError::IsDirectory
+            {
+                ran.complain(&format!("touch: {name}: {why}"));
             }
         }),
         "rm" => each(call, "rm", |path, name, ran| {

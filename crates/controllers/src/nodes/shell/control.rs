@@ -45,9 +45,7 @@ impl Process {
         };
         if words.is_empty() {
             // The status of `x=$(false)` is that of the command.
-            if command.assignments.is_empty() {
-                thread.status = 0;
-            } else if !command.assignments.iter().any(|(_, word)| has_output(word)) {
+            if !command.assignments.iter().any(|(_, word)| has_output(word)) {
                 thread.status = 0;
             }
             assigned.iter().for_each(|(name, value)| thread.set(name, value));

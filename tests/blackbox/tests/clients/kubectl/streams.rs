@@ -88,7 +88,7 @@ fn cs_2_cs_3_sp_5_sp_6_commands_run_over_websocket() {
     let mut failing = server.kubectl_command("exec web --");
     failing.args(["sh", "-c", "echo out; echo err >&2; exit 7"]);
     let failed = run(failing, "");
-    assert_eq!((failed.stdout.as_str(), failed.status.code()), ("out\n", Some(7)));
+    assert_eq!((failed.stdout.as_str(), failed.code), ("out\n", Some(7)));
     assert!(failed.stderr.contains("err\n") && failed.stderr.contains("command terminated with exit code 7"));
     // The end of the input reaches the command.
     assert_eq!(server.kubectl_with("exec -i web -- cat", "from here\n").ok(), "from here\n");
@@ -105,7 +105,7 @@ fn sp_1_sp_3_sp_4_commands_run_over_spdy() {
     let mut failing = over_spdy(&server, "exec web --");
     failing.args(["sh", "-c", "exit 7"]);
     let failed = run(failing, "");
-    assert_eq!(failed.status.code(), Some(7));
+    assert_eq!(failed.code, Some(7));
     assert!(failed.stderr.contains("command terminated with exit code 7"), "{}", failed.stderr);
 }
 
