@@ -38,7 +38,7 @@ pub const OBJECTS: [(&str, &str); 9] = [
     ),
     (
         "Job",
-        r#"{"metadata":{"name":"j","namespace":"d"},"spec":{"suspend":true,"completions":3,"parallelism":2,"completionMode":"Indexed","template":{"spec":{"restartPolicy":"Never","containers":[{"name":"app","image":"app"}]}}}}"#,
+        r#"{"metadata":{"name":"j","namespace":"d","uid":"u"},"spec":{"suspend":true,"completions":3,"parallelism":2,"completionMode":"Indexed","template":{"spec":{"restartPolicy":"Never","containers":[{"name":"app","image":"app"}]}}}}"#,
     ),
     (
         "Ingress",

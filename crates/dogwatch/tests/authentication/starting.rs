@@ -38,7 +38,7 @@ fn au_64_68_configuration_files_that_are_wrong() {
     let closed =
         files.write("closed", &format!("{head}anonymous: {{enabled: false, conditions: [{{path: /livez}}]}}\n"));
     let error = refused(&files, &["--authentication-config", &closed]);
-    assert!(error.contains(&format!("--authentication-config {closed}: anonymous.conditions: ")), "{error}");
+    assert!(error.contains(&format!("--authentication-config {closed}: line 3: anonymous.conditions: ")), "{error}");
     let open = files.write("open", &format!("{head}anonymous: {{enabled: true}}\n"));
     let error = refused(&files, &["--authentication-config", &open, "--no-anonymous"]);
     assert!(error.contains("anonymous cannot be set beside --no-anonymous"), "{error}");

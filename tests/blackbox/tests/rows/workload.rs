@@ -36,15 +36,17 @@ async fn sc_10_bindings_that_come_too_late_are_conflicts() {
     gated["schedulingGates"] = json!([{"name": "example.com/wait"}]);
     ns.create("pods", &json!({"metadata": {"name": "gated"}, "spec": gated})).await;
     ns.pod("another", None).await;
-    for (pod, metadata, why) in [
-        ("assigned", json!({}), "pod assigned is already assigned to node \"n0\""),
-        ("deleting", json!({}), "pod deleting is being deleted, cannot be assigned to a host"),
-        ("gated", json!({}), "pod gated has non-empty .spec.schedulingGates"),
-        ("another", json!({"uid": "of-one-before"}), "Precondition failed: UID in precondition: of-one-before, UID in"),
+    let other_uid = "StorageError: invalid object, Code: 4, Key: /registry/pods/sc-10/another, ResourceVersion: 0, \
+                     AdditionalErrorMsg: Precondition failed: UID in precondition: of-one-before, UID in";
+    for (pod, metadata, what, why) in [
+        ("assigned", json!({}), "pods/binding", "pod assigned is already assigned to node \"n0\""),
+        ("deleting", json!({}), "pods/binding", "pod deleting is being deleted, cannot be assigned to a host"),
+        ("gated", json!({}), "pods/binding", "pod gated has non-empty .spec.schedulingGates"),
+        ("another", json!({"uid": "of-one-before"}), "pods", other_uid),
     ] {
         let before = ns.read(&format!("pods/{pod}")).await;
         let status = bind(&ns, pod, metadata).await.refused(409, "Conflict");
-        let words = format!("Operation cannot be fulfilled on pods/binding \"{pod}\": {why}");
+        let words = format!("Operation cannot be fulfilled on {what} \"{pod}\": {why}");
         assert!(message(&status).starts_with(&words), "{status}");
         assert_eq!(ns.read(&format!("pods/{pod}")).await, before, "{pod}: nothing was written");
     }
