@@ -3,7 +3,7 @@
 //! The programs are `crates/registry/examples/hot_paths.rs`, and `crates/server/examples/request_paths.rs` for the paths that begin with
 //! `request-`; callgrind counts the instructions in their function `measured`. The record is `xtask/counts.tsv`, with one line for each
 //! path: name, number of runs, instructions of one run. A change that makes a path more expensive on purpose writes the record again
-//! (`cargo xtask counts --write`).
+//! (`cargo xtask counts --write`). The paths of the server are counted with `--requests` only: its program takes minutes to build.
 //!
 //! `cargo xtask counts --scaling` runs each step of `crates/schema/examples/scaling.rs` with an input of growing size, and holds
 //! the growth of the instructions with each doubling below [`DOUBLING_MAX`].
@@ -42,26 +42,38 @@ struct Line<'a> {
     instructions: u64,
 }
 
+impl Line<'_> {
+    /// The program that runs the path.
+    fn program(&self) -> &'static Program {
+        if self.path.starts_with("request-") { &SERVER } else { &REGISTRY }
+    }
+}
+
 pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
-    let write = match args {
-        [] => false,
-        ["--write"] => true,
+    let (program, write) = match args {
+        [] => (&REGISTRY, false),
+        ["--write"] => (&REGISTRY, true),
+        ["--requests"] => (&SERVER, false),
+        ["--requests", "--write"] => (&SERVER, true),
         ["--scaling"] => return scaling(workspace),
-        _ => return Err("usage: cargo xtask counts [--write | --scaling]".into()),
+        _ => return Err("usage: cargo xtask counts [--requests] [--write] | --scaling".into()),
     };
     if !workspace.command("valgrind", &["--version"]).output().is_ok_and(|output| output.status.success()) {
         say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
         return Ok(());
     }
-    for Program { package, example } in [REGISTRY, SERVER] {
-        let build = ["build", "--quiet", "--profile", "counts", "--package", package, "--example", example];
-        Step::new("counts: build").run(&mut workspace.cargo(&build))?;
-    }
+    let Program { package, example } = program;
+    let build = ["build", "--quiet", "--profile", "counts", "--package", package, "--example", example];
+    Step::new("counts: build").run(&mut workspace.cargo(&build))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root.join("target"), Into::into);
     let record = workspace.read(RECORD);
     let (mut written, mut exceeded) = (String::new(), Vec::new());
     for line in record.lines().map(line) {
         let line = line?;
+        if line.program().example != program.example {
+            let _ = writeln!(written, "{}\t{}\t{}", line.path, line.times, line.instructions);
+            continue;
+        }
         let now = count(workspace, &target, &line)?;
         let change = now as f64 / line.instructions.max(1) as f64 * 100.0 - 100.0;
         say(&format!("{:16} {now:>9} instructions, {change:+.1} % of the record", line.path));
@@ -137,7 +149,7 @@ fn line(text: &str) -> Result<Line<'_>, Failure> {
 
 /// Counts the instructions of one run of a path.
 fn count(workspace: &Workspace, target: &Path, line: &Line<'_>) -> Result<u64, Failure> {
-    let Program { example, .. } = if line.path.starts_with("request-") { SERVER } else { REGISTRY };
+    let example = line.program().example;
     let toggle = format!("--toggle-collect={example}::measured*");
     let mut command = workspace.command("valgrind", &["--tool=callgrind", &toggle, "--callgrind-out-file=/dev/null"]);
     let program = target.join("counts/examples").join(example);

@@ -30,6 +30,7 @@ cargo xtask COMMAND
   tidy                 house rules: crate order, purpose lines, size, the map, rows of the specification, phrases
                        that need a second reading
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
+  counts --requests    the same for requests through the whole server, which take minutes to build
   counts --scaling     hold the instructions of each step to at most 2.5 times for twice the input (needs valgrind)
   facts                generate the committed tables of Kubernetes facts (tools/facts)
   conformance --e2e-test FILE [--focus LIST]

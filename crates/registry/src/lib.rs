@@ -55,7 +55,7 @@ pub use conversion_webhook::Webhooks;
 pub use read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use read::segments::Segments;
 pub use read::view::{ListView, Outcome, View};
-pub use read::watch_view::{EventNote, Frames, WatchView};
+pub use read::watch_view::{EventNote, EventNotes, Frames, WatchView};
 pub use registry::Registry;
 pub use request::{Body, Context, PatchBody, Target, Warnings, WriteRequest};
 pub use schema::warnings::deprecation;

@@ -82,11 +82,15 @@ pub struct Frames {
     pub settled: bool,
     /// Total bytes.
     pub bytes: usize,
-    /// What each event is about; empty unless the watch [notes](WatchView::note_events) it.
-    pub notes: Vec<EventNote>,
+    /// What each event is about; none unless the watch [notes](WatchView::note_events) it.
+    pub notes: Option<Box<EventNotes>>,
     /// The stream breaks off after this, without a proper end.
     pub broken: bool,
 }
+
+/// What the events of some frames are about, in their order. In a box, since most frames have none.
+#[derive(Debug, Default)]
+pub struct EventNotes(pub Vec<EventNote>);
 
 /// What an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +158,12 @@ impl WatchView {
     fn note(&self, frames: &mut Frames, kind: &'static str, item: Option<&Item>, revision: Revision) {
         if self.notes.as_ref().is_some_and(|when| when.load(Ordering::Relaxed)) {
             let text = |part: fn(&Item) -> &str| item.map(part).unwrap_or_default().to_owned();
-            frames.notes.push(EventNote { kind, namespace: text(Item::namespace), name: text(Item::name), revision });
+            frames.notes.get_or_insert_default().0.push(EventNote {
+                kind,
+                namespace: text(Item::namespace),
+                name: text(Item::name),
+                revision,
+            });
         }
     }
 
@@ -341,7 +350,9 @@ impl WatchView {
         let event = self.event("ERROR", &status.to_value());
         frames.push([event]);
         // An object that cannot be shown has been noted as what it would have been.
-        frames.notes.truncate(frames.ends.len().saturating_sub(1));
+        if let Some(notes) = &mut frames.notes {
+            notes.0.truncate(frames.ends.len().saturating_sub(1));
+        }
         self.note(frames, "ERROR", None, Revision::ZERO);
         frames.last = true;
         self.source = Source::Over;

@@ -109,7 +109,7 @@ impl DisturbedWatch {
     /// Takes the events of the watch that are ready, and decides what happens to each.
     fn take(&mut self, frames: Frames) {
         let now = Instant::now();
-        let mut notes = frames.notes.into_iter();
+        let mut notes = frames.notes.map_or_else(Vec::new, |notes| notes.0).into_iter();
         let (mut from, count) = (0, frames.ends.len());
         for (number, end) in frames.ends.into_iter().enumerate() {
             let pieces = frames.segments.get(from..end).unwrap_or_default().to_vec();
