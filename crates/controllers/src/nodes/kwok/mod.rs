@@ -56,6 +56,19 @@ pub struct Kwok {
 }
 
 impl Kwok {
+    /// Adds a custom resource. Files of this host are named by its operator only, in a file of stages: a client that may
+    /// write a custom resource could otherwise read the keys of the server.
+    pub(super) fn add_from_server(&mut self, object: &Value) -> Result<(), String> {
+        let (kind, name) = (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str());
+        match kind.trim_start_matches("Cluster") {
+            "Logs" | "Attach" => Err(format!(
+                "{kind} {:?}: files of this host are read only if the object is in the file of --stages",
+                name.unwrap_or_default()
+            )),
+            _ => self.add(object),
+        }
+    }
+
     /// Adds an object. The error names it and says what is not simulated.
     pub fn add(&mut self, object: &Value) -> Result<(), String> {
         let (kind, name) = (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str());

@@ -31,7 +31,7 @@ pub(in crate::nodes) async fn follow(client: Client, stop: CancellationToken, fo
         known = versions;
         let mut kwok = Kwok::default();
         for object in &objects {
-            if let Err(why) = kwok.add(object) {
+            if let Err(why) = kwok.add_from_server(object) {
                 tracing::warn!(why, "ignoring a custom resource");
             }
         }

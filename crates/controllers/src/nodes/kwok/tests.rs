@@ -217,3 +217,22 @@ fn kw_5_what_is_not_simulated_is_refused_by_name() {
         assert!(why.contains(words), "{text}: {why}");
     }
 }
+
+#[test]
+fn kw_4_a_custom_resource_cannot_make_the_server_read_its_own_files() {
+    let mut kwok = Kwok::default();
+    for (kind, field) in
+        [("Logs", "logs"), ("ClusterLogs", "logs"), ("Attach", "attaches"), ("ClusterAttach", "attaches")]
+    {
+        let object = json!({"kind": kind, "metadata": {"name": "p", "namespace": "d"},
+            "spec": {field: [{"logsFile": "/etc/shadow"}]}});
+        let why = kwok.add_from_server(&object).unwrap_err();
+        assert_eq!(
+            why,
+            format!("{kind} \"p\": files of this host are read only if the object is in the file of --stages")
+        );
+    }
+    let forward = json!({"kind": "PortForward", "metadata": {"name": "p", "namespace": "d"},
+        "spec": {"forwards": [{"ports": [80], "target": {"port": 9000, "address": "localhost"}}]}});
+    kwok.add_from_server(&forward).unwrap();
+}
