@@ -38,6 +38,8 @@ use crate::identities::Identity;
 use crate::requests::{Form, microseconds, pod_path, pod_reference, send_as};
 use crate::settings::Timing;
 
+/// What is begun before events are looked at again.
+const BEGUN_MAX: usize = 64;
 /// Writes under way at the same time, for all nodes.
 const WRITES_MAX: usize = 64;
 /// NA-4: a lease is kept for four renewals.
@@ -68,9 +70,12 @@ pub(crate) async fn run(context: Context) {
         fleet.node_event(event);
     }
     loop {
-        while fleet.writes.len() < WRITES_MAX
-            && let Some(due) = fleet.agenda.take_due(Instant::now())
-        {
+        // Not all at once: pods that always have something due must not keep events and the stop waiting.
+        for _ in 0..BEGUN_MAX {
+            if fleet.writes.len() >= WRITES_MAX {
+                break;
+            }
+            let Some(due) = fleet.agenda.take_due(Instant::now()) else { break };
             fleet.begin(due);
         }
         let due = if fleet.writes.len() < WRITES_MAX { fleet.agenda.next_due() } else { None };

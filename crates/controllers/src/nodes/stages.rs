@@ -233,6 +233,9 @@ fn read_duration(value: &Value) -> Result<Duration, String> {
     }
 }
 
+/// The longest duration: ten years. Times that are computed with it stay within the range of clocks.
+const DURATION_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// `500ms`, `2s`, `1.5s`, `1m30s`, `2h`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no duration; write 500ms, 2s or 1m30s");
@@ -260,7 +263,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
         };
         rest = &rest[letters..];
         let more = Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())?;
-        total = total.checked_add(more).ok_or_else(wrong)?;
+        total = total.checked_add(more).filter(|total| *total <= DURATION_MAX).ok_or_else(wrong)?;
     }
     Ok(total)
 }
@@ -276,7 +279,7 @@ mod tests {
         {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        for bad in ["", "5", "s", "5x", "1s2", "-1s", "99999999999999999999h"] {
+        for bad in ["", "5", "s", "5x", "1s2", "-1s", "99999999999999999999h", "100000h"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }

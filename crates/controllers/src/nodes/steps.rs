@@ -232,7 +232,7 @@ impl<'a> Watch<'a> {
                 return None;
             }
             let (after, code) = exit_after(container)?;
-            let at = self.known.started_at(status).unwrap_or(self.now) + after;
+            let at = later(self.known.started_at(status).unwrap_or(self.now), after);
             return change(Change::Exit(Ended { code, at, message: None }), until(at, self.now));
         }
         let ended = state.terminated.as_ref().or_else(|| status.last_state.as_ref()?.terminated.as_ref())?;
@@ -248,7 +248,7 @@ impl<'a> Watch<'a> {
         }
         let finished = ended.finished_at.as_ref().map_or(self.now, |time| time.0);
         let wait = backoff(self.stages.restart, status.restart_count);
-        change(Change::Restart, until(finished + wait, self.now))
+        change(Change::Restart, until(later(finished, wait), self.now))
     }
 
     /// The time until readiness has to be written; none if it is as it should be.
@@ -265,7 +265,7 @@ impl<'a> Watch<'a> {
                 Some(ready) => Some((ready, Duration::ZERO)),
                 None if regular && !self.behaviour.never_ready => {
                     let since = self.known.started_at(status).unwrap_or(self.now);
-                    Some((true, until(since + self.behaviour.ready_after, self.now)))
+                    Some((true, until(later(since, self.behaviour.ready_after), self.now)))
                 }
                 None => sidecar.then_some((true, Duration::ZERO)),
             };
@@ -331,6 +331,11 @@ fn waiting_reason(status: &PodStatus) -> Option<&str> {
 /// Number of restarts of the containers.
 pub(super) fn restarts(status: &PodStatus) -> i32 {
     containers(status).iter().map(|container| container.restart_count).max().unwrap_or_default()
+}
+
+/// The time so much later; the last one there is if that is beyond it. A status may have any time in it.
+fn later(time: Timestamp, by: Duration) -> Timestamp {
+    time.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// From now until then; nothing if that has passed.

@@ -7,6 +7,9 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::spec::When;
 
+/// Objects that one fault remembers; those after them have no conflict.
+const OBJECTS_MAX: usize = 100_000;
+
 /// What has been counted for one fault.
 #[derive(Debug)]
 pub(crate) struct Count {
@@ -15,12 +18,21 @@ pub(crate) struct Count {
     /// The fault's own source of draws: the seed and the order of the requests decide, and nothing else.
     draws: StdRng,
     /// Objects that had their conflict already.
-    pub(crate) objects: HashSet<String>,
+    objects: HashSet<String>,
 }
 
 impl Count {
     pub(crate) fn new(when: &When) -> Self {
         Count { matched: 0, hits: 0, draws: StdRng::seed_from_u64(when.seed.cast_unsigned()), objects: HashSet::new() }
+    }
+
+    /// Whether an object may still have its conflict.
+    pub(crate) fn is_new(&self, object: &str) -> bool {
+        self.objects.len() < OBJECTS_MAX && !self.objects.contains(object)
+    }
+
+    pub(crate) fn note(&mut self, object: String) {
+        self.objects.insert(object);
     }
 
     pub(crate) fn hits(&self) -> u64 {

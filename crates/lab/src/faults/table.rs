@@ -111,10 +111,10 @@ impl Faults {
             true => format!("{}/{}/{}/{}", request.group, request.resource, request.namespace, request.name),
             false => String::new(),
         };
-        let is_update = matches!(request.verb, "update" | "patch") && !fault.count.lock().objects.contains(&object);
+        let is_update = matches!(request.verb, "update" | "patch") && fault.count.lock().is_new(&object);
         let hits = is_update && self.hits(fault, request);
         if hits {
-            fault.count.lock().objects.insert(object);
+            fault.count.lock().note(object);
         }
         hits
     }

@@ -15,6 +15,9 @@
 //!
 //! The text is part of the binary and generated; a test reads all of it.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use machinery::field_error::BadValue;
 use machinery::go_text;
 use machinery::json::{self, Map, Value};
@@ -120,10 +123,20 @@ fn sorted(members: &Map) -> Vec<(&str, &Value)> {
 
 /// Returns the lines of a struct's fields, without their tabs.
 fn fields(name: &str) -> impl Iterator<Item = &'static str> {
-    let start = TABLE.find(&format!("\n{name}\n")).map(|at| at + name.len() + 2);
+    let start = STARTS.get(name).copied();
     debug_assert!(start.is_some(), "internal.tsv has no {name}");
-    TABLE[start.unwrap_or(TABLE.len())..].lines().map_while(|line| line.strip_prefix('\t'))
+    TABLE.get(start.unwrap_or(TABLE.len())..).unwrap_or_default().lines().map_while(|line| line.strip_prefix('\t'))
 }
+
+/// Where the fields of each struct begin. A refusal may show thousands of structs, so they are not searched for.
+static STARTS: LazyLock<HashMap<&'static str, usize>> = LazyLock::new(|| {
+    let mut at = 0;
+    let starts = TABLE.split_inclusive('\n').filter_map(|line| {
+        at += line.len();
+        (!line.starts_with('\t')).then(|| (line.trim_end(), at))
+    });
+    starts.collect()
+});
 
 /// Returns JSON with one space for each level, as Go's `MarshalIndent` writes it.
 fn indented(value: &Value) -> String {

@@ -142,12 +142,13 @@ impl DisturbedWatch {
         if event.step == Step::Merge
             && let Some(at) = self.waiting.iter().position(|earlier| earlier.step == Step::Merge && is_same(earlier))
             && let Some(earlier) = self.waiting.remove(at)
-            && earlier.note.kind == "ADDED"
         {
+            // The window of the first change counts, so that an object that never rests is sent too.
+            event.due = earlier.due;
             // A client that was not told of the object must not be told of its changes, nor of its end.
             match event.note.kind {
-                "DELETED" => return,
-                "MODIFIED" => {
+                "DELETED" if earlier.note.kind == "ADDED" => return,
+                "MODIFIED" if earlier.note.kind == "ADDED" => {
                     event.note.kind = "ADDED";
                     if let Some(opening) = event.pieces.first_mut().filter(|opening| ***opening == *MODIFIED) {
                         *opening = Bytes::from_static(ADDED);
@@ -178,6 +179,8 @@ impl DisturbedWatch {
             match event.step {
                 Step::Expire => {
                     self.expire();
+                    // The error is ready at once.
+                    cx.waker().wake_by_ref();
                     break;
                 }
                 Step::Cut { abruptly: false } => {
