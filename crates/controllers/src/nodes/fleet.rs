@@ -159,6 +159,8 @@ struct Tracked {
     under_way: bool,
     /// The state that shows the last write; before it is seen nothing is planned.
     seen: Option<ResourceVersion>,
+    /// The version that the last step began with.
+    begun: Option<String>,
     address: Option<Ipv4Addr>,
     /// When containers were started.
     starts: BTreeMap<String, Timestamp>,
@@ -173,6 +175,7 @@ impl Tracked {
             planned: None,
             under_way: false,
             seen: None,
+            begun: None,
             address,
             starts: BTreeMap::new(),
             processes: PodProcesses::default(),
@@ -475,6 +478,7 @@ impl Fleet {
         }
         let Some(tracked) = self.pods.get_mut(key) else { return };
         tracked.under_way = true;
+        tracked.begun = pod.metadata.resource_version.clone();
         let (client, stages, key) = (self.client.clone(), self.stages.clone(), key.clone());
         let clock = self.clock.clone();
         if let Step::Stage(stage) = &step {
@@ -612,12 +616,20 @@ impl Fleet {
         match result {
             Ok(version) => {
                 tracked.failures = 0;
+                let begun = tracked.begun.take();
+                // A stage that changed nothing would be due again at once: it waits for the next change of the pod.
+                let waits = matches!(step, Step::Stage(_))
+                    && fleet_stages::changed_nothing(
+                        begun.as_deref(),
+                        version.as_deref(),
+                        tracked.pod.metadata.resource_version.as_deref(),
+                    );
                 tracked.seen = version.map(|version| version.as_str().into());
                 tracked.note_starts(step, at);
                 let pod = tracked.pod.clone();
                 self.record_events(&pod, events);
                 // A removal is seen as the end of the pod, or it is held by a finalizer.
-                if *step == Step::Remove {
+                if *step == Step::Remove || waits {
                     return;
                 }
             }
@@ -637,6 +649,8 @@ impl Fleet {
         self.containers.set_rules(self.kwok.clone());
         let nodes: Vec<Arc<Node>> = self.nodes.values().map(|served| served.object.clone()).collect();
         nodes.into_iter().for_each(|node| self.node_changed(node));
+        // Steps under way are of the stages before: the next ones are planned in any case.
+        self.pods.values_mut().for_each(|tracked| tracked.begun = None);
         let pods: Vec<Key> = self.pods.keys().cloned().collect();
         pods.iter().for_each(|key| self.plan(key));
     }

@@ -59,6 +59,11 @@ fn due<'a>(
     Some((stage, stage.delay(object, now, stages.fraction(&key, "delay"))))
 }
 
+/// Whether a stage wrote nothing new and the object is still the one that it began with.
+pub(super) fn changed_nothing(begun: Option<&str>, written: Option<&str>, known: Option<&str>) -> bool {
+    begun.is_some() && begun == known && (written.is_none() || written == begun)
+}
+
 /// What a stage is applied with.
 pub(super) struct StageInputs {
     pub(super) object: Value,
@@ -145,4 +150,19 @@ pub(super) async fn apply(
         }
     }
     (Ok(version), events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed_nothing;
+
+    #[test]
+    fn kw_9_a_stage_that_changes_nothing_waits_for_a_change() {
+        assert!(changed_nothing(Some("5"), None, Some("5")), "only events, or not rendered");
+        assert!(changed_nothing(Some("5"), Some("5"), Some("5")), "a patch without a change");
+        assert!(!changed_nothing(Some("5"), Some("6"), Some("5")), "a change that is not seen yet");
+        assert!(!changed_nothing(Some("5"), Some("6"), Some("6")), "a change that is seen");
+        assert!(!changed_nothing(Some("5"), None, Some("6")), "another change meanwhile");
+        assert!(!changed_nothing(None, None, None), "the stages have changed meanwhile");
+    }
 }

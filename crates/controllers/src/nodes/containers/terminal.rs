@@ -2,6 +2,8 @@
 //!
 //! Each line runs in the simulated shell. What stays between lines is the working directory and exported variables.
 
+use std::collections::BTreeMap;
+
 use tokio::io::AsyncReadExt as _;
 
 use super::exec::{Place, Streams, run};
@@ -9,6 +11,8 @@ use crate::nodes::shell::files::absolute;
 
 /// Longest line that is typed.
 const LINE_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of all variables of a shell, once it has exported one.
+const VARIABLES_BYTES_MAX: usize = 64 * 1024;
 /// What a shell says first.
 const GREETING: &str = "This container is simulated: commands of a simple shell work, and nothing runs on a machine.\n";
 
@@ -147,7 +151,10 @@ async fn run_line(place: &mut Place, line: &str, last: i32, streams: &mut Stream
         }
         ["export", assignment] if is_plain(assignment) => {
             if let Some((name, value)) = assignment.split_once('=') {
-                place.environment.variables.insert(name.to_owned(), value.to_owned());
+                if !export(&mut place.environment.variables, name, value) {
+                    let _ = streams.write(true, b"sh: export: too many variables\n").await;
+                    return Ran::Status(1);
+                }
             }
         }
         _ => {
@@ -160,6 +167,17 @@ async fn run_line(place: &mut Place, line: &str, last: i32, streams: &mut Stream
         }
     }
     Ran::Status(0)
+}
+
+/// Sets a variable, if there is room for it.
+fn export(variables: &mut BTreeMap<String, String>, name: &str, value: &str) -> bool {
+    let others = variables.iter().filter(|(known, _)| *known != name);
+    let used: usize = others.map(|(name, value)| name.len() + value.len()).sum();
+    let has_room = used + name.len() + value.len() <= VARIABLES_BYTES_MAX;
+    if has_room {
+        variables.insert(name.to_owned(), value.to_owned());
+    }
+    has_room
 }
 
 /// Whether a word means itself.
@@ -181,5 +199,15 @@ mod tests {
         assert_eq!(type_all(b"\x1b\x04\r"), [Typed::Nothing, Typed::EndOfInput, Typed::Line]);
         assert_eq!(typed(&mut Vec::new(), b'a', false), Typed::Nothing);
         assert_eq!(with_returns(b"a\nb\r\n"), b"a\r\nb\r\n");
+    }
+
+    #[test]
+    fn cs_5_exported_variables_are_bounded() {
+        let mut variables = BTreeMap::new();
+        let value = "x".repeat(LINE_BYTES_MAX - 2);
+        let kept = (0..10).filter(|number| export(&mut variables, &format!("a{number}"), &value)).count();
+        assert_eq!((kept, variables.len()), (8, 8));
+        assert!(export(&mut variables, "a0", "y"), "a variable can be replaced");
+        assert!(export(&mut variables, "b", "z"));
     }
 }
