@@ -64,6 +64,8 @@ async fn serve_spdy(request: ForwardRequest, io: impl AsyncRead + AsyncWrite + S
     drop(frames);
     let mut pairs = Pairs::default();
     let mut connections = JoinSet::new();
+    // Tasks of their own: here they would wait for `carrying`, which is not polled meanwhile.
+    let mut resets = JoinSet::new();
     let mut carrying = std::pin::pin!(carrying);
     let mut overdue = tokio::time::interval(STREAM_CREATION_MAX);
     loop {
@@ -74,27 +76,40 @@ async fn serve_spdy(request: ForwardRequest, io: impl AsyncRead + AsyncWrite + S
                 }
                 return;
             }
-            Some(stream) = opened.recv() => match pairs.add(stream) {
+            Some(stream) = opened.recv(), if resets.len() < STREAMS_MAX => match pairs.add(stream) {
+                Added::Pair(_, Pair { data, error }) if connections.len() >= STREAMS_MAX => {
+                    resets.spawn(reset(data.writer));
+                    resets.spawn(reset(error.writer));
+                }
                 Added::Pair(port, pair) => {
                     let request = request.clone();
                     connections.spawn(async move { join_pair(&request, port, pair).await });
                 }
                 Added::Half => {}
-                Added::Refused(writer) => drop(writer.reset().await),
+                Added::Refused(writer) => drop(resets.spawn(reset(writer))),
             },
             _ = overdue.tick() => {
                 for late in pairs.take_overdue() {
-                    let _ = late.writer.reset().await;
+                    resets.spawn(reset(late.writer));
                 }
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            Some(_) = resets.join_next(), if !resets.is_empty() => {}
         }
     }
 }
 
+async fn reset(writer: StreamWriter) {
+    let _ = writer.reset().await;
+}
+
 async fn join_pair(request: &ForwardRequest, port: u16, pair: Pair) {
     let Pair { data, error } = pair;
-    let succeeded = request.join(port, Box::new(data.reader), &data.writer, &error.writer).await;
+    let succeeded = tokio::select! {
+        succeeded = request.join(port, Box::new(data.reader), &data.writer, &error.writer) => succeeded,
+        _ = data.cancelled => false,
+        _ = error.cancelled => false,
+    };
     for writer in [&data.writer, &error.writer] {
         let _ = if succeeded { writer.end().await } else { writer.reset().await };
     }
@@ -235,7 +250,8 @@ mod tests {
 
     fn stream(number: u32, headers: &[(&str, &str)]) -> NewStream {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        NewStream { headers, reader: pipe().0, writer: StreamWriter { stream: number, frames: frames().0 } }
+        let writer = StreamWriter { stream: number, frames: frames().0 };
+        NewStream { headers, reader: pipe().0, writer, cancelled: tokio::sync::oneshot::channel().1 }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The streams of bytes that one connection carries: bounded pipes on one side, numbered frames on the other.
 
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt as _, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 /// Bytes that wait in one direction of one stream; a writer of more waits.
 pub const PIPE_BYTES_MAX: usize = 32 * 1024;
@@ -14,7 +16,7 @@ const FRAME_BYTES: usize = 16 * 1024;
 const FRAMES_WAITING_MAX: usize = 8;
 /// A connection that is silent for this long is closed, as a kubelet does it.
 pub const STREAM_IDLE_MAX: Duration = Duration::from_secs(4 * 60 * 60);
-/// A client that takes no byte for this long is disconnected.
+/// A client, or the other end of a pipe, that takes no byte for this long is disconnected.
 pub const STREAM_STALL_MAX: Duration = Duration::from_secs(10 * 60);
 /// Time that a client has to read the rest once a session has ended.
 pub const STREAM_CLOSE_MAX: Duration = Duration::from_secs(10);
@@ -29,6 +31,15 @@ pub(super) type PipeWriter = DuplexStream;
 /// A pipe; one direction of a duplex stream, since the halves of `tokio::io::simplex` do not notice that the other is dropped.
 pub(super) fn pipe() -> (PipeReader, PipeWriter) {
     tokio::io::duplex(PIPE_BYTES_MAX)
+}
+
+/// Writes to a pipe of which the reader may stall: its connection cannot notice meanwhile that the client is gone.
+pub(super) async fn feed(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    for piece in bytes.chunks(FRAME_BYTES) {
+        let written = timeout(STREAM_STALL_MAX, to.write_all(piece)).await;
+        written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    }
+    Ok(())
 }
 
 /// What is sent to the client.
@@ -84,5 +95,20 @@ impl StreamWriter {
                 Ok(len) => self.write(Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default())).await?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn sp_2_a_pipe_without_progress_is_given_up() {
+        let (reader, mut writer) = pipe();
+        feed(&mut writer, &vec![0; PIPE_BYTES_MAX]).await.unwrap();
+        let error = feed(&mut writer, b"more").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(reader);
+        assert_eq!(feed(&mut writer, b"more").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -4,6 +4,7 @@
 //! In the protocols in `base64.` it is a digit, and the rest is base64. Only in version 5 a client can end a channel:
 //! `ff 00` ends channel 0.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -23,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::pipes::{Outgoing, PIPE_BYTES_MAX, PipeWriter, STREAM_CLOSE_MAX, STREAM_IDLE_MAX, STREAM_STALL_MAX};
+use super::pipes::{Outgoing, PIPE_BYTES_MAX, PipeWriter, STREAM_CLOSE_MAX, STREAM_IDLE_MAX, STREAM_STALL_MAX, feed};
 use crate::request::authentication::{WEBSOCKET_BEARER, subprotocols};
 
 /// Largest message of a client. kubectl sends at most 32 KiB at once.
@@ -178,10 +179,11 @@ async fn read_channels(
         match incoming(message.into_data(), is_base64, protocol.has_ends) {
             Incoming::Data(channel, bytes) => {
                 let Some(slot) = channels.get_mut(usize::from(channel)) else { continue };
-                if let Some(writer) = slot
-                    && writer.write_all(&bytes).await.is_err()
-                {
-                    *slot = None;
+                let Some(writer) = slot else { continue };
+                match feed(writer, &bytes).await {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::TimedOut => return,
+                    Err(_) => *slot = None,
                 }
             }
             Incoming::End(channel) => {
@@ -227,7 +229,7 @@ pub(super) async fn carry_bytes(socket: Socket, inner: DuplexStream) {
     let (mut reader, mut writer) = tokio::io::split(inner);
     let reading = async {
         while let Some(message) = next(&mut stream, STREAM_IDLE_MAX).await {
-            if message.is_binary() && writer.write_all(&message.into_data()).await.is_err() {
+            if message.is_binary() && feed(&mut writer, &message.into_data()).await.is_err() {
                 return;
             }
         }

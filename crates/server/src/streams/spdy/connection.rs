@@ -5,13 +5,13 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::frame::{self, Control, HEAD_BYTES, Head, Malformed};
 use super::headers::{Deflater, Headers, Inflater};
 use crate::streams::pipes::{
-    Outgoing, PipeReader, PipeWriter, STREAM_IDLE_MAX, STREAM_STALL_MAX, StreamWriter, frames, pipe,
+    Outgoing, PipeReader, PipeWriter, STREAM_IDLE_MAX, STREAM_STALL_MAX, StreamWriter, feed, frames, pipe,
 };
 
 /// Streams that a client may have open on one connection.
@@ -28,6 +28,24 @@ pub(in crate::streams) struct NewStream {
     /// What the client sends.
     pub(in crate::streams) reader: PipeReader,
     pub(in crate::streams) writer: StreamWriter,
+    /// Ends when the client gives up the stream. Until it is dropped the stream has its place among those of the client.
+    pub(in crate::streams) cancelled: oneshot::Receiver<()>,
+}
+
+/// A stream as its reader knows it.
+struct Open {
+    /// None once the client has ended its half.
+    writer: Option<PipeWriter>,
+    /// Dropped when the client gives up the stream.
+    cancels: oneshot::Sender<()>,
+}
+
+/// Whether all places are taken. Streams that both sides have ended have none.
+fn is_full(streams: &mut HashMap<u32, Open>) -> bool {
+    if streams.len() >= STREAMS_MAX {
+        streams.retain(|_, open| open.writer.is_some() || !open.cancels.is_closed());
+    }
+    streams.len() >= STREAMS_MAX
 }
 
 /// Serves a connection. The future ends with the connection, after [`Outgoing::Close`] or when the client disconnects.
@@ -66,15 +84,16 @@ async fn read(
     frames: mpsc::Sender<Outgoing>,
 ) -> io::Result<()> {
     let mut inflater = Inflater::default();
-    let mut streams: HashMap<u32, PipeWriter> = HashMap::new();
+    let mut streams: HashMap<u32, Open> = HashMap::new();
     let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
     loop {
         let mut head = [0; HEAD_BYTES];
         within(STREAM_IDLE_MAX, from.read_exact(&mut head)).await?;
         match Head::parse(head).map_err(malformed)? {
             Head::Data { stream, ends, bytes } => {
-                copy_data(&mut from, streams.get_mut(&stream), bytes).await?;
-                if ends && let Some(mut writer) = streams.remove(&stream) {
+                let mut writer = streams.get_mut(&stream).map(|open| &mut open.writer);
+                copy_data(&mut from, writer.as_deref_mut().and_then(Option::as_mut), bytes).await?;
+                if ends && let Some(mut writer) = writer.and_then(Option::take) {
                     let _ = writer.shutdown().await;
                 }
             }
@@ -82,18 +101,17 @@ async fn read(
                 let mut payload = vec![0; bytes];
                 within(STREAM_STALL_MAX, from.read_exact(&mut payload)).await?;
                 match Control::parse(kind, flags, &payload, &mut inflater).map_err(malformed)? {
-                    Control::Open { stream, .. } if streams.len() >= STREAMS_MAX => {
+                    Control::Open { stream, .. } if is_full(&mut streams) => {
                         frames.send(Outgoing::Reset(stream)).await.map_err(gone)?;
                     }
                     Control::Open { stream, ends, headers } => {
                         let (reader, writer) = pipe();
-                        if !ends {
-                            streams.insert(stream, writer);
-                        }
+                        let (cancels, cancelled) = oneshot::channel();
+                        streams.insert(stream, Open { writer: (!ends).then_some(writer), cancels });
                         frames.send(Outgoing::Accept(stream)).await.map_err(gone)?;
                         let writer = StreamWriter { stream, frames: frames.clone() };
                         opened
-                            .send(NewStream { headers, reader, writer })
+                            .send(NewStream { headers, reader, writer, cancelled })
                             .await
                             .map_err(|_| io::ErrorKind::BrokenPipe)?;
                     }
@@ -123,8 +141,11 @@ async fn copy_data(
         }
         bytes -= read;
         if let Some(writer) = &mut to
-            && writer.write_all(piece.get(..read).unwrap_or_default()).await.is_err()
+            && let Err(error) = feed(writer, piece.get(..read).unwrap_or_default()).await
         {
+            if error.kind() == io::ErrorKind::TimedOut {
+                return Err(error);
+            }
             to = None;
         }
     }
@@ -222,5 +243,30 @@ mod tests {
         drop(client);
         assert!(running.await.unwrap().is_err());
         assert_eq!(draining.await.unwrap(), STREAMS_MAX);
+    }
+
+    #[tokio::test]
+    async fn sp_2_streams_that_the_client_has_ended_keep_their_places() {
+        let (mut client, io) = tokio::io::duplex(64 * 1024);
+        let (running, mut opened, _frames) = serve(io);
+        let running = tokio::spawn(running);
+        let mut deflater = Deflater::default();
+        let mut kept = Vec::new();
+        for number in 0..STREAMS_MAX as u32 {
+            client.write_all(&frame::open(number * 2 + 1, &[], &mut deflater)).await.unwrap();
+            client.write_all(&frame::data_head(number * 2 + 1, true, 0)).await.unwrap();
+            kept.push(opened.recv().await.unwrap());
+            assert!(matches!(next(&mut client).await.0, Head::Control { kind: 2, .. }));
+        }
+        client.write_all(&frame::open(1001, &[], &mut deflater)).await.unwrap();
+        assert!(matches!(next(&mut client).await.0, Head::Control { kind: 3, .. }), "no place");
+        client.write_all(&frame::reset(1, CANCEL)).await.unwrap();
+        let given_up = kept.remove(0);
+        assert!(given_up.cancelled.await.is_err(), "the stream is cancelled");
+        drop(kept);
+        client.write_all(&frame::open(1003, &[], &mut deflater)).await.unwrap();
+        assert!(matches!(next(&mut client).await.0, Head::Control { kind: 2, .. }), "a place again");
+        drop(client);
+        assert!(running.await.unwrap().is_err());
     }
 }
