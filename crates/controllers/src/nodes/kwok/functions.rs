@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::query::weight;
+
 /// What templates learn about the cluster.
 pub(in crate::nodes) trait Facts {
     /// The present time, as RFC 3339.
@@ -17,6 +19,9 @@ pub(in crate::nodes) trait Facts {
 const NODE_PORT: u16 = 10250;
 /// Texts that functions repeat or pad are at most this long.
 const TEXT_MAX: usize = 64 * 1024;
+/// Largest result of a function, as [`weight`] counts it, and how deep it may be nested.
+const RESULT_BYTES_MAX: usize = 1024 * 1024;
+const RESULT_DEPTH_MAX: usize = 64;
 
 const NAMES: [&str; 63] = [
     "and",
@@ -116,7 +121,26 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
+/// Calls a function. Results are bounded, since variables can be given to functions again and again.
 pub(super) fn call(name: &str, arguments: Vec<Value>, facts: &dyn Facts) -> Result<Value, String> {
+    let result = evaluate(name, arguments, facts)?;
+    if !is_within(&result, RESULT_DEPTH_MAX) || weight(&result) > RESULT_BYTES_MAX {
+        return Err(format!("error calling {name}: the result is too large"));
+    }
+    Ok(result)
+}
+
+/// Whether a value is not nested deeper.
+fn is_within(value: &Value, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_within(item, depth)),
+        Value::Object(members) => members.values().all(|member| is_within(member, depth)),
+        _ => true,
+    }
+}
+
+fn evaluate(name: &str, arguments: Vec<Value>, facts: &dyn Facts) -> Result<Value, String> {
     let wrong = |why: &str| format!("error calling {name}: {why}");
     let at = |at: usize| arguments.get(at).cloned().unwrap_or_default();
     let text = |number: usize| arguments.get(number).filter(|value| !value.is_null()).map(shown).unwrap_or_default();
@@ -127,6 +151,11 @@ pub(super) fn call(name: &str, arguments: Vec<Value>, facts: &dyn Facts) -> Resu
         Some(Value::String(text)) => text.trim().parse().unwrap_or_default(),
         Some(Value::Bool(true)) => 1,
         _ => 0,
+    };
+    // For functions that repeat a text: before the result is made.
+    let repeats = |text: &str, times: usize| match text.len().checked_mul(times) {
+        Some(bytes) if bytes <= RESULT_BYTES_MAX => Ok(()),
+        _ => Err(wrong("the result is too large")),
     };
     let last = || arguments.last().cloned().unwrap_or_default();
     Ok(match name {
@@ -192,7 +221,11 @@ pub(super) fn call(name: &str, arguments: Vec<Value>, facts: &dyn Facts) -> Resu
         "trim" => text(0).trim().into(),
         "trimPrefix" => text(1).strip_prefix(&text(0)).map_or_else(|| text(1), str::to_owned).into(),
         "trimSuffix" => text(1).strip_suffix(&text(0)).map_or_else(|| text(1), str::to_owned).into(),
-        "replace" => bounded(text(2).replace(&text(0), &text(1))).into(),
+        "replace" => {
+            let (old, new, whole) = (text(0), text(1), text(2));
+            repeats(&new, whole.matches(old.as_str()).count())?;
+            bounded(whole.replace(&old, &new)).into()
+        }
         "contains" => text(1).contains(&text(0)).into(),
         "hasPrefix" => text(1).starts_with(&text(0)).into(),
         "hasSuffix" => text(1).ends_with(&text(0)).into(),
@@ -204,12 +237,20 @@ pub(super) fn call(name: &str, arguments: Vec<Value>, facts: &dyn Facts) -> Resu
         "div" => number(0).checked_div(number(1)).ok_or_else(|| wrong("division by zero"))?.into(),
         "mod" => number(0).checked_rem(number(1)).ok_or_else(|| wrong("division by zero"))?.into(),
         "join" => match at(1) {
-            Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(&text(0)).into(),
+            Value::Array(items) => {
+                let between = text(0);
+                repeats(&between, items.len())?;
+                items.iter().map(shown).collect::<Vec<_>>().join(&between).into()
+            }
             other => shown(&other).into(),
         },
         "trunc" => text(1).chars().take(usize::try_from(number(0)).unwrap_or_default()).collect::<String>().into(),
-        "indent" => indented(&text(1), number(0)).into(),
-        "nindent" => format!("\n{}", indented(&text(1), number(0))).into(),
+        "indent" | "nindent" => {
+            let (text, pad) = (text(1), padding(number(0)));
+            repeats(&pad, text.lines().count())?;
+            let before = if name == "nindent" { "\n" } else { "" };
+            format!("{before}{}", indented(&text, &pad)).into()
+        }
         _ => return Err(format!("function {name:?} not defined")),
     })
 }
@@ -222,8 +263,11 @@ fn bounded(mut text: String) -> String {
     text
 }
 
-fn indented(text: &str, by: i64) -> String {
-    let pad = " ".repeat(usize::try_from(by).unwrap_or_default().min(64));
+fn padding(by: i64) -> String {
+    " ".repeat(usize::try_from(by).unwrap_or_default().min(64))
+}
+
+fn indented(text: &str, pad: &str) -> String {
     text.lines().map(|line| format!("{pad}{line}")).collect::<Vec<_>>().join("\n")
 }
 

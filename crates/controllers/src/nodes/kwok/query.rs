@@ -9,12 +9,22 @@
 //! A subset of its own, because a full jq has loops without a bound, and these expressions come from users and run in the
 //! same task as all nodes. Here every expression ends: there are no definitions, no recursion and no generators but `.[]`.
 
+use std::cell::Cell;
+
 use serde_json::Value;
 
 /// How deep expressions may be nested.
 const DEPTH_MAX: usize = 32;
 /// Values that one expression may produce at a time.
 const VALUES_MAX: usize = 10_000;
+/// Longest expression.
+const TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Parts of an expression. Chains are nested too, so this bounds every recursion over expressions.
+const PARTS_MAX: usize = 256;
+/// Bytes of all values that the parts of an expression produce for one object, as [`weight`] counts them.
+const WORK_MAX: usize = 16 * 1024 * 1024;
+/// What a value takes besides its text.
+const VALUE_BYTES: usize = 32;
 
 /// A compiled expression.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +53,10 @@ struct Mismatch;
 
 impl Query {
     pub(in crate::nodes) fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser { text: text.chars().collect(), at: 0, depth: 0 };
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(format!("an expression has more than {TEXT_BYTES_MAX} bytes"));
+        }
+        let mut parser = Parser { text: text.chars().collect(), at: 0, depth: 0, parts: 0 };
         let expression = parser.pipe().map_err(|why| format!("the expression {text:?} has {why}"))?;
         parser.skip();
         if parser.at < parser.text.len() {
@@ -55,22 +68,57 @@ impl Query {
 
     /// The values other than null; none if the expression does not apply.
     pub(in crate::nodes) fn values(&self, input: &Value) -> Option<Vec<Value>> {
-        let values = evaluate(&self.0, input).ok()?;
+        let budget = Budget(Cell::new(WORK_MAX));
+        let values = evaluate(&self.0, input, &budget).ok()?;
+        // Used up inside of `?` or `//`: what is left out does not count as missing.
+        if budget.0.get() == 0 {
+            return None;
+        }
         Some(values.into_iter().filter(|value| !value.is_null()).collect())
     }
 }
 
-fn evaluate(expression: &Expression, input: &Value) -> Result<Vec<Value>, Mismatch> {
+/// About the bytes of a value, with all values in it.
+pub(super) fn weight(value: &Value) -> usize {
+    VALUE_BYTES
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(members) => members.iter().map(|(name, value)| name.len() + weight(value)).sum(),
+            _ => 0,
+        }
+}
+
+/// What an expression may still produce.
+struct Budget(Cell<usize>);
+
+impl Budget {
+    /// Once it is used up, nothing more is evaluated.
+    fn take(&self, bytes: usize) -> Result<(), Mismatch> {
+        let left = self.0.get().checked_sub(bytes);
+        self.0.set(left.unwrap_or_default());
+        left.map(|_| ()).ok_or(Mismatch)
+    }
+}
+
+fn evaluate(expression: &Expression, input: &Value, budget: &Budget) -> Result<Vec<Value>, Mismatch> {
+    budget.take(VALUE_BYTES)?;
+    let values = evaluate_part(expression, input, budget)?;
+    budget.take(values.iter().map(weight).sum())?;
+    Ok(values)
+}
+
+fn evaluate_part(expression: &Expression, input: &Value, budget: &Budget) -> Result<Vec<Value>, Mismatch> {
     let bounded = |values: Vec<Value>| if values.len() > VALUES_MAX { Err(Mismatch) } else { Ok(values) };
     Ok(match expression {
         Expression::Identity => vec![input.clone()],
         Expression::Literal(value) => vec![value.clone()],
-        Expression::Field(of, name) => each(of, input, |value| match value {
+        Expression::Field(of, name) => each(of, input, budget, |value| match value {
             Value::Object(members) => Ok(members.get(name).cloned().unwrap_or(Value::Null)),
             Value::Null => Ok(Value::Null),
             _ => Err(Mismatch),
         })?,
-        Expression::Index(of, at) => each(of, input, |value| match value {
+        Expression::Index(of, at) => each(of, input, budget, |value| match value {
             Value::Array(items) => {
                 let at = if *at < 0 { at + items.len() as i64 } else { *at };
                 Ok(usize::try_from(at).ok().and_then(|at| items.get(at)).cloned().unwrap_or(Value::Null))
@@ -80,7 +128,7 @@ fn evaluate(expression: &Expression, input: &Value) -> Result<Vec<Value>, Mismat
         })?,
         Expression::Each(of) => {
             let mut all = Vec::new();
-            for value in evaluate(of, input)? {
+            for value in evaluate(of, input, budget)? {
                 match value {
                     Value::Array(items) => all.extend(items),
                     Value::Object(members) => all.extend(members.into_iter().map(|(_, value)| value)),
@@ -89,44 +137,45 @@ fn evaluate(expression: &Expression, input: &Value) -> Result<Vec<Value>, Mismat
             }
             bounded(all)?
         }
-        Expression::Try(of) => evaluate(of, input).unwrap_or_default(),
+        Expression::Try(of) => evaluate(of, input, budget).unwrap_or_default(),
         Expression::Pipe(left, right) => {
             let mut all = Vec::new();
-            for value in evaluate(left, input)? {
-                all.extend(evaluate(right, &value)?);
+            for value in evaluate(left, input, budget)? {
+                all.extend(evaluate(right, &value, budget)?);
             }
             bounded(all)?
         }
         Expression::Comma(left, right) => {
-            let mut all = evaluate(left, input)?;
-            all.extend(evaluate(right, input)?);
+            let mut all = evaluate(left, input, budget)?;
+            all.extend(evaluate(right, input, budget)?);
             bounded(all)?
         }
         Expression::Alternative(left, right) => {
-            let values = evaluate(left, input).unwrap_or_default();
+            let values = evaluate(left, input, budget).unwrap_or_default();
             let true_ones: Vec<Value> = values.into_iter().filter(is_true).collect();
-            if true_ones.is_empty() { evaluate(right, input)? } else { true_ones }
+            if true_ones.is_empty() { evaluate(right, input, budget)? } else { true_ones }
         }
         Expression::Binary(sign, left, right) => {
             let mut all = Vec::new();
-            for right in evaluate(right, input)? {
-                for left in evaluate(left, input)? {
+            for right in evaluate(right, input, budget)? {
+                for left in evaluate(left, input, budget)? {
                     all.push(Value::Bool(compare(sign, &left, &right)));
                 }
             }
             bounded(all)?
         }
-        Expression::Collect(of) => vec![Value::Array(evaluate(of, input)?)],
-        Expression::Call(name, arguments) => call(name, arguments, input)?,
+        Expression::Collect(of) => vec![Value::Array(evaluate(of, input, budget)?)],
+        Expression::Call(name, arguments) => call(name, arguments, input, budget)?,
     })
 }
 
 fn each(
     of: &Expression,
     input: &Value,
+    budget: &Budget,
     get: impl Fn(&Value) -> Result<Value, Mismatch>,
 ) -> Result<Vec<Value>, Mismatch> {
-    evaluate(of, input)?.iter().map(get).collect()
+    evaluate(of, input, budget)?.iter().map(get).collect()
 }
 
 fn is_true(value: &Value) -> bool {
@@ -176,20 +225,25 @@ const FUNCTIONS: [(&str, usize); 17] = [
     ("empty", 0),
 ];
 
-fn call(name: &str, arguments: &[Expression], input: &Value) -> Result<Vec<Value>, Mismatch> {
-    let argument = || arguments.first().map_or(Ok(Vec::new()), |argument| evaluate(argument, input));
+fn call(name: &str, arguments: &[Expression], input: &Value, budget: &Budget) -> Result<Vec<Value>, Mismatch> {
+    let argument = || arguments.first().map_or(Ok(Vec::new()), |argument| evaluate(argument, input, budget));
     let items = || input.as_array().ok_or(Mismatch);
     let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(Mismatch);
     let passes = |item: &Value| match arguments.first() {
-        Some(argument) => evaluate(argument, item).map(|values| values.iter().any(is_true)),
+        Some(argument) => evaluate(argument, item, budget).map(|values| values.iter().any(is_true)),
         None => Ok(is_true(item)),
     };
     Ok(match name {
-        "select" => argument()?.iter().filter(|value| is_true(value)).map(|_| input.clone()).collect(),
+        "select" => {
+            let count = argument()?.iter().filter(|value| is_true(value)).count();
+            // Before the copies are made.
+            budget.take(weight(input).saturating_mul(count))?;
+            vec![input.clone(); count]
+        }
         "map" => {
             let mut all = Vec::new();
             for item in items()? {
-                all.extend(arguments.first().map_or(Ok(Vec::new()), |argument| evaluate(argument, item))?);
+                all.extend(arguments.first().map_or(Ok(Vec::new()), |argument| evaluate(argument, item, budget))?);
             }
             vec![Value::Array(all)]
         }
@@ -245,6 +299,7 @@ struct Parser {
     text: Vec<char>,
     at: usize,
     depth: usize,
+    parts: usize,
 }
 
 impl Parser {
@@ -269,6 +324,11 @@ impl Parser {
         is_it
     }
 
+    fn count_part(&mut self) -> Result<(), String> {
+        self.parts += 1;
+        if self.parts > PARTS_MAX { Err("too many parts".to_owned()) } else { Ok(()) }
+    }
+
     fn pipe(&mut self) -> Result<Expression, String> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -276,6 +336,7 @@ impl Parser {
         }
         let mut left = self.comma()?;
         while !self.begins("||") && self.take("|") {
+            self.count_part()?;
             left = Expression::Pipe(Box::new(left), Box::new(self.comma()?));
         }
         self.depth -= 1;
@@ -285,6 +346,7 @@ impl Parser {
     fn comma(&mut self) -> Result<Expression, String> {
         let mut left = self.alternative()?;
         while self.take(",") {
+            self.count_part()?;
             left = Expression::Comma(Box::new(left), Box::new(self.alternative()?));
         }
         Ok(left)
@@ -293,6 +355,7 @@ impl Parser {
     fn alternative(&mut self) -> Result<Expression, String> {
         let left = self.binary(0)?;
         if self.take("//") {
+            self.count_part()?;
             return Ok(Expression::Alternative(Box::new(left), Box::new(self.alternative()?)));
         }
         Ok(left)
@@ -306,6 +369,7 @@ impl Parser {
             self.skip();
             let Some(sign) = signs.iter().find(|sign| self.begins(sign)) else { return Ok(left) };
             self.at += sign.len();
+            self.count_part()?;
             let right = self.binary(level + 1)?;
             left = Expression::Binary(sign, Box::new(left), Box::new(right));
         }
@@ -314,6 +378,7 @@ impl Parser {
     fn postfix(&mut self) -> Result<Expression, String> {
         let mut of = self.term()?;
         loop {
+            self.count_part()?;
             if self.begins("[") || self.begins(".[") {
                 self.at += if self.begins(".[") { 2 } else { 1 };
                 of = self.bracket(of)?;
@@ -474,5 +539,21 @@ mod tests {
             assert!(Query::parse(bad).is_err(), "{bad}");
         }
         assert!(Query::parse(&"(".repeat(10_000)).is_err());
+    }
+
+    #[test]
+    fn kw_7_expressions_are_bounded() {
+        for chain in [".a", "?", "[0]", "|.", ",.", "//.", " or .", "==."] {
+            let text = |count: usize| format!(".b{}", chain.repeat(count));
+            assert!(Query::parse(&text(50)).is_ok(), "{chain}");
+            assert!(Query::parse(&text(600)).is_err(), "{chain}");
+            assert!(Query::parse(&text(100_000)).is_err(), "{chain}");
+        }
+        let doubled = |count: usize| vec!["[.,.]"; count].join("|");
+        assert_eq!(Query::parse(&doubled(3)).unwrap().values(&json!(1)).map(|values| values.len()), Some(1));
+        assert_eq!(Query::parse(&doubled(40)).unwrap().values(&json!(1)), None);
+        // Also where failures are caught.
+        let caught = vec!["([.,.]?)"; 20].join("|") + &"|.[]?".repeat(20);
+        assert_eq!(Query::parse(&caught).unwrap().values(&json!("x".repeat(1000))), None);
     }
 }

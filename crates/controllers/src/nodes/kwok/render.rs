@@ -3,12 +3,16 @@
 use serde_json::Value;
 
 use super::functions::{self, Facts};
+use super::query::weight;
 use super::template::{Node, Operand, Pipeline, Template};
 
 /// Longest result.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
 /// Nodes of a template that are rendered, counting each turn of a loop.
 const NODES_MAX: usize = 100_000;
+/// Bytes of all values that a template works with, as [`weight`] counts them.
+const WORK_MAX: usize = 64 * 1024 * 1024;
+const TOO_MUCH_WORK: &str = "the template works with too many values";
 
 impl Template {
     /// The text for an object, or the reason that there is none.
@@ -18,6 +22,7 @@ impl Template {
             facts,
             out: String::new(),
             nodes_left: NODES_MAX,
+            work_left: WORK_MAX,
         };
         renderer.nodes(&self.0, object)?;
         Ok(renderer.out)
@@ -30,6 +35,7 @@ struct Renderer<'a> {
     facts: &'a dyn Facts,
     out: String,
     nodes_left: usize,
+    work_left: usize,
 }
 
 impl Renderer<'_> {
@@ -140,25 +146,45 @@ impl Renderer<'_> {
             arguments.push(self.operand(operand, dot)?);
         }
         arguments.extend(piped);
-        functions::call(name, arguments, self.facts)
+        let value = functions::call(name, arguments, self.facts)?;
+        self.work(&value)?;
+        Ok(value)
+    }
+
+    /// Counts a value before it is copied or kept.
+    fn work(&mut self, value: &Value) -> Result<(), String> {
+        let left = self.work_left.checked_sub(weight(value));
+        self.work_left = left.ok_or(TOO_MUCH_WORK)?;
+        Ok(())
     }
 
     fn operand(&mut self, operand: &Operand, dot: &Value) -> Result<Value, String> {
-        Ok(match operand {
+        let computed;
+        let found = match operand {
             Operand::Field(names) => field(dot, names),
             Operand::Variable(name, names) => {
                 let found = self.variables.iter().rev().find(|(known, _)| known == name);
                 let (_, value) = found.ok_or_else(|| format!("undefined variable \"${name}\""))?;
                 field(value, names)
             }
-            Operand::Literal(value) => value.clone(),
-            Operand::Function(name) => functions::call(name, Vec::new(), self.facts)?,
-            Operand::Nested(pipeline, names) => field(&self.pipeline(pipeline, dot)?, names),
-        })
+            Operand::Literal(value) => Some(value),
+            Operand::Function(name) => {
+                computed = functions::call(name, Vec::new(), self.facts)?;
+                Some(&computed)
+            }
+            Operand::Nested(pipeline, names) => {
+                computed = self.pipeline(pipeline, dot)?;
+                field(&computed, names)
+            }
+        };
+        let Some(found) = found else { return Ok(Value::Null) };
+        let left = self.work_left.checked_sub(weight(found));
+        self.work_left = left.ok_or(TOO_MUCH_WORK)?;
+        Ok(found.clone())
     }
 }
 
-/// A field of a field of a value; null where one is missing.
-fn field(value: &Value, names: &[String]) -> Value {
-    names.iter().try_fold(value, |value, name| value.get(name)).cloned().unwrap_or_default()
+/// A field of a field of a value; none where one is missing.
+fn field<'v>(value: &'v Value, names: &[String]) -> Option<&'v Value> {
+    names.iter().try_fold(value, |value, name| value.get(name))
 }

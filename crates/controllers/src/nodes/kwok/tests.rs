@@ -236,3 +236,24 @@ fn kw_4_a_custom_resource_cannot_make_the_server_read_its_own_files() {
         "spec": {"forwards": [{"ports": [80], "target": {"port": 9000, "address": "localhost"}}]}});
     kwok.add_from_server(&forward).unwrap();
 }
+
+#[test]
+fn kw_8_values_of_templates_are_bounded() {
+    let render = |text: &str| super::template::Template::parse(text).unwrap().render(&json!({"a": "x"}), &Somewhere);
+    let repeated = |first: &str, step: &str, count: usize| format!("{{{{$x := {first}}}}}{}", step.repeat(count));
+    for step in [
+        "{{$x = print $x $x}}",
+        "{{$x = list $x $x}}",
+        "{{$x = list $x}}",
+        "{{$x = dict \"a\" $x \"b\" $x}}",
+        "{{$x = replace \"x\" $x $x}}",
+    ] {
+        assert!(render(&repeated("\"xx\"", step, 3)).is_ok(), "{step}");
+        let refused = render(&repeated("\"xx\"", step, 100));
+        assert!(refused.is_err() || step.contains("replace"), "{step}");
+    }
+    let large = "{{$x = print $x $x}}".repeat(18);
+    assert!(render(&format!("{{{{$x := .a}}}}{large}{{{{print {}}}}}", "$x ".repeat(1000))).is_err());
+    let declared: String = (0..1000).map(|number| format!("{{{{$y{number} := $x}}}}")).collect();
+    assert!(render(&format!("{{{{$x := .a}}}}{large}{declared}")).is_err());
+}
