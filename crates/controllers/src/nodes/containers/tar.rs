@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use crate::nodes::shell::Files;
-use crate::nodes::shell::files::FileError;
+use crate::nodes::shell::files::{FileError, PATH_BYTES_MAX};
 
 /// Bytes of an archive that is read or written.
 pub(super) const ARCHIVE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -66,6 +66,9 @@ pub(super) fn read(archive: &[u8]) -> Result<Vec<Entry>, &'static str> {
         let (name, prefix) = (text(head.get(..100).unwrap_or_default()), text(head.get(345..500).unwrap_or_default()));
         let is_posix = head.get(257..263) == Some(b"ustar\0");
         let name = if is_posix && !prefix.is_empty() { format!("{prefix}/{name}") } else { name };
+        if long_name.as_ref().is_some_and(|name: &String| name.len() > PATH_BYTES_MAX) {
+            return Err("a name of the archive is too long");
+        }
         match head.get(156) {
             // The name of the next entry, in the forms of GNU and of POSIX.
             Some(b'L') => long_name = Some(text(bytes)),
@@ -176,14 +179,23 @@ fn collect(
     name: &str,
     entries: &mut Vec<(String, Option<Arc<[u8]>>)>,
 ) -> Result<(), FileError> {
-    if !files.is_directory(path) {
-        entries.push((name.to_owned(), Some(files.read(path)?)));
-        return Ok(());
-    }
-    entries.push((name.trim_end_matches('/').to_owned(), None));
-    for child in files.list(path)? {
-        let join = |parent: &str| format!("{}/{child}", parent.trim_end_matches('/'));
-        collect(files, &join(path), &join(name), entries)?;
+    let mut waiting = vec![(path.to_owned(), name.to_owned())];
+    let mut total = 0;
+    while let Some((path, name)) = waiting.pop() {
+        total += name.len() + BLOCK;
+        if files.is_directory(&path) {
+            let children = files.list(&path)?;
+            let join = |parent: &str, child: &str| format!("{}/{child}", parent.trim_end_matches('/'));
+            waiting.extend(children.iter().rev().map(|child| (join(&path, child), join(&name, child))));
+            entries.push((name.trim_end_matches('/').to_owned(), None));
+        } else {
+            let bytes = files.read(&path)?;
+            total += bytes.len();
+            entries.push((name, Some(bytes)));
+        }
+        if total > ARCHIVE_BYTES_MAX {
+            return Err(FileError::Full);
+        }
     }
     Ok(())
 }
@@ -219,6 +231,8 @@ mod tests {
         let up = write(&[("../../etc/passwd".to_owned(), Some(Arc::from(&b"x"[..])))]);
         assert!(unpack(&files, &up, "/tmp").is_err());
         assert!(unpack(&files, &write(&[]), "/missing").is_err());
+        let deep = write(&[("a/".repeat(100_000), None)]);
+        assert!(unpack(&files, &deep, "/tmp").is_err(), "a long name");
     }
 
     #[test]

@@ -5,6 +5,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 
 use crate::nodes::shell::Environment;
+use crate::nodes::shell::files::PATH_BYTES_MAX;
+
+/// Bytes that the value of a variable may have after `$(NAME)` was replaced; references beyond it stay.
+const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all values of a container after `$(NAME)` was replaced.
+const VALUES_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a name in `$(NAME)`.
+const NAME_BYTES_MAX: usize = 512;
 
 /// What the processes of a container start with.
 pub(in crate::nodes) fn of(pod: &Pod, container: &Container) -> Environment {
@@ -13,7 +21,7 @@ pub(in crate::nodes) fn of(pod: &Pod, container: &Container) -> Environment {
     for (name, value) in variables(pod, container) {
         environment.variables.insert(name, value);
     }
-    if let Some(directory) = container.working_dir.as_ref().filter(|directory| !directory.is_empty()) {
+    if let Some(directory) = container.working_dir.as_ref().filter(|d| !d.is_empty() && d.len() <= PATH_BYTES_MAX) {
         environment.directory.clone_from(directory);
     }
     let spec = pod.spec.as_ref();
@@ -41,9 +49,11 @@ fn hostname(pod: &Pod) -> String {
 /// The variables of `env`. Values from ConfigMaps and Secrets are not read and stay unset.
 fn variables(pod: &Pod, container: &Container) -> BTreeMap<String, String> {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
+    let mut room = VALUES_BYTES_MAX;
     for variable in container.env.iter().flatten() {
         if let Some(value) = value_of(pod, container, variable) {
-            let value = expand(&value, &known);
+            let value = expand(&value, &known, room);
+            room = room.saturating_sub(value.len());
             known.insert(variable.name.clone(), value);
         }
     }
@@ -91,11 +101,18 @@ pub(super) fn expanded(pod: &Pod, container: &Container, words: &[String]) -> Ve
         return words.to_vec();
     }
     let known = variables(pod, container);
-    words.iter().map(|word| expand(word, &known)).collect()
+    let mut room = VALUES_BYTES_MAX;
+    let expand_next = |word: &String| {
+        let text = expand(word, &known, room);
+        room = room.saturating_sub(text.len());
+        text
+    };
+    words.iter().map(expand_next).collect()
 }
 
-/// `$(NAME)` becomes the value, `$$` a dollar sign; an unknown name stays.
-fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
+/// `$(NAME)` becomes the value, `$$` a dollar sign; an unknown name stays, and so does one for which there is no room.
+fn expand(text: &str, known: &BTreeMap<String, String>, room: usize) -> String {
+    let room = room.min(VALUE_BYTES_MAX);
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -106,17 +123,23 @@ fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
             rest = after;
             continue;
         }
-        let name = rest.strip_prefix('(').and_then(|inner| inner.split_once(')'));
-        match name.and_then(|(name, after)| Some((known.get(name)?, after))) {
-            Some((value, after)) => {
+        match reference(rest).and_then(|(name, after)| Some((known.get(name)?, after))) {
+            Some((value, after)) if out.len() + value.len() + after.len() <= room => {
                 out.push_str(value);
                 rest = after;
             }
-            None => out.push('$'),
+            _ => out.push('$'),
         }
     }
     out.push_str(rest);
     out
+}
+
+/// The name of `(NAME)` at the beginning of a text, and what follows.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix('(')?;
+    let end = inner.bytes().take(NAME_BYTES_MAX).position(|byte| byte == b')')?;
+    Some((inner.get(..end)?, inner.get(end + 1..)?))
 }
 
 #[cfg(test)]
@@ -148,5 +171,21 @@ mod tests {
         assert_eq!(value("HOSTNAME"), "p");
         let args = expanded(&pod, container, container.args.as_ref().unwrap());
         assert_eq!(args, ["3 $(INDEX) $(none) $HOME"]);
+    }
+
+    #[test]
+    fn variables_of_variables_are_bounded() {
+        let mut env = vec![json!({"name": "V0", "value": "x".repeat(100)})];
+        env.extend((1..200).map(|n| json!({"name": format!("V{n}"), "value": format!("$(V{0})$(V{0})", n - 1)})));
+        let pod: Pod = serde_json::from_value(json!({"spec": {"containers": [{"name": "c", "env": env,
+            "workingDir": "/a".repeat(10_000), "args": [format!("{}", "$(V9)".repeat(1_000)), "$(".repeat(100_000)]}]}}))
+        .unwrap();
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let environment = of(&pod, container);
+        assert_eq!(environment.directory, "/");
+        assert!(environment.variables.values().all(|value| value.len() <= VALUE_BYTES_MAX));
+        assert!(environment.variables.values().map(String::len).sum::<usize>() <= 2 * VALUES_BYTES_MAX);
+        let args = expanded(&pod, container, container.args.as_ref().unwrap());
+        assert!(args[0].len() <= VALUE_BYTES_MAX && args[0].ends_with("$(V9)"));
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::environment;
 use super::program::image_name;
-use crate::nodes::shell::files::{SharedTree, absolute};
+use crate::nodes::shell::files::{PATH_BYTES_MAX, SharedTree, absolute};
 use crate::nodes::shell::{Environment, Files};
 
 /// Host paths and claims whose files are kept; those beyond it start empty each time.
@@ -90,7 +90,7 @@ fn new_root(container: &Container) -> Files {
     if let Some(page) = start_page(container) {
         made(page, b"<html><body><h1>It works!</h1></body></html>\n");
     }
-    if let Some(directory) = container.working_dir.as_deref() {
+    if let Some(directory) = container.working_dir.as_deref().filter(|path| path.len() <= PATH_BYTES_MAX) {
         let _ = files.make_directory(&absolute("/", directory), true);
     }
     files
@@ -107,7 +107,7 @@ pub(super) fn start_page(container: &Container) -> Option<&'static str> {
 
 /// The name of a volume that outlives its pod.
 fn shared_name(pod: &Pod, volume: &Volume) -> Option<String> {
-    if let Some(host) = &volume.host_path {
+    if let Some(host) = volume.host_path.as_ref().filter(|host| host.path.len() <= PATH_BYTES_MAX) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
         return Some(format!("host {node} {}", absolute("/", &host.path)));
     }

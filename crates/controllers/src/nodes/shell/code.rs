@@ -39,7 +39,7 @@ pub(super) enum Op {
     ForNext(String, usize),
     ForEnd,
     /// Goes to the position unless one of the patterns matches.
-    Case(Word, Vec<Word>, usize),
+    Case(Arc<Word>, Vec<Word>, usize),
 }
 
 /// Translates a command.
@@ -94,12 +94,13 @@ impl Compiler {
                 let commands = commands.iter().map(compile).collect();
                 self.ops.push(Op::Pipeline { commands, checked });
             }
-            Command::And(left, right) | Command::Or(left, right) => {
-                self.add(left, false);
-                let and = matches!(command, Command::And(..));
-                let over = self.jump(if and { Op::JumpIfFailed(0) } else { Op::JumpIfDone(0) });
-                self.add(right, checked);
-                self.land(over);
+            Command::Chain(first, rest) => {
+                self.add(first, false);
+                for (at, (and, next)) in rest.iter().enumerate() {
+                    let over = self.jump(if *and { Op::JumpIfFailed(0) } else { Op::JumpIfDone(0) });
+                    self.add(next, checked && at + 1 == rest.len());
+                    self.land(over);
+                }
             }
             Command::Sequence(commands) => {
                 if commands.is_empty() {
@@ -121,8 +122,9 @@ impl Compiler {
             }
             Command::Case { word, arms } => {
                 let mut ends = Vec::new();
+                let word = Arc::new(word.clone());
                 for (patterns, body) in arms {
-                    let next = self.jump(Op::Case(word.clone(), patterns.clone(), 0));
+                    let next = self.jump(Op::Case(Arc::clone(&word), patterns.clone(), 0));
                     self.add(body, checked);
                     ends.push(self.jump(Op::Jump(0)));
                     self.land(next);

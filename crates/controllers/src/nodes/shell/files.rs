@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 pub const FILES_BYTES_MAX: usize = 1024 * 1024;
 /// Files and directories in one volume or root.
 pub const FILES_MAX: usize = 1_000;
+/// Bytes of a path; longer ones are refused.
+pub const PATH_BYTES_MAX: usize = 4096;
 
 /// Directories that every image has.
 const DIRECTORIES: [&str; 24] = [
@@ -65,6 +67,7 @@ pub enum FileError {
     Exists,
     ReadOnly,
     Full,
+    TooLong,
 }
 
 impl std::fmt::Display for FileError {
@@ -77,6 +80,7 @@ impl std::fmt::Display for FileError {
             FileError::Exists => "File exists",
             FileError::ReadOnly => "Read-only file system",
             FileError::Full => "No space left on device",
+            FileError::TooLong => "File name too long",
         })
     }
 }
@@ -135,8 +139,11 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Mounts a volume.
+    /// Mounts a volume. One at a path that is too long is left out.
     pub fn mount(&mut self, path: &str, tree: SharedTree, sub_path: &str, read_only: bool) {
+        if short(path).is_err() || short(sub_path).is_err() {
+            return;
+        }
         let inside = absolute("/", sub_path);
         let inside = if inside == "/" { String::new() } else { inside };
         self.mounts.push(Mount { path: absolute("/", path), tree, inside, read_only });
@@ -157,6 +164,9 @@ impl Files {
 
     #[must_use]
     pub fn is_directory(&self, path: &str) -> bool {
+        if short(path).is_err() {
+            return false;
+        }
         let (tree, path, _) = self.place(path);
         path == "/" || matches!(tree.lock().entries.get(&path), Some(Entry::Directory)) || self.is_mount(&path)
     }
@@ -167,6 +177,7 @@ impl Files {
 
     /// The bytes of a file.
     pub fn read(&self, path: &str) -> Result<Arc<[u8]>, FileError> {
+        short(path)?;
         if self.is_directory(path) {
             return Err(FileError::IsDirectory);
         }
@@ -179,6 +190,7 @@ impl Files {
 
     /// Writes a file, or appends to it. Its directory must exist.
     pub fn write(&self, path: &str, bytes: &[u8], append: bool) -> Result<(), FileError> {
+        short(path)?;
         self.writable_parent(path)?;
         if self.is_directory(path) {
             return Err(FileError::IsDirectory);
@@ -200,26 +212,28 @@ impl Files {
 
     /// Makes a directory; with `parents` also those above it.
     pub fn make_directory(&self, path: &str, parents: bool) -> Result<(), FileError> {
+        short(path)?;
         let path = absolute("/", path);
         if self.is_directory(&path) {
             return if parents { Ok(()) } else { Err(FileError::Exists) };
         }
-        if self.read(&path).is_ok() {
-            return Err(FileError::Exists);
+        let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
+        for end in ends.filter(|end| parents || *end == path.len()) {
+            let path = path.get(..end).unwrap_or_default();
+            if self.is_directory(path) {
+                continue;
+            }
+            if self.read(path).is_ok() {
+                return Err(FileError::Exists);
+            }
+            self.writable_parent(path)?;
+            let (tree, path, _) = self.place(path);
+            let mut tree = tree.lock();
+            if tree.entries.len() >= FILES_MAX {
+                return Err(FileError::Full);
+            }
+            tree.entries.insert(path, Entry::Directory);
         }
-        if parents
-            && let Some((parent, _)) = path.rsplit_once('/')
-            && !parent.is_empty()
-        {
-            self.make_directory(parent, true)?;
-        }
-        self.writable_parent(&path)?;
-        let (tree, path, _) = self.place(&path);
-        let mut tree = tree.lock();
-        if tree.entries.len() >= FILES_MAX {
-            return Err(FileError::Full);
-        }
-        tree.entries.insert(path, Entry::Directory);
         Ok(())
     }
 
@@ -259,13 +273,14 @@ impl Files {
         }
         let whole = absolute("/", path);
         let (tree, path, _) = self.place(path);
-        let first = |name: &str, directory: &str| {
-            let below = format!("{}/", directory.trim_end_matches('/'));
-            name.strip_prefix(&below).and_then(|rest| rest.split('/').next()).map(str::to_owned)
+        let below = |directory: &str| format!("{}/", directory.trim_end_matches('/'));
+        let (below_here, below_whole) = (below(&path), below(&whole));
+        let first = |name: &str, below: &str| {
+            name.strip_prefix(below).and_then(|rest| rest.split('/').next()).map(str::to_owned)
         };
         let tree = tree.lock();
-        let here = tree.entries.keys().filter_map(|name| first(name, &path));
-        let mounted = self.mounts.iter().filter_map(|mount| first(&mount.path, &whole));
+        let here = tree.entries.keys().filter_map(|name| first(name, &below_here));
+        let mounted = self.mounts.iter().filter_map(|mount| first(&mount.path, &below_whole));
         let mut names: Vec<String> = here.chain(mounted).filter(|name| !name.is_empty()).collect();
         names.sort();
         names.dedup();
@@ -276,6 +291,11 @@ impl Files {
     pub fn exists(&self, path: &str) -> bool {
         self.is_directory(path) || self.read(path).is_ok()
     }
+}
+
+/// Refuses a path that is too long.
+fn short(path: &str) -> Result<(), FileError> {
+    if path.len() > PATH_BYTES_MAX { Err(FileError::TooLong) } else { Ok(()) }
 }
 
 /// A path from the root, without `.` and `..`.
@@ -319,6 +339,18 @@ mod tests {
         assert_eq!(first.write("/none/x", b"", false), Err(FileError::NotFound));
         first.remove("/data/sub", true).unwrap();
         assert!(!second.exists("/data/config/x"));
+    }
+
+    #[test]
+    fn paths_are_bounded() {
+        let files = Files::default();
+        assert_eq!(files.make_directory(&"/a".repeat(500_000), true), Err(FileError::TooLong));
+        assert_eq!(files.make_directory(&"/a".repeat(2_000), true), Err(FileError::Full), "many directories");
+        assert_eq!(files.write(&format!("/tmp/{}", "x".repeat(5_000)), b"", false), Err(FileError::TooLong));
+        let files = Files::default();
+        files.make_directory("/x/y/z", true).unwrap();
+        assert!(files.is_directory("/x/y"));
+        assert_eq!(files.make_directory("/none/y", false), Err(FileError::NotFound));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::parser;
 use super::syntax::{Default, Part, Word};
 
 /// How deep commands may be nested inside each other.
-pub(super) const DEPTH_MAX: usize = 32;
+pub(super) const DEPTH_MAX: usize = 24;
 
 /// A token of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,14 @@
 //! From tokens to the syntax tree.
 
+use super::SCRIPT_BYTES_MAX;
 use super::lexer::{self, DEPTH_MAX, Token, is_name};
 use super::syntax::{Command, Part, Redirect, Simple, Target, Word};
 
 /// Parses a script, or returns what is not understood.
 pub(super) fn parse(text: &str, depth: usize) -> Result<Command, String> {
+    if text.len() > SCRIPT_BYTES_MAX {
+        return Err("a command of more than 64 KiB".to_owned());
+    }
     let mut parser = Parser { tokens: lexer::tokens(text, depth)?, at: 0, depth };
     let command = parser.list(&[])?;
     match parser.tokens.get(parser.at) {
@@ -68,12 +72,15 @@ impl Parser {
         }
     }
 
+    /// Counts a level; the caller takes it back.
+    fn deeper(&mut self) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX { Err("commands nested too deeply".to_owned()) } else { Ok(()) }
+    }
+
     /// Commands up to one of these words, a closing sign, or the end.
     fn list(&mut self, until: &[&str]) -> Result<Command, String> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err("commands nested too deeply".to_owned());
-        }
+        self.deeper()?;
         let mut commands = Vec::new();
         loop {
             while matches!(self.sign(), Some("\n" | ";")) {
@@ -107,23 +114,22 @@ impl Parser {
     }
 
     fn and_or(&mut self) -> Result<Command, String> {
-        let mut left = self.pipeline()?;
-        loop {
-            let and = match self.sign() {
-                Some("&&") => true,
-                Some("||") => false,
-                _ => return Ok(left),
-            };
+        let first = self.pipeline()?;
+        let mut rest = Vec::new();
+        while let Some(sign @ ("&&" | "||")) = self.sign() {
             self.at += 1;
             self.skip_lines();
-            let right = Box::new(self.pipeline()?);
-            left = if and { Command::And(Box::new(left), right) } else { Command::Or(Box::new(left), right) };
+            rest.push((sign == "&&", self.pipeline()?));
         }
+        Ok(if rest.is_empty() { first } else { Command::Chain(Box::new(first), rest) })
     }
 
     fn pipeline(&mut self) -> Result<Command, String> {
         if self.take_plain("!") {
-            return Ok(Command::Not(Box::new(self.pipeline()?)));
+            self.deeper()?;
+            let inner = self.pipeline()?;
+            self.depth -= 1;
+            return Ok(Command::Not(Box::new(inner)));
         }
         let mut commands = vec![self.command()?];
         while self.take_sign("|") {
@@ -191,7 +197,10 @@ impl Parser {
 
     fn function(&mut self, name: String) -> Result<Command, String> {
         self.skip_lines();
-        Ok(Command::Function { name, body: Box::new(self.command()?) })
+        self.deeper()?;
+        let body = Box::new(self.command()?);
+        self.depth -= 1;
+        Ok(Command::Function { name, body })
     }
 
     fn name(&mut self) -> Result<String, String> {

@@ -9,8 +9,8 @@ pub(super) enum Command {
     Not(Box<Command>),
     /// Two commands or more, each reading what the one before wrote.
     Pipeline(Vec<Command>),
-    And(Box<Command>, Box<Command>),
-    Or(Box<Command>, Box<Command>),
+    /// `a && b || c`: the first command, then each with true for `&&`.
+    Chain(Box<Command>, Vec<(bool, Command)>),
     Sequence(Vec<Command>),
     /// `command &`
     Background(Box<Command>),

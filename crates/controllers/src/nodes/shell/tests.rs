@@ -211,3 +211,16 @@ fn cmd_5_what_is_not_understood_is_named() {
     process.advance(at(0));
     assert_eq!(process.wakes_at(), at(0).checked_add(Duration::from_secs(1_000_000)).ok());
 }
+
+#[test]
+fn cmd_4_no_script_is_nested_too_deeply() {
+    let deep = ["! ".repeat(20_000) + "true", "a()".repeat(20_000) + ":", "(".repeat(30_000), "$(".repeat(30_000)];
+    for text in deep {
+        assert!(Script::of(&sh(&text)).is_err());
+    }
+    let (status, ..) = outcome(&format!(":{}", "&&:".repeat(20_000)), &Files::default());
+    assert_eq!(status, Some(0), "a long chain is no depth");
+    assert_eq!(outcome("set -e; true && false || echo x && false; echo y", &Files::default()).1, "x\n");
+    let (status, output, _) = outcome("x='! ! ! ! ! '; x=$x$x$x$x; x=$x$x$x$x; eval $x$x true", &Files::default());
+    assert_eq!((status, output.contains("nested too deeply")), (Some(2), true), "{output}");
+}

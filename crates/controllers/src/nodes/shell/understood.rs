@@ -10,12 +10,19 @@ use super::syntax::{Command, Default, Part, Simple, Word};
 
 /// Fails with the first command that is not known. `name` is the program where the command is no script.
 pub(super) fn check(command: &Command, name: &str) -> Result<(), String> {
+    check_at(command, name, 0)
+}
+
+/// Each script inside a script uses up some of the depth.
+const SCRIPT_DEPTH: usize = 8;
+
+fn check_at(command: &Command, name: &str, depth: usize) -> Result<(), String> {
     let mut functions = BTreeSet::new();
     collect(command, &mut functions);
     if !name.is_empty() && !is_known(name, &functions) {
         return Err(format!("`{name}`"));
     }
-    visit(command, &functions)
+    visit(command, &functions, depth)
 }
 
 fn is_known(name: &str, functions: &BTreeSet<String>) -> bool {
@@ -43,7 +50,7 @@ fn children(command: &Command) -> Vec<&Command> {
         Command::Not(inner) | Command::Background(inner) | Command::Subshell(inner) => vec![inner],
         Command::Function { body, .. } | Command::For { body, .. } => vec![body],
         Command::Pipeline(commands) | Command::Sequence(commands) => commands.iter().collect(),
-        Command::And(left, right) | Command::Or(left, right) => vec![left, right],
+        Command::Chain(first, rest) => std::iter::once(&**first).chain(rest.iter().map(|(_, next)| next)).collect(),
         Command::Loop { condition, body, .. } => vec![condition, body],
         Command::If { arms, otherwise } => {
             let arms = arms.iter().flat_map(|(condition, body)| [condition, body]);
@@ -53,21 +60,21 @@ fn children(command: &Command) -> Vec<&Command> {
     }
 }
 
-fn visit(command: &Command, functions: &BTreeSet<String>) -> Result<(), String> {
+fn visit(command: &Command, functions: &BTreeSet<String>, depth: usize) -> Result<(), String> {
     match command {
-        Command::Simple(simple) => simple_is_known(simple, functions)?,
-        Command::Test(words) => words.iter().try_for_each(|word| inside(word, functions))?,
-        Command::For { words, .. } => words.iter().try_for_each(|word| inside(word, functions))?,
-        Command::Case { word, .. } => inside(word, functions)?,
+        Command::Simple(simple) => simple_is_known(simple, functions, depth)?,
+        Command::Test(words) => words.iter().try_for_each(|word| inside(word, functions, depth))?,
+        Command::For { words, .. } => words.iter().try_for_each(|word| inside(word, functions, depth))?,
+        Command::Case { word, .. } => inside(word, functions, depth)?,
         _ => {}
     }
-    children(command).into_iter().try_for_each(|inner| visit(inner, functions))
+    children(command).into_iter().try_for_each(|inner| visit(inner, functions, depth))
 }
 
-fn simple_is_known(simple: &Simple, functions: &BTreeSet<String>) -> Result<(), String> {
+fn simple_is_known(simple: &Simple, functions: &BTreeSet<String>, depth: usize) -> Result<(), String> {
     let words = simple.words.iter().chain(simple.assignments.iter().map(|(_, word)| word));
     for word in words {
-        inside(word, functions)?;
+        inside(word, functions, depth)?;
     }
     // A name that is computed is known only when it runs.
     let Some(name) = simple.words.first().and_then(Word::literal) else { return Ok(()) };
@@ -85,13 +92,13 @@ fn simple_is_known(simple: &Simple, functions: &BTreeSet<String>) -> Result<(), 
         },
         // What runs later is read now.
         "trap" | "eval" => match literal(1).filter(|text| !matches!(text.as_str(), "-" | "")) {
-            Some(text) => visit(&parser::parse(&text, 1)?, functions),
+            Some(text) => visit(&parser::parse(&text, depth + SCRIPT_DEPTH)?, functions, depth + SCRIPT_DEPTH),
             None => Ok(()),
         },
         _ if is_shell(&name) => {
             let at = simple.words.iter().position(|word| word.literal().is_some_and(|word| word == "-c"));
             match at.and_then(|at| literal(at + 1)) {
-                Some(text) => check(&parser::parse(&text, 1)?, ""),
+                Some(text) => check_at(&parser::parse(&text, depth + SCRIPT_DEPTH)?, "", depth + SCRIPT_DEPTH),
                 None => Err(format!("`{name}`")),
             }
         }
@@ -100,17 +107,17 @@ fn simple_is_known(simple: &Simple, functions: &BTreeSet<String>) -> Result<(), 
 }
 
 /// Commands inside a word.
-fn inside(word: &Word, functions: &BTreeSet<String>) -> Result<(), String> {
+fn inside(word: &Word, functions: &BTreeSet<String>, depth: usize) -> Result<(), String> {
     word.0.iter().try_for_each(|part| match part {
-        Part::Output { command, .. } => visit(command, functions),
-        Part::Number(word) => inside(word, functions),
+        Part::Output { command, .. } => visit(command, functions, depth),
+        Part::Number(word) => inside(word, functions, depth),
         Part::Variable { default: Some(default), .. } => match default {
             Default::Use { word, .. }
             | Default::Assign { word, .. }
             | Default::Fail { word, .. }
             | Default::Instead { word, .. }
             | Default::TrimEnd { pattern: word, .. }
-            | Default::TrimStart { pattern: word, .. } => inside(word, functions),
+            | Default::TrimStart { pattern: word, .. } => inside(word, functions, depth),
             Default::Length => Ok(()),
         },
         _ => Ok(()),
