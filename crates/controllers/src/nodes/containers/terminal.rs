@@ -150,11 +150,11 @@ async fn run_line(place: &mut Place, line: &str, last: i32, streams: &mut Stream
             place.environment.directory = wanted;
         }
         ["export", assignment] if is_plain(assignment) => {
-            if let Some((name, value)) = assignment.split_once('=') {
-                if !export(&mut place.environment.variables, name, value) {
-                    let _ = streams.write(true, b"sh: export: too many variables\n").await;
-                    return Ran::Status(1);
-                }
+            if let Some((name, value)) = assignment.split_once('=')
+                && !export(&mut place.environment.variables, name, value)
+            {
+                let _ = streams.write(true, b"sh: export: too many variables\n").await;
+                return Ran::Status(1);
             }
         }
         _ => {
