@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::Environment;
 use super::files::{FileError, Files, absolute};
+use super::output::OUTPUT_BYTES_MAX;
 use super::text_commands;
 
 /// A call of a program.
@@ -85,8 +86,10 @@ impl Ran {
 
     /// Adds a message and fails.
     pub(super) fn complain(&mut self, text: &str) {
-        self.errors.extend_from_slice(text.as_bytes());
-        self.errors.push(b'\n');
+        if self.errors.len() < OUTPUT_BYTES_MAX {
+            self.errors.extend_from_slice(text.as_bytes());
+            self.errors.push(b'\n');
+        }
         self.status = 1;
     }
 }
@@ -212,6 +215,9 @@ fn list(call: &Call<'_>) -> Ran {
         operands.push(".");
     }
     for operand in operands {
+        if ran.output.len() >= OUTPUT_BYTES_MAX {
+            break;
+        }
         let path = call.path(operand);
         let names = match call.files.list(&path) {
             Ok(names) => names,

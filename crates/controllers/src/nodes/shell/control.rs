@@ -6,6 +6,7 @@ use super::code::{Code, compile};
 use super::commands::{self, Call};
 use super::conditions;
 use super::files::{FileError, absolute};
+use super::output::OUTPUT_BYTES_MAX;
 use super::parser;
 use super::process::{Block, Process, Stopped, TERMINATED, Thread};
 use super::syntax::{Redirect, Simple, Target, Word};
@@ -35,9 +36,14 @@ struct Streams {
 impl Process {
     pub(super) fn simple(&mut self, thread: &mut Thread, command: &Simple) -> Result<(), Stopped> {
         let words = self.words(thread, &command.words)?;
-        let mut assigned = Vec::new();
+        let (mut assigned, mut bytes) = (Vec::new(), 0);
         for (name, word) in &command.assignments {
-            assigned.push((name.clone(), self.text(thread, word)?));
+            let value = self.text(thread, word)?;
+            bytes += value.len();
+            if bytes > OUTPUT_BYTES_MAX {
+                return Err(self.fail(thread, "argument list too long"));
+            }
+            assigned.push((name.clone(), value));
         }
         let Some(streams) = self.redirect(thread, &command.redirects)? else {
             thread.status = 1;
@@ -88,6 +94,7 @@ impl Process {
         let Some(result) = commands::run(&name, &call) else {
             return self.not_found(thread, &words, streams);
         };
+        self.charge(input.len() + result.output.len() + result.errors.len());
         self.deliver(thread, streams, &result.output, &result.errors);
         thread.status = result.status;
         if let Some(wait) = result.runs_for {

@@ -16,16 +16,21 @@ type Piece = (String, bool);
 impl Process {
     /// The words of a command: unquoted expansions are split at blanks, and patterns become the names of files.
     pub(super) fn words(&mut self, thread: &mut Thread, words: &[Word]) -> Result<Vec<String>, Stopped> {
-        let mut all = Vec::new();
+        let mut all: Vec<String> = Vec::new();
+        let mut bytes = 0;
+        let mut work = pattern::TRIM_WORK_MAX;
         for word in words {
             let fields = self.fields(thread, word)?;
             for field in fields {
-                all.extend(self.names(thread, field));
-            }
-            if all.iter().map(String::len).sum::<usize>() > WORDS_BYTES_MAX {
-                return Err(self.fail(thread, "argument list too long"));
+                let names = self.names(thread, field, &mut work);
+                bytes += names.iter().map(|name| name.len() + 1).sum::<usize>();
+                if bytes > WORDS_BYTES_MAX {
+                    return Err(self.fail(thread, "argument list too long"));
+                }
+                all.extend(names);
             }
         }
+        self.charge(bytes);
         Ok(all)
     }
 
@@ -38,6 +43,7 @@ impl Process {
                 return Err(self.fail(thread, "argument list too long"));
             }
         }
+        self.charge(text.len());
         Ok(text)
     }
 
@@ -48,6 +54,9 @@ impl Process {
             for (text, quoted) in self.pieces(thread, part)? {
                 found.push_str(&if quoted { pattern::escape(&text) } else { text });
             }
+            if found.len() > WORDS_BYTES_MAX {
+                return Err(self.fail(thread, "argument list too long"));
+            }
         }
         Ok(found)
     }
@@ -56,7 +65,11 @@ impl Process {
     fn fields(&mut self, thread: &mut Thread, word: &Word) -> Result<Vec<Vec<Piece>>, Stopped> {
         let mut fields: Vec<Vec<Piece>> = Vec::new();
         let mut current: Option<Vec<Piece>> = None;
+        let mut bytes = 0;
         for part in &word.0 {
+            if bytes > WORDS_BYTES_MAX {
+                return Err(self.fail(thread, "argument list too long"));
+            }
             let splits = matches!(part, Part::Variable { quoted: false, .. } | Part::Output { quoted: false, .. });
             if let Part::Variable { name, quoted: true, default: None } = part
                 && name == "@"
@@ -65,11 +78,13 @@ impl Process {
                     if at > 0 {
                         fields.extend(current.take());
                     }
+                    bytes += argument.len() + 1;
                     current.get_or_insert_default().push((argument.clone(), true));
                 }
                 continue;
             }
             for (text, quoted) in self.pieces(thread, part)? {
+                bytes += text.len();
                 if !splits || quoted {
                     current.get_or_insert_default().push((text, quoted));
                     continue;
@@ -93,9 +108,9 @@ impl Process {
     }
 
     /// The names of files that a field means, or its text. Only the last part of a path may be a pattern.
-    fn names(&self, thread: &Thread, field: Vec<Piece>) -> Vec<String> {
+    fn names(&self, thread: &Thread, field: Vec<Piece>, work: &mut usize) -> Vec<String> {
         let text: String = field.iter().map(|(text, _)| text.as_str()).collect();
-        if !field.iter().any(|(text, quoted)| !quoted && text.contains(['*', '?', '['])) {
+        if *work == 0 || !field.iter().any(|(text, quoted)| !quoted && text.contains(['*', '?', '['])) {
             return vec![text];
         }
         let whole: String =
@@ -106,8 +121,10 @@ impl Process {
             return vec![text];
         }
         let prefix = if whole.contains('/') { format!("{directory}/") } else { String::new() };
+        *work = work.saturating_sub(10_000);
         let listed = self.files().list(&absolute(thread.directory(), &format!("{prefix}."))).unwrap_or_default();
-        let found = listed.into_iter().filter(|name| !name.starts_with('.') && pattern::matches(last, name));
+        let found =
+            listed.into_iter().filter(|name| !name.starts_with('.') && pattern::matches_within(last, name, work));
         let found: Vec<String> = found.map(|name| format!("{prefix}{name}")).collect();
         if found.is_empty() { vec![text] } else { found }
     }
@@ -184,20 +201,28 @@ impl Process {
             Default::Length => (there().chars().count().to_string(), true),
             Default::TrimEnd { pattern, longest } => {
                 let (pattern, text) = (self.pattern(thread, pattern)?, there());
+                if text.len() > pattern::LENGTH_MAX {
+                    return Ok((text, false));
+                }
+                let mut work = pattern::TRIM_WORK_MAX;
                 let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
                 if !longest {
                     ends.reverse();
                 }
-                let at = ends.into_iter().find(|at| pattern::matches(&pattern, &text[*at..]));
+                let at = ends.into_iter().find(|at| pattern::matches_within(&pattern, &text[*at..], &mut work));
                 (text[..at.unwrap_or(text.len())].to_owned(), false)
             }
             Default::TrimStart { pattern, longest } => {
                 let (pattern, text) = (self.pattern(thread, pattern)?, there());
+                if text.len() > pattern::LENGTH_MAX {
+                    return Ok((text, false));
+                }
+                let mut work = pattern::TRIM_WORK_MAX;
                 let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
                 if *longest {
                     ends.reverse();
                 }
-                let at = ends.into_iter().find(|at| pattern::matches(&pattern, &text[..*at]));
+                let at = ends.into_iter().find(|at| pattern::matches_within(&pattern, &text[..*at], &mut work));
                 (text[at.unwrap_or_default()..].to_owned(), false)
             }
         })

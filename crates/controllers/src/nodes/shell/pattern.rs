@@ -1,18 +1,34 @@
 //! Patterns of the shell: `*`, `?`, `[a-z]`, and `\` before a character that means itself.
 
 /// Longest pattern and text that are compared; longer ones do not match.
-const LENGTH_MAX: usize = 4096;
+pub(super) const LENGTH_MAX: usize = 4096;
+/// Longest pattern; longer ones do not match.
+const PATTERN_MAX: usize = 256;
+/// Comparisons of one pattern with one text; after them it does not match.
+const WORK_MAX: usize = 100_000;
+/// Comparisons while a beginning or an end is removed.
+pub(super) const TRIM_WORK_MAX: usize = 1_000_000;
 
 /// True if the whole text matches.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
-    if pattern.len() > LENGTH_MAX || text.len() > LENGTH_MAX {
+    matches_within(pattern, text, &mut WORK_MAX.clone())
+}
+
+/// As [`matches`], with at most this much work, which is used up.
+pub(super) fn matches_within(pattern: &str, text: &str, work: &mut usize) -> bool {
+    if pattern.len() > PATTERN_MAX || *work == 0 || text.len() > LENGTH_MAX {
         return false;
     }
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     // The last `*`, and how much of the text it stands for so far.
     let mut star: Option<(usize, usize)> = None;
+    *work = work.saturating_sub(text.len() / 4);
     while t < text.len() {
+        *work = work.saturating_sub(if pattern.get(p) == Some(&'[') { pattern.len() } else { 1 });
+        if *work == 0 {
+            return false;
+        }
         if pattern.get(p) == Some(&'*') {
             star = Some((p, t));
             p += 1;

@@ -26,6 +26,16 @@ const THREADS_MAX: usize = 32;
 const FRAMES_MAX: usize = 100;
 /// Commands whose output other commands use, inside each other.
 const NESTING_MAX: usize = 12;
+/// Bytes that count as one step.
+const BYTES_PER_STEP: usize = 1024;
+/// Steps that are left for the commands inside one command; with fewer a script pauses before its next command.
+const STEPS_RESERVED: u32 = STEPS_MAX / 5;
+/// Bytes of the variables and arguments of one shell, beyond those that it starts with.
+const VARIABLES_BYTES_MAX: usize = 256 * 1024;
+/// Bytes that a variable is counted with beside its name and value.
+const ENTRY_BYTES: usize = 32;
+/// Patterns of one arm of `case` that are compared.
+const CASE_PATTERNS_MAX: usize = 256;
 /// Longest sleep; a longer one never ends.
 const SLEEP_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -56,6 +66,15 @@ pub(super) struct Shell {
     pub(super) arguments: Vec<String>,
     pub(super) directory: String,
     pub(super) stops_on_error: bool,
+}
+
+impl Shell {
+    /// About how many bytes it holds.
+    fn bytes(&self) -> usize {
+        let variables = self.variables.iter().map(|(name, (value, _))| name.len() + value.len() + ENTRY_BYTES);
+        let arguments = self.arguments.iter().map(|word| word.len() + ENTRY_BYTES);
+        variables.chain(arguments).sum::<usize>()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -116,6 +135,16 @@ impl Thread {
         self.shell.variables.insert(name.to_owned(), (value.to_owned(), exported));
     }
 
+    /// Bytes of the shells and arguments that its frames keep.
+    fn held(&self) -> usize {
+        let of = |frame: &Frame| match &frame.kind {
+            FrameKind::Subshell(shell) => shell.bytes(),
+            FrameKind::Function { arguments } => arguments.iter().map(String::len).sum(),
+            _ => 0,
+        };
+        self.frames.iter().map(of).sum()
+    }
+
     /// Leaves the current function.
     pub(super) fn leave_function(&mut self) {
         while let Some(frame) = self.frames.pop() {
@@ -145,6 +174,10 @@ pub struct Process {
     pending: Vec<&'static str>,
     nesting: usize,
     steps_left: u32,
+    /// Steps that are not for the script itself.
+    reserved: u32,
+    /// Bytes that a shell may hold.
+    bytes_max: usize,
     next_id: u32,
     random: u64,
     ended: Option<(i32, Timestamp)>,
@@ -162,6 +195,7 @@ impl Process {
             stops_on_error: environment.stops_on_error,
             ..Shell::default()
         };
+        let bytes_max = shell.bytes() + VARIABLES_BYTES_MAX;
         let main = Thread {
             id: 1,
             frames: vec![Frame::new(code, FrameKind::Plain)],
@@ -182,6 +216,8 @@ impl Process {
             pending: Vec::new(),
             nesting: 0,
             steps_left: 0,
+            reserved: 0,
+            bytes_max,
             next_id: 2,
             ended: None,
         }
@@ -214,6 +250,7 @@ impl Process {
     /// Runs everything that is due at a moment.
     pub fn advance(&mut self, now: Timestamp) {
         self.steps_left = STEPS_MAX;
+        self.reserved = STEPS_RESERVED;
         self.run_until(now);
     }
 
@@ -275,7 +312,7 @@ impl Process {
         }
         match self.traps.get("TERM") {
             Some(Some(_)) => {
-                self.pending.push("TERM");
+                self.signal("TERM");
                 // `wait` ends at once, other commands are waited for.
                 if let Some(main) = self.threads.first_mut()
                     && matches!(main.block, Block::Child(_))
@@ -289,13 +326,25 @@ impl Process {
         }
     }
 
+    fn signal(&mut self, signal: &'static str) {
+        if !self.pending.contains(&signal) {
+            self.pending.push(signal);
+        }
+    }
+
+    /// Counts bytes that a command handled as steps.
+    pub(super) fn charge(&mut self, bytes: usize) {
+        let steps = u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX);
+        self.steps_left = self.steps_left.saturating_sub(steps);
+    }
+
     fn run_thread(&mut self, thread: &mut Thread, now: Timestamp) {
         while thread.block == Block::Ready {
             if thread.time > now {
                 thread.block = Block::Until(thread.time);
                 return;
             }
-            if self.steps_left == 0 {
+            if self.steps_left <= self.reserved {
                 // A script that never sleeps, or one that has much to catch up with.
                 thread.time = now;
                 thread.sleep(Some(PAUSE));
@@ -303,6 +352,7 @@ impl Process {
             }
             self.steps_left -= 1;
             if thread.id == 1
+                && thread.frames.len() < FRAMES_MAX
                 && let Some(signal) = self.pending.pop()
                 && let Some(Some(code)) = self.traps.get(signal)
             {
@@ -325,6 +375,10 @@ impl Process {
         let checked = match op {
             Op::Simple { command, checked } => {
                 if self.simple(thread, command).is_err() {
+                    return;
+                }
+                if thread.shell.bytes() > self.bytes_max {
+                    let _ = self.fail(thread, "out of memory");
                     return;
                 }
                 *checked
@@ -364,6 +418,14 @@ impl Process {
             Op::JumpIfDone(to) if status == 0 => frame.at = *to,
             Op::Background(code) => self.spawn(thread, code),
             Op::Subshell(code) => {
+                self.charge(thread.shell.bytes());
+                let Some(held) =
+                    thread.held().checked_add(thread.shell.bytes()).filter(|held| *held <= 4 * self.bytes_max)
+                else {
+                    let _ = self.fail(thread, "out of memory");
+                    return;
+                };
+                self.charge(held / 4);
                 let kind = FrameKind::Subshell(Box::new(thread.shell.clone()));
                 self.call(thread, Arc::clone(code), kind);
             }
@@ -385,7 +447,7 @@ impl Process {
             Op::ForEnd => drop(frame.loops.pop()),
             Op::Case(word, patterns, next) => {
                 let Ok(text) = self.text(thread, word) else { return };
-                for pattern in patterns {
+                for pattern in patterns.iter().take(CASE_PATTERNS_MAX) {
                     let Ok(pattern) = self.pattern(thread, pattern) else { return };
                     if super::pattern::matches(&pattern, &text) {
                         return;
@@ -489,7 +551,7 @@ impl Process {
         if id == 1 {
             let now = thread.time;
             match self.traps.get("TERM") {
-                Some(Some(_)) => self.pending.push("TERM"),
+                Some(Some(_)) => self.signal("TERM"),
                 _ if self.environment.is_first_process => {}
                 _ => thread.block = Block::Ended(TERMINATED),
             }
@@ -528,7 +590,10 @@ impl Process {
 
     /// A number from 0 to 32767 that depends on the container and on how far it has come.
     fn draw(&self, thread: &Thread) -> u64 {
-        let position = thread.frames.iter().fold(u64::from(self.steps_left), |sum, frame| sum * 31 + frame.at as u64);
+        let position = thread
+            .frames
+            .iter()
+            .fold(u64::from(self.steps_left), |sum, frame| sum.wrapping_mul(31).wrapping_add(frame.at as u64));
         let mut mixed =
             self.random ^ position.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ thread.time.as_millisecond() as u64;
         mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -556,11 +621,14 @@ impl Process {
             pending: Vec::new(),
             nesting: self.nesting + 1,
             steps_left: 0,
+            reserved: 0,
+            bytes_max: self.bytes_max,
             next_id: 2,
             random: self.random,
             ended: None,
         };
-        let steps = self.steps_left.max(STEPS_MAX / 5);
+        self.charge(thread.shell.bytes());
+        let steps = self.steps_left;
         let finished = process.run_to_end(steps);
         self.steps_left = self.steps_left.saturating_sub(steps - process.steps_left);
         let mut written = Vec::new();
@@ -581,7 +649,7 @@ impl Process {
 
     /// Runs to the end in simulated time. None if it never ends.
     fn run_to_end(&mut self, steps: u32) -> Option<(i32, Timestamp)> {
-        self.steps_left = steps;
+        (self.steps_left, self.reserved) = (steps, 0);
         while self.ended.is_none() {
             let due = self.wakes_at().filter(|_| self.steps_left > 0)?;
             self.run_until(due);

@@ -224,3 +224,27 @@ fn cmd_4_no_script_is_nested_too_deeply() {
     let (status, output, _) = outcome("x='! ! ! ! ! '; x=$x$x$x$x; x=$x$x$x$x; eval $x$x true", &Files::default());
     assert_eq!((status, output.contains("nested too deeply")), (Some(2), true), "{output}");
 }
+
+#[test]
+fn cmd_4_one_command_is_bounded() {
+    let started = std::time::Instant::now();
+    let files = Files::default();
+    let double = "x=aaaaaaaaaaaaaaaa; for i in 1 2 3 4 5 6 7 8; do x=$x$x; done; ";
+    for text in [
+        "x=a; while :; do x=$x$x; done",
+        "i=0; while :; do i=$((i+1)); eval v$i=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done",
+        "f() { (f); }; f",
+        "trap 'kill 1' TERM; kill 1; while :; do :; done",
+        &format!("{double} echo ${{x%%*aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab}}"),
+        &format!("{double} printf $x%s {}", "a ".repeat(5_000)),
+        &format!("{double} echo $x > /tmp/f; cat {}", "/tmp/f ".repeat(5_000)),
+        &format!("{double} echo {}", "$x".repeat(10_000)),
+        &format!("echo {}", "*b ".repeat(10_000)),
+    ] {
+        let (_, output, _) = outcome(text, &files);
+        assert!(output.len() <= output::OUTPUT_BYTES_MAX);
+    }
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    let (status, output, _) = outcome("x=a; while :; do x=$x$x; done", &files);
+    assert!(status == Some(2) && output.starts_with("sh: "), "{status:?} {output}");
+}

@@ -1,6 +1,14 @@
 //! Programs about text: `echo`, `printf`, `cat`, `grep` and the like.
 
 use super::commands::{Call, Ran};
+use super::output::OUTPUT_BYTES_MAX;
+
+/// Characters of a set of `tr`, and bytes of a pattern of `grep`.
+const PATTERN_MAX: usize = 256;
+/// Choices of a pattern of `grep`.
+const CHOICES_MAX: usize = 16;
+/// Flags of one `%` of `printf`.
+const FLAGS_MAX: usize = 32;
 
 /// Runs a program; none if there is no such one.
 pub(super) fn run(name: &str, call: &Call<'_>) -> Option<Ran> {
@@ -91,12 +99,18 @@ fn printf(words: &[String]) -> Ran {
         let before = words.len();
         let mut letters = format.chars().peekable();
         while let Some(c) = letters.next() {
+            if out.len() >= OUTPUT_BYTES_MAX {
+                return Ran::wrote(out);
+            }
             if c != '%' {
                 out.push(c);
                 continue;
             }
             let mut flags = String::new();
             while let Some(c) = letters.peek().copied().filter(|c| c.is_ascii_digit() || matches!(c, '-' | '.' | '+')) {
+                if flags.len() >= FLAGS_MAX {
+                    return Ran::wrote(out);
+                }
                 flags.push(c);
                 letters.next();
             }
@@ -143,8 +157,11 @@ fn all_input(name: &str, call: &Call<'_>, operands: &[&str]) -> (Vec<u8>, Ran) {
     }
     let mut bytes = Vec::new();
     for operand in operands {
+        if bytes.len() >= OUTPUT_BYTES_MAX || ran.errors.len() >= OUTPUT_BYTES_MAX {
+            break;
+        }
         match call.read(operand) {
-            Ok(more) => bytes.extend(more),
+            Ok(more) => bytes.extend(more.into_iter().take(OUTPUT_BYTES_MAX.saturating_sub(bytes.len()))),
             Err(why) => ran.complain(&format!("{name}: can't open '{operand}': {why}")),
         }
     }
@@ -203,6 +220,12 @@ fn grep(call: &Call<'_>) -> Ran {
     let mut operands = call.operands();
     let pattern = operands.next().unwrap_or_default().replace("\\|", "|");
     let files: Vec<&str> = operands.collect();
+    if pattern.len() > PATTERN_MAX || pattern.split('|').count() > CHOICES_MAX {
+        let mut ran = Ran::default();
+        ran.complain("grep: the pattern is too long");
+        ran.status = 2;
+        return ran;
+    }
     let (bytes, mut ran) = all_input("grep", call, &files);
     let choices: Vec<&str> = pattern.trim_start_matches('(').trim_end_matches(')').split('|').collect();
     let matches = |line: &str, choice: &str| {
@@ -275,7 +298,7 @@ fn tee(call: &Call<'_>) -> Ran {
 /// Single characters, `a-z` ranges, and `-d`.
 fn translate(call: &Call<'_>) -> Ran {
     let set = |text: &str| -> Vec<char> {
-        let letters: Vec<char> = unescape(text).chars().collect();
+        let letters: Vec<char> = unescape(text).chars().take(PATTERN_MAX).collect();
         let mut all = Vec::new();
         let mut at = 0;
         while at < letters.len() {
@@ -287,6 +310,7 @@ fn translate(call: &Call<'_>) -> Ran {
                 at += 1;
             }
         }
+        all.truncate(PATTERN_MAX);
         all
     };
     let mut operands = call.operands();
