@@ -11,7 +11,8 @@ pub(super) const TRIM_WORK_MAX: usize = 1_000_000;
 
 /// True if the whole text matches.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
-    matches_within(pattern, text, &mut WORK_MAX.clone())
+    let mut work = WORK_MAX;
+    matches_within(pattern, text, &mut work)
 }
 
 /// As [`matches`], with at most this much work, which is used up.
