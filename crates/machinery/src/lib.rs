@@ -11,6 +11,7 @@ pub mod encoded;
 pub mod field_error;
 pub mod field_errors;
 pub mod fields;
+pub mod glob;
 pub mod go_json;
 pub mod go_text;
 pub mod gvk;

@@ -30,7 +30,7 @@ pub fn headers(data: &[u8]) {
     let _ = websocket_token(&headers);
     subprotocols(&headers).for_each(drop);
     match impersonation::parse(&headers) {
-        Ok(Some(wanted)) => assert!(!wanted.name.is_empty(), "nobody is impersonated without a name"),
+        Ok(Some(wanted)) => assert!(!wanted.name.is_empty(), "no user is impersonated without a name"),
         Ok(None) => {}
         Err(status) => assert_eq!(status.code, 400),
     }
@@ -42,7 +42,7 @@ pub fn token(data: &[u8]) {
     let keys = KEYS.get_or_init(|| TokenKeys::new(&server::certs::make_key().ok()?, &[]).ok());
     let Some(keys) = keys else { panic!("a key can be made") };
     let verified = keys.verify(&String::from_utf8_lossy(data));
-    assert!(!matches!(verified, Some(Ok(_))), "nobody else has the key");
+    assert!(!matches!(verified, Some(Ok(_))), "no other program has the key");
     if let Ok(claims) = serde_json::from_slice::<Value>(data)
         && let Ok(token) = keys.sign(&claims)
     {

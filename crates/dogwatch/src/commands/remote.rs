@@ -6,6 +6,7 @@ use http::{Method, Request, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ApiResource;
 use kube::{Client, Config};
 use machinery::json::Value;
 
@@ -175,6 +176,17 @@ fn parse_resource(group: &str, version: &Value, resource: &Value) -> (Resource, 
 }
 
 impl Resource {
+    /// This resource, as clients of kube-rs name it.
+    pub(super) fn described(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            api_version: self.api_version(),
+            kind: self.kind.clone(),
+            plural: self.plural.clone(),
+        }
+    }
+
     /// `v1`, or `apps/v1`.
     pub(super) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::list_watch::{ApiListWatch, WatchItem};
 use client::retry_watcher::RetryWatcher;
 use http::Method;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 use machinery::json::Value;
 
 use super::remote::{Remote, Resource};
@@ -115,15 +115,8 @@ impl Object<'_> {
 
     fn source(&self) -> ApiListWatch {
         let resource = self.resource;
-        let described = ApiResource {
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            api_version: resource.api_version(),
-            kind: resource.kind.clone(),
-            plural: resource.plural.clone(),
-        };
         let namespace = Some(self.namespace).filter(|_| resource.namespaced);
-        ApiListWatch::new::<DynamicObject>(self.remote.client(), &described, namespace)
+        ApiListWatch::new::<DynamicObject>(self.remote.client(), &resource.described(), namespace)
             .fields(format!("metadata.name={}", self.name))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use client::RawObject;
 use client::list_watch::{ApiListWatch, WatchItem};
 use client::retry_watcher::RetryWatcher;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::DynamicObject;
 
 use super::remote::{Remote, Resource};
 use crate::args::Watch;
@@ -40,15 +40,8 @@ pub(super) async fn watch(args: Watch) -> Result<(), Failure> {
 }
 
 fn source(remote: &Remote, resource: &Resource, args: &Watch) -> ApiListWatch {
-    let described = ApiResource {
-        group: resource.group.clone(),
-        version: resource.version.clone(),
-        api_version: resource.api_version(),
-        kind: resource.kind.clone(),
-        plural: resource.plural.clone(),
-    };
     let namespace = args.scope.namespace(&remote.namespace).filter(|_| resource.namespaced);
-    let mut source = ApiListWatch::new::<DynamicObject>(remote.client(), &described, namespace);
+    let mut source = ApiListWatch::new::<DynamicObject>(remote.client(), &resource.described(), namespace);
     if let Some(selector) = &args.scope.selector {
         source = source.labels(selector);
     }

@@ -1,5 +1,6 @@
 //! Which requests a fault is about.
 
+use machinery::glob;
 use server::disturbance::Disturbed;
 
 use super::spec::Match;
@@ -25,7 +26,7 @@ fn is_among(wanted: &[String], found: &str) -> bool {
 }
 
 fn fits(patterns: &[String], text: &str) -> bool {
-    patterns.is_empty() || patterns.iter().any(|pattern| glob(pattern, text))
+    patterns.is_empty() || patterns.iter().any(|pattern| glob::fits(pattern, text))
 }
 
 /// `pods`, `deployments.apps`, `deployments.apps/status`. Without a subresource only the resource itself is meant.
@@ -40,39 +41,9 @@ fn is_resource(named: &str, request: &Disturbed) -> bool {
         && (subresource == request.subresource || subresource == "*")
 }
 
-/// Whether a text fits a pattern in which `*` stands for any characters.
-pub(crate) fn glob(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_star_stands_for_any_characters() {
-        for (pattern, text) in
-            [("a", "a"), ("a*", "a"), ("a*", "abc"), ("*c", "abc"), ("a*c", "ac"), ("*b*", "abc"), ("*", "")]
-        {
-            assert!(glob(pattern, text), "{pattern} {text}");
-        }
-        for (pattern, text) in [("a", "ab"), ("a*c", "ab"), ("a*a", "a"), ("", "a"), ("*b*c*", "acb")] {
-            assert!(!glob(pattern, text), "{pattern} {text}");
-        }
-    }
 
     #[test]
     fn resources_are_named_with_or_without_their_group() {

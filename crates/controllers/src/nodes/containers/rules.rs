@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Pod;
+use machinery::glob;
 
 /// Where rules other than annotations come from, such as files and custom resources.
 pub trait RuleSource: Send + Sync {
@@ -69,7 +70,7 @@ pub struct ExecRule {
 pub enum CommandPattern {
     /// These words and no others.
     Words(Vec<String>),
-    /// The words joined by blanks; `*` stands for anything.
+    /// A pattern of the command line, in which `*` stands for any characters.
     Text(String),
 }
 
@@ -123,25 +124,9 @@ impl CommandPattern {
     pub fn matches(&self, command: &[String]) -> bool {
         match self {
             CommandPattern::Words(words) => words == command,
-            CommandPattern::Text(text) => matches_text(text, &command.join(" ")),
+            CommandPattern::Text(text) => glob::fits(text, &command.join(" ")),
         }
     }
-}
-
-/// Whether a text is like a pattern in which `*` stands for anything.
-fn matches_text(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut last = None;
-    for part in parts {
-        // Each part is found as early as possible, and the last must be at the end.
-        if let Some(part) = last.replace(part) {
-            let Some(at) = rest.find(part) else { return false };
-            rest = &rest[at + str::len(part)..];
-        }
-    }
-    last.map_or(rest.is_empty(), |last| rest.ends_with(last))
 }
 
 /// The first rule of a list that is about a container.
@@ -171,7 +156,7 @@ mod tests {
             ("a*a", "a", false),
             ("a**c", "abc", true),
         ] {
-            assert_eq!(matches_text(pattern, text), expected, "{pattern} {text}");
+            assert_eq!(glob::fits(pattern, text), expected, "{pattern} {text}");
         }
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert!(CommandPattern::Words(words("cat a")).matches(&words("cat a")));

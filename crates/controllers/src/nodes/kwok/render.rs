@@ -15,7 +15,7 @@ const WORK_MAX: usize = 64 * 1024 * 1024;
 const TOO_MUCH_WORK: &str = "the template works with too many values";
 
 impl Template {
-    /// The text for an object, or the reason that there is none.
+    /// Renders the text for an object. The error says why it cannot be rendered.
     pub(in crate::nodes) fn render(&self, object: &Value, facts: &dyn Facts) -> Result<String, String> {
         let mut renderer = Renderer {
             variables: vec![(String::new(), object.clone())],

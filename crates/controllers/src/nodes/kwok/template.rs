@@ -259,7 +259,7 @@ impl Words {
         Ok(Pipeline { variables, declares, commands })
     }
 
-    /// `$a, $b :=` or `$a =`; goes back if there is none.
+    /// Reads `$a, $b :=` or `$a =`. Without either, nothing is taken.
     fn declaration(&mut self) -> (Vec<String>, bool) {
         let from = self.at;
         let mut variables = Vec::new();

@@ -116,7 +116,7 @@ fn sc_14_a_pod_waits_for_the_victims_on_its_node() {
     assert!(waits(low(), true), "it has just been started");
     let mut leaving = low();
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert!(!waits(leaving.clone(), false), "deleted by somebody else");
+    assert!(!waits(leaving.clone(), false), "deleted by another client");
     leaving["status"]["conditions"] =
         json!([{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]);
     assert!(waits(leaving, false));
@@ -241,7 +241,7 @@ fn sc_18_the_nominated_node_is_tried_first() {
         assert_eq!(attempt(&wants, &mut cluster, &[]).as_deref().ok(), Some("b"), "though the others are emptier");
     }
     cluster.remove_node("b");
-    assert!(attempt(&wants, &mut cluster, &[]).is_ok(), "a node that is gone holds nobody back");
+    assert!(attempt(&wants, &mut cluster, &[]).is_ok(), "a node that is gone holds no pod back");
 }
 
 #[test]
