@@ -4,6 +4,8 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
+#[cfg(feature = "memory")]
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -41,6 +43,39 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the key if its entry is still at `expected`. The delete has a revision of its own.
     fn delete(&self, key: Key, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>>;
 
+    /// Makes several writes to different keys, in order and each with a revision of its own. Returns the revision of the last.
+    ///
+    /// The memory engine makes all of them at once or none. The others stop at the first that is refused, and keep those before it.
+    fn write_all(&self, writes: Vec<Write>) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(async move {
+            let mut last = Revision::ZERO;
+            for chunk in writes.chunks(WRITES_TOGETHER_MAX) {
+                let revisions = chunk.iter().cloned().map(|Write { key, value, expected }| match (value, expected) {
+                    (Some(value), None) => self.create(key, value),
+                    (Some(value), Some(expected)) => self.update(key, value, expected),
+                    (None, expected) => self.delete(key, expected.unwrap_or_default()),
+                });
+                last = futures::future::try_join_all(revisions).await?.into_iter().fold(last, Revision::max);
+            }
+            Ok(last)
+        })
+    }
+
+    /// Returns a store in memory that begins as this one was at a retained revision, or is now, and goes on by itself from there.
+    /// Revisions go on from that one.
+    #[cfg(feature = "memory")]
+    fn fork(&self, at: Option<Revision>) -> StoreFuture<'_, Result<Arc<dyn Store>, ReadError>> {
+        Box::pin(async move {
+            let snapshot = self.list(ListQuery { at, ..ListQuery::default() }).await?;
+            let fork = crate::memory::MemoryStore::of(snapshot, crate::retention::Retention::default());
+            Ok(Arc::new(fork) as Arc<dyn Store>)
+        })
+    }
+
+    /// Keeps the changes after a revision beyond their age and number from now on; none ends that. The limit on the size of history
+    /// still applies. An engine that shares its history with others ignores it.
+    fn hold(&self, _after: Option<Revision>) {}
+
     /// Streams every change after `after` below `prefix`, once and in order, then live ones as they happen.
     fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>>;
 
@@ -68,6 +103,19 @@ pub trait Store: Send + Sync + 'static {
     /// Finishes running calls, syncs, and closes files and connections. Later calls fail as unavailable.
     fn close(&self) -> StoreFuture<'_, ()>;
 }
+
+/// One of several writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub key: Key,
+    /// `None` deletes.
+    pub value: Option<Bytes>,
+    /// The revision that the entry must have; `None` expects the key to be absent.
+    pub expected: Option<Revision>,
+}
+
+/// Writes of [`Store::write_all`] that an engine without transactions of several writes has in flight together.
+const WRITES_TOGETHER_MAX: usize = 128;
 
 /// Parameters of a list.
 #[derive(Clone, Debug, Default)]

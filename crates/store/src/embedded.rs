@@ -41,6 +41,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -155,6 +156,8 @@ struct Shared {
     stats: Mutex<Stats>,
     announced: watch::Sender<Announced>,
     pauses: Mutex<Pauses>,
+    /// Changes after this revision outlive their age and number.
+    held: AtomicU64,
     readers: Arc<Readers>,
     health: Arc<Health>,
 }
@@ -181,6 +184,7 @@ impl EmbeddedStore {
             stats: Mutex::new(ledger.stats()),
             announced: watch::Sender::new(Announced { revision, closed: false }),
             pauses: Mutex::default(),
+            held: AtomicU64::new(u64::MAX),
             readers: readers.clone(),
             health,
         });
@@ -318,6 +322,10 @@ impl Store for EmbeddedStore {
         Box::pin(self.write(key, None, Some(expected)))
     }
 
+    fn hold(&self, after: Option<Revision>) {
+        self.shared.held.store(after.map_or(u64::MAX, |after| after.0), Ordering::Relaxed);
+    }
+
     fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>> {
         Box::pin(async move {
             let current = self.announced()?;
@@ -391,6 +399,11 @@ impl Store for EmbeddedStore {
 }
 
 impl Shared {
+    /// The revision after which changes are held; that of no change if none are.
+    fn held(&self) -> Revision {
+        Revision(self.held.load(Ordering::Relaxed))
+    }
+
     fn announce(&self, revision: Revision) {
         self.announced.send_modify(|announced| announced.revision = revision);
     }

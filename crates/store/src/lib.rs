@@ -27,7 +27,7 @@ pub mod suite;
 #[cfg(any(feature = "memory", feature = "embedded"))]
 mod feed;
 
-pub use contract::{Batch, Changes, HealthCheck, HealthProblem, ListQuery, Stats, Store, StoreFuture};
+pub use contract::{Batch, Changes, HealthCheck, HealthProblem, ListQuery, Stats, Store, StoreFuture, Write};
 pub use entry::{Change, DamagedEntry, Entry, Snapshot};
 pub use error::{ReadError, WatchError, WriteError};
 pub use key::{Key, Prefix};

@@ -1,7 +1,8 @@
 //! The engine for tests without a disk: every guarantee of the contract except durability.
 //!
 //! One lock guards the whole state; no call holds it for longer than one list. Values are shared by reference, so that a
-//! change in the log costs its key and a few words.
+//! change in the log costs its key and a few words. A [fork](MemoryStore::fork_at) shares everything with its origin until one of
+//! them writes.
 
 mod state;
 
@@ -13,7 +14,7 @@ use machinery::Revision;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture, VALUE_BYTES_MAX};
+use crate::contract::{Batch, Changes, ListQuery, Stats, Store, StoreFuture, VALUE_BYTES_MAX, Write};
 use crate::entry::{Entry, Snapshot};
 use crate::error::{EngineError, ReadError, WatchError, WriteError};
 use crate::feed::{self, Announced, Log};
@@ -38,8 +39,26 @@ struct Shared {
 impl MemoryStore {
     #[must_use]
     pub fn new(retention: Retention) -> Self {
-        let state = RwLock::new(State::new(retention));
-        MemoryStore { shared: Arc::new(Shared { state, announced: watch::Sender::new(Announced::default()) }) }
+        Self::from_state(State::new(retention))
+    }
+
+    /// A store that begins with the entries of another one, at its revision and without its history.
+    #[must_use]
+    pub fn of(snapshot: Snapshot, retention: Retention) -> Self {
+        Self::from_state(State::of(snapshot, retention))
+    }
+
+    /// A store of its own that begins as this one was at a retained revision, or is now, with the history before it. Takes time for
+    /// the changes after that revision only.
+    pub fn fork_at(&self, at: Option<Revision>) -> Result<Self, ReadError> {
+        self.check_open()?;
+        let state = self.shared.state.read().fork(at)?;
+        Ok(Self::from_state(state))
+    }
+
+    fn from_state(state: State) -> Self {
+        let announced = watch::Sender::new(Announced { revision: state.revision(), closed: false });
+        MemoryStore { shared: Arc::new(Shared { state: RwLock::new(state), announced }) }
     }
 
     fn check_open(&self) -> Result<(), EngineError> {
@@ -48,14 +67,32 @@ impl MemoryStore {
 
     fn write(&self, key: Key, value: Option<Bytes>, expected: Option<Revision>) -> Result<Revision, WriteError> {
         self.check_open()?;
-        if let Some(bytes) = value.as_ref().map(Bytes::len).filter(|bytes| *bytes > VALUE_BYTES_MAX) {
-            return Err(WriteError::TooLarge { bytes, max: VALUE_BYTES_MAX });
-        }
+        check_size(value.as_ref())?;
         let mut state = self.shared.state.write();
         let revision = state.write(key, value, expected)?;
-        // Under the lock, so that announcements keep the order of the writes.
-        self.shared.announced.send_modify(|announced| announced.revision = revision);
+        self.announce(revision);
         Ok(revision)
+    }
+
+    fn write_batch(&self, writes: Vec<Write>) -> Result<Revision, WriteError> {
+        self.check_open()?;
+        writes.iter().try_for_each(|write| check_size(write.value.as_ref()))?;
+        let mut state = self.shared.state.write();
+        let revision = state.write_all(writes)?;
+        self.announce(revision);
+        Ok(revision)
+    }
+
+    /// Called under the lock, so that announcements keep the order of the writes.
+    fn announce(&self, revision: Revision) {
+        self.shared.announced.send_modify(|announced| announced.revision = revision);
+    }
+}
+
+fn check_size(value: Option<&Bytes>) -> Result<(), WriteError> {
+    match value.map(Bytes::len).filter(|bytes| *bytes > VALUE_BYTES_MAX) {
+        Some(bytes) => Err(WriteError::TooLarge { bytes, max: VALUE_BYTES_MAX }),
+        None => Ok(()),
     }
 }
 
@@ -90,6 +127,18 @@ impl Store for MemoryStore {
 
     fn delete(&self, key: Key, expected: Revision) -> StoreFuture<'_, Result<Revision, WriteError>> {
         Box::pin(async move { self.write(key, None, Some(expected)) })
+    }
+
+    fn write_all(&self, writes: Vec<Write>) -> StoreFuture<'_, Result<Revision, WriteError>> {
+        Box::pin(async move { self.write_batch(writes) })
+    }
+
+    fn fork(&self, at: Option<Revision>) -> StoreFuture<'_, Result<Arc<dyn Store>, ReadError>> {
+        Box::pin(async move { Ok(Arc::new(self.fork_at(at)?) as Arc<dyn Store>) })
+    }
+
+    fn hold(&self, after: Option<Revision>) {
+        self.shared.state.write().hold(after);
     }
 
     fn watch(&self, prefix: Prefix, after: Revision) -> StoreFuture<'_, Result<Changes, WatchError>> {

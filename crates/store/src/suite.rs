@@ -14,11 +14,13 @@
 //! - [`watch`]: every change once, in order, with no gap
 //! - [`list`]: pages, and states at exact revisions
 //! - [`compaction`]: removed and retained history, and the errors of reads below the floor
+//! - [`fork`]: stores that begin as another one was
 //! - [`input`]: accepted and refused keys and values
 //!
 //! Checks assume neither absolute nor consecutive revisions: an engine may start at any revision and skip some.
 
 pub mod compaction;
+pub mod fork;
 pub mod input;
 pub mod list;
 pub mod optimistic;
@@ -48,6 +50,8 @@ macro_rules! behaviour_suite {
                 the_current_revision_is_that_of_the_last_acknowledged_write,
                 reads_see_every_acknowledged_write,
                 a_refused_write_changes_nothing,
+                several_writes_are_one_after_the_other_in_the_log,
+                a_write_among_several_needs_the_current_revision,
             ];
             optimistic: [
                 a_taken_key_cannot_be_created_and_the_current_entry_is_returned,
@@ -88,6 +92,12 @@ macro_rules! behaviour_suite {
                 a_deleted_key_stays_deleted_and_revisions_go_on,
                 compacting_again_is_harmless,
                 the_future_cannot_be_compacted,
+            ];
+            fork: [
+                a_fork_begins_as_its_origin_and_both_go_on_by_themselves,
+                an_older_state_can_be_forked,
+                a_watch_of_the_origin_resumes_in_the_fork,
+                what_cannot_be_read_cannot_be_forked,
             ];
             input: [
                 a_key_of_the_longest_length_works,

@@ -183,3 +183,30 @@ async fn memory_keeps_by_age_or_number_and_within_its_size() {
     assert!(stats.history_bytes <= 30_000, "{stats:?}");
     assert!(oldest(&store, "core/nodes/").await >= nodes[nodes.len() - 1], "the oldest of all went first");
 }
+
+#[tokio::test(start_paused = true)]
+async fn wld_6_memory_holds_history_until_it_is_released() {
+    let store = MemoryStore::new(retention(10, u64::MAX));
+    let pods = churn(&store, "core/pods/a/1", 50).await;
+    store.hold(Some(pods[20]));
+    tokio::time::advance(Duration::from_secs(6 * MINUTE)).await;
+    churn(&store, "core/leases/l1", 1).await;
+    assert_eq!(oldest(&store, "core/pods/").await, pods[20], "changes after the held revision stay");
+    store.hold(None);
+    tokio::time::advance(Duration::from_secs(6 * MINUTE)).await;
+    churn(&store, "core/leases/l1", 1).await;
+    assert_eq!(oldest(&store, "core/pods/").await, pods[40], "and go when it is released");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wld_6_the_embedded_engine_holds_history_until_it_is_released() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let clock = Clock::new();
+    let store = open(dir.path(), retention(10, u64::MAX), &clock);
+    let pods = churn(&store, "core/pods/a/1", 50).await;
+    store.hold(Some(pods[20]));
+    until(&store, "core/pods/", pods[20], || clock.advance(MINUTE)).await;
+    store.hold(None);
+    until(&store, "core/pods/", pods[40], || clock.advance(MINUTE)).await;
+    assert_eq!(oldest(&store, "core/pods/").await, pods[40]);
+}

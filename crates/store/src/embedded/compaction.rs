@@ -151,7 +151,8 @@ impl Compaction {
         let started = Instant::now();
         shared.sync_commits(connection, false)?;
         let before = ledger.state();
-        let stepped = self.transaction(connection, statements, ledger, now_unix_ms);
+        let held = shared.held();
+        let stepped = self.transaction(connection, statements, ledger, held, now_unix_ms);
         let restored = shared.sync_commits(connection, true);
         let (plan, full) = match stepped {
             Ok(done) => done,
@@ -193,11 +194,13 @@ impl Compaction {
         connection: &Connection,
         statements: &mut Statements<'_>,
         ledger: &mut Ledger,
+        held: Revision,
         now_unix_ms: i64,
     ) -> Result<(Plan, bool), Fault> {
         statements.begin()?;
         ledger.raise_floor(self.target);
         let mut rules = self.rules(connection, ledger, statements, now_unix_ms)?;
+        rules.aged = rules.aged.min(held);
         let mut plan = Plan::new(self.step_rows, ledger.history_bytes());
         for (name, collection) in ledger.collections().filter(|(name, _)| !self.blocked.contains(*name)) {
             let taken = plan.take(connection, name, collection, &rules);

@@ -1,13 +1,18 @@
-//! The state of the memory engine: versions of each key, the log of changes, and the floor of each collection.
+//! The state of the memory engine: the current entries, the log of changes, and the floor of each collection.
+//!
+//! All of it is persistent: a copy shares everything with its original until one of them writes. The state at an older revision is the
+//! current one with later changes undone.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use imbl::{OrdMap, Vector};
 use machinery::Revision;
 use tokio::time::Instant;
 
-use crate::contract::{Batch, ListQuery, Stats};
+use crate::contract::{Batch, ListQuery, Stats, Write};
 use crate::entry::{Change, Entry, Snapshot};
 use crate::error::{ReadError, WatchError, WriteError};
 use crate::feed::{BATCH_BYTES_MAX, BATCH_CHANGES_MAX};
@@ -17,33 +22,39 @@ use crate::retention::Retention;
 /// Changes that a write removes at most: more than it adds, so that a sweep ends.
 const SWEEP_STEP: usize = 64;
 
+/// Cheap to clone.
+#[derive(Clone)]
 pub(super) struct State {
     retention: Retention,
     revision: Revision,
-    /// Every retained version of a key, oldest first. A key without versions is not here.
-    keys: BTreeMap<Key, Vec<Version>>,
+    entries: Entries,
     /// Every retained change. Collections are compacted separately, so there are gaps.
-    log: BTreeMap<Revision, Change>,
-    collections: HashMap<Box<str>, Collection>,
+    log: OrdMap<Revision, Arc<Change>>,
+    collections: Arc<BTreeMap<Arc<str>, Collection>>,
     /// Set by [`State::raise_floor`] for all collections, including those that do not exist yet.
     floor: Revision,
+    /// Changes after this one outlive their age and number.
+    held: Option<Revision>,
     swept: Instant,
     sweeping: bool,
     stats: Stats,
 }
 
-struct Version {
+type Entries = OrdMap<Key, Value>;
+
+/// The value of a key, and the revision of the write that made it.
+#[derive(Clone)]
+struct Value {
     revision: Revision,
-    /// `None` is a delete.
-    value: Option<Bytes>,
+    bytes: Bytes,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Collection {
     /// The newest removed change: states from here on can be read, changes after it watched.
     floor: Revision,
     /// The retained changes, oldest first.
-    changes: VecDeque<(Revision, Instant)>,
+    changes: Vector<(Revision, Instant)>,
 }
 
 impl State {
@@ -51,13 +62,55 @@ impl State {
         State {
             retention,
             revision: Revision::ZERO,
-            keys: BTreeMap::new(),
-            log: BTreeMap::new(),
-            collections: HashMap::new(),
+            entries: OrdMap::new(),
+            log: OrdMap::new(),
+            collections: Arc::default(),
             floor: Revision::ZERO,
+            held: None,
             swept: Instant::now(),
             sweeping: false,
             stats: Stats::default(),
+        }
+    }
+
+    /// The state of another store, without its history.
+    pub(super) fn of(snapshot: Snapshot, retention: Retention) -> Self {
+        let mut state = State { revision: snapshot.revision, floor: snapshot.revision, ..State::new(retention) };
+        state.stats.objects = snapshot.entries.len() as u64;
+        for Entry { key, revision, value } in snapshot.entries {
+            state.stats.object_bytes += value.len() as u64;
+            state.entries.insert(key, Value { revision, bytes: value });
+        }
+        state
+    }
+
+    /// A copy at a retained revision, with the history before it. It goes on from there by itself.
+    pub(super) fn fork(&self, at: Option<Revision>) -> Result<Self, ReadError> {
+        let at = self.readable(at, &Prefix::everything())?;
+        let mut fork = State { held: None, ..self.clone() };
+        while let Some((revision, change)) = fork.log.get_max().filter(|(revision, _)| *revision > at).cloned() {
+            fork.log.remove(&revision);
+            fork.undo(&change);
+        }
+        fork.revision = at;
+        Ok(fork)
+    }
+
+    /// Takes back the newest change.
+    fn undo(&mut self, change: &Change) {
+        undo(&mut self.entries, change);
+        let stats = &mut self.stats;
+        if let Some(value) = &change.value {
+            stats.objects -= 1;
+            stats.object_bytes -= value.len() as u64;
+        }
+        if let Some(previous) = &change.previous {
+            stats.objects += 1;
+            stats.object_bytes += previous.value.len() as u64;
+        }
+        forget(stats, change);
+        if let Some(collection) = Arc::make_mut(&mut self.collections).get_mut(change.key.collection()) {
+            collection.changes.pop_back();
         }
     }
 
@@ -70,8 +123,8 @@ impl State {
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Entry> {
-        let version = self.keys.get(key)?.last()?;
-        Some(Entry { key: key.clone(), revision: version.revision, value: version.value.clone()? })
+        let value = self.entries.get(key)?;
+        Some(Entry { key: key.clone(), revision: value.revision, value: value.bytes.clone() })
     }
 
     /// The oldest revision of this prefix that can be read and watched from.
@@ -88,6 +141,23 @@ impl State {
         self.floor.max(own.unwrap_or_default())
     }
 
+    /// Keeps the changes after a revision, whatever their age and number; none keeps no more than the retention.
+    pub(super) fn hold(&mut self, after: Option<Revision>) {
+        self.held = after;
+    }
+
+    /// Makes all writes if each key is at what is expected of it, and none otherwise. Returns the revision of the last one.
+    pub(super) fn write_all(&mut self, writes: Vec<Write>) -> Result<Revision, WriteError> {
+        for write in &writes {
+            self.check(&write.key, write.expected)?;
+        }
+        let now = Instant::now();
+        for Write { key, value, .. } in writes {
+            self.commit(key, value, now);
+        }
+        Ok(self.revision)
+    }
+
     /// Puts or deletes if the key is at `expected` (`None`: absent).
     pub(super) fn write(
         &mut self,
@@ -95,16 +165,28 @@ impl State {
         value: Option<Bytes>,
         expected: Option<Revision>,
     ) -> Result<Revision, WriteError> {
-        let previous = self.get(&key);
-        match (expected, &previous) {
-            (None, None) => {}
-            (None, Some(_)) => return Err(WriteError::Exists(previous.expect("matched as present"))),
-            (Some(expected), Some(current)) if current.revision == expected => {}
-            (Some(expected), _) => return Err(WriteError::Conflict { key, expected, current: previous }),
-        }
+        self.check(&key, expected)?;
+        self.commit(key, value, Instant::now());
+        Ok(self.revision)
+    }
 
+    fn check(&self, key: &Key, expected: Option<Revision>) -> Result<(), WriteError> {
+        match (expected, self.get(key)) {
+            (None, None) => Ok(()),
+            (None, Some(current)) => Err(WriteError::Exists(current)),
+            (Some(expected), Some(current)) if current.revision == expected => Ok(()),
+            (Some(expected), current) => Err(WriteError::Conflict { key: key.clone(), expected, current }),
+        }
+    }
+
+    fn commit(&mut self, key: Key, value: Option<Bytes>, now: Instant) {
         self.revision = self.revision.next();
         let revision = self.revision;
+        let previous = match &value {
+            Some(bytes) => self.entries.insert(key.clone(), Value { revision, bytes: bytes.clone() }),
+            None => self.entries.remove(&key),
+        };
+        let previous = previous.map(|old| Entry { key: key.clone(), revision: old.revision, value: old.bytes });
         if let Some(previous) = &previous {
             self.stats.objects -= 1;
             self.stats.object_bytes -= previous.value.len() as u64;
@@ -118,44 +200,55 @@ impl State {
             }
             None => self.stats.history += 1,
         }
-        let now = Instant::now();
-        if !self.collections.contains_key(key.collection()) {
-            self.collections.insert(key.collection().into(), Collection::default());
+        let collections = Arc::make_mut(&mut self.collections);
+        match collections.get_mut(key.collection()) {
+            Some(collection) => collection.changes.push_back((revision, now)),
+            None => {
+                let changes = Vector::unit((revision, now));
+                collections.insert(key.collection().into(), Collection { changes, ..Collection::default() });
+            }
         }
-        if let Some(collection) = self.collections.get_mut(key.collection()) {
-            collection.changes.push_back((revision, now));
-        }
-        self.keys.entry(key.clone()).or_default().push(Version { revision, value: value.clone() });
-        self.log.insert(revision, Change { key, revision, value, previous });
+        self.log.insert(revision, Arc::new(Change { key, revision, value, previous }));
         self.sweep(now);
-        Ok(revision)
     }
 
-    pub(super) fn list(&self, query: &ListQuery) -> Result<Snapshot, ReadError> {
-        let at = query.at.unwrap_or(self.revision);
+    /// The revision to read at; refuses what has not happened and what is compacted.
+    fn readable(&self, at: Option<Revision>, prefix: &Prefix) -> Result<Revision, ReadError> {
+        let at = at.unwrap_or(self.revision);
         if at > self.revision {
             return Err(ReadError::Future { asked: at, current: self.revision });
         }
-        let oldest = self.floor(&query.prefix);
+        let oldest = self.floor(prefix);
         if at < oldest {
             return Err(ReadError::Compacted { asked: at, oldest });
         }
+        Ok(at)
+    }
+
+    /// The entries below a prefix at a readable revision, and others as they may be.
+    fn entries_at(&self, at: Revision, prefix: &Prefix) -> Entries {
+        let mut entries = self.entries.clone();
+        let later = self.log.range((Bound::Excluded(at), Bound::Unbounded)).rev().map(|(_, change)| change);
+        later.filter(|change| prefix.contains(&change.key)).for_each(|change| undo(&mut entries, change));
+        entries
+    }
+
+    pub(super) fn list(&self, query: &ListQuery) -> Result<Snapshot, ReadError> {
+        let at = self.readable(query.at, &query.prefix)?;
         let start = match query.start_after.as_deref() {
             Some(after) if after >= query.prefix.as_str() => Bound::Excluded(after),
             _ => Bound::Included(query.prefix.as_str()),
         };
         let mut snapshot = Snapshot { revision: at, entries: Vec::new(), remaining: 0, damaged: Vec::new() };
-        for (key, versions) in self.keys.range::<str, _>((start, Bound::Unbounded)) {
+        for (key, value) in self.entries_at(at, &query.prefix).range::<_, str>((start, Bound::Unbounded)) {
             if !query.prefix.contains(key) {
                 break;
             }
-            let Some(version) = versions.iter().rev().find(|version| version.revision <= at) else { continue };
-            let Some(value) = &version.value else { continue };
             if query.limit > 0 && snapshot.entries.len() == query.limit {
                 snapshot.remaining += 1;
                 continue;
             }
-            snapshot.entries.push(Entry { key: key.clone(), revision: version.revision, value: value.clone() });
+            snapshot.entries.push(Entry { key: key.clone(), revision: value.revision, value: value.bytes.clone() });
         }
         Ok(snapshot)
     }
@@ -170,7 +263,7 @@ impl State {
         for (revision, change) in self.log.range((Bound::Excluded(after), Bound::Unbounded)) {
             if prefix.contains(&change.key) {
                 bytes += change.value.as_ref().map_or(0, Bytes::len);
-                changes.push(change.clone());
+                changes.push(Change::clone(change));
                 if changes.len() == BATCH_CHANGES_MAX || bytes >= BATCH_BYTES_MAX {
                     return Ok(Batch { changes, revision: *revision });
                 }
@@ -202,8 +295,11 @@ impl State {
         }
         let Retention { age_min, changes_min, history_bytes_max, .. } = self.retention;
         if self.sweeping {
+            let held = self.held;
             let freed = self.remove_where(SWEEP_STEP, |collection, oldest| {
-                collection.changes.len() as u64 > changes_min && now.duration_since(oldest.1) > age_min
+                collection.changes.len() as u64 > changes_min
+                    && now.duration_since(oldest.1) > age_min
+                    && held.is_none_or(|held| oldest.0 <= held)
             });
             self.sweeping = freed == SWEEP_STEP;
         }
@@ -219,18 +315,20 @@ impl State {
 
     /// Removes, collection by collection, the oldest changes for which `may_remove` holds. Returns their number.
     fn remove_where(&mut self, limit: usize, may_remove: impl Fn(&Collection, &(Revision, Instant)) -> bool) -> usize {
+        let is_due =
+            |collection: &Collection| collection.changes.front().is_some_and(|oldest| may_remove(collection, oldest));
+        // Looked at first: what is shared with another store is copied only if something is to be removed.
+        if !self.collections.values().any(is_due) {
+            return 0;
+        }
         let mut removed = 0;
-        for collection in self.collections.values_mut() {
-            while removed < limit {
-                let Some(oldest) = collection.changes.front().filter(|oldest| may_remove(collection, oldest)) else {
-                    break;
-                };
-                let revision = oldest.0;
-                collection.changes.pop_front();
+        for collection in Arc::make_mut(&mut self.collections).values_mut() {
+            while removed < limit && is_due(collection) {
+                let Some((revision, _)) = collection.changes.pop_front() else { break };
                 collection.floor = collection.floor.max(revision);
                 removed += 1;
                 if let Some(change) = self.log.remove(&revision) {
-                    remove_versions(&mut self.keys, &mut self.stats, &change);
+                    forget(&mut self.stats, &change);
                 }
             }
         }
@@ -238,18 +336,23 @@ impl State {
     }
 }
 
-/// Frees the version that a removed change replaced, and the change's own if it is a delete.
-fn remove_versions(keys: &mut BTreeMap<Key, Vec<Version>>, stats: &mut Stats, change: &Change) {
-    let Some(versions) = keys.get_mut(&change.key) else { return };
-    let before = versions.len();
-    versions.retain(|version| {
-        version.revision > change.revision || (version.revision == change.revision && version.value.is_some())
-    });
-    stats.history -= (before - versions.len()) as u64;
-    if let Some(previous) = &change.previous {
-        stats.history_bytes -= previous.value.len() as u64;
+/// Takes a change back.
+fn undo(entries: &mut Entries, change: &Change) {
+    match &change.previous {
+        Some(Entry { key, revision, value }) => {
+            entries.insert(key.clone(), Value { revision: *revision, bytes: value.clone() });
+        }
+        None => {
+            entries.remove(&change.key);
+        }
     }
-    if versions.is_empty() {
-        keys.remove(&change.key);
+}
+
+/// Counts a change out that is no longer kept: the value that it replaced, and itself if it is a delete.
+fn forget(stats: &mut Stats, change: &Change) {
+    stats.history -= u64::from(change.is_delete());
+    if let Some(previous) = &change.previous {
+        stats.history -= 1;
+        stats.history_bytes -= previous.value.len() as u64;
     }
 }

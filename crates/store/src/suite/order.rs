@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use machinery::Revision;
 
 use super::{Fixture, pod, take_until, text};
-use crate::contract::ListQuery;
+use crate::contract::{ListQuery, Write};
 use crate::error::WriteError;
 use crate::key::Prefix;
 
@@ -82,4 +82,36 @@ pub async fn a_refused_write_changes_nothing(fixture: Fixture) {
     let seen = take_until(&mut fixture.watch("", start).await, last).await;
     let seen: Vec<Revision> = seen.iter().map(|change| change.revision).collect();
     assert_eq!(seen, vec![created, last], "a refused write is not in the log");
+}
+
+pub async fn several_writes_are_one_after_the_other_in_the_log(fixture: Fixture) {
+    let (first, second) = (fixture.create("a/1", "1").await, fixture.create("a/2", "2").await);
+    let write = |name, value: Option<&str>, expected| Write { key: pod(name), value: value.map(text), expected };
+    let writes = vec![
+        write("a/1", None, Some(first)),
+        write("a/2", Some("changed"), Some(second)),
+        write("a/3", Some("new"), None),
+        write("b/1", Some("new"), None),
+    ];
+    let last = fixture.store.write_all(writes).await.expect("all of them can be made");
+    assert_eq!(fixture.store.current_revision().await.expect("readable"), last);
+    let seen = take_until(&mut fixture.watch("", second).await, last).await;
+    let revisions: BTreeSet<Revision> = seen.iter().map(|change| change.revision).collect();
+    assert_eq!((seen.len(), revisions.len()), (4, 4), "each has a revision of its own: {seen:?}");
+    let listed = fixture.list(ListQuery::default()).await;
+    let names: Vec<&str> = listed.entries.iter().map(|entry| entry.key.as_str()).collect();
+    assert_eq!(names, ["core/pods/a/2", "core/pods/a/3", "core/pods/b/1"]);
+    assert_eq!(fixture.store.write_all(Vec::new()).await.map(|_| ()).map_err(|error| error.to_string()), Ok(()));
+}
+
+pub async fn a_write_among_several_needs_the_current_revision(fixture: Fixture) {
+    let created = fixture.create("a/1", "1").await;
+    let write = |value: Option<&str>, expected| vec![Write { key: pod("a/1"), value: value.map(text), expected }];
+    let refused = fixture.store.write_all(write(Some("2"), Some(created.next()))).await;
+    assert!(matches!(refused, Err(WriteError::Conflict { .. })), "{refused:?}");
+    let refused = fixture.store.write_all(write(None, Some(created.next()))).await;
+    assert!(matches!(refused, Err(WriteError::Conflict { .. })), "{refused:?}");
+    let refused = fixture.store.write_all(write(Some("2"), None)).await;
+    assert!(matches!(refused, Err(WriteError::Exists(_))), "{refused:?}");
+    assert_eq!(fixture.store.get(&pod("a/1")).await.expect("readable").expect("present").revision, created);
 }
