@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use client::Object;
-use client::controller::Writes;
+use client::controller::{Controller, Writes};
 use client::events::{ApiEvents, EventRecorder, EventSink};
 use client::informer::{InformerFactory, SharedInformer, Subscription, SubscriptionOptions};
+use clock::WorldClock;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Event;
 use kube::{Client, Resource};
-use machinery::clock::Clock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,7 +30,7 @@ pub(crate) struct Context {
     /// `informers.start(&stop)`.
     pub(crate) informers: Arc<InformerFactory>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: WorldClock,
     /// Ends everything.
     pub(crate) stop: CancellationToken,
     /// Writers of events and informers that are not shared; awaited at the end.
@@ -38,6 +38,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// A controller of this name, whose delays follow the clock.
+    pub(crate) fn controller(&self, name: &str) -> Controller {
+        Controller::on_clock(name, self.clock.clone())
+    }
+
     /// A recorder of events whose source is this component.
     pub(crate) fn recorder(&self, component: &str) -> EventRecorder {
         self.recorder_through(Arc::new(ApiEvents::new(self.client.clone())), component)
@@ -47,7 +52,7 @@ impl Context {
     pub(crate) fn recorder_through(&self, sink: Arc<dyn EventSink<Event>>, component: &str) -> EventRecorder {
         let (recorder, writer) = EventRecorder::new(sink, component, "");
         self.tasks.spawn(writer.run(self.stop.clone()).boxed());
-        recorder.with_clock(self.clock.clone())
+        recorder.with_clock(self.clock.reading())
     }
 
     /// The tools of a controller whose events have this component as their source.
@@ -79,7 +84,7 @@ impl Context {
 pub(crate) struct Tools {
     pub(crate) client: Client,
     pub(crate) recorder: EventRecorder,
-    pub(crate) clock: Clock,
+    pub(crate) clock: WorldClock,
     /// The writes of earlier runs: the next run for the same object waits until the stores show them.
     pub(crate) writes: Arc<Writes>,
 }

@@ -133,7 +133,7 @@ async fn elect_and_lead(clients: Clients, settings: Arc<Settings>, stop: Cancell
             ..ElectionConfig::new(&settings.identity)
         };
         let elector = match Elector::new(Arc::new(lease), config) {
-            Ok(elector) => elector.with_clock(settings.clock.clone()),
+            Ok(elector) => elector.with_clock(settings.clock.reading()),
             Err(error) => {
                 tracing::error!(%error, "the controllers cannot take part in the election");
                 return;

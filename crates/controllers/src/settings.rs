@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use machinery::clock::Clock;
+use clock::WorldClock;
 
 use crate::accounts::token_secrets::TokenSigner;
 use crate::certificate_requests::signing::Signer;
@@ -34,7 +34,7 @@ pub struct Settings {
     /// PG-1: number of finished pods that are kept.
     pub terminated_pods_max: usize,
     /// The wall clock of all controllers.
-    pub clock: Clock,
+    pub clock: WorldClock,
     /// Signs the certificates of approved requests; without it they stay unsigned.
     pub signer: Option<Signer>,
     /// Signs the tokens of secrets; without one the server issues tokens that are bound to them.
@@ -55,7 +55,7 @@ impl Default for Settings {
             stages: Stages::default(),
             containers: Arc::default(),
             terminated_pods_max: 12_500,
-            clock: Clock::system(),
+            clock: WorldClock::system(),
             signer: None,
             token_signer: None,
             approve_all: false,

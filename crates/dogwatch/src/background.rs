@@ -25,6 +25,7 @@ impl Controllers {
     #[must_use]
     pub fn start(cluster: &Cluster, mut settings: Settings) -> Self {
         let stop = CancellationToken::new();
+        settings.clock = cluster.clock().clone();
         let server = cluster.server().clone();
         settings.token_signer.get_or_insert_with(|| {
             TokenSigner::new(move |order| match &server.authenticator().accounts {

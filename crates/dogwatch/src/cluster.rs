@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::WorldClock;
 use machinery::clock::Clock;
 use registry::{Registry, Settings};
 use server::aggregation::Aggregator;
@@ -58,6 +59,8 @@ pub struct Cluster {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
     server: Server,
+    /// The time that the cluster believes in.
+    clock: WorldClock,
     /// The authority of the certificate with which the server calls aggregated servers, as PEM.
     front_proxy_ca_pem: String,
     /// Whether requests without credentials are allowed where no file decides it. None if they never are.
@@ -72,7 +75,6 @@ impl Cluster {
         access: &Access,
         limits: Limits,
         settings: Settings,
-        clock: Clock,
     ) -> Result<Self, Failure> {
         let tokens = match &access.token_file {
             Some(path) => Tokens::read(path).map_err(|error| {
@@ -80,7 +82,9 @@ impl Cluster {
             })?,
             None => Tokens::default(),
         };
-        let (now, own_clock) = (clock.now(), clock.clone());
+        // The lab can stop and move the time of the cluster; certificates always go by the machine's.
+        let clock = if access.lab { WorldClock::adjustable() } else { WorldClock::system() };
+        let now = Clock::system().now();
         let server_metrics = Arc::new(Metrics::new(&limits));
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
         let authorization = access.authorization.build()?;
@@ -92,7 +96,7 @@ impl Cluster {
             node_graph: authorization.graph.clone(),
             webhooks: Some(Arc::new(webhooks.clone())),
             hooks: Some(Arc::new(webhooks.clone())),
-            clock: clock.clone(),
+            clock: clock.reading(),
             ..settings
         };
         let webhook_metrics = settings.webhook_metrics.clone();
@@ -131,13 +135,13 @@ impl Cluster {
             explain_refusals: access.explain_refusals,
             metrics,
             server_metrics,
-            clock,
+            clock: clock.reading(),
+            certificates_clock: Clock::system(),
         };
         let server = Server::new(Arc::clone(&registry), config);
         let mut tasks = JoinSet::new();
         if access.lab {
-            let settings = Settings { clock: own_clock, ..Settings::default() };
-            server.set_lab(lab::start(settings, &mut tasks).await.map_err(Failure::new)?);
+            server.set_lab(lab::start(Settings::default(), &mut tasks).await.map_err(Failure::new)?);
         }
         if let Some(auditor) = &access.auditor {
             server.set_auditor(Arc::clone(auditor));
@@ -149,13 +153,18 @@ impl Cluster {
         };
         let aggregator = Aggregator::new(&registry, webhooks.services(), Some(&front_proxy));
         server.set_aggregator(Arc::clone(&aggregator));
-        tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry)));
+        tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry), clock.clone()));
         tasks.spawn(aggregator.check_servers());
         if let Some(reloading) = authorization.reloading {
             tasks.spawn(reloading.follow());
         }
         let anonymous = (!access.authorization.always_allows()).then_some(access.anonymous);
-        Ok(Cluster { store, registry, server, front_proxy_ca_pem: front_proxy.ca_pem, anonymous, tasks })
+        Ok(Cluster { store, registry, server, clock, front_proxy_ca_pem: front_proxy.ca_pem, anonymous, tasks })
+    }
+
+    /// The time that the cluster believes in, for its controllers.
+    pub(crate) fn clock(&self) -> &WorldClock {
+        &self.clock
     }
 
     /// Keeps the usage of quotas up to date, as a controller would. Without it, only quotas whose usage another program

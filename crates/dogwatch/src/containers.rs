@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use clock::WorldClock;
 use controllers::nodes::containers::exec::Streams;
 use controllers::nodes::containers::log::{CurrentPod, LogWanted};
 use controllers::nodes::containers::{Containers as Simulated, is_simulated, state};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
-use machinery::clock::Clock;
 use machinery::json::Value;
 use server::streams::containers::{
     CommandResult, ContainerRef, Containers, LogOptions, Reader, Refusal, Session, Writer,
@@ -18,7 +18,7 @@ use server::streams::containers::{
 /// The containers of the simulated nodes, as the server asks for them.
 pub(crate) struct SimulatedContainers {
     pub(crate) containers: Arc<Simulated>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: WorldClock,
 }
 
 fn parse(pod: &Bytes) -> Result<Pod, Refusal> {
@@ -76,7 +76,7 @@ impl Containers for SimulatedContainers {
         let (containers, clock) = (Arc::clone(&self.containers), self.clock.clone());
         async move {
             let pod = parse(&of.pod).map_err(reason)?;
-            containers.exec(&pod, &of.container, &command, streams(session), Arc::new(move || clock.now())).await
+            containers.exec(&pod, &of.container, &command, streams(session), clock).await
         }
         .boxed()
     }

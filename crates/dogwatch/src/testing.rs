@@ -114,7 +114,7 @@ impl Server {
 
     async fn start_as(store: Arc<dyn Store>, access: Access, settings: registry::Settings) -> Self {
         let access = Access { lab: true, ..access };
-        match Cluster::start(store, &access, Limits::default(), settings, Clock::system()).await {
+        match Cluster::start(store, &access, Limits::default(), settings).await {
             Ok(mut cluster) => {
                 cluster.maintain_quotas();
                 let recorder = cluster.server().inspection().recorder.clone();

@@ -90,7 +90,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         node_ports: args.service_node_port_range.0..=args.service_node_port_range.1,
         ..registry::Settings::default()
     };
-    let mut cluster = Cluster::start(store, &access, limits(&args.limits), settings, clock.clone()).await?;
+    let mut cluster = Cluster::start(store, &access, limits(&args.limits), settings).await?;
     cluster.follow_files(Reloading::new(&args.authentication, &pki, &cluster, &tls));
     if !args.no_controllers {
         cluster.maintain_quotas();

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use clock::WorldClock;
 use machinery::Revision;
 use store::Key;
+use tokio::time::Instant;
 
 use crate::collections::EVENTS;
 use crate::registry::Registry;
@@ -15,12 +17,12 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Deletes expired events for as long as it is polled. After a restart those that are there are kept for another period,
 /// since the time of their last write is not stored.
-pub async fn expire_events(registry: Arc<Registry>) {
+pub async fn expire_events(registry: Arc<Registry>, clock: WorldClock) {
     let mut seen: HashMap<Key, (Revision, Instant)> = HashMap::new();
-    let mut ticks = tokio::time::interval(INTERVAL);
+    let mut ticks = clock.interval(INTERVAL);
     loop {
         ticks.tick().await;
-        sweep(&registry, &mut seen, Instant::now()).await;
+        sweep(&registry, &mut seen, clock.instant()).await;
     }
 }
 

@@ -63,7 +63,10 @@ pub struct Config {
     /// The server's own metrics, which its webhooks share.
     pub server_metrics: Arc<Metrics>,
     /// The clock for token expiry, ages in tables, and dates in headers.
+    /// The time that requests go by.
     pub clock: Clock,
+    /// The time that the certificates of clients are judged by: the machine's.
+    pub certificates_clock: Clock,
 }
 
 /// A server. Cheap to clone; all clones share their state.
@@ -76,6 +79,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) metrics_registry: Arc<MetricsRegistry>,
     pub(crate) clock: Clock,
+    certificates_clock: Clock,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) inspection: Inspection,
@@ -121,6 +125,7 @@ impl Server {
             metrics,
             metrics_registry: Arc::new(metrics_registry),
             clock: config.clock,
+            certificates_clock: config.certificates_clock,
             authenticator: config.authenticator,
             authorizer: config.authorizer,
             inspection: config.inspection,

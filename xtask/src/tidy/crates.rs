@@ -7,21 +7,22 @@ use crate::workspace::Workspace;
 /// Each crate, by its folder, with the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may use more crates than the code that it tests.
-pub(super) const ORDER: [(&str, &[&str]); 19] = [
+pub(super) const ORDER: [(&str, &[&str]); 20] = [
     ("machinery", &[]),
     ("certificates", &[]),
+    ("clock", &["machinery"]),
     ("cel", &["machinery"]),
     ("schema", &["machinery", "certificates", "cel"]),
     ("store", &["machinery"]),
     ("cache", &["machinery", "store"]),
     ("access", &["machinery"]),
     ("outbound", &["machinery"]),
-    ("registry", &["machinery", "access", "certificates", "cel", "schema", "store", "cache"]),
+    ("registry", &["machinery", "access", "certificates", "clock", "cel", "schema", "store", "cache"]),
     ("server", &["machinery", "access", "certificates", "outbound", "registry"]),
-    ("lab", &["machinery", "schema", "store", "cache", "registry", "server"]),
+    ("lab", &["machinery", "clock", "schema", "store", "cache", "registry", "server"]),
     // The client side shares the protocol's vocabulary with the server, and meets it over the wire only.
-    ("client", &["machinery"]),
-    ("controllers", &["client", "certificates", "machinery"]),
+    ("client", &["machinery", "clock"]),
+    ("controllers", &["client", "certificates", "clock", "machinery"]),
     // The load generator meets the server over the wire; it also measures the store alone.
     ("bench", &["machinery", "store"]),
     ("testkit", &["machinery", "access", "schema", "store", "cache", "registry", "server", "client", "dogwatch"]),
@@ -32,6 +33,7 @@ pub(super) const ORDER: [(&str, &[&str]); 19] = [
             "access",
             "cel",
             "certificates",
+            "clock",
             "outbound",
             "schema",
             "store",

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use clock::WorldClock;
 use futures::FutureExt;
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -39,7 +40,7 @@ pub use writes::Writes;
 
 use crate::informer::{InformerError, SharedInformer};
 use crate::metrics::{Counter, Durations};
-use crate::workqueue::{RateLimiter, Work, WorkQueue};
+use crate::workqueue::{RateLimiter, Work, WorkQueue, default_limiter};
 use crate::{Key, Object};
 use source::{Keys, Source, StartedSource};
 
@@ -212,6 +213,7 @@ pub enum ControllerError {
 pub struct Controller {
     name: String,
     config: ControllerConfig,
+    clock: WorldClock,
     queue: WorkQueue<Key>,
     sources: Vec<Box<dyn Source>>,
     writes: Option<Arc<Writes>>,
@@ -221,10 +223,16 @@ pub struct Controller {
 impl Controller {
     /// Creates a controller without sources.
     pub fn new(name: &str) -> Self {
+        Self::on_clock(name, WorldClock::system())
+    }
+
+    /// Creates one whose delays follow a clock that may be stopped or moved.
+    pub fn on_clock(name: &str, clock: WorldClock) -> Self {
         Self {
             name: name.to_owned(),
             config: ControllerConfig::default(),
-            queue: WorkQueue::new(),
+            queue: WorkQueue::with_limiter_and_clock(default_limiter(), clock.clone()),
+            clock,
             sources: Vec::new(),
             writes: None,
             metrics: Arc::default(),
@@ -239,7 +247,7 @@ impl Controller {
 
     /// Sets the limiter that delays failing keys.
     pub fn limiter(mut self, limiter: impl RateLimiter<Key>) -> Self {
-        self.queue = WorkQueue::with_limiter(limiter);
+        self.queue = WorkQueue::with_limiter_and_clock(limiter, self.clock.clone());
         self
     }
 

@@ -10,8 +10,8 @@ use super::Item;
 
 /// Decides the delay of a key after a failure.
 pub trait RateLimiter<T>: Send + Sync + 'static {
-    /// Counts a failure and returns the delay.
-    fn when(&self, item: &T) -> Duration;
+    /// Counts a failure at `now` of the queue's clock and returns the delay.
+    fn when(&self, item: &T, now: Instant) -> Duration;
     /// Resets the count of a key.
     fn forget(&self, item: &T);
     /// Number of counted failures of a key.
@@ -70,8 +70,7 @@ impl<T: Item> ItemExponential<T> {
 }
 
 impl<T: Item> RateLimiter<T> for ItemExponential<T> {
-    fn when(&self, item: &T) -> Duration {
-        let now = Instant::now();
+    fn when(&self, item: &T, now: Instant) -> Duration {
         let mut failures = self.failures.lock();
         let entry = failures.entry(item.clone()).or_insert(Failures { count: 0, served_at: now });
         let early = entry.count > 0 && now < entry.served_at;
@@ -96,24 +95,24 @@ impl<T: Item> RateLimiter<T> for ItemExponential<T> {
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
-    state: Mutex<(f64, Instant)>,
+    /// The tokens at the last failure; none before the first.
+    state: Mutex<Option<(f64, Instant)>>,
 }
 
 impl TokenBucket {
     /// A full bucket.
     pub fn new(per_second: f64, burst: u32) -> Self {
         let burst = f64::from(burst);
-        Self { per_second, burst, state: Mutex::new((burst, Instant::now())) }
+        Self { per_second, burst, state: Mutex::default() }
     }
 }
 
 impl<T> RateLimiter<T> for TokenBucket {
-    fn when(&self, _: &T) -> Duration {
-        let now = Instant::now();
+    fn when(&self, _: &T, now: Instant) -> Duration {
         let mut state = self.state.lock();
-        let (tokens, at) = *state;
-        let tokens = (tokens + (now - at).as_secs_f64() * self.per_second).min(self.burst) - 1.0;
-        *state = (tokens, now);
+        let (tokens, at) = state.unwrap_or((self.burst, now));
+        let tokens = (tokens + now.saturating_duration_since(at).as_secs_f64() * self.per_second).min(self.burst) - 1.0;
+        *state = Some((tokens, now));
         if tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-tokens / self.per_second) }
     }
     fn forget(&self, _: &T) {}
@@ -135,9 +134,9 @@ impl<T> MaxOf<T> {
 }
 
 impl<T: Item> RateLimiter<T> for MaxOf<T> {
-    fn when(&self, item: &T) -> Duration {
+    fn when(&self, item: &T, now: Instant) -> Duration {
         // All are called: each counts the failure.
-        self.limiters.iter().map(|limiter| limiter.when(item)).max().unwrap_or_default()
+        self.limiters.iter().map(|limiter| limiter.when(item, now)).max().unwrap_or_default()
     }
     fn forget(&self, item: &T) {
         self.limiters.iter().for_each(|limiter| limiter.forget(item));
@@ -163,7 +162,7 @@ impl<T: Item> FastSlow<T> {
 }
 
 impl<T: Item> RateLimiter<T> for FastSlow<T> {
-    fn when(&self, item: &T) -> Duration {
+    fn when(&self, item: &T, _: Instant) -> Duration {
         let mut failures = self.failures.lock();
         let count = failures.entry(item.clone()).or_default();
         *count = count.saturating_add(1);
@@ -186,8 +185,8 @@ pub struct Capped<L> {
 }
 
 impl<T, L: RateLimiter<T>> RateLimiter<T> for Capped<L> {
-    fn when(&self, item: &T) -> Duration {
-        self.limiter.when(item).min(self.cap)
+    fn when(&self, item: &T, now: Instant) -> Duration {
+        self.limiter.when(item, now).min(self.cap)
     }
     fn forget(&self, item: &T) {
         self.limiter.forget(item);

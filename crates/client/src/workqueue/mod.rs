@@ -13,9 +13,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::WorldClock;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 pub use limiter::{Capped, Counting, FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, default_limiter};
 
@@ -63,6 +64,8 @@ struct Shared<T> {
     /// Notified when work is done.
     done: Notify,
     limiter: Box<dyn RateLimiter<T>>,
+    /// Delays and waits are measured by it.
+    clock: WorldClock,
     metrics: QueueMetrics,
 }
 
@@ -115,11 +118,17 @@ impl<T: Item> WorkQueue<T> {
 
     /// A queue with another limiter.
     pub fn with_limiter(limiter: impl RateLimiter<T>) -> Self {
+        Self::with_limiter_and_clock(limiter, WorldClock::system())
+    }
+
+    /// A queue whose delays follow a clock that may be stopped or moved.
+    pub fn with_limiter_and_clock(limiter: impl RateLimiter<T>, clock: WorldClock) -> Self {
         let shared = Shared {
             state: Mutex::new(State::new()),
             changed: Notify::new(),
             done: Notify::new(),
             limiter: Box::new(limiter),
+            clock,
             metrics: QueueMetrics::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -132,7 +141,7 @@ impl<T: Item> WorkQueue<T> {
 
     /// Adds a key; of several priorities the highest counts.
     pub fn add_with_priority(&self, item: T, priority: Priority) {
-        if self.shared.state.lock().add(item, priority, Instant::now()) {
+        if self.shared.state.lock().add(item, priority, self.now()) {
             self.shared.metrics.adds.inc();
         }
         self.shared.changed.notify_one();
@@ -150,7 +159,7 @@ impl<T: Item> WorkQueue<T> {
             self.shared.metrics.retries.inc();
             return self.add_with_priority(item, priority);
         }
-        let now = Instant::now();
+        let now = self.now();
         self.shared.metrics.retries.inc();
         self.shared.state.lock().add_at(item, now + delay.min(LONGEST_DELAY), priority);
         // Every waiting worker must see an earlier end; one of them will sleep until it.
@@ -165,7 +174,7 @@ impl<T: Item> WorkQueue<T> {
 
     /// The same with a priority.
     pub fn add_rate_limited_with_priority(&self, item: T, priority: Priority) {
-        let delay = self.shared.limiter.when(&item);
+        let delay = self.shared.limiter.when(&item, self.now());
         self.add_after_with_priority(item, delay, priority);
     }
 
@@ -185,7 +194,7 @@ impl<T: Item> WorkQueue<T> {
             let changed = self.shared.changed.notified();
             let next_due = {
                 let mut state = self.shared.state.lock();
-                let now = Instant::now();
+                let now = self.now();
                 self.promote(&mut state, now);
                 if let Some(taken) = state.take(now) {
                     self.shared.metrics.queue_duration.observe(taken.waited);
@@ -196,7 +205,7 @@ impl<T: Item> WorkQueue<T> {
                         item: taken.item,
                         priority: taken.priority,
                         queue: self.clone(),
-                        started: now,
+                        started: Instant::now(),
                     });
                 }
                 if state.is_shut_down() {
@@ -209,11 +218,15 @@ impl<T: Item> WorkQueue<T> {
             match next_due {
                 Some(at) => tokio::select! {
                     () = changed => {}
-                    () = sleep_until(at) => {}
+                    () = self.shared.clock.sleep_until(at) => {}
                 },
                 None => changed.await,
             }
         }
+    }
+
+    fn now(&self) -> Instant {
+        self.shared.clock.instant()
     }
 
     fn promote(&self, state: &mut State<T>, now: Instant) {
@@ -259,7 +272,7 @@ impl<T: Item> WorkQueue<T> {
     /// The number of keys in line.
     pub fn len(&self) -> usize {
         let mut state = self.shared.state.lock();
-        self.promote(&mut state, Instant::now());
+        self.promote(&mut state, self.now());
         state.depth()
     }
 
@@ -270,7 +283,7 @@ impl<T: Item> WorkQueue<T> {
 
     /// The current figures.
     pub fn report(&self) -> QueueReport<'_> {
-        let now = Instant::now();
+        let now = self.now();
         let mut state = self.shared.state.lock();
         self.promote(&mut state, now);
         let (unfinished, longest_running) = state.running_times(now);
@@ -286,7 +299,7 @@ impl<T: Item> WorkQueue<T> {
 
     fn finish(&self, item: &T, started: Instant) {
         self.shared.metrics.work_duration.observe(started.elapsed());
-        let requeued = self.shared.state.lock().done(item, Instant::now());
+        let requeued = self.shared.state.lock().done(item, self.now());
         if requeued {
             self.shared.changed.notify_one();
         }

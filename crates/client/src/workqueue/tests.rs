@@ -107,42 +107,46 @@ async fn wq_05_an_immediate_add_leaves_the_delayed_one() {
 #[tokio::test(start_paused = true)]
 async fn wq_06_the_figures_of_the_limiters() {
     let item = ItemExponential::new(ms(5), Duration::from_secs(1000)).counting(Counting::Every);
-    let delays: Vec<Duration> = (0..20).map(|_| item.when(&"a")).collect();
+    let delays: Vec<Duration> = (0..20).map(|_| item.when(&"a", Instant::now())).collect();
     assert_eq!(delays[..4], [ms(5), ms(10), ms(20), ms(40)]);
     assert_eq!(delays[17], ms(5 << 17));
     assert_eq!(delays[18], Duration::from_secs(1000));
     assert_eq!((item.retries(&"a"), item.retries(&"b")), (20, 0));
     item.forget(&"a");
-    assert_eq!(item.when(&"a"), ms(5));
+    assert_eq!(item.when(&"a", Instant::now()), ms(5));
 
     let bucket = TokenBucket::new(10.0, 100);
-    let waits: Vec<Duration> = (0..102).map(|_| bucket.when(&"a")).collect();
+    let waits: Vec<Duration> = (0..102).map(|_| bucket.when(&"a", Instant::now())).collect();
     assert!(waits[..100].iter().all(Duration::is_zero), "a burst of 100");
     assert_eq!((waits[100].as_millis(), waits[101].as_millis()), (100, 200), "then ten a second");
 
     let steps = FastSlow::new(ms(5), Duration::from_secs(10), 3);
-    let delays: Vec<Duration> = (0..4).map(|_| steps.when(&"a")).collect();
+    let delays: Vec<Duration> = (0..4).map(|_| steps.when(&"a", Instant::now())).collect();
     assert_eq!(delays, [ms(5), ms(5), ms(5), Duration::from_secs(10)]);
 
     let capped = Capped { limiter: FastSlow::new(ms(5), Duration::from_secs(10), 0), cap: Duration::from_secs(1) };
-    assert_eq!(capped.when(&"a"), Duration::from_secs(1));
+    assert_eq!(capped.when(&"a", Instant::now()), Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn wq_06_the_default_is_the_longer_of_both_limits() {
     let limiter = default_limiter::<u32>();
     for key in 0..100 {
-        assert_eq!(limiter.when(&key), ms(5), "the first failure of a key, within the burst");
+        assert_eq!(limiter.when(&key, Instant::now()), ms(5), "the first failure of a key, within the burst");
     }
-    assert_eq!(limiter.when(&100).as_millis(), 100, "ten a second after the burst");
+    assert_eq!(limiter.when(&100, Instant::now()).as_millis(), 100, "ten a second after the burst");
     tokio::time::advance(Duration::from_secs(3600)).await;
-    assert_eq!((limiter.when(&0), limiter.retries(&0)), (ms(10), 2), "twice as long for the second failure");
+    assert_eq!(
+        (limiter.when(&0, Instant::now()), limiter.retries(&0)),
+        (ms(10), 2),
+        "twice as long for the second failure"
+    );
     for _ in 0..20 {
         tokio::time::advance(Duration::from_secs(3600)).await;
-        limiter.when(&0);
+        limiter.when(&0, Instant::now());
     }
     tokio::time::advance(Duration::from_secs(3600)).await;
-    assert_eq!(limiter.when(&0), Duration::from_secs(1000), "and never longer than this");
+    assert_eq!(limiter.when(&0, Instant::now()), Duration::from_secs(1000), "and never longer than this");
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,9 +164,13 @@ async fn wq_06_forget_clears_the_count_and_done_does_not() {
 async fn wq_07_the_bucket_pays_even_when_the_item_limiter_decides() {
     let long = ItemExponential::new(Duration::from_secs(60), Duration::from_secs(60));
     let both = MaxOf::new(vec![Box::new(long), Box::new(TokenBucket::new(0.001, 2))]);
-    assert_eq!(both.when(&"a"), Duration::from_secs(60));
-    assert_eq!(both.when(&"b"), Duration::from_secs(60));
-    assert_eq!(both.when(&"c"), Duration::from_secs(1000), "the bucket is empty although it never decided");
+    assert_eq!(both.when(&"a", Instant::now()), Duration::from_secs(60));
+    assert_eq!(both.when(&"b", Instant::now()), Duration::from_secs(60));
+    assert_eq!(
+        both.when(&"c", Instant::now()),
+        Duration::from_secs(1000),
+        "the bucket is empty although it never decided"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,13 +246,13 @@ async fn wq_10_numbers() {
 #[tokio::test(start_paused = true)]
 async fn wq_11_a_failure_before_the_delay_was_served_does_not_count() {
     let item = ItemExponential::new(ms(100), Duration::from_secs(1000));
-    assert_eq!(item.when(&"a"), ms(100));
+    assert_eq!(item.when(&"a", Instant::now()), ms(100));
     for _ in 0..10 {
         tokio::time::advance(ms(1)).await;
-        assert_eq!(item.when(&"a"), ms(100), "an outside event brought it back early");
+        assert_eq!(item.when(&"a", Instant::now()), ms(100), "an outside event brought it back early");
     }
     tokio::time::advance(ms(100)).await;
-    assert_eq!(item.when(&"a"), ms(200), "the delay was served, the failure counts");
+    assert_eq!(item.when(&"a", Instant::now()), ms(200), "the delay was served, the failure counts");
 }
 
 #[tokio::test(start_paused = true)]

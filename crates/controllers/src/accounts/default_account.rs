@@ -1,7 +1,7 @@
 //! The service account `default`, which every namespace has (SA-1).
 
 use client::Error;
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::Event;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 
@@ -19,7 +19,8 @@ pub(crate) async fn run(context: Context) {
     let gone = Predicate::new(
         |event: &Event<ServiceAccount>| matches!(event, Event::Deleted { object, .. } if object.metadata.name.as_deref() == Some(NAME)),
     );
-    let controller = Controller::new("serviceaccount")
+    let controller = context
+        .controller("serviceaccount")
         .on(&namespaces, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))
         .mapped(&accounts, |account: &ServiceAccount| namespace_key(account.metadata.namespace.as_deref()), gone);
     let (client, namespaces, accounts) = (context.client.clone(), namespaces.store(), accounts.store());

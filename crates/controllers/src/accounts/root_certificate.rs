@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::{Event, InformerConfig, SharedInformer};
 use client::list_watch::ApiListWatch;
 use client::{Error, Key};
@@ -28,7 +28,8 @@ pub(crate) async fn run(context: Context) {
     // Only those of this name: a cluster may have many large config maps.
     let source = ApiListWatch::all::<ConfigMap>(context.reader.clone()).fields(format!("metadata.name={NAME}"));
     let maps = SharedInformer::<ConfigMap>::new(source, InformerConfig::default());
-    let controller = Controller::new("root-ca-cert-publisher")
+    let controller = context
+        .controller("root-ca-cert-publisher")
         .on(&namespaces, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))
         .mapped(
             &maps,

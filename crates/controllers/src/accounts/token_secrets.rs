@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::{Event, InformerConfig, SharedInformer};
 use client::list_watch::ApiListWatch;
 use client::store::Store;
@@ -61,7 +61,8 @@ pub(crate) async fn run(context: Context) {
     let source = ApiListWatch::all::<Secret>(context.reader.clone()).fields(format!("type={TYPE}"));
     let secrets = SharedInformer::<Secret>::new(source, InformerConfig::default());
     let asking = secrets.store();
-    let controller = Controller::new("serviceaccount-token")
+    let controller = context
+        .controller("serviceaccount-token")
         .on(&secrets, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))
         .mapped(&accounts, move |account: &ServiceAccount| secrets_of(&asking, account), Predicate::any());
     match secrets.start(context.stop.clone()) {

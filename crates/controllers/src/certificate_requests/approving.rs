@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use certificates::{CertificateRequest, signers};
 use client::Error;
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::Event;
 use client::store::Store;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -21,8 +21,9 @@ use crate::requests::{Api, Form, request};
 /// Runs until the context's stop.
 pub(crate) async fn run(context: Context) {
     let requests = context.informers.informer::<CertificateSigningRequest>();
-    let controller =
-        Controller::new("csrapproving").on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
+    let controller = context
+        .controller("csrapproving")
+        .on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
     let all = context.settings.approve_all;
     // No controller's role lets it approve the requests of every signer.
     let client = if all { context.clients.get(Identity::Server) } else { context.client.clone() };

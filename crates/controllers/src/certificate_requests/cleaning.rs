@@ -28,7 +28,7 @@ pub(crate) async fn run(context: Context) {
         return;
     }
     let (store, api) = (requests.store(), Api::<CertificateSigningRequest>::all(&context.client));
-    let mut looks = tokio::time::interval(EVERY);
+    let mut looks = context.clock.interval(EVERY);
     while context.stop.run_until_cancelled(looks.tick()).await.is_some() {
         let now = context.clock.now();
         let old: Vec<String> =

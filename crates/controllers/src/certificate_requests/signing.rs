@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use certificates::{CertificateRequest, signers};
 use client::Error;
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::Event;
 use client::store::Store;
+use clock::WorldClock;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Client;
-use machinery::Clock;
 
 use super::{APPROVED, FAILED, has, is_issued, with_condition};
 use crate::context::Context;
@@ -56,7 +56,7 @@ pub(crate) async fn run(context: Context) {
     let Some(signer) = context.settings.signer.clone() else { return };
     let requests = context.informers.informer::<CertificateSigningRequest>();
     let controller =
-        Controller::new("csrsigning").on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
+        context.controller("csrsigning").on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
     let (client, clock) = (context.client.clone(), context.clock.clone());
     let issuer = Arc::new(Issuer { client, clock, signer, requests: requests.store() });
     let reconcile = move |run: Run| {
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: Context) {
 
 struct Issuer {
     client: Client,
-    clock: Clock,
+    clock: WorldClock,
     signer: Signer,
     requests: Store<CertificateSigningRequest>,
 }

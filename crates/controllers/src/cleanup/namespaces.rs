@@ -7,18 +7,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::Event;
 use client::retry::{RetrySteps, retry_on_conflict};
 use client::workqueue::{ItemExponential, MaxOf, TokenBucket, WorkQueue};
 use client::{Error, Key};
+use clock::WorldClock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::discovery::verbs;
 use kube::{Client, ResourceExt as _};
-use machinery::clock::Clock;
 
 use crate::context::Context;
 use crate::discovery::{Resources, Served};
@@ -36,7 +36,7 @@ pub(crate) async fn run(context: Context) {
     let namespaces = context.informers.informer::<Namespace>();
     let pods = context.informers.informer::<Pod>();
     let delay = context.settings.timing.namespace_start;
-    let controller = Controller::new("namespace").limiter(limiter());
+    let controller = context.controller("namespace").limiter(limiter());
     let queue = controller.queue();
     // Not at once: other servers may still be writing into it, and controllers may be about to clean up themselves.
     let later = queue.clone();
@@ -96,7 +96,7 @@ fn wake_after_last_pod(event: &Event<Pod>, queue: &WorkQueue<Key>, waits: impl F
 }
 
 /// One round.
-async fn end(client: Client, clock: Clock, name: &str) -> Result<Action, RunError> {
+async fn end(client: Client, clock: WorldClock, name: &str) -> Result<Action, RunError> {
     let api = Api::<Namespace>::all(&client);
     let Some(namespace) = api.get(name).await? else { return Ok(Action::done()) };
     let held = namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref()).is_some_and(|held| !held.is_empty());
@@ -135,7 +135,7 @@ struct Left {
 
 struct Round {
     client: Client,
-    clock: Clock,
+    clock: WorldClock,
     namespace: String,
     deleted_at: Timestamp,
 }
@@ -388,14 +388,14 @@ mod tests {
         let (limiter, failing, other) = (limiter(), Key::new(None, "failing"), Key::new(None, "other"));
         let mut waits = Vec::new();
         for _ in 0..20 {
-            let wait = limiter.when(&failing);
+            let wait = limiter.when(&failing, tokio::time::Instant::now());
             waits.push(wait.as_millis());
             tokio::time::advance(wait).await;
         }
         let expected = [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240, 20480, 40960, 60000, 60000];
         assert_eq!(waits[..16], expected);
         assert!(waits[16..].iter().all(|wait| *wait == 60_000));
-        assert_eq!(limiter.when(&other).as_millis(), 5);
+        assert_eq!(limiter.when(&other, tokio::time::Instant::now()).as_millis(), 5);
     }
 
     #[test]

@@ -8,10 +8,10 @@ use client::Key;
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
+use clock::WorldClock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kube::Client;
-use machinery::clock::Clock;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -44,7 +44,7 @@ pub(crate) async fn run(context: Context) {
     };
     loop {
         while evictions.deletions.len() < DELETIONS_MAX
-            && let Some(key) = evictions.agenda.take_due(Instant::now())
+            && let Some(key) = evictions.agenda.take_due(evictions.clock.instant())
         {
             evictions.evict(&key);
         }
@@ -54,7 +54,7 @@ pub(crate) async fn run(context: Context) {
             Some(event) = node_events.next() => evictions.node_event(event),
             Some(event) = pod_events.next() => evictions.pod_event(event),
             Some(_) = evictions.deletions.join_next(), if !evictions.deletions.is_empty() => {}
-            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            () = context.clock.sleep_until(due.unwrap_or_else(|| context.clock.instant())), if due.is_some() => {}
         }
     }
 }
@@ -68,7 +68,7 @@ struct Planned {
 
 struct Evictions {
     client: Client,
-    clock: Clock,
+    clock: WorldClock,
     recorder: EventRecorder,
     pods: Store<Pod>,
     /// Nodes that have such taints; most have none, and then a pod event costs one look.
@@ -120,7 +120,7 @@ impl Evictions {
     fn judge(&mut self, pod: &Arc<Pod>, taints: &[Taint]) {
         let key = Key::of(&**pod);
         let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
-        let now = Instant::now();
+        let now = self.clock.instant();
         match time_until_eviction(tolerations, taints) {
             None => {
                 if self.cancel(&key) {

@@ -12,11 +12,11 @@ use std::time::Duration;
 use client::events::EventRecorder;
 use client::informer::Event;
 use client::{Key, ResourceVersion};
+use clock::WorldClock;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
-use machinery::clock::Clock;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ pub(crate) async fn run(context: Context) {
             if fleet.writes.len() >= WRITES_MAX {
                 break;
             }
-            let Some(due) = fleet.agenda.take_due(Instant::now()) else { break };
+            let Some(due) = fleet.agenda.take_due(fleet.clock.instant()) else { break };
             fleet.begin(due);
         }
         let due = if fleet.writes.len() < WRITES_MAX { fleet.agenda.next_due() } else { None };
@@ -92,7 +92,7 @@ pub(crate) async fn run(context: Context) {
             }
             Some(event) = node_events.next() => fleet.node_event(event),
             Some(event) = pod_events.next() => fleet.pod_event(event),
-            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            () = context.clock.sleep_until(due.unwrap_or_else(|| context.clock.instant())), if due.is_some() => {}
         }
     }
     registering.abort();
@@ -203,7 +203,7 @@ impl Tracked {
 
 struct Fleet {
     client: Client,
-    clock: Clock,
+    clock: WorldClock,
     recorder: EventRecorder,
     stages: Arc<Stages>,
     /// The objects of KWOK's kinds: those of the file, then those of the server.
@@ -322,7 +322,7 @@ impl Fleet {
         if let Some(place) = served.lease_due.take() {
             self.agenda.remove(place);
         }
-        served.lease_due = Some(self.agenda.add(Instant::now() + after, Due::Lease(name.clone())));
+        served.lease_due = Some(self.agenda.add(self.clock.instant() + after, Due::Lease(name.clone())));
     }
 
     fn plan_status(&mut self, name: &Arc<str>, after: Duration) {
@@ -330,7 +330,7 @@ impl Fleet {
         if let Some(place) = served.status_due.take() {
             self.agenda.remove(place);
         }
-        served.status_due = Some(self.agenda.add(Instant::now() + after, Due::Status(name.clone())));
+        served.status_due = Some(self.agenda.add(self.clock.instant() + after, Due::Status(name.clone())));
     }
 
     fn pod_event(&mut self, event: Event<Pod>) {
@@ -423,7 +423,7 @@ impl Fleet {
             let plan = fleet_stages::next(&tracked.pod, &self.kwok, &self.stages, self.clock.now());
             if let Some(plan) = plan {
                 let after = plan.after.max(retry_wait(tracked.failures));
-                let place = self.agenda.add(Instant::now() + after, Due::Pod(key.clone()));
+                let place = self.agenda.add(self.clock.instant() + after, Due::Pod(key.clone()));
                 tracked.planned = Some((place, Next::Step(plan.step)));
             }
             return;
@@ -439,7 +439,7 @@ impl Fleet {
         let wake = tracked.processes.wakes_at().map(|at| (Next::Wake, steps::until(at, now).max(WAKE_MIN)));
         let next = step.into_iter().chain(wake).min_by_key(|(_, after)| *after);
         if let Some((next, after)) = next {
-            let place = self.agenda.add(Instant::now() + after, Due::Pod(key.clone()));
+            let place = self.agenda.add(self.clock.instant() + after, Due::Pod(key.clone()));
             tracked.planned = Some((place, next));
         }
         let pod = tracked.pod.clone();
@@ -523,7 +523,7 @@ impl Fleet {
         let text = "Failed to create pod sandbox: no address is left in the range of the node";
         let recorder = self.recorder.on_host(node);
         recorder.record(&pod_reference(pod), client::events::EventType::Warning, "FailedCreatePodSandBox", text);
-        let place = self.agenda.add(Instant::now() + ADDRESS_RETRY, Due::Pod(key.clone()));
+        let place = self.agenda.add(self.clock.instant() + ADDRESS_RETRY, Due::Pod(key.clone()));
         if let Some(tracked) = self.pods.get_mut(key) {
             tracked.planned = Some((place, Next::Step(step)));
         }
@@ -684,7 +684,7 @@ impl Fleet {
         }
         let next = fleet_stages::next_of_node(&served.object, &self.kwok, &self.stages, self.clock.now());
         served.stage_due = next.map(|(stage, after)| {
-            let place = self.agenda.add(Instant::now() + after.max(at_least), Due::NodeStage(name.clone()));
+            let place = self.agenda.add(self.clock.instant() + after.max(at_least), Due::NodeStage(name.clone()));
             (place, stage)
         });
     }

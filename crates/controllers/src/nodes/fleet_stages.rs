@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use client::events::EventType;
+use clock::WorldClock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
-use machinery::clock::Clock;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub(super) struct StageInputs {
     pub(super) node: Arc<str>,
     pub(super) node_address: Ipv4Addr,
     pub(super) address: Option<Ipv4Addr>,
-    pub(super) clock: Clock,
+    pub(super) clock: WorldClock,
     /// Writes as the node.
     pub(super) client: Client,
     /// Writes what a node may not, such as finalizers.

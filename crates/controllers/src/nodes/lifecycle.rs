@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::events::{EventRecorder, EventType};
 use client::store::Store;
 use client::{Error, Key};
+use clock::WorldClock;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::Client;
-use machinery::clock::Clock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -37,16 +37,13 @@ const TAINTS: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
-/// Interval at which waiting nodes are tainted.
-const TURNS: Duration = Duration::from_millis(100);
-
 /// Runs until the context's stop.
 pub(crate) async fn run(context: Context) {
     let nodes = context.informers.informer::<Node>();
     let leases = context.informers.informer::<Lease>();
     let pods = context.informers.informer::<Pod>();
     file_by_node(&pods.store());
-    let labels = Controller::new("nodelifecycle").on(&nodes, Predicate::any());
+    let labels = context.controller("nodelifecycle").on(&nodes, Predicate::any());
     context.informers.start(&context.stop);
     let synced = async { nodes.wait_synced().await && leases.wait_synced().await && pods.wait_synced().await };
     if context.stop.run_until_cancelled(synced).await != Some(true) {
@@ -66,14 +63,12 @@ pub(crate) async fn run(context: Context) {
         zones: Zones::new(context.settings.timing.node_eviction_every),
     };
     let watching = async {
-        let mut checks = tokio::time::interval(context.settings.timing.node_check);
-        let mut turns = tokio::time::interval(TURNS);
-        checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut checks = context.clock.interval(context.settings.timing.node_check);
         loop {
+            let due = monitor.zones.next_due();
             tokio::select! {
-                _ = checks.tick() => monitor.check().await,
-                _ = turns.tick() => monitor.taint_due_nodes().await,
+                () = checks.tick() => monitor.check().await,
+                () = context.clock.sleep_until(due.unwrap_or_else(|| context.clock.instant())), if due.is_some() => monitor.taint_due_nodes().await,
             }
         }
     };
@@ -172,7 +167,7 @@ struct Health {
 
 struct Monitor {
     client: Client,
-    clock: Clock,
+    clock: WorldClock,
     recorder: EventRecorder,
     timing: Timing,
     nodes: Store<Node>,
@@ -197,7 +192,7 @@ impl Monitor {
                 count.1 += 1;
             }
         }
-        if self.zones.counted(&counts, Instant::now()) {
+        if self.zones.counted(&counts, self.clock.instant()) {
             tracing::warn!("no node is ready; no pod is evicted until one is");
             for node in &nodes {
                 self.set_no_execute(node, None).await;
@@ -260,7 +255,7 @@ impl Monitor {
                 if has(opposite) {
                     self.set_no_execute(node, Some(wanted)).await;
                 } else if !has(wanted) {
-                    self.zones.wait(Zones::key(node), name_of(node), Instant::now());
+                    self.zones.wait(Zones::key(node), name_of(node), self.clock.instant());
                 }
             }
             _ => {}
@@ -276,19 +271,20 @@ impl Monitor {
 
     /// Time for which neither the lease nor the Ready condition of the node changed. Measured here, since clocks differ.
     fn listen(&mut self, node: &Node) -> Duration {
-        let name = name_of(node);
+        let (name, now) = (name_of(node), self.clock.instant());
         let heartbeat =
             condition(node, "Ready").and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|time| time.0);
         let lease = self.leases.get(&Key::new(Some("kube-node-lease"), name));
         let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0));
         if let Some(health) = self.health.get_mut(name) {
-            if health.heartbeat != heartbeat || renewed.is_some_and(|now| health.renewed.is_none_or(|then| then < now))
+            if health.heartbeat != heartbeat
+                || renewed.is_some_and(|last| health.renewed.is_none_or(|then| then < last))
             {
-                health.heard = Instant::now();
+                health.heard = now;
             }
             health.heartbeat = heartbeat;
             health.renewed = renewed.or(health.renewed);
-            return health.heard.elapsed();
+            return now.saturating_duration_since(health.heard);
         }
         let uid = node.metadata.uid.clone();
         self.record_node_event(
@@ -297,7 +293,7 @@ impl Monitor {
             "RegisteredNode",
             &format!("Registered Node {name} in Controller"),
         );
-        self.health.insert(name.to_owned(), Health { uid, heard: Instant::now(), heartbeat, renewed });
+        self.health.insert(name.to_owned(), Health { uid, heard: now, heartbeat, renewed });
         Duration::ZERO
     }
 
@@ -351,7 +347,7 @@ impl Monitor {
 
     /// Sets the `NoExecute` taint on the nodes that are due.
     async fn taint_due_nodes(&mut self) {
-        for name in self.zones.due(Instant::now()) {
+        for name in self.zones.due(self.clock.instant()) {
             let Some(node) = self.nodes.get(&Key::new(None, &name)) else { continue };
             let wanted = match condition(&node, "Ready").map(|ready| ready.status.as_str()) {
                 Some("False") => NOT_READY,
@@ -359,7 +355,7 @@ impl Monitor {
                 _ => continue,
             };
             if !self.set_no_execute(&node, Some(wanted)).await {
-                self.zones.wait(Zones::key(&node), &name, Instant::now());
+                self.zones.wait(Zones::key(&node), &name, self.clock.instant());
             }
         }
     }

@@ -31,8 +31,7 @@ pub(crate) async fn run(context: Context) {
     }
     let (pods, nodes) = (pods.store(), nodes.store());
     let mut missing: HashMap<String, Instant> = HashMap::new();
-    let mut rounds = tokio::time::interval(context.settings.timing.pod_gc);
-    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut rounds = context.clock.interval(context.settings.timing.pod_gc);
     while context.stop.run_until_cancelled(rounds.tick()).await.is_some() {
         let work = round(&context, &pods, &nodes, &mut missing);
         if context.stop.run_until_cancelled(work).await.is_none() {
@@ -100,15 +99,16 @@ async fn gone_nodes(
     missing: &mut HashMap<String, Instant>,
 ) -> BTreeSet<String> {
     let named: BTreeSet<&str> = pods.iter().map(|pod| node_of(pod)).filter(|name| !name.is_empty()).collect();
+    let now = context.clock.instant();
     let absent = |name: &str| nodes.get(&Key::new(None, name)).is_none();
     missing.retain(|name, _| named.contains(name.as_str()) && absent(name));
     for name in named.into_iter().filter(|name| absent(name)) {
-        missing.entry(name.to_owned()).or_insert_with(Instant::now);
+        missing.entry(name.to_owned()).or_insert(now);
     }
     let api: Api<Node> = Api::all(context.client.clone());
     let mut gone = BTreeSet::new();
     for (name, since) in missing.iter() {
-        if since.elapsed() >= context.settings.timing.pod_gc_quarantine
+        if now.saturating_duration_since(*since) >= context.settings.timing.pod_gc_quarantine
             && matches!(api.get_metadata_opt(name).await, Ok(None))
         {
             gone.insert(name.clone());

@@ -102,6 +102,12 @@ impl Zones {
         entered
     }
 
+    /// The moment at which the next node is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let waiting = self.zones.values().filter(|zone| zone.every.is_some() && !zone.waiting.is_empty());
+        waiting.map(|zone| zone.next).min()
+    }
+
     /// The nodes that are due.
     pub(super) fn due(&mut self, now: Instant) -> Vec<String> {
         let mut due = Vec::new();

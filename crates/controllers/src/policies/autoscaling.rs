@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::events::EventType;
 use client::store::Store;
 use client::{Error, Key};
@@ -33,7 +33,8 @@ const WORKERS: usize = 5;
 pub(crate) async fn run(context: Context) {
     let scalers = context.informers.informer::<HorizontalPodAutoscaler>();
     let tools = context.tools("horizontal-pod-autoscaler").follow(&scalers);
-    let controller = Controller::new("horizontalpodautoscaling")
+    let controller = context
+        .controller("horizontalpodautoscaling")
         // These have no generation.
         .on(&scalers, Predicate::on_update(|old: &HorizontalPodAutoscaler, new| old.spec != new.spec))
         .read_your_writes(tools.writes.clone());

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
@@ -41,7 +41,7 @@ pub(crate) async fn run(context: Context) {
     let stateful_sets = context.informers.informer::<StatefulSet>();
     let controllers = context.informers.informer::<ReplicationController>();
     let tools = context.tools("controllermanager").follow(&budgets);
-    let controller = Controller::new("disruption").read_your_writes(tools.writes.clone());
+    let controller = context.controller("disruption").read_your_writes(tools.writes.clone());
     let queue = controller.queue();
     let known = budgets.store();
     let wakes = Predicate::new(move |event: &Event<Pod>| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::Event;
 use client::retry::{RetrySteps, retry_on_conflict};
 use client::{Error, Key};
@@ -66,7 +66,8 @@ pub(crate) async fn run_claims(context: Context) {
     let claims = context.informers.informer::<PersistentVolumeClaim>();
     let pods = context.informers.informer::<Pod>();
     let ended = Predicate::new(|event: &Event<Pod>| matches!(event, Event::Deleted { .. }));
-    let controller = Controller::new("pvc-protection")
+    let controller = context
+        .controller("pvc-protection")
         .on(&claims, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))
         .mapped(&pods, claims_of, ended);
     let (claims, pods, client) = (claims.store(), pods.store(), context.client.clone());
@@ -119,8 +120,9 @@ pub(super) fn claims_of(pod: &Pod) -> Vec<Key> {
 /// Runs the protection of volumes until the context's stop.
 pub(crate) async fn run_volumes(context: Context) {
     let volumes = context.informers.informer::<PersistentVolume>();
-    let controller =
-        Controller::new("pv-protection").on(&volumes, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
+    let controller = context
+        .controller("pv-protection")
+        .on(&volumes, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
     let (volumes, client) = (volumes.store(), context.client.clone());
     let reconcile = move |run: Run| {
         let volume = volumes.get(&run.key);

@@ -31,13 +31,13 @@ use client::Key;
 use client::events::{ApiEvents, EventType, NewEvent, SeriesRecorder};
 use client::informer::{Event, SubscriptionOptions};
 use client::store::Store;
+use clock::WorldClock;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
-use machinery::clock::Clock;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -93,7 +93,7 @@ pub(crate) async fn run(context: Context) {
     let mut scheduler = Scheduler {
         client: context.client.clone(),
         clock: context.clock.clone(),
-        recorder: recorder.with_clock(context.clock.clone()),
+        recorder: recorder.with_clock(context.clock.reading()),
         pods: pods.store(),
         namespaces: namespaces.store(),
         budgets: budgets.store(),
@@ -116,7 +116,7 @@ pub(crate) async fn run(context: Context) {
             scheduler.pod_event(event);
         }
         while let Some(Some(_)) = claim_events.next().now_or_never() {
-            scheduler.queue.changed(Remedy::CLAIMS, Instant::now());
+            scheduler.queue.changed(Remedy::CLAIMS, context.clock.instant());
         }
         while let Some(Ok(bound)) = scheduler.bindings.try_join_next() {
             scheduler.bound(bound);
@@ -129,7 +129,7 @@ pub(crate) async fn run(context: Context) {
             break;
         }
         if scheduler.has_room()
-            && let Some((key, pod)) = scheduler.queue.pop(Instant::now())
+            && let Some((key, pod)) = scheduler.queue.pop(context.clock.instant())
         {
             scheduler.place(&key, pod);
             turn += 1;
@@ -143,10 +143,10 @@ pub(crate) async fn run(context: Context) {
             () = context.stop.cancelled() => break,
             Some(event) = node_events.next() => scheduler.node_event(event),
             Some(event) = pod_events.next() => scheduler.pod_event(event),
-            Some(_) = claim_events.next() => scheduler.queue.changed(Remedy::CLAIMS, Instant::now()),
+            Some(_) = claim_events.next() => scheduler.queue.changed(Remedy::CLAIMS, context.clock.instant()),
             Some(Ok(bound)) = scheduler.bindings.join_next(), if !scheduler.bindings.is_empty() => scheduler.bound(bound),
             Some(Ok(evicted)) = scheduler.evictions.join_next(), if !scheduler.evictions.is_empty() => scheduler.evicted(evicted),
-            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            () = context.clock.sleep_until(due.unwrap_or_else(|| context.clock.instant())), if due.is_some() => {}
         }
     }
     // Bindings under way are written; the next leader repeats those that are lost.
@@ -156,7 +156,7 @@ pub(crate) async fn run(context: Context) {
 
 struct Scheduler {
     client: Client,
-    clock: Clock,
+    clock: WorldClock,
     recorder: SeriesRecorder,
     pods: Store<Pod>,
     namespaces: Store<Namespace>,
@@ -192,7 +192,7 @@ impl Scheduler {
         match event {
             Event::Added { object, .. } | Event::Updated { new: object, .. } => {
                 if self.cluster.put_node(object) {
-                    self.queue.changed(Remedy::NODES, Instant::now());
+                    self.queue.changed(Remedy::NODES, self.clock.instant());
                 }
             }
             Event::Deleted { object, .. } | Event::Undecodable { previous: Some(object), .. } => {
@@ -223,17 +223,17 @@ impl Scheduler {
             self.queue.remove(&key);
             let node = node.to_owned();
             if self.cluster.put_pod(&key, pod.clone(), &node, || amounts::request_of(&pod)) {
-                self.queue.changed(Remedy::COMPANY, Instant::now());
+                self.queue.changed(Remedy::COMPANY, self.clock.instant());
             }
         } else if needs_node(&pod) {
             if self.cluster.nominations.read(&key, &pod) {
-                self.queue.changed(Remedy::ROOM, Instant::now());
+                self.queue.changed(Remedy::ROOM, self.clock.instant());
             }
-            self.queue.put(&key, pod, Instant::now());
+            self.queue.put(&key, pod, self.clock.instant());
         } else {
             self.queue.remove(&key);
             if self.cluster.nominations.remove(&key) {
-                self.queue.changed(Remedy::ROOM, Instant::now());
+                self.queue.changed(Remedy::ROOM, self.clock.instant());
             }
         }
     }
@@ -242,7 +242,7 @@ impl Scheduler {
         self.queue.remove(key);
         let nominated = self.cluster.nominations.remove(key);
         if self.cluster.remove_pod(key) || nominated {
-            self.queue.changed(Remedy::ROOM, Instant::now());
+            self.queue.changed(Remedy::ROOM, self.clock.instant());
         }
     }
 
@@ -281,7 +281,7 @@ impl Scheduler {
                 Nomination::Node(node)
             }
         };
-        self.queue.park(key, refusal.remedy, Instant::now());
+        self.queue.park(key, refusal.remedy, self.clock.instant());
         self.failed(key, pod, "Unschedulable", &message, &nomination);
     }
 
@@ -293,7 +293,7 @@ impl Scheduler {
             self.cluster.nominations.remove(key);
         }
         if !outranked.is_empty() {
-            self.queue.changed(Remedy::ROOM, Instant::now());
+            self.queue.changed(Remedy::ROOM, self.clock.instant());
         }
         let here = victims.into_iter().filter(|victim| victim.metadata.deletion_timestamp.is_none());
         let victims: Vec<Arc<Pod>> = here.collect();
@@ -320,7 +320,7 @@ impl Scheduler {
         }
         let key = Key::of(&*preemptor);
         if !failed.is_empty() && self.pods.get(&key).is_some_and(|now| needs_node(&now)) {
-            self.queue.retry(&key, Instant::now());
+            self.queue.retry(&key, self.clock.instant());
         }
     }
 
@@ -338,7 +338,7 @@ impl Scheduler {
             return;
         }
         tracing::debug!(%key, %node, %error, "a binding failed");
-        self.queue.retry(&key, Instant::now());
+        self.queue.retry(&key, self.clock.instant());
         self.failed(&key, &pod, "SchedulerError", &format!("binding rejected: {error}"), &Nomination::Cleared);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::events::EventType;
 use client::informer::{Event, InformerConfig, SharedInformer};
 use client::list_watch::ApiListWatch;
@@ -42,7 +42,7 @@ pub(crate) async fn run(context: Context) {
     let reflector = ReflectorConfig { without_managed_fields: true, ..ReflectorConfig::default() };
     let endpoints = SharedInformer::new(source, InformerConfig { reflector, ..InformerConfig::default() });
     let tools = context.tools("endpoint-controller").follow(&endpoints);
-    let controller = Controller::new("endpoint").read_your_writes(tools.writes.clone());
+    let controller = context.controller("endpoint").read_your_writes(tools.writes.clone());
     let queue = controller.queue();
     // Endpoints of services that were deleted while no controller ran, and endpoints that another client deleted.
     let left_over = Predicate::new(|event: &Event<Endpoints>| match event {

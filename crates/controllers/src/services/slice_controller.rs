@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::controller::{Action, OwnerMatch, Predicate, Run, RunError};
 use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
@@ -27,7 +27,7 @@ pub(crate) async fn run(context: Context) {
     let nodes = context.informers.informer::<Node>();
     let slices = context.informers.informer::<EndpointSlice>();
     let tools = context.tools("endpoint-slice-controller").follow(&slices);
-    let controller = Controller::new("endpointslice").limiter(limiter()).read_your_writes(tools.writes.clone());
+    let controller = context.controller("endpointslice").limiter(limiter()).read_your_writes(tools.writes.clone());
     let queue = controller.queue();
     let touched = Predicate::new(|event: &Event<EndpointSlice>| {
         let ours = |slice: &Arc<EndpointSlice>| slice.labels().get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1);
@@ -148,7 +148,7 @@ mod tests {
         loop {
             let run = Run { key: key.clone(), id: 1, failures: limiter.retries(&key) };
             match reconciling::give_up_after(TRIES, &run, Err(RunError::retry("again"))) {
-                Err(RunError::Retry(_)) => waits.push(limiter.when(&key).as_secs()),
+                Err(RunError::Retry(_)) => waits.push(limiter.when(&key, tokio::time::Instant::now()).as_secs()),
                 _ => break,
             }
             tokio::time::advance(Duration::from_secs(1000)).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::store::Store;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
@@ -21,7 +21,7 @@ pub(crate) async fn run(context: Context) {
     let jobs = context.informers.informer::<Job>();
     let name = "ttl-after-finished-controller";
     let control = Arc::new(Ttl { tools: context.tools(name), jobs: jobs.store() });
-    let controller = Controller::new(name).on(&jobs, Predicate::version_changed());
+    let controller = context.controller(name).on(&jobs, Predicate::version_changed());
     let sync = move |run: Run| {
         let control = control.clone();
         async move { control.sync(run).await }

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use dogwatch::cluster::{Access, Cluster};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use machinery::clock::Clock;
 use machinery::json::{self, Value, json};
 use parking_lot::Mutex;
 use server::limits::Limits;
@@ -60,7 +59,7 @@ impl World {
     pub(crate) async fn with(access: Access, settings: registry::Settings, limits: Limits) -> Self {
         let access = Access { anonymous: true, ..access };
         let store = Arc::new(MemoryStore::new(Retention::default()));
-        let cluster = Cluster::start(store, &access, limits, settings, Clock::system()).await.unwrap();
+        let cluster = Cluster::start(store, &access, limits, settings).await.unwrap();
         World { cluster, triggers: Mutex::default() }
     }
 

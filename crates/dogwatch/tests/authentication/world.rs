@@ -77,7 +77,7 @@ impl World {
         };
         let store = Arc::new(MemoryStore::new(Retention::default()));
         let settings = registry::Settings::default();
-        let cluster = Cluster::start(store, &access, Limits::default(), settings, Clock::system()).await?;
+        let cluster = Cluster::start(store, &access, Limits::default(), settings).await?;
         let tls = authentication::tls(&args.authentication, &pki)?;
         let reloading = Reloading::new(&args.authentication, &pki, &cluster, &tls);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use dogwatch::cluster::{Access, Cluster};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use machinery::clock::Clock;
 use machinery::json::{self, Value, json};
 use parking_lot::Mutex;
 use server::limits::Limits;
@@ -68,7 +67,7 @@ impl World {
         let access = Access { token_file: Some(tokens), anonymous: true, webhooks, ..Access::default() };
         let store = Arc::new(MemoryStore::new(Retention::default()));
         let settings = registry::Settings::default();
-        let cluster = Cluster::start(store, &access, Limits::default(), settings, Clock::system()).await.unwrap();
+        let cluster = Cluster::start(store, &access, Limits::default(), settings).await.unwrap();
         World { cluster, triggers: Mutex::default(), _folder: folder }
     }
 

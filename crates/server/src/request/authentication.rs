@@ -81,7 +81,10 @@ pub struct Unauthenticated<'a> {
     pub headers: &'a HeaderMap,
     pub path: &'a str,
     pub peer: &'a Peer,
+    /// The time that tokens are judged by.
     pub now: Timestamp,
+    /// The time that certificates are judged by.
+    pub machine: Timestamp,
     pub notes: Notes<'a>,
 }
 
@@ -122,13 +125,13 @@ impl Authenticator {
     }
 
     async fn find(&self, request: Unauthenticated<'_>, objections: &mut Objections) -> Option<Arc<User>> {
-        let Unauthenticated { headers, peer, now, notes, .. } = request;
-        match self.front_proxy.as_ref().map_or(Ok(None), |proxy| proxy.user(headers, peer, now)) {
+        let Unauthenticated { headers, peer, now, machine, notes, .. } = request;
+        match self.front_proxy.as_ref().map_or(Ok(None), |proxy| proxy.user(headers, peer, machine)) {
             Ok(Some(user)) => return Some(Arc::new(user)),
             Ok(None) => {}
             Err(why) => objections.push(why),
         }
-        match peer.user(now) {
+        match peer.user(machine) {
             Ok(Some(user)) => return Some(user),
             Ok(None) => {}
             Err(why) => objections.push(why),

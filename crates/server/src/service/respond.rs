@@ -183,9 +183,9 @@ impl Inner {
         peer: &Peer,
         record: &mut RequestRecord,
     ) -> Result<Arc<User>, Refusal> {
-        let now = self.clock.now();
+        let machine = self.certificates_clock.now();
         let counts = &self.metrics.access;
-        let authenticated = match self.authenticator.of_connection(peer, now) {
+        let authenticated = match self.authenticator.of_connection(peer, machine) {
             Some(user) => {
                 counts.authenticated(Authenticated::As(&user.name), None);
                 Ok(Arc::clone(user))
@@ -193,9 +193,9 @@ impl Inner {
             None => {
                 let notes = Notes { warnings: &record.warnings, annotations: &record.annotations };
                 let (headers, path, began) = (&parts.headers, &*info.path, Instant::now());
-                let found =
-                    Box::pin(self.authenticator.authenticate(Unauthenticated { headers, path, peer, now, notes }))
-                        .await;
+                let now = self.clock.now();
+                let request = Unauthenticated { headers, path, peer, now, machine, notes };
+                let found = Box::pin(self.authenticator.authenticate(request)).await;
                 let outcome = match &found {
                     Ok(user) => Authenticated::As(&user.name),
                     Err(refused) if refused.has_credentials => Authenticated::WrongCredentials,

@@ -133,6 +133,7 @@ impl World {
             explain_refusals: false,
             metrics,
             server_metrics,
+            certificates_clock: clock.clone(),
             clock,
         };
         let server = Server::new(registry, config);

@@ -26,7 +26,7 @@ use arc_swap::ArcSwap;
 use client::informer::{Event, HandlerHandle, InformerConfig, SharedInformer, SubscriptionOptions};
 use client::list_watch::ApiListWatch;
 use client::reflector::{Problem, log_problem};
-use client::workqueue::WorkQueue;
+use client::workqueue::{WorkQueue, default_limiter};
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -56,8 +56,8 @@ pub(crate) async fn run(context: Context) {
     let stop = context.stop.clone();
     let collector = Arc::new(Collector {
         graph: Mutex::new(Graph::default()),
-        to_delete: WorkQueue::new(),
-        to_orphan: WorkQueue::new(),
+        to_delete: WorkQueue::with_limiter_and_clock(default_limiter(), context.clock.clone()),
+        to_orphan: WorkQueue::with_limiter_and_clock(default_limiter(), context.clock.clone()),
         recorder: context.recorder("garbage-collector-controller"),
     });
     let mut watches = Watches {

@@ -1,9 +1,9 @@
 //! Commands in simulated containers: those that a rule prescribes, `tar`, shells with and without a terminal, and what the
 //! simulated shell understands.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use clock::WorldClock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -93,8 +93,7 @@ impl Streams {
 pub(super) struct Place {
     pub(super) files: Files,
     pub(super) environment: Environment,
-    /// Reads the clock.
-    pub(super) now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub(super) clock: WorldClock,
 }
 
 impl Containers {
@@ -105,7 +104,7 @@ impl Containers {
         container: &str,
         command: &[String],
         mut streams: Streams,
-        now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+        clock: WorldClock,
     ) -> Result<i32, String> {
         let rules = self.rules_of(pod).execs;
         let applies = |rule: &&ExecRule| {
@@ -124,7 +123,7 @@ impl Containers {
         };
         let found = self.places().of(pod, container);
         let (files, environment) = found.ok_or_else(|| format!("container not found ({container:?})"))?;
-        let mut place = Place { files, environment: (*environment).clone(), now };
+        let mut place = Place { files, environment: (*environment).clone(), clock };
         place.environment.is_first_process = false;
         let program = name.rsplit('/').next().unwrap_or_default();
         // A terminal of a shell, or a script on its input.
@@ -152,7 +151,7 @@ pub(super) async fn run(place: &Place, command: &[String], streams: &mut Streams
     };
     streams.stdin = None;
     let (words, environment, files) = (command.to_vec(), place.environment.clone(), place.files.clone());
-    let began = (place.now)();
+    let began = place.clock.now();
     let running = tokio::task::spawn_blocking(move || shell::run(&words, &environment, &files, &input, began));
     let ran = match running.await {
         Ok(Ok(ran)) => ran,
@@ -178,9 +177,9 @@ pub(super) async fn run(place: &Place, command: &[String], streams: &mut Streams
 }
 
 async fn wait_until(place: &Place, at: Timestamp) {
-    let left = at.duration_since((place.now)());
+    let left = at.duration_since(place.clock.now());
     if let Ok(left) = Duration::try_from(left) {
-        tokio::time::sleep(left).await;
+        place.clock.sleep(left).await;
     }
 }
 

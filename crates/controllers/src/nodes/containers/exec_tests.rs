@@ -1,5 +1,7 @@
 //! Tests of commands in containers.
 
+use std::sync::Arc;
+
 use super::*;
 use serde_json::{Value, json};
 
@@ -31,8 +33,7 @@ async fn exec(
         is_terminal,
         resizes: mpsc::channel(1).1,
     };
-    let now: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(|| Timestamp::UNIX_EPOCH);
-    let result = containers.exec(pod, "c", &words, streams, now).await;
+    let result = containers.exec(pod, "c", &words, streams, WorldClock::system()).await;
     let (mut out, mut err) = (Vec::new(), Vec::new());
     stdout_reader.read_to_end(&mut out).await.unwrap();
     stderr_reader.read_to_end(&mut err).await.unwrap();

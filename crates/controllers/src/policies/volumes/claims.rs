@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
@@ -56,7 +56,8 @@ pub(super) async fn run(context: Context) {
         }
         _ => false,
     });
-    let controller = Controller::new("persistentvolume-binder")
+    let controller = context
+        .controller("persistentvolume-binder")
         .on(&claims, Predicate::new(|event| !matches!(event, Event::Deleted { .. })).and(changed))
         .mapped(&volumes, of_volume, Predicate::version_changed())
         .mapped(&classes, of_class, Predicate::version_changed())

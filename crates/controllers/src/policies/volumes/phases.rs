@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
@@ -24,7 +24,8 @@ pub(super) async fn run(context: Context) {
         let name = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).unwrap_or_default();
         if name.is_empty() { Vec::new() } else { vec![Key::new(None, name)] }
     };
-    let controller = Controller::new("persistentvolume-phases")
+    let controller = context
+        .controller("persistentvolume-phases")
         .on(&volumes, Predicate::new(|event| !matches!(event, Event::Deleted { .. })))
         .mapped(&claims, of_claim, Predicate::version_changed());
     let keeper = Arc::new(Keeper {

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use client::Error;
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::controller::{Action, OwnerMatch, Predicate, Run, RunError};
 use client::events::EventType;
 use client::store::Store;
 use jiff::Timestamp;
@@ -39,7 +39,8 @@ pub(crate) async fn run(context: Context) {
     let tools = context.tools("cronjob-controller").follow(&cron_jobs).follow(&jobs);
     let control =
         Arc::new(CronJobs { tools: tools.clone(), cron_jobs: cron_jobs.store(), jobs: Controlled::of(&jobs) });
-    let controller = Controller::new("cronjob-controller")
+    let controller = context
+        .controller("cronjob-controller")
         .on(&cron_jobs, Predicate::version_changed())
         .owned(&jobs, OwnerMatch::of::<CronJob>(&()).controller_only(), Predicate::version_changed())
         .read_your_writes(tools.writes.clone());

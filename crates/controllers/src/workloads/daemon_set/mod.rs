@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Error;
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::controller::{Action, OwnerMatch, Predicate, Run, RunError};
 use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
@@ -64,7 +64,8 @@ pub(crate) async fn run(context: Context) {
         old.metadata.labels != new.metadata.labels || taints(old) != taints(new)
     });
     let not_deleted = Predicate::new(|event| !matches!(event, Event::Deleted { .. }));
-    let controller = Controller::new("daemonset-controller")
+    let controller = context
+        .controller("daemonset-controller")
         .on(&sets, Predicate::version_changed())
         .owned(&pods, OwnerMatch::of::<DaemonSet>(&()).controller_only(), Predicate::version_changed())
         .mapped(&pods, move |pod| adopters(&selecting, &pod.metadata, selects), not_deleted)
@@ -174,7 +175,7 @@ impl DaemonSets {
             return Ended::Delete;
         }
         let mut failures = self.failures.lock();
-        let now = Instant::now();
+        let now = self.tools.clock.instant();
         let key = (uid(set).to_owned(), node.to_owned());
         let known = failures.get(&key).filter(|known| now - known.last <= 2 * LONGEST_DELAY);
         let delay = match known {

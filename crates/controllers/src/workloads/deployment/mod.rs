@@ -16,7 +16,7 @@ mod status;
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::controller::{Action, OwnerMatch, Predicate, Run, RunError};
 use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
@@ -51,7 +51,8 @@ pub(crate) async fn run(context: Context) {
         pods: Controlled::of(&pods),
     });
     let (selecting, waiting) = (deployments.store(), control.clone());
-    let controller = Controller::new("deployment-controller")
+    let controller = context
+        .controller("deployment-controller")
         .on(&deployments, Predicate::version_changed())
         .owned(&sets, OwnerMatch::of::<Deployment>(&()).controller_only(), Predicate::version_changed())
         .mapped(&sets, move |set| adopters(&selecting, &set.metadata, selects), Predicate::version_changed())

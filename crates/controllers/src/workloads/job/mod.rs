@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::Event;
 use client::store::Store;
 use client::{Error, Key, Object};
@@ -62,7 +62,7 @@ async fn run_jobs(context: Context) {
         backoff: Mutex::default(),
     });
     let batch = context.settings.timing.job_batch;
-    let controller = Controller::new("job-controller");
+    let controller = context.controller("job-controller");
     let (later, selecting) = (controller.queue(), jobs.store());
     // Pods of a job finish together: their events are gathered for a while, so that one run counts many (JB-4). The keys
     // are not returned but queued with that delay.

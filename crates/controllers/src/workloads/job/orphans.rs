@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::store::Store;
 use client::{Key, Object};
 use k8s_openapi::api::batch::v1::Job;
@@ -20,7 +20,8 @@ pub(super) async fn run(context: Context) {
     let tools = context.tools("job-controller").follow(&pods);
     let control = Arc::new(Orphans { tools: tools.clone(), jobs: jobs.store(), pods: Controlled::of(&pods) });
     let (of_job, of_pod) = (control.clone(), control.clone());
-    let controller = Controller::new("job-orphans")
+    let controller = context
+        .controller("job-orphans")
         .mapped(&jobs, move |job| of_job.left_by(job), Predicate::version_changed())
         .mapped(&pods, move |pod| of_pod.is_left(pod).then(|| pod.object_key()).into_iter().collect(), Predicate::any())
         .read_your_writes(tools.writes.clone());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Error;
-use client::controller::{Action, Controller, Predicate, Run, RunError};
+use client::controller::{Action, Predicate, Run, RunError};
 use client::events::EventType;
 use client::informer::Event;
 use client::store::Store;
@@ -46,7 +46,7 @@ pub(crate) async fn run<S: Replicated>(context: Context) {
     let tools = context.tools(S::COMPONENT).follow(&sets).follow(&pods);
     let replicas =
         Arc::new(Replicas { tools: tools.clone(), siblings: Controlled::of(&sets), pods: Controlled::of(&pods) });
-    let controller = Controller::new(S::COMPONENT);
+    let controller = context.controller(S::COMPONENT);
     let (selecting, known, later) = (sets.store(), sets.store(), controller.queue());
     let gather = move |pod: &Pod| {
         let Some(key) = controller_key::<S>(&pod.metadata) else { return Vec::new() };

@@ -12,7 +12,7 @@ mod retention;
 
 use std::sync::Arc;
 
-use client::controller::{Action, Controller, OwnerMatch, Predicate, Run, RunError};
+use client::controller::{Action, OwnerMatch, Predicate, Run, RunError};
 use client::informer::Event;
 use client::store::Store;
 use client::{Error, Key, Object};
@@ -49,7 +49,8 @@ pub(crate) async fn run(context: Context) {
     let (selecting, claiming) = (sets.store(), sets.store());
     let only_deleted = Predicate::new(|event| matches!(event, Event::Deleted { .. }));
     let not_deleted = Predicate::new(|event| !matches!(event, Event::Deleted { .. }));
-    let controller = Controller::new("statefulset-controller")
+    let controller = context
+        .controller("statefulset-controller")
         .on(&sets, Predicate::version_changed())
         .owned(&pods, OwnerMatch::of::<StatefulSet>(&()).controller_only(), Predicate::version_changed())
         .mapped(&pods, move |pod| would_adopt(&selecting, pod), not_deleted)

@@ -37,7 +37,8 @@ async fn ask(
 ) -> (Result<Arc<User>, Status>, Vec<String>) {
     let (warnings, annotations) = (Warnings::default(), Annotations::default());
     let notes = Notes { warnings: &warnings, annotations: &annotations };
-    let request = Unauthenticated { headers, path: "/api", peer, now: Clock::system().now(), notes };
+    let now = Clock::system().now();
+    let request = Unauthenticated { headers, path: "/api", peer, now, machine: now, notes };
     let found = authenticator.authenticate(request).await.map_err(|refused| refused.status);
     (found, warnings.take())
 }

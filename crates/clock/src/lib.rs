@@ -1,0 +1,139 @@
+//! The time that a world believes in: reading it, waiting for it, stopping and advancing it.
+//!
+//! A [`WorldClock`] is the machine's clock unless it is made adjustable. An adjustable clock can be stopped, run at another rate, or
+//! be moved forward; whoever waits for a moment of it wakes up when that moment comes, however it comes. Network timeouts and
+//! certificates do not belong here: they follow the machine's clock.
+//!
+//! Moments are values of [`tokio::time::Instant`] on the time line of the world. As long as the clock was never adjusted they are
+//! the machine's own, so tests that pause tokio's clock keep working.
+
+mod adjustable;
+mod interval;
+mod waiting;
+
+use std::time::Duration;
+
+pub use adjustable::{Advance, Backwards, Mode};
+use futures::future::BoxFuture;
+pub use interval::Interval;
+use jiff::Timestamp;
+use machinery::Clock;
+use tokio::time::Instant;
+
+use adjustable::Adjustable;
+
+/// The clock of a world. Cheap to clone; all copies show the same time.
+#[derive(Clone, Debug, Default)]
+pub struct WorldClock(Option<Adjustable>);
+
+impl WorldClock {
+    /// The clock of this machine, which nobody can adjust. It costs no more than reading the machine's clock.
+    #[must_use]
+    pub fn system() -> Self {
+        WorldClock(None)
+    }
+
+    /// A clock that shows the machine's time until it is adjusted.
+    #[must_use]
+    pub fn adjustable() -> Self {
+        WorldClock(Some(Adjustable::new(Clock::system().now())))
+    }
+
+    /// The date and time now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        match &self.0 {
+            None => Clock::system().now(),
+            Some(clock) => clock.reading().time,
+        }
+    }
+
+    /// The moment now. It never goes back.
+    #[must_use]
+    pub fn instant(&self) -> Instant {
+        match &self.0 {
+            None => Instant::now(),
+            Some(clock) => clock.reading().moment,
+        }
+    }
+
+    /// This clock for those who only read the date and time.
+    #[must_use]
+    pub fn reading(&self) -> Clock {
+        match &self.0 {
+            None => Clock::system(),
+            Some(clock) => {
+                let clock = clock.clone();
+                Clock::from_fn(move || clock.reading().time)
+            }
+        }
+    }
+
+    /// Waits until `moment`.
+    pub async fn sleep_until(&self, moment: Instant) {
+        match &self.0 {
+            None => tokio::time::sleep_until(moment).await,
+            Some(clock) => clock.wait_until(moment).await,
+        }
+    }
+
+    /// Waits for `duration` of this clock's time.
+    pub async fn sleep(&self, duration: Duration) {
+        // A duration beyond what an instant can hold means that nobody expects this wait to end.
+        match self.instant().checked_add(duration) {
+            Some(moment) => self.sleep_until(moment).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ticks at once, and then each time that `period` has passed since the last tick.
+    #[must_use]
+    pub fn interval(&self, period: Duration) -> Interval {
+        Interval::new(self.clone(), period)
+    }
+
+    /// How the clock runs now.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.0.as_ref().map_or(Mode::Real, Adjustable::mode)
+    }
+
+    /// What somebody waits for first, as date and time.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.0.as_ref()?.next_due()
+    }
+
+    /// Changes how the clock runs; with `now`, also the time that it shows. A clock of the machine stays as it is.
+    pub fn set(&self, mode: Mode, now: Option<Timestamp>) -> Result<(), Backwards> {
+        self.0.as_ref().map_or(Ok(()), |clock| clock.set(mode, now))
+    }
+
+    /// Moves a stopped clock forward. It stops at each moment that somebody waits for, until whoever waited has begun and what it
+    /// began has ended.
+    pub async fn advance(&self, by: Duration, consequences: &dyn Consequences) -> Advance {
+        match &self.0 {
+            None => Advance::default(),
+            Some(clock) => clock.advance(by, consequences).await,
+        }
+    }
+
+    /// How long it takes by this clock until the next moment that somebody waits for.
+    #[must_use]
+    pub fn until_next(&self) -> Option<Duration> {
+        self.0.as_ref()?.until_next()
+    }
+}
+
+/// What follows when a moment comes: a wait ends, its task writes, others see that and write in turn.
+pub trait Consequences: Send + Sync {
+    /// Returns when nothing more follows, or gives up after some time.
+    fn ended(&self) -> BoxFuture<'_, ()>;
+}
+
+/// For those who only wait and never write.
+impl Consequences for () {
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
