@@ -11,10 +11,11 @@
 //! keeps it, [`routing`] finds the watchers it concerns by their [`filter`], [`watcher`] delivers it. [`spec`] has the
 //! selectable fields, [`pending_writes`] the objects that this process is writing, [`tally`] the counters; [`collections`]
 //! holds every collection, [`cache`] is the whole, with the freshness of reads. An [`observer`] derives something from
-//! objects and is called before their revision is announced.
+//! objects and is called before their revision is announced; a [`backlog`] is what an open watch has not been sent.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
+pub mod backlog;
 pub mod cache;
 pub mod collection;
 pub mod collections;
@@ -31,6 +32,7 @@ pub mod spec;
 pub mod tally;
 pub mod watcher;
 
+pub use backlog::{Backlog, WatchScope};
 pub use cache::{Cache, CacheError, Config, TooFarAhead};
 pub use collection::{Collection, ExactError, Snapshot};
 pub use collections::Collections;

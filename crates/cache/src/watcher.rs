@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use store::{Changes, Store, WatchError};
 
+use crate::backlog::WatchScope;
 use crate::collection::{Collection, Snapshot};
 use crate::event::{Event, EventKind};
 use crate::filter::Filter;
@@ -220,6 +221,18 @@ impl Watcher {
     #[must_use]
     pub fn collection(&self) -> &Arc<Collection> {
         &self.collection
+    }
+
+    /// Every matching change up to here has been returned, or is older than the watch.
+    #[must_use]
+    pub fn cursor(&self) -> Revision {
+        self.cursor
+    }
+
+    /// What the watch is about, for those who look at it from outside.
+    #[must_use]
+    pub fn scope(&self) -> WatchScope {
+        WatchScope::new(Arc::clone(&self.collection), Arc::clone(&self.mailbox))
     }
 
     /// True once it has caught up: the next output is the next change.

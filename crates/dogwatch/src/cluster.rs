@@ -50,8 +50,8 @@ pub struct Access {
     pub traced_writes: usize,
     /// Whether refusals of admission name everything that is known of them.
     pub explain_refusals: bool,
-    /// Whether the server has a lab.
-    pub lab: bool,
+    /// The server has a lab that keeps so many requests.
+    pub lab: Option<usize>,
 }
 
 /// A running API server without its listeners.
@@ -83,14 +83,18 @@ impl Cluster {
             None => Tokens::default(),
         };
         // The lab can stop and move the time of the cluster; certificates always go by the machine's.
-        let clock = if access.lab { WorldClock::adjustable() } else { WorldClock::system() };
+        let clock = if access.lab.is_some() { WorldClock::adjustable() } else { WorldClock::system() };
         let now = Clock::system().now();
         let server_metrics = Arc::new(Metrics::new(&limits));
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
         let authorization = access.authorization.build()?;
-        let kinds = if access.lab { lab::kinds::beside(&settings.kinds) } else { settings.kinds };
+        let lab = access.lab.map(|requests_max| lab::Starting::new(requests_max, Clock::system()));
+        let kinds = if lab.is_some() { lab::kinds::beside(&settings.kinds) } else { settings.kinds };
+        let mut observers = settings.observers;
+        observers.extend(lab.as_ref().map(lab::Starting::observer));
         let settings = Settings {
             kinds,
+            observers,
             authorizer: Arc::clone(&authorization.authorizer),
             roles: Arc::clone(&authorization.roles),
             node_graph: authorization.graph.clone(),
@@ -140,8 +144,8 @@ impl Cluster {
         };
         let server = Server::new(Arc::clone(&registry), config);
         let mut tasks = JoinSet::new();
-        if access.lab {
-            server.set_lab(lab::start(Settings::default(), &mut tasks).await.map_err(Failure::new)?);
+        if let Some(lab) = lab {
+            server.set_lab(lab::start(lab, Settings::default(), &mut tasks).await.map_err(Failure::new)?);
         }
         if let Some(auditor) = &access.auditor {
             server.set_auditor(Arc::clone(auditor));

@@ -113,7 +113,7 @@ impl Server {
     }
 
     async fn start_as(store: Arc<dyn Store>, access: Access, settings: registry::Settings) -> Self {
-        let access = Access { lab: true, ..access };
+        let access = Access { lab: Some(lab::REQUESTS_DEFAULT), ..access };
         match Cluster::start(store, &access, Limits::default(), settings).await {
             Ok(mut cluster) => {
                 cluster.maintain_quotas();

@@ -72,7 +72,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         authorization,
         traced_writes: args.explain.trace_admission,
         explain_refusals: args.explain.explain_refusals,
-        lab: args.lab.lab,
+        lab: args.lab.requests(),
     };
     let serving_leaf = authentication::serving(&args.authentication, &pki.serving)?;
     let tls = authentication::tls(&args.authentication, &pki)?;

@@ -3,27 +3,50 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use cache::{FieldSpec, Spec};
 use machinery::Revision;
 use machinery::json::json;
 use schema::custom::installed;
-use schema::kind::Kind;
+use schema::kind::{Kind, SelectableField};
 use schema::kinds::Kinds;
 
 /// The group of all kinds of the lab.
 pub const GROUP: &str = "lab.dogwatch.dev";
 /// The collection of faults in the store.
 pub(crate) const FAULTS: &str = "lab.dogwatch.dev/faults";
+pub(crate) const WATCHERS: &str = "lab.dogwatch.dev/watchers";
+pub(crate) const REQUESTS: &str = "lab.dogwatch.dev/requests";
+pub(crate) const CHANGES: &str = "lab.dogwatch.dev/changes";
 
 /// A kind with the verbs that it serves.
 struct Source {
     definition: &'static str,
     /// In the order of discovery.
     verbs: &'static [&'static str],
+    /// Members of the status by which objects can be selected, under their short names.
+    fields: &'static [&'static str],
 }
 
 const ALL: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-const SOURCES: [Source; 1] = [Source { definition: include_str!("kinds/fault.yaml"), verbs: ALL }];
+const SOURCES: [Source; 4] = [
+    Source {
+        definition: include_str!("kinds/change.yaml"),
+        verbs: &["get", "list", "watch"],
+        fields: &["kind", "resource", "name", "namespace", "uid", "user", "userAgent", "manager", "type", "request"],
+    },
+    Source { definition: include_str!("kinds/fault.yaml"), verbs: ALL, fields: &[] },
+    Source {
+        definition: include_str!("kinds/request.yaml"),
+        verbs: &["get", "list", "watch"],
+        fields: &["userAgent", "user", "verb", "resource", "subresource", "code", "name", "namespace"],
+    },
+    Source {
+        definition: include_str!("kinds/watcher.yaml"),
+        verbs: &["delete", "get", "list", "watch"],
+        fields: &["resource", "namespace", "user", "userAgent", "protocol"],
+    },
+];
 
 /// The kinds of the lab.
 #[must_use]
@@ -55,12 +78,29 @@ fn read(source: &Source) -> Vec<Arc<Kind>> {
         Ok(installed) => installed.kinds,
         Err(error) => unreachable!("a kind of the lab cannot be installed: {error}"),
     };
-    made.into_iter().map(|kind| Arc::new(with_verbs(Kind::clone(&kind), source.verbs))).collect()
+    made.into_iter().map(|kind| Arc::new(adjusted(Kind::clone(&kind), source))).collect()
 }
 
-fn with_verbs(mut kind: Kind, verbs: &[&str]) -> Kind {
-    kind.verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+fn adjusted(mut kind: Kind, source: &Source) -> Kind {
+    kind.verbs = source.verbs.iter().map(|verb| (*verb).to_owned()).collect();
+    kind.fields.extend(source.fields.iter().map(|name| SelectableField {
+        label: (*name).to_owned(),
+        paths: vec![vec!["status".to_owned(), (*name).to_owned()]],
+        absent: String::new(),
+    }));
     kind
+}
+
+/// The selectable fields of a kind of the lab, as its registry has them.
+pub(crate) fn spec(collection: &str) -> Spec {
+    let kind = all().iter().find(|kind| kind.collection == collection);
+    let fields = kind.into_iter().flat_map(|kind| &kind.fields).filter(|field| !field.label.starts_with("metadata."));
+    let spec = |field: &SelectableField| FieldSpec {
+        label: field.label.clone(),
+        paths: field.paths.clone(),
+        absent: field.absent.clone(),
+    };
+    Spec::new(fields.map(spec).collect())
 }
 
 #[cfg(test)]
@@ -70,7 +110,7 @@ mod tests {
     #[test]
     fn lab_1_every_kind_of_the_lab_is_served_with_its_verbs() {
         let served: Vec<(&str, usize)> = all().iter().map(|kind| (kind.plural.as_str(), kind.verbs.len())).collect();
-        assert_eq!(served, [("faults", 8)]);
+        assert_eq!(served, [("changes", 3), ("faults", 8), ("requests", 3), ("watchers", 4)]);
         assert!(all().iter().all(|kind| kind.gvk.group == GROUP && !kind.namespaced));
     }
 

@@ -5,6 +5,8 @@
 
 mod faults;
 pub mod kinds;
+mod recorder;
 mod start;
 
-pub use start::start;
+pub use recorder::REQUESTS_DEFAULT;
+pub use start::{Starting, start};

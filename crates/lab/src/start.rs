@@ -2,23 +2,50 @@
 
 use std::sync::Arc;
 
+use cache::Observer;
+use machinery::Clock;
 use registry::{Registry, Settings};
 use server::service::Lab;
 use store::memory::MemoryStore;
 use store::{Retention, Store};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::faults::{self, Faults};
 use crate::kinds::{self, GROUP};
+use crate::recorder::Recorder;
+
+/// A lab before its server exists: it follows the objects of the cluster from their first change on.
+pub struct Starting {
+    recorder: Arc<Recorder>,
+    disturbed: Arc<watch::Sender<u64>>,
+}
+
+impl Starting {
+    /// A lab that keeps so many requests.
+    #[must_use]
+    pub fn new(requests_max: usize, clock: Clock) -> Self {
+        let disturbed = Arc::<watch::Sender<u64>>::default();
+        Starting { recorder: Recorder::new(requests_max, Arc::clone(&disturbed), clock), disturbed }
+    }
+
+    /// Follows the objects of the cluster.
+    #[must_use]
+    pub fn observer(&self) -> Arc<dyn Observer> {
+        Arc::clone(&self.recorder) as _
+    }
+}
 
 /// Starts a lab. Its objects have a store of their own in memory; `tasks` get its background work.
-pub async fn start(settings: Settings, tasks: &mut JoinSet<()>) -> Result<Lab, String> {
+pub async fn start(starting: Starting, settings: Settings, tasks: &mut JoinSet<()>) -> Result<Lab, String> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Retention::default()));
     let kinds = kinds::beside(&schema::kinds::Kinds::default());
-    let faults = Faults::new(settings.clock.clone());
+    let Starting { recorder, disturbed } = starting;
+    let faults = Faults::new(disturbed, settings.clock.clone());
     let observers = vec![Arc::clone(&faults) as _];
-    let settings = Settings { kinds, is_bare: true, observers, ..settings };
+    let computed = Some(Arc::clone(&recorder) as _);
+    let settings = Settings { kinds, is_bare: true, observers, computed, ..settings };
     let registry = Registry::start(store, settings).await.map_err(|error| error.to_string())?;
     tasks.spawn(faults::report(Arc::clone(&faults), Arc::downgrade(&registry)));
-    Ok(Lab { registry, group: GROUP, disturbances: faults })
+    Ok(Lab { registry, group: GROUP, disturbances: faults, recorder })
 }

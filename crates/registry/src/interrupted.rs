@@ -26,7 +26,7 @@ use crate::kinds::{KindBehaviour, behaviour};
 use crate::meta;
 use crate::read::view;
 use crate::registry::Registry;
-use crate::request::Target;
+use crate::request::{Context, Target};
 use crate::reserve::Reservation;
 use crate::write::commit::{self, Change, Next};
 
@@ -94,7 +94,7 @@ async fn finish(registry: &Registry, found: Found) -> Found {
             continue;
         }
         let behaviour = behaviour(&target.kind);
-        match commit::change(registry, &target, false, &mut Finish { behaviour }).await {
+        match commit::change(registry, (&target, &Context::default()), false, &mut Finish { behaviour }).await {
             Ok(committed) if committed.is_removed() => tracing::info!(%key, "finished an interrupted deletion"),
             Ok(_) => {}
             Err(status) if status.is_not_found() => {}

@@ -7,6 +7,7 @@
 //! - [`request`]: target, body, options and user of a request
 //! - [`audit`]: what the audit event of a request needs from its handling
 //! - [`read`]: get, list, watch, and how answers are shown
+//! - [`computed`]: kinds whose objects are not stored
 //! - [`write`]: create, update, patch, apply, delete, and the commit to the store; `body` decodes
 //! - [`admission`]: plugins that change or refuse a write by looking at other objects
 //! - [`api_services`]: which server serves a group version
@@ -27,6 +28,7 @@ pub mod api_services;
 pub mod audit;
 mod body;
 mod collections;
+pub mod computed;
 mod conversion_webhook;
 pub mod expiry;
 mod failure;
@@ -51,13 +53,14 @@ mod write;
 
 pub use admission::selection::PluginSelection;
 pub use audit::{Annotations, AuditLevel};
+pub use cache::WatchScope;
 pub use conversion_webhook::Webhooks;
 pub use read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use read::segments::Segments;
 pub use read::view::{ListView, Outcome, View};
 pub use read::watch_view::{EventNote, EventNotes, Frames, WatchView};
 pub use registry::Registry;
-pub use request::{Body, Context, PatchBody, Target, Warnings, WriteRequest};
+pub use request::{Body, Context, PatchBody, Target, Warnings, WriteObserver, WriteRequest};
 pub use schema::warnings::deprecation;
 pub use schema::{discovery, kind, openapi};
 pub use settings::Settings;

@@ -21,6 +21,7 @@ use crate::admission::webhooks::{Followed, Webhooks};
 use crate::api_services::availability::{self, Availability};
 use crate::api_services::{self, ApiServices};
 use crate::collections::{self, CLUSTER_ROLES, NAMESPACES};
+use crate::computed::{self, Computed};
 use crate::conversion_webhook::Converter;
 use crate::flows::table::FlowTable;
 use crate::flows::{self, Flows};
@@ -173,10 +174,16 @@ impl Registry {
 /// Verbs on objects.
 impl Registry {
     pub async fn get(&self, target: &Target, options: &GetOptions) -> Result<View, Status> {
+        if let Some(computed) = self.computed(target) {
+            return computed::get(computed, target);
+        }
         get::get(self, target, options).await
     }
 
     pub async fn list(&self, target: &Target, options: &ListOptions) -> Result<ListView, Status> {
+        if let Some(computed) = self.computed(target) {
+            return computed::list(self, computed, target, options);
+        }
         list::list(self, target, options).await
     }
 
@@ -209,6 +216,9 @@ impl Registry {
     }
 
     pub async fn delete(&self, request: WriteRequest<'_, DeleteOptions>) -> Result<Outcome, Status> {
+        if let Some(computed) = self.computed(request.target) {
+            return computed::delete(computed, request);
+        }
         self.settle(request.target, delete::delete(self, request).await).await
     }
 
@@ -306,6 +316,11 @@ impl Registry {
 
 /// Parts, for the verbs.
 impl Registry {
+    /// What computes the objects of a kind that are not stored.
+    pub(crate) fn computed(&self, target: &Target) -> Option<&dyn Computed> {
+        self.settings.computed.as_deref().filter(|computed| computed.has(&target.kind.collection))
+    }
+
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }

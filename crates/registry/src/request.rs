@@ -9,7 +9,7 @@ use access::User;
 use bytes::Bytes;
 use cache::Item;
 use machinery::media::{MediaType, PatchType};
-use machinery::{GroupResource, Status};
+use machinery::{GroupResource, Revision, Status};
 use parking_lot::Mutex;
 use schema::kind::Kind;
 use tokio::time::Instant;
@@ -96,6 +96,14 @@ pub struct Context {
     /// The place among the requests that are handled at the same time, left while a webhook is awaited.
     pub place: Option<Arc<dyn Place>>,
     pub webhooks: WebhookTime,
+    /// Follows the revisions that the request makes.
+    pub writes: Option<Arc<dyn WriteObserver>>,
+}
+
+/// Follows the writes of a request.
+pub trait WriteObserver: fmt::Debug + Send + Sync {
+    /// The request made this revision, which readers see by now.
+    fn committed(&self, revision: Revision);
 }
 
 /// The time that the webhooks of a request have together; it begins with the first that is called.
@@ -141,6 +149,13 @@ impl Warnings {
 }
 
 impl Context {
+    /// Notes that the request made a revision.
+    pub(crate) fn committed(&self, revision: Revision) {
+        if let Some(writes) = &self.writes {
+            writes.committed(revision);
+        }
+    }
+
     /// The time that is left for webhooks.
     pub(crate) fn webhook_time_left(&self) -> Duration {
         let until = self.webhooks.0.get_or_init(|| Instant::now() + WEBHOOKS_TIMEOUT);

@@ -19,6 +19,7 @@ use crate::admission::webhooks::client::HookCaller;
 use crate::admission::webhooks::faults::Faults;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
+use crate::computed::Computed;
 use crate::conversion_webhook::Webhooks;
 
 /// Settings of a registry.
@@ -30,6 +31,8 @@ pub struct Settings {
     pub is_bare: bool,
     /// Code that follows some collections, beside the registry's own.
     pub observers: Vec<Arc<dyn Observer>>,
+    /// Kinds whose objects are computed and not stored.
+    pub computed: Option<Arc<dyn Computed>>,
     pub cache: cache::Config,
     /// Shortest timeout of a watch that names none; the longest is twice that.
     pub watch_timeout_min: Duration,
@@ -76,6 +79,7 @@ impl Default for Settings {
             kinds: kinds::builtin().clone(),
             is_bare: false,
             observers: Vec::new(),
+            computed: None,
             cache: cache::Config::default(),
             watch_timeout_min: Duration::from_secs(1800),
             event_ttl: Duration::from_secs(3600),

@@ -11,7 +11,7 @@
 //! - [`aggregation`] passes requests to the servers behind APIServices
 //! - [`webhooks`] calls conversion and admission webhooks; [`services`] finds the addresses of Services
 //! - [`streams`] has the logs of containers and the connections to them
-//! - [`audit`] records who did what
+//! - [`audit`] records who did what; [`disturbance`] and [`observation`] are where a lab meets the server
 //! - `fairness` keeps one client from starving others
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
@@ -27,6 +27,7 @@ mod in_process;
 pub mod kubeconfig;
 pub mod limits;
 pub mod metrics;
+pub mod observation;
 mod request;
 pub mod service;
 pub mod services;

@@ -10,6 +10,7 @@ mod dispatch;
 mod labels;
 mod places;
 mod record;
+mod recording;
 mod respond;
 
 use std::future::Future;
@@ -32,6 +33,7 @@ use crate::fairness::Fairness;
 use crate::fairness::metrics::FairnessMetrics;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::observation::Recorder;
 use crate::request::authentication::Authenticator;
 use crate::request::discovery::DiscoveryBodies;
 use crate::request::heavy::HeavyPool;
@@ -107,6 +109,8 @@ pub struct Lab {
     pub group: &'static str,
     /// What happens to all other requests.
     pub disturbances: Arc<dyn Disturbances>,
+    /// Records all other requests.
+    pub recorder: Arc<dyn Recorder>,
 }
 
 impl Server {

@@ -2,6 +2,7 @@
 
 mod faults;
 mod group;
+mod seeing;
 mod streams;
 mod wire;
 mod world;

@@ -22,7 +22,7 @@ pub(crate) struct Faults {
     active: Arc<AtomicBool>,
     /// Sorted by name.
     table: ArcSwap<Vec<Arc<Fault>>>,
-    changes: watch::Sender<u64>,
+    changes: Arc<watch::Sender<u64>>,
     /// Wakes the task that writes the status of faults.
     pub(super) hit: Notify,
     clock: Clock,
@@ -46,14 +46,8 @@ pub(super) struct LastHit {
 
 impl Faults {
     #[must_use]
-    pub(crate) fn new(clock: Clock) -> Arc<Self> {
-        Arc::new(Faults {
-            active: Arc::default(),
-            table: ArcSwap::default(),
-            changes: watch::Sender::new(0),
-            hit: Notify::new(),
-            clock,
-        })
+    pub(crate) fn new(changes: Arc<watch::Sender<u64>>, clock: Clock) -> Arc<Self> {
+        Arc::new(Faults { active: Arc::default(), table: ArcSwap::default(), changes, hit: Notify::new(), clock })
     }
 
     pub(super) fn all(&self) -> Arc<Vec<Arc<Fault>>> {

@@ -29,6 +29,15 @@ pub(crate) async fn watch(registry: &Registry, target: &Target, options: &ListOp
         from,
     };
     let (kind, cache, clock) = (Arc::clone(&target.kind), Arc::clone(registry.cache()), settings.clock.clone());
+    if let Some(computed) = registry.computed(target) {
+        let start = match start {
+            WatchStart::After(revision) => Start::After(revision),
+            WatchStart::FreshOnly | WatchStart::AnyOnly => Start::Now,
+            _ => Start::Initial,
+        };
+        let watch = computed.watch(&target.kind.collection, start);
+        return Ok(WatchView::computed(kind, cache, (watch, filter), terms, clock));
+    }
     let reached = match start {
         WatchStart::InitialFresh | WatchStart::FreshOnly => registry.storage().fresh().await,
         WatchStart::InitialNotOlderThan(revision) => registry.storage().reach(revision).await,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::{Cache, EventKind, Item, Output, WatchEnd, Watcher};
+use cache::{Cache, EventKind, Filter, Item, Output, WatchEnd, WatchScope, Watcher};
 use machinery::json::{Value, json};
 use machinery::object_meta::INITIAL_EVENTS_END;
 use machinery::{Clock, Revision, Status};
@@ -16,6 +16,7 @@ use schema::kind::Kind;
 use tokio::time::{Instant, Sleep};
 
 use super::protobuf;
+use crate::computed::{ComputedEvent, ComputedWatch};
 use crate::conversion_webhook::Converter;
 use crate::read::form::{Encoding, Form, IncludeObject, Shape};
 use crate::read::view;
@@ -65,6 +66,8 @@ type Converting = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
 enum Source {
     Watching(Watcher),
+    /// Objects that are not stored.
+    Computed(Box<dyn ComputedWatch>, Filter),
     /// Sends this as its only event.
     Refused(Box<Status>),
     Over,
@@ -82,6 +85,8 @@ pub struct Frames {
     pub settled: bool,
     /// Total bytes.
     pub bytes: usize,
+    /// The revision of the newest event; zero for an error.
+    pub revision: Revision,
     /// What each event is about; none unless the watch [notes](WatchView::note_events) it.
     pub notes: Option<Box<EventNotes>>,
     /// The stream breaks off after this, without a proper end.
@@ -121,6 +126,26 @@ impl Frames {
 impl WatchView {
     pub(crate) fn new(kind: Arc<Kind>, cache: Arc<Cache>, watcher: Watcher, terms: WatchTerms, clock: Clock) -> Self {
         Self::with(kind, cache, Source::Watching(watcher), terms, clock)
+    }
+
+    /// A watch of objects that are not stored.
+    pub(crate) fn computed(
+        kind: Arc<Kind>,
+        cache: Arc<Cache>,
+        (watch, filter): (Box<dyn ComputedWatch>, Filter),
+        terms: WatchTerms,
+        clock: Clock,
+    ) -> Self {
+        Self::with(kind, cache, Source::Computed(watch, filter), terms, clock)
+    }
+
+    /// What the watch is about and the revision that it begins after; none if it is refused or its objects are not stored.
+    #[must_use]
+    pub fn scope(&self) -> Option<(WatchScope, Revision)> {
+        match &self.source {
+            Source::Watching(watcher) => Some((watcher.scope(), watcher.cursor())),
+            Source::Computed(..) | Source::Refused(_) | Source::Over => None,
+        }
     }
 
     /// A watch that was accepted and has a refusal as its only event.
@@ -261,6 +286,17 @@ impl WatchView {
                     }
                     Poll::Ready(Err(end)) => self.finish(end, &mut frames),
                 },
+                Source::Computed(watch, filter) => match watch.poll_next(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(Ok(mut events)) => {
+                        events.retain(|event| match event {
+                            ComputedEvent::Object(_, item) => filter.admits(item),
+                            ComputedEvent::InitialEnd(_) => true,
+                        });
+                        self.show_computed(events, &mut frames);
+                    }
+                    Poll::Ready(Err(end)) => self.finish(end, &mut frames),
+                },
             }
         }
         if !frames.is_empty() {
@@ -271,6 +307,7 @@ impl WatchView {
         }
         if let Some((revision, bookmark)) = self.due_bookmark(now) {
             frames.push([bookmark]);
+            frames.revision = revision;
             self.note(&mut frames, "BOOKMARK", None, revision);
             return Poll::Ready(Some(frames));
         }
@@ -307,14 +344,25 @@ impl WatchView {
                 if self.terms.bookmarks && self.terms.mark_initial_end {
                     let bookmark = self.bookmark(revision, true);
                     frames.push([bookmark]);
+                    frames.revision = frames.revision.max(revision);
                     self.note(frames, "BOOKMARK", None, revision);
                 }
             }
         }
     }
 
+    fn show_computed(&mut self, events: Vec<ComputedEvent>, frames: &mut Frames) {
+        for event in events {
+            match event {
+                ComputedEvent::Object(kind, item) => self.show_object(kind, &item, frames),
+                ComputedEvent::InitialEnd(revision) => self.show(Output::InitialEnd(revision), frames),
+            }
+        }
+    }
+
     fn show_object(&mut self, kind: EventKind, item: &Item, frames: &mut Frames) {
         self.note(frames, name(kind), Some(item), item.revision());
+        frames.revision = frames.revision.max(item.revision());
         if self.form.encoding == Encoding::Protobuf {
             match protobuf::stored(&self.kind, item, self.form.shape) {
                 Ok(object) => frames.push(object.event(name(kind), self.lengths)),
@@ -388,8 +436,11 @@ impl WatchView {
         }
         // Read first: every event up to here that does not wait for this watch has been taken.
         let reached = self.cache.revision();
-        let Source::Watching(watcher) = &self.source else { return None };
-        let revision = watcher.bookmark(reached)?;
+        let revision = match &self.source {
+            Source::Watching(watcher) => watcher.bookmark(reached)?,
+            Source::Computed(watch, _) => watch.revision(),
+            Source::Refused(_) | Source::Over => return None,
+        };
         (revision > self.terms.from).then(|| (revision, self.bookmark(revision, false)))
     }
 

@@ -13,7 +13,7 @@ use crate::failure;
 use crate::meta;
 use crate::read::view::View;
 use crate::registry::Registry;
-use crate::request::Target;
+use crate::request::{Context, Target};
 use crate::reserve::Reservation;
 use crate::storage;
 use crate::versions;
@@ -104,12 +104,12 @@ impl Committed {
 /// Makes a change to the target's object, again and again until no other write is made in between.
 pub(crate) async fn change(
     registry: &Registry,
-    target: &Target,
+    (target, ctx): (&Target, &Context),
     dry_run: bool,
     change: &mut impl Change,
 ) -> Result<Committed, Status> {
     let missing = || Status::not_found(&target.gr(), target.name());
-    let writer = Writer { registry, target, key: registry.key(target)? };
+    let writer = Writer { registry, target, ctx, key: registry.key(target)? };
     let mut item = registry.storage().current(&writer.key).await?.ok_or_else(missing)?;
     loop {
         let mut reservation = registry.reservations().open();
@@ -138,7 +138,7 @@ pub(crate) async fn change(
 /// Stores a new object under a key that must be free.
 pub(crate) async fn create(
     registry: &Registry,
-    target: &Target,
+    (target, ctx): (&Target, &Context),
     key: Key,
     object: &Value,
     reservation: &mut Reservation<'_>,
@@ -149,7 +149,11 @@ pub(crate) async fn create(
     let outcome = registry.store().create(key.clone(), value.clone()).await;
     reservation.write_ended(&outcome);
     match outcome {
-        Ok(revision) => Ok(registry.storage().committed(Entry { key, revision, value }).await?),
+        Ok(revision) => {
+            let item = registry.storage().committed(Entry { key, revision, value }).await?;
+            ctx.committed(revision);
+            Ok(item)
+        }
         Err(WriteError::Exists(_)) => Err(CreateFailed::NameTaken),
         Err(error) => Err(failure::write(&error, &target.gr(), meta::name(object)).into()),
     }
@@ -158,6 +162,7 @@ pub(crate) async fn create(
 struct Writer<'a> {
     registry: &'a Registry,
     target: &'a Target,
+    ctx: &'a Context,
     key: Key,
 }
 
@@ -176,7 +181,10 @@ impl Writer<'_> {
         if let Some(old) = old {
             self.registry.quota().shrink_usage(self.target, old, Some(new)).await;
         }
-        Ok(Attempt::Made(Committed::Kept(self.registry.storage().committed(entry).await?)))
+        let revision = entry.revision;
+        let item = self.registry.storage().committed(entry).await?;
+        self.ctx.committed(revision);
+        Ok(Attempt::Made(Committed::Kept(item)))
     }
 
     async fn update_and_remove(&self, item: &Arc<Item>, marked: &Value) -> Result<Attempt<Committed>, Status> {
@@ -186,7 +194,9 @@ impl Writer<'_> {
             Attempt::Conflict(current) => return Ok(Attempt::Conflict(current)),
         };
         let written = self.registry.storage().item(&entry)?;
-        match self.delete(entry.revision, marked).await? {
+        let removed = self.delete(entry.revision, marked).await;
+        self.ctx.committed(entry.revision);
+        match removed? {
             // If another request removed it first it is gone all the same.
             Attempt::Made(()) | Attempt::Conflict(None) => {
                 Ok(Attempt::Made(Committed::Removed(LastState::Written(written))))
@@ -228,6 +238,7 @@ impl Writer<'_> {
         match self.registry.store().delete(self.key.clone(), revision).await {
             Ok(revision) => {
                 self.registry.storage().wait_until_visible(revision).await;
+                self.ctx.committed(revision);
                 self.registry.quota().shrink_usage(self.target, old, None).await;
                 Ok(Attempt::Made(()))
             }

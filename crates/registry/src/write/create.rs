@@ -200,7 +200,7 @@ async fn create_reserving(
         meta::of_mut(&mut object).shift_remove("resourceVersion");
     }
     let object = registry.converter().to_storage(kind, object).await?;
-    let item = commit::create(registry, target, key, &object, reservation).await?;
+    let item = commit::create(registry, (target, attributes.ctx), key, &object, reservation).await?;
     Ok(View::Stored { kind: Arc::clone(kind), item })
 }
 

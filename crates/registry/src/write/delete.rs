@@ -68,7 +68,7 @@ pub(crate) async fn delete_admitted(
     }
     attributes.behaviour.warn_of_deletion(options, ctx);
     let mut deletion = Deletion { registry, attributes: &attributes, options, admitted };
-    let committed = commit::change(registry, target, options.dry_run, &mut deletion).await?;
+    let committed = commit::change(registry, (target, ctx), options.dry_run, &mut deletion).await?;
     let outcome = outcome(target, committed, options)?;
     Ok(Outcome::new(outcome.code, registry.converter().prepare_view(outcome.view).await?))
 }

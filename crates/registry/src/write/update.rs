@@ -94,7 +94,7 @@ pub(crate) async fn rewrite_with(
     change: impl Make,
 ) -> Result<Committed, Status> {
     let mut change = Rewrite { registry, attributes, author: Some(author), change };
-    commit::change(registry, attributes.target, attributes.dry_run, &mut change).await
+    commit::change(registry, (attributes.target, attributes.ctx), attributes.dry_run, &mut change).await
 }
 
 /// Commits a change that the server makes of its own: nothing of it is revised or refused but by quotas.
@@ -104,7 +104,7 @@ pub(crate) async fn rewrite_internally(
     change: impl FnMut(&Value) -> Result<Value, Status> + Send,
 ) -> Result<Committed, Status> {
     let mut change = Rewrite { registry, attributes, author: None, change: AtOnce(change) };
-    commit::change(registry, attributes.target, attributes.dry_run, &mut change).await
+    commit::change(registry, (attributes.target, attributes.ctx), attributes.dry_run, &mut change).await
 }
 
 struct Rewrite<'a, F> {

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use crate::disturbance::{Disturbances, Disturbed, Step, expired};
+use crate::observation::WatchRecord;
 use crate::request::request_info::ResourceInfo;
 use crate::wire::body::EventSource;
 
@@ -54,6 +55,7 @@ pub(crate) struct DisturbedWatch {
     events: Box<dyn EventSource>,
     request: Disturbed,
     disturbances: Arc<dyn Disturbances>,
+    record: Arc<dyn WatchRecord>,
     changed: Pin<Box<dyn Future<Output = watch::Receiver<u64>> + Send>>,
     waiting: VecDeque<Waiting>,
     wake_up: Option<Pin<Box<Sleep>>>,
@@ -78,6 +80,7 @@ impl DisturbedWatch {
         events: Box<dyn EventSource>,
         request: Disturbed,
         disturbances: Arc<dyn Disturbances>,
+        record: Arc<dyn WatchRecord>,
         revision: Revision,
     ) -> Self {
         let mut changes = disturbances.changes();
@@ -88,6 +91,7 @@ impl DisturbedWatch {
             request,
             changed: next_change(changes),
             disturbances,
+            record,
             waiting: VecDeque::new(),
             wake_up: None,
             is_over: false,
@@ -200,6 +204,7 @@ impl DisturbedWatch {
                 Step::Send | Step::Hold | Step::After(_) | Step::Merge => {
                     self.revision = self.revision.max(event.note.revision);
                     push(&mut frames, event.pieces);
+                    frames.revision = frames.revision.max(event.note.revision);
                 }
             }
             frames.last = event.is_last;
@@ -249,6 +254,9 @@ impl EventSource for DisturbedWatch {
     fn poll_frames(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<Option<Frames>> {
         while let Poll::Ready(changes) = self.changed.as_mut().poll(cx) {
             self.changed = next_change(changes);
+            if self.record.is_cut() {
+                return Poll::Ready(None);
+            }
             match self.disturbances.of_stream(&self.request) {
                 Step::Cut { abruptly } if abruptly => {
                     let frames = Frames { last: true, broken: true, ..Frames::default() };

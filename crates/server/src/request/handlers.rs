@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
-use http::{Extensions, HeaderMap, Method, header};
+use http::{Extensions, HeaderMap, Method, Version, header};
 use machinery::labels::{Requirement, Selector};
 use machinery::options::ListOptions;
 use machinery::query::Query;
@@ -39,6 +39,7 @@ use registry::{
 use tokio::time::Instant;
 
 use crate::limits::Slot;
+use crate::observation::WriteRecord;
 use crate::request::negotiation::Negotiated;
 use crate::request::operation::Operation;
 use crate::request::reply::{self, Reply};
@@ -72,6 +73,9 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) warnings: &'a Warnings,
     pub(crate) annotations: &'a Annotations,
+    pub(crate) version: Version,
+    /// The record of a write, with a lab.
+    pub(crate) write: Option<Arc<dyn WriteRecord>>,
     /// The places of a write, which it leaves while it waits for a webhook.
     pub(crate) place: Option<Arc<WritePlaces>>,
     /// The steps of admission, if they are traced.
@@ -211,6 +215,7 @@ impl Call<'_> {
             explains: self.server.traces.explains(),
             trace: self.trace.clone(),
             place: self.place.clone().map(|place| place as _),
+            writes: self.write.clone().map(|write| write as _),
             ..Context::default()
         }
     }

@@ -38,7 +38,9 @@ impl Server {
             record.annotations = Annotations::recording();
             record.audit = Some(auditor.arrival(&audit_id, began));
         }
-        let response = AssertUnwindSafe(self.respond(&mut parts, &mut body, &peer, &mut record)).catch_unwind().await;
+        let mut resource = None;
+        let response = self.respond(&mut parts, &mut body, &peer, &mut record, &mut resource);
+        let response = AssertUnwindSafe(response).catch_unwind().await;
         let mut ending = Ending::Replied;
         let mut reply = match response {
             Ok(Ok(reply)) => reply,
@@ -71,7 +73,7 @@ impl Server {
         if let Some(trace) = record.trace.take() {
             inner.traces.end(&trace, &parts, &audit_id, &mut reply, &record.annotations);
         }
-        if let Some(audit) = record.audit {
+        if let Some(audit) = record.audit.take() {
             audit.end(&mut reply, ending).await;
         }
         reply = inner.compress(reply, &parts).await;
@@ -79,7 +81,7 @@ impl Server {
             inner.finish_body(&mut body, &parts, &mut reply).await;
         }
         // Kept until the response is sent: a client that does not read its responses gets no more of them.
-        reply.body_mut().set_place(record.in_flight.place);
+        reply.body_mut().set_place(record.in_flight.place.take());
         let headers = reply.headers_mut();
         if let Some(flow) = &record.in_flight.flow {
             flow.add_headers(headers);
@@ -91,6 +93,7 @@ impl Server {
         let took = began.elapsed();
         let series = record
             .series
+            .take()
             .unwrap_or_else(|| inner.metrics.request(&RequestLabels { verb: "other", ..RequestLabels::default() }));
         series.observe(reply.status().as_u16(), took, reply.body().whole_len());
         tracing::debug!(
@@ -103,6 +106,9 @@ impl Server {
             agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             "request"
         );
+        if let Some(lab) = inner.lab.get() {
+            lab.record(&parts, resource.as_ref(), &reply, &mut record, took);
+        }
         if record.loses_answer {
             reply.extensions_mut().insert(LostAnswer);
         }

@@ -80,6 +80,9 @@ impl Server {
     ) -> Result<Reply, Refusal> {
         let inner = &*self.0;
         let (bytes, _charged) = inner.read_body(body, call.user).await?;
+        if let Some(write) = &call.write {
+            write.set_body(&bytes);
+        }
         inner.place(&inner.metrics.inflight_writes, call.user, in_flight, || 1).await?;
         let places = Arc::new(WritePlaces::new(in_flight.place.take(), &inner.metrics));
         let call = &Call { place: Some(Arc::clone(&places)), ..call.clone() };
@@ -93,7 +96,8 @@ impl Server {
         let path = call.path.to_owned();
         let registry = Arc::clone(call.registry);
         let (warnings, annotations) = (call.warnings.clone(), call.annotations.clone());
-        let (place, trace) = (call.place.clone(), call.trace.clone());
+        let (place, trace, write) = (call.place.clone(), call.trace.clone(), call.write.clone());
+        let version = call.version;
         let work = async move {
             let call = Call {
                 server: &server.0,
@@ -106,6 +110,8 @@ impl Server {
                 peer: &peer,
                 warnings: &warnings,
                 annotations: &annotations,
+                version,
+                write,
                 place,
                 trace,
             };

@@ -9,6 +9,7 @@ use registry::{Annotations, Warnings};
 use super::places::InFlight;
 use crate::audit::Arrival;
 use crate::metrics::RequestSeries;
+use crate::observation::WriteRecord;
 use crate::request::impersonation;
 
 /// Facts collected while a request is handled, for its `Warning` headers, its metrics and its log line.
@@ -24,6 +25,10 @@ pub(super) struct RequestRecord {
     pub(super) closes: bool,
     /// The connection is closed instead of sending the response.
     pub(super) loses_answer: bool,
+    /// The faults of a lab that hit it.
+    pub(super) faults: Vec<String>,
+    /// The record of a write, with a lab.
+    pub(super) write: Option<Arc<dyn WriteRecord>>,
     pub(super) in_flight: InFlight,
     /// The steps of admission, if they are traced.
     pub(super) trace: Option<Arc<Trace>>,

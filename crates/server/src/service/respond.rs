@@ -1,5 +1,6 @@
 //! The path of one request, top to bottom: deadline, user, place in flight, rights, and then the handler that answers it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,14 +20,15 @@ use super::{Inner, Server};
 use crate::audit;
 use crate::metrics::RequestLabels;
 use crate::metrics::access::Authenticated;
+use crate::observation::WriteRecord;
 use crate::request::authentication::front_proxy::strip_credentials;
 use crate::request::authentication::{Notes, Unauthenticated};
 use crate::request::deadline;
-use crate::request::disturbed_watch::disturbed;
+use crate::request::disturbed_watch::{agent, disturbed};
 use crate::request::handlers::{self, Call};
 use crate::request::impersonation;
 use crate::request::reply::{self, Reply};
-use crate::request::request_info::{RequestInfo, Verb};
+use crate::request::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::request::routing::Route;
 use crate::wire::body::RequestBody;
 use crate::wire::peer::Peer;
@@ -61,6 +63,26 @@ struct Admitted<'a> {
     deadline: Option<Duration>,
 }
 
+/// A parsed request. What it is about outlives it, wherever its handling ends.
+struct Kept<'a, 'r> {
+    info: RequestInfo<'r>,
+    resource: &'a mut Option<ResourceInfo>,
+}
+
+impl<'r> Deref for Kept<'_, 'r> {
+    type Target = RequestInfo<'r>;
+
+    fn deref(&self) -> &RequestInfo<'r> {
+        &self.info
+    }
+}
+
+impl Drop for Kept<'_, '_> {
+    fn drop(&mut self) {
+        *self.resource = self.info.resource.take();
+    }
+}
+
 impl Server {
     pub(super) async fn respond(
         &self,
@@ -68,6 +90,7 @@ impl Server {
         body: &mut RequestBody,
         peer: &Arc<Peer>,
         record: &mut RequestRecord,
+        resource: &mut Option<ResourceInfo>,
     ) -> Result<Reply, Refusal> {
         let inner = &*self.0;
         let extensions = std::mem::take(&mut parts.extensions);
@@ -77,6 +100,7 @@ impl Server {
         }
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query)?;
+        let info = Kept { info, resource };
         let verb = info.resource.as_ref().map_or(Verb::Get, |resource| resource.verb);
 
         let deadline = inner.deadline(parts, &info, &query, peer, record)?;
@@ -116,6 +140,7 @@ impl Server {
         let actor = record.user.as_deref().unwrap_or(user);
         record.trace = inner.traces.begin(parts, &[actor, user]);
         let route = inner.route(info);
+        record.write = inner.record_of_write(parts, info, query, user);
         record.series = Some(inner.metrics.request(&request_labels(info, &route, query)));
         let call = Call {
             server: inner,
@@ -128,6 +153,8 @@ impl Server {
             peer,
             warnings: &record.warnings,
             annotations: &record.annotations,
+            version: parts.version,
+            write: record.write.clone(),
             place: None,
             trace: record.trace.clone(),
         };
@@ -258,9 +285,24 @@ impl Inner {
             return Ok(());
         }
         record.annotations.set("lab.dogwatch.dev/faults", disturbance.faults.join(","));
+        record.faults = disturbance.faults;
         record.loses_answer = disturbance.loses_answer;
         tokio::time::sleep(disturbance.delay).await;
         disturbance.answer.map_or(Ok(()), |status| Err(*status))
+    }
+
+    /// The record of a write to the objects of the cluster, with a lab.
+    fn record_of_write(
+        &self,
+        parts: &Parts,
+        info: &RequestInfo<'_>,
+        query: &Query,
+        user: &Arc<User>,
+    ) -> Option<Arc<dyn WriteRecord>> {
+        let lab = self.lab.get()?;
+        info.resource.as_ref().filter(|resource| resource.verb.writes() && resource.group != lab.group)?;
+        let manager = query.get("fieldManager").unwrap_or_default();
+        Some(lab.recorder.write_begins(&user.name, agent(&parts.headers), manager))
     }
 
     /// Classifies the request by its flow and takes a place in flight for a read. A write takes its place when its body is

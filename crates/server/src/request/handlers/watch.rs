@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Extensions, Method};
+use http::{Extensions, Method, Version};
 use machinery::labels::Requirement;
 use machinery::options::ListOptions;
 use machinery::{Status, fields};
@@ -11,6 +11,7 @@ use registry::{Encoding, Frames, Target, WatchView};
 use crate::disturbance::Disturbed;
 use crate::limits::Slot;
 use crate::metrics::{OpenWatch, RequestLabels};
+use crate::observation::{OpenWatchRecord, Opened};
 use crate::request::disturbed_watch::{DisturbedWatch, agent};
 use crate::request::handlers::recheck::{Rechecked, WatchRequest};
 use crate::request::handlers::{Call, scope};
@@ -40,8 +41,9 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     let is_protobuf = asked.form.encoding == Encoding::Protobuf;
     if websocket::is_upgrade(call.headers) && call.method == Method::GET {
         view.leave_out_lengths();
-        let source = source(call, &target, &options, view);
-        let watch = WatchBody::new(source, Box::new(Uncounted((slot, selector))), drain, bytes_max);
+        let (source, seen) = source(call, &target, &options, view, "websocket");
+        let uncounted = Uncounted { seen, _slots: (slot, selector) };
+        let watch = WatchBody::new(source, Box::new(uncounted), drain, bytes_max);
         let kind = if is_protobuf { MessageKind::Binary } else { MessageKind::Text };
         return Ok(websocket::upgrade(call.headers, extensions, watch, kind));
     }
@@ -54,16 +56,28 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
         scope: scope(&target),
         ..RequestLabels::default()
     });
-    let counted = Counted { open: series.open(), _slot: slot, _selector: selector };
-    let watch = WatchBody::new(source(call, &target, &options, view), Box::new(counted), drain, bytes_max);
+    let protocol = match call.version {
+        _ if call.peer.address.is_none() => "in-process",
+        Version::HTTP_2 => "h2",
+        _ => "http/1.1",
+    };
+    let (source, seen) = source(call, &target, &options, view, protocol);
+    let counted = Counted { open: series.open(), seen, _slot: slot, _selector: selector };
+    let watch = WatchBody::new(source, Box::new(counted), drain, bytes_max);
     let content_type = if is_protobuf { reply::PROTOBUF_WATCH } else { reply::JSON };
     Ok(reply::with_body(200, content_type, ResponseBody::watch(watch)))
 }
 
-/// The events of a watch, with what a lab does to them.
-fn source(call: &Call<'_>, target: &Target, options: &ListOptions, mut view: WatchView) -> Box<dyn EventSource> {
+/// The events of a watch, with what a lab does to them, and the record that it keeps.
+fn source(
+    call: &Call<'_>,
+    target: &Target,
+    options: &ListOptions,
+    mut view: WatchView,
+    protocol: &'static str,
+) -> (Box<dyn EventSource>, Option<OpenWatchRecord>) {
     let Some(lab) = call.server.lab.get().filter(|lab| target.kind.gvk.group != lab.group) else {
-        return checked(call, target, options, view);
+        return (checked(call, target, options, view), None);
     };
     view.note_events(Arc::clone(lab.disturbances.active()));
     let request = Disturbed {
@@ -76,8 +90,18 @@ fn source(call: &Call<'_>, target: &Target, options: &ListOptions, mut view: Wat
         user: call.user.name.clone(),
         agent: agent(call.headers).to_owned(),
     };
+    let text = |name: &str| call.query.get(name).unwrap_or_default().to_owned();
+    let record = lab.recorder.watch_opened(Opened {
+        request: request.clone(),
+        labels: text("labelSelector"),
+        fields: text("fieldSelector"),
+        protocol,
+        scope: view.scope(),
+    });
     let events = checked(call, target, options, view);
-    Box::new(DisturbedWatch::new(events, request, Arc::clone(&lab.disturbances), call.registry.cache().revision()))
+    let (disturbances, revision) = (Arc::clone(&lab.disturbances), call.registry.cache().revision());
+    let watch = DisturbedWatch::new(events, request, disturbances, Arc::clone(&record), revision);
+    (Box::new(watch), Some(OpenWatchRecord(record)))
 }
 
 /// The events of a watch; with a check of the right to it, if the server is to end watches whose user has lost it.
@@ -142,6 +166,7 @@ fn selector_slot(call: &Call<'_>, options: &ListOptions) -> Result<Option<Slot>,
 /// Counts the events sent over HTTP.
 struct Counted {
     open: OpenWatch,
+    seen: Option<OpenWatchRecord>,
     _slot: Slot,
     _selector: Option<Slot>,
 }
@@ -154,12 +179,22 @@ impl Observer for Counted {
             self.open.sent(bytes);
             from = end;
         }
+        if let Some(seen) = &self.seen {
+            seen.0.sent(frames);
+        }
     }
 }
 
 /// Holds the slots of a watch over WebSocket, whose events are not counted, as in the reference.
-struct Uncounted(#[allow(dead_code, reason = "held for its Drop")] (Slot, Option<Slot>));
+struct Uncounted {
+    seen: Option<OpenWatchRecord>,
+    _slots: (Slot, Option<Slot>),
+}
 
 impl Observer for Uncounted {
-    fn sent(&mut self, _: &Frames) {}
+    fn sent(&mut self, frames: &Frames) {
+        if let Some(seen) = &self.seen {
+            seen.0.sent(frames);
+        }
+    }
 }

@@ -1,0 +1,273 @@
+//! What was seen of a server: requests, changes and watches, as objects that are computed when they are read.
+//!
+//! The recorder is on the path of every request, so it only appends rows; what a reader is shown is made for the reader.
+//!
+//! - `requests`: the requests of the recent past; `clients`: who sent them
+//! - `changes`: the revisions of objects with who made them; `fields`: which fields they changed
+//! - `watchers`: the watches that run now
+//! - `objects`: these as objects; `follow`: watches of these objects
+
+mod changes;
+mod clients;
+mod fields;
+mod follow;
+mod objects;
+mod requests;
+mod watchers;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+use cache::{Collection, Collections, Event, Observer};
+use machinery::{Clock, Revision};
+use parking_lot::Mutex;
+use registry::{Frames, WriteObserver};
+use server::observation::{self, Answered, Opened, WatchRecord, WriteRecord, Written};
+use tokio::sync::watch;
+
+use changes::{Change, Changes, Writer};
+use clients::{Clients, shortened};
+use objects::Specs;
+use requests::{Request, Requests};
+use watchers::{Closed, OpenWatch, Watchers};
+
+/// Bytes that the recorder takes at most.
+const BYTES_MAX: usize = 20 << 20;
+/// Requests that are kept unless a flag says otherwise.
+pub const REQUESTS_DEFAULT: usize = 10_000;
+
+/// Records what a server does.
+pub(crate) struct Recorder {
+    /// Itself, for the records that it hands out.
+    own: Weak<Recorder>,
+    /// Numbers requests and watches.
+    number: AtomicU64,
+    /// The order of everything that is recorded; the revision of these objects.
+    sequence: AtomicU64,
+    clients: Mutex<Clients>,
+    requests: Mutex<Requests>,
+    changes: Mutex<Changes>,
+    /// Bytes of requests, for the limit of changes.
+    requests_bytes: AtomicUsize,
+    watchers: Mutex<Watchers>,
+    specs: Specs,
+    /// Wakes those who follow requests, changes and watchers.
+    requested: watch::Sender<()>,
+    changed: watch::Sender<()>,
+    watched: watch::Sender<()>,
+    /// Makes every watch of the server look whether it is cut.
+    disturbed: Arc<watch::Sender<u64>>,
+    clock: Clock,
+}
+
+impl Recorder {
+    /// Keeps so many requests and changes. `disturbed` makes the watches of the server look whether they are cut.
+    #[must_use]
+    pub(crate) fn new(rows_max: usize, disturbed: Arc<watch::Sender<u64>>, clock: Clock) -> Arc<Self> {
+        Arc::new_cyclic(|own| Recorder {
+            own: Weak::clone(own),
+            number: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
+            clients: Mutex::default(),
+            requests: Mutex::new(Requests::new(rows_max)),
+            changes: Mutex::new(Changes::new(rows_max)),
+            requests_bytes: AtomicUsize::new(0),
+            watchers: Mutex::default(),
+            specs: Specs::new(),
+            requested: watch::Sender::default(),
+            changed: watch::Sender::default(),
+            watched: watch::Sender::default(),
+            disturbed,
+            clock,
+        })
+    }
+
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Releases old states of objects while everything together takes too much. Comparing them takes a while, so that it
+    /// happens after a write is answered, and without a lock.
+    fn shrink(&self) {
+        let bytes_max = BYTES_MAX.saturating_sub(self.requests_bytes.load(Ordering::Relaxed));
+        loop {
+            let rows = self.changes.lock().to_condense(bytes_max);
+            if rows.is_empty() {
+                return;
+            }
+            for row in rows {
+                let condensed = row.condensed();
+                self.changes.lock().condense(row.sequence, condensed);
+            }
+        }
+    }
+
+    /// Bytes of everything that is recorded.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.requests.lock().bytes() + self.changes.lock().bytes()
+    }
+
+    /// The age of a change in milliseconds; zero if it is not known.
+    fn age_ms(&self, revision: Revision) -> u64 {
+        let Some(change) = self.changes.lock().get(revision) else { return 0 };
+        let age = self.clock.now().as_millisecond() - change.created().as_millisecond();
+        age.try_into().unwrap_or_default()
+    }
+}
+
+/// Wakes those who follow something, if there are any.
+fn wake(followers: &watch::Sender<()>) {
+    if followers.receiver_count() > 0 {
+        followers.send_replace(());
+    }
+}
+
+impl observation::Recorder for Recorder {
+    fn write_begins(&self, user: &str, agent: &str, field_manager: &str) -> Arc<dyn WriteRecord> {
+        let client = self.clients.lock().find(user, agent);
+        let manager = schema::managed::manager(field_manager, agent);
+        let writer = Writer {
+            after: client.delivered(),
+            client,
+            manager: shortened(&manager).into(),
+            request: self.next_number(),
+        };
+        Arc::new(WriteUnderWay {
+            recorder: Weak::clone(&self.own),
+            writer: Arc::new(writer),
+            revisions: Mutex::default(),
+            body: OnceLock::new(),
+        })
+    }
+
+    fn answered(&self, answered: Answered<'_>) {
+        let client = self.clients.lock().find(answered.user, answered.agent);
+        let written = answered.write.as_ref().map(|write| write.written());
+        let number = written.as_ref().map_or_else(|| self.next_number(), |written| written.number);
+        let is_write = written.is_some();
+        let mut row = Request::new(answered, written, client, self.clock.now());
+        row.number = number;
+        let bytes = {
+            let mut requests = self.requests.lock();
+            // Under the lock, so that the rows are in this order.
+            row.sequence = self.next_sequence();
+            requests.push(row);
+            requests.bytes()
+        };
+        self.requests_bytes.store(bytes, Ordering::Relaxed);
+        wake(&self.requested);
+        if is_write {
+            self.shrink();
+        }
+    }
+
+    fn watch_opened(&self, mut opened: Opened) -> Arc<dyn WatchRecord> {
+        for text in [&mut opened.labels, &mut opened.fields] {
+            *text = shortened(text).to_owned();
+        }
+        let client = self.clients.lock().find(&opened.request.user, &opened.request.agent);
+        let watch = {
+            let mut watchers = self.watchers.lock();
+            let (number, sequence) = (self.next_number(), self.next_sequence());
+            let watch = Arc::new(OpenWatch::new(number, sequence, self.clock.now(), client, opened));
+            watchers.open.insert(number, Arc::clone(&watch));
+            watch
+        };
+        wake(&self.watched);
+        Arc::new(WatchUnderWay { recorder: Weak::clone(&self.own), watch })
+    }
+}
+
+/// A write that is not answered yet.
+struct WriteUnderWay {
+    recorder: Weak<Recorder>,
+    writer: Arc<Writer>,
+    revisions: Mutex<Vec<Revision>>,
+    body: OnceLock<Bytes>,
+}
+
+impl fmt::Debug for WriteUnderWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WriteUnderWay").field(&self.writer.request).finish()
+    }
+}
+
+impl WriteObserver for WriteUnderWay {
+    fn committed(&self, revision: Revision) {
+        self.revisions.lock().push(revision);
+        if let Some(recorder) = self.recorder.upgrade() {
+            recorder.changes.lock().attribute(revision, &self.writer);
+            wake(&recorder.changed);
+        }
+    }
+}
+
+impl WriteRecord for WriteUnderWay {
+    fn set_body(&self, body: &Bytes) {
+        let _ = self.body.set(body.clone());
+    }
+
+    fn written(&self) -> Written {
+        let mut revisions = std::mem::take(&mut *self.revisions.lock());
+        revisions.sort_unstable();
+        Written { number: self.writer.request, revisions, body: self.body.get().cloned().unwrap_or_default() }
+    }
+}
+
+/// A watch that has not ended.
+struct WatchUnderWay {
+    recorder: Weak<Recorder>,
+    watch: Arc<OpenWatch>,
+}
+
+impl WatchRecord for WatchUnderWay {
+    fn sent(&self, frames: &Frames) {
+        self.watch.note_sent(frames.revision, frames.ends.len(), frames.bytes);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.watch.is_cut()
+    }
+
+    fn closed(&self) {
+        let Some(recorder) = self.recorder.upgrade() else { return };
+        {
+            let mut watchers = recorder.watchers.lock();
+            let sequence = recorder.next_sequence();
+            if let Some(item) = recorder.specs.closed_watcher(&self.watch, sequence) {
+                let (number, opened) = (self.watch.number, self.watch.sequence);
+                watchers.close(sequence, Closed { number, opened, item });
+            }
+        }
+        wake(&recorder.watched);
+    }
+}
+
+/// Follows the objects of the cluster.
+impl Observer for Recorder {
+    fn observes(&self, _: &str) -> bool {
+        true
+    }
+
+    fn loaded(&self, _: &Collections, _: &Collection, _: Revision) {}
+
+    fn changed(&self, _: &Collections, events: &[Arc<Event>]) {
+        let now = self.clock.now();
+        let mut changes = self.changes.lock();
+        for event in events {
+            changes.push(Change::new(event, self.next_sequence(), now));
+        }
+        drop(changes);
+        wake(&self.changed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
