@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams, WatchParams};
 use serde_json::{Value, json};
 
-use super::{NODES, Watched, make_pod, phase, pods, settings, told, until_running};
+use super::{NODES, Watched, make_pod, phase, pods, settings, told, told_of, until_running};
 use crate::world::until;
 
 fn sh(text: &str) -> Value {
@@ -161,16 +161,14 @@ async fn cmd_14_a_command_that_is_not_understood_runs_and_an_event_says_so() {
     let server = world().await;
     make(&server, "p", "Never", "node server.js").await;
     until_running(&server, "p").await;
-    let events = told(&server.client(), "p", 6).await;
-    let event = events.iter().find(|event| event.reason.as_deref() == Some("CommandNotSimulated")).unwrap();
+    let event = told_of(&server.client(), "p", "CommandNotSimulated").await;
     assert!(event.message.as_deref().unwrap().contains("`node`"), "{event:?}");
     make_pod(&server, "q", |pod| {
         pod["metadata"]["annotations"] = json!({"nodes.dogwatch/readiness": "sometimes"});
     })
     .await;
     until_running(&server, "q").await;
-    let events = told(&server.client(), "q", 6).await;
-    let event = events.iter().find(|event| event.reason.as_deref() == Some("InvalidAnnotation")).unwrap();
+    let event = told_of(&server.client(), "q", "InvalidAnnotation").await;
     assert!(event.message.as_deref().unwrap().contains("readiness: \"sometimes\" should be"), "{event:?}");
 }
 

@@ -120,6 +120,18 @@ pub(crate) async fn told(client: &Client, name: &str, at_least: usize) -> Vec<Ev
     }
 }
 
+/// The first event about a pod with this reason, once there is one.
+pub(crate) async fn told_of(client: &Client, name: &str, reason: &str) -> Event {
+    let mut at_least = 1;
+    loop {
+        let events = told(client, name, at_least).await;
+        at_least = events.len() + 1;
+        if let Some(event) = events.into_iter().find(|event| event.reason.as_deref() == Some(reason)) {
+            return event;
+        }
+    }
+}
+
 /// The events of a watcher of pods, in their order.
 #[derive(Clone, Default)]
 pub(crate) struct Watched(Arc<Mutex<Vec<(String, Value)>>>);
