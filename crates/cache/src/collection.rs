@@ -121,6 +121,13 @@ impl Collection {
         self.state.lock().damaged.get(key).cloned()
     }
 
+    /// An object of a namespace, or of all, that exists but cannot be read.
+    #[must_use]
+    pub fn damaged_in(&self, namespace: Option<&str>) -> Option<DamagedEntry> {
+        let state = self.state.lock();
+        first_damaged(&state.damaged, &self.name, namespace, None).cloned()
+    }
+
     /// All objects that cannot be read.
     #[must_use]
     pub fn all_damaged(&self) -> Vec<DamagedEntry> {
@@ -379,6 +386,20 @@ fn malformed(key: &Key, revision: Revision, error: &Malformed) -> DamagedEntry {
     DamagedEntry { key: key.clone(), revision, reason: format!("it is malformed: {error}") }
 }
 
+fn first_damaged<'a>(
+    damaged: &'a Damaged,
+    collection: &str,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> Option<&'a DamagedEntry> {
+    if damaged.is_empty() {
+        return None;
+    }
+    let prefix = namespace.map_or_else(|| format!("{collection}/"), |name| format!("{collection}/{name}/"));
+    let is_named = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
+    damaged.values().find(|entry| entry.key.as_str().starts_with(&prefix) && is_named(entry.key.as_str()))
+}
+
 impl Snapshot {
     /// The current objects of a collection whose state is locked.
     pub(crate) fn of(state: &State, revision: Revision) -> Self {
@@ -389,12 +410,7 @@ impl Snapshot {
     /// out.
     #[must_use]
     pub fn damaged_in(&self, collection: &str, namespace: Option<&str>, name: Option<&str>) -> Option<&DamagedEntry> {
-        if self.damaged.is_empty() {
-            return None;
-        }
-        let prefix = namespace.map_or_else(|| format!("{collection}/"), |name| format!("{collection}/{name}/"));
-        let is_named = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
-        self.damaged.values().find(|entry| entry.key.as_str().starts_with(&prefix) && is_named(entry.key.as_str()))
+        first_damaged(&self.damaged, collection, namespace, name)
     }
 
     /// The objects of a namespace, or of all, in key order, from the key `from` on, which need not exist.

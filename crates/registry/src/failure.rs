@@ -36,7 +36,7 @@ pub(crate) fn damage(object: &DamagedEntry) -> String {
     let DamagedEntry { key, revision, reason } = object;
     // The objects of this group are the rules by which writes of others are checked.
     let is_rule = key.as_str().starts_with("admissionregistration.k8s.io/");
-    let effect = if is_rule { "; writes are admitted without it until the store is repaired" } else { "" };
+    let effect = if is_rule { "; writes that it might apply to are refused until the store is repaired" } else { "" };
     format!("{key} at revision {revision}: {reason}{effect}")
 }
 

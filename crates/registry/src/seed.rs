@@ -77,6 +77,11 @@ async fn create_missing(
     match create_draft(registry, &attributes, Draft::new(object), Tracking::Creator(MANAGER)).await {
         // Another server on the same store was first.
         Err(status) if status.is_already_exists() => Ok(()),
+        // What cannot be read refuses writes that it might forbid. That is no reason not to start.
+        Err(status) if !registry.damage().is_empty() => {
+            tracing::error!(%key, %status, "an object that every cluster has is missing and cannot be created");
+            Ok(())
+        }
         Err(status) => Err(status),
         Ok(_) => Ok(()),
     }

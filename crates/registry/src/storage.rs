@@ -7,7 +7,7 @@ use cache::{Cache, Item};
 use machinery::encoded;
 use machinery::json::Value;
 use machinery::{Revision, Status};
-use store::{DamagedEntry, Entry, Key, Store};
+use store::{Entry, Key, Store};
 
 use crate::failure;
 use crate::read::view;
@@ -87,14 +87,26 @@ impl Storage {
         snapshot.scan(collection.name(), namespace, None).filter_map(|item| view::parse(item).ok()).collect()
     }
 
-    /// Fails if an object of a collection in a namespace exists and cannot be read: what it forbids is not known.
-    pub(crate) fn refuse_damaged(&self, collection: &str, namespace: &str) -> Result<(), Status> {
-        let is_there = |object: &DamagedEntry| {
-            let rest = object.key.as_str().strip_prefix(collection).and_then(|rest| rest.strip_prefix('/'));
-            rest.and_then(|rest| rest.strip_prefix(namespace)).is_some_and(|rest| rest.starts_with('/'))
-        };
-        let damaged = self.cache.collection(collection).all_damaged();
-        damaged.iter().find(|object| is_there(object)).map_or(Ok(()), |object| Err(failure::damaged(object)))
+    /// Fails if an object of a collection in a namespace (or in any) exists and cannot be read: what it forbids or holds is
+    /// not known.
+    pub(crate) fn refuse_damaged(&self, collection: &str, namespace: Option<&str>) -> Result<(), Status> {
+        let damaged = self.cache.collection(collection).damaged_in(namespace);
+        damaged.map_or(Ok(()), |object| Err(failure::damaged(&object)))
+    }
+
+    /// As [`Storage::cached`]; fails if the object exists and cannot be read.
+    pub(crate) fn cached_readable(
+        &self,
+        collection: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<Item>>, Status> {
+        let collection = self.cache.collection(collection);
+        let Some(key) = collection.key(namespace, name) else { return Ok(None) };
+        match collection.get(&key) {
+            Some(item) => Ok(Some(item)),
+            None => collection.damaged(&key).map_or(Ok(None), |object| Err(failure::damaged(&object))),
+        }
     }
 
     /// The item that the cache holds (or will hold) for an entry.

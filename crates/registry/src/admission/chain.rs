@@ -19,6 +19,7 @@ use machinery::json::Value;
 use super::bound_pods::{NodeDeclaredFeatureValidator, PodResizeValidator, PodTopologyLabels};
 use super::certificates::{CertificateApproval, CertificateSigning, CertificateSubjectRestriction};
 use super::changes::Changes;
+use super::damaged_rules::DamagedRules;
 use super::default_classes::{DefaultIngressClass, DefaultStorageClass};
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
@@ -50,6 +51,7 @@ pub(crate) struct Chain {
     phases: Timer,
     policies: Option<Policies>,
     webhooks: Option<Webhooks>,
+    damaged_rules: Option<DamagedRules>,
     /// Whether both kinds of webhooks are on.
     mutates: bool,
     validates: bool,
@@ -68,6 +70,7 @@ impl Chain {
         webhooks: Webhooks,
         definitions: &Arc<Definitions>,
     ) -> Self {
+        let damaged_rules = Some(DamagedRules::new(storage, settings));
         let storage = || storage.clone();
         let authorizer = || Arc::clone(&settings.authorizer);
         let mut plugins: Vec<Box<dyn Plugin>> = vec![
@@ -106,6 +109,7 @@ impl Chain {
             phases: Timer::of_phases(metrics),
             policies: Some(policies),
             webhooks: Some(webhooks),
+            damaged_rules,
             mutates: settings.plugins.includes("MutatingAdmissionWebhook"),
             validates: settings.plugins.includes("ValidatingAdmissionWebhook"),
             quota: settings.plugins.includes("ResourceQuota"),
@@ -122,13 +126,19 @@ impl Chain {
         old: Option<&Value>,
     ) -> Result<Changes, Status> {
         let began = Instant::now();
-        let mut changes = self.run_mutating(attributes, object, old, 1).await.map(|()| Changes::default());
+        let admitted = self.run_mutating(attributes, object, old, 1).await;
+        let mut changes = admitted.and_then(|()| self.refuse_damaged_rules(attributes)).map(|()| Changes::default());
         if changes.is_ok() && self.may_mutate(attributes) {
             // Cold: a write that nothing matches does not carry the state of this.
             changes = Box::pin(self.mutate_dynamically(attributes, object, old)).await;
         }
         self.phases.observe(Phase::Mutate, attributes.operation, changes.is_err(), began.elapsed());
         changes
+    }
+
+    /// Fails if a policy or webhook that cannot be read may apply to this request.
+    pub(crate) fn refuse_damaged_rules(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        self.damaged_rules.as_ref().map_or(Ok(()), |rules| rules.refuse(attributes))
     }
 
     /// Whether a policy or webhook may change this request. Every write asks.
@@ -404,6 +414,7 @@ mod tests {
                 phases: Timer::of_phases(&metrics),
                 policies: None,
                 webhooks: None,
+                damaged_rules: None,
                 mutates: true,
                 validates: true,
                 quota: true,

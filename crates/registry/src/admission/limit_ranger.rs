@@ -30,7 +30,7 @@ impl LimitRanger {
 
     /// The ranges of the namespace; an error if one of them cannot be read.
     fn ranges(&self, attributes: &Attributes<'_>) -> Result<Vec<Value>, Status> {
-        self.storage.refuse_damaged(LIMIT_RANGES, attributes.namespace())?;
+        self.storage.refuse_damaged(LIMIT_RANGES, Some(attributes.namespace()))?;
         Ok(self.storage.values(LIMIT_RANGES, attributes.target.namespace.as_deref()))
     }
 

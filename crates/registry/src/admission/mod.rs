@@ -6,7 +6,7 @@
 //! - [`conditions`]: `matchConditions` of both; [`evaluation`]: what all expressions of a request have in common;
 //!   [`request_value`]: the request as they see it
 //! - [`versioned`]: objects in the version that a rule names; [`changes`]: which step set which field; [`trace`]: what each did
-//! - [`policies`]: policies of expressions
+//! - [`policies`]: policies of expressions; [`damaged_rules`]: policies and webhooks that cannot be read
 //! - [`selection`]: the plugins that run; [`step_metrics`]: how long they take
 //! - one module for each plugin, or for two that differ only in their kind
 
@@ -15,6 +15,7 @@ mod certificates;
 pub(crate) mod chain;
 pub(crate) mod changes;
 pub(crate) mod conditions;
+mod damaged_rules;
 mod default_classes;
 pub(crate) mod evaluation;
 mod limit_ranger;

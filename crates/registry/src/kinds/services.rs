@@ -32,6 +32,7 @@ impl KindBehaviour for Services {
         reservation.allocate_service(service, old).map_err(|error| match error {
             AllocationError::Invalid(error) => Status::invalid(&kind.group_kind(), meta::name(service), &[error]),
             AllocationError::Full(why) => Status::internal(why),
+            AllocationError::Unknown(status) => status,
         })
     }
 }

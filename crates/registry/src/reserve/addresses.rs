@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use cache::{Collection, Collections, Event, Item, Observer};
 use machinery::json::{Value, json};
-use machinery::{FieldError, Revision};
+use machinery::{FieldError, Revision, Status};
 use parking_lot::Mutex;
 use rand::Rng;
 use store::Key;
@@ -54,6 +54,8 @@ struct State {
 pub(crate) enum AllocationError {
     Invalid(FieldError),
     Full(&'static str),
+    /// The addresses that are in use are not all known.
+    Unknown(Status),
 }
 
 impl From<FieldError> for AllocationError {

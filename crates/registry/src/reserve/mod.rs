@@ -30,6 +30,7 @@ use tokio::task::JoinSet;
 
 use self::addresses::{Addresses, AllocationError, Held};
 use self::quota::{Quota, QuotaUse, Share};
+use crate::collections::SERVICES;
 use crate::storage::Storage;
 
 /// How long a write is waited for that the store has and whose caller has gone.
@@ -39,6 +40,7 @@ const IN_FLIGHT_HOLD: Duration = Duration::from_secs(1);
 pub(crate) struct Reservations {
     addresses: Arc<Addresses>,
     quota: Arc<Quota>,
+    storage: Storage,
     /// Unbounded: a request sends at most one message at a time, and the server bounds the requests.
     dropped: mpsc::UnboundedSender<Dropped>,
 }
@@ -72,8 +74,8 @@ impl Reservations {
     pub(crate) fn new(addresses: Arc<Addresses>, storage: Storage) -> Self {
         let quota = Arc::new(Quota::new(storage.clone()));
         let (dropped, received) = mpsc::unbounded_channel();
-        tokio::spawn(release_dropped(received, Arc::clone(&addresses), Arc::clone(&quota), storage));
-        Reservations { addresses, quota, dropped }
+        tokio::spawn(release_dropped(received, Arc::clone(&addresses), Arc::clone(&quota), storage.clone()));
+        Reservations { addresses, quota, storage, dropped }
     }
 
     pub(crate) fn open(&self) -> Reservation<'_> {
@@ -91,9 +93,14 @@ impl Reservation<'_> {
         self.owner.addresses.prepare(&mut self.held, service, old);
     }
 
-    /// Reserves the addresses and ports of a service.
+    /// Reserves the addresses and ports of a service. A service that cannot be read has some that are not known, so that no
+    /// further ones are given out.
     pub(crate) fn allocate_service(&mut self, service: &mut Value, old: Option<&Value>) -> Result<(), AllocationError> {
-        self.owner.addresses.allocate(&mut self.held, service, old)
+        self.owner.addresses.allocate(&mut self.held, service, old)?;
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        self.owner.storage.refuse_damaged(SERVICES, None).map_err(AllocationError::Unknown)
     }
 
     /// Reserves what a write takes from the quotas of its namespace. A refusal is returned once the shares that other quotas

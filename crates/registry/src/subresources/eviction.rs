@@ -60,6 +60,7 @@ async fn take_disruption(
 ) -> Result<(), Status> {
     let namespace = target.namespace.as_deref();
     let mut covering = Vec::new();
+    registry.storage().refuse_damaged(DISRUPTION_BUDGETS, namespace)?;
     for budget in registry.storage().values(DISRUPTION_BUDGETS, namespace) {
         let selector = labels::Selector::from_label_selector(&budget["spec"]["selector"]);
         if selector.is_ok_and(|selector| selector.matches_value(&pod["metadata"]["labels"])) {

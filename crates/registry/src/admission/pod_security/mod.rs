@@ -70,7 +70,7 @@ impl PodSecurity {
             annotations.set(EXEMPT, exemption);
             return Ok(());
         }
-        let Some(found) = self.storage.cached(NAMESPACES, None, namespace) else { return Ok(()) };
+        let Some(found) = self.storage.cached_readable(NAMESPACES, None, namespace)? else { return Ok(()) };
         let is_labelled = found.labels().iter().any(|(name, _)| name.starts_with(policy::PREFIX));
         let defaults = &self.configuration.defaults;
         let (policy, errors) =

@@ -145,7 +145,7 @@ fn note(
 
 /// Whether policies look at a kind at all. They cannot refuse the removal of a policy that refuses everything, nor answers to
 /// questions about access.
-fn is_exempt(attributes: &Attributes<'_>) -> bool {
+pub(super) fn is_exempt(attributes: &Attributes<'_>) -> bool {
     let kind = &attributes.target.kind;
     match kind.gvk.group.as_str() {
         "admissionregistration.k8s.io" => matches!(

@@ -42,8 +42,12 @@ pub(super) fn collect(
     };
     let namespace = place(kind, reference, namespace)?;
     let found = match &reference.selected {
-        Selected::Name(name) => storage.cached(&kind.collection, namespace, name).into_iter().collect(),
+        Selected::Name(name) => {
+            let found = storage.cached_readable(&kind.collection, namespace, name).map_err(|status| status.message)?;
+            found.into_iter().collect()
+        }
         Selected::Selector(selector) => {
+            storage.refuse_damaged(&kind.collection, namespace).map_err(|status| status.message)?;
             let collection = storage.cache().collection(&kind.collection);
             let snapshot = storage.cache().snapshot(&collection);
             let items = snapshot.scan(collection.name(), namespace, None);

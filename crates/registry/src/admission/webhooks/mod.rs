@@ -126,6 +126,6 @@ impl Webhooks {
 }
 
 /// Webhooks are never asked about webhooks and policies, so that a broken one can be removed.
-fn is_exempt(attributes: &Attributes<'_>) -> bool {
+pub(super) fn is_exempt(attributes: &Attributes<'_>) -> bool {
     attributes.target.kind.gvk.group == "admissionregistration.k8s.io"
 }

@@ -100,7 +100,7 @@ impl Quota {
     pub(crate) async fn reserve(&self, wanted: &QuotaUse<'_>, share: &mut Share) -> Result<(), Status> {
         let QuotaUse { target, subresource, old, new, .. } = *wanted;
         let namespace = target.namespace.as_deref().unwrap_or_default();
-        if let Err(damaged) = self.storage.refuse_damaged(RESOURCE_QUOTAS, namespace)
+        if let Err(damaged) = self.storage.refuse_damaged(RESOURCE_QUOTAS, Some(namespace))
             && Evaluator::new(&target.kind).is_some_and(|evaluator| evaluator.handles(subresource, old, new))
         {
             return Err(damaged);

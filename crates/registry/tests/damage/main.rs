@@ -1,5 +1,7 @@
 //! A registry over a store with damaged values: everything else is served, and nothing is left out in silence.
 
+mod rules;
+
 use std::path::Path;
 use std::sync::Arc;
 
