@@ -5,13 +5,13 @@
 //! path: name, number of runs, instructions of one run. A change that makes a path more expensive on purpose writes the record again
 //! (`cargo xtask counts --write`). The paths of the server are counted with `--requests` only: its program takes minutes to build.
 //!
-//! `cargo xtask counts --scaling` runs each step of `crates/schema/examples/scaling.rs` with an input of growing size, and holds
-//! the growth of the instructions with each doubling below [`DOUBLING_MAX`].
+//! `cargo xtask counts --scaling` is in `scaling.rs`.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::progress::{Failure, Outcome, Step, say};
+use crate::scaling::scaling;
 use crate::workspace::Workspace;
 
 const RECORD: &str = "xtask/counts.tsv";
@@ -19,12 +19,6 @@ const RECORD: &str = "xtask/counts.tsv";
 /// Percent by which a path may exceed its record. Hash seeds and the C library of the machine change the count by about two
 /// percent, as measured.
 const TOLERANCE: u64 = 10;
-
-/// Largest growth of the instructions when an input is doubled. Proportional work doubles, quadratic work is four times as much.
-const DOUBLING_MAX: f64 = 2.5;
-
-/// The sizes of the inputs.
-const SIZES: [usize; 3] = [500, 1000, 2000];
 
 /// A program that runs paths.
 struct Program {
@@ -50,18 +44,19 @@ impl Line<'_> {
 }
 
 pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
+    if !workspace.command("valgrind", &["--version"]).output().is_ok_and(|output| output.status.success()) {
+        say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
+        return Ok(());
+    }
     let (program, write) = match args {
         [] => (&REGISTRY, false),
         ["--write"] => (&REGISTRY, true),
         ["--requests"] => (&SERVER, false),
         ["--requests", "--write"] => (&SERVER, true),
-        ["--scaling"] => return scaling(workspace),
-        _ => return Err("usage: cargo xtask counts [--requests] [--write] | --scaling".into()),
+        ["--scaling"] => return scaling(workspace, ""),
+        ["--scaling", text] => return scaling(workspace, text),
+        _ => return Err("usage: cargo xtask counts [--requests] [--write] | --scaling [TEXT]".into()),
     };
-    if !workspace.command("valgrind", &["--version"]).output().is_ok_and(|output| output.status.success()) {
-        say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
-        return Ok(());
-    }
     let Program { package, example } = program;
     let build = ["build", "--quiet", "--profile", "counts", "--package", package, "--example", example];
     Step::new("counts: build").run(&mut workspace.cargo(&build))?;
@@ -85,56 +80,6 @@ pub(crate) fn counts(workspace: &Workspace, args: &[&str]) -> Outcome {
     }
     if write {
         return std::fs::write(workspace.root.join(RECORD), written).map_err(|e| format!("cannot write {RECORD}: {e}"));
-    }
-    if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
-}
-
-fn scaling(workspace: &Workspace) -> Outcome {
-    if !workspace.command("valgrind", &["--version"]).output().is_ok_and(|output| output.status.success()) {
-        say("counts skipped: valgrind is not installed here (in Debian: apt install valgrind)");
-        return Ok(());
-    }
-    Step::new("scaling: build").run(&mut workspace.cargo(&[
-        "build",
-        "--quiet",
-        "--profile",
-        "counts",
-        "--package",
-        "dogwatch-schema",
-        "--example",
-        "scaling",
-    ]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root.join("target"), Into::into);
-    let program = target.join("counts/examples/scaling");
-    let names = std::process::Command::new(&program).output().map_err(|e| format!("{}: {e}", program.display()))?;
-    let names = String::from_utf8_lossy(&names.stdout).into_owned();
-    let directory = target.join("scaling");
-    // The profiles of an earlier run would be counted as this one's.
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-    let profile = directory.join("profile");
-    let mut command = workspace.command(
-        "valgrind",
-        &["--tool=callgrind", "--toggle-collect=scaling::measured*", "--dump-after=*scaling::measured*"],
-    );
-    command.arg(format!("--callgrind-out-file={}", profile.display()));
-    Step::new("scaling: count").run(command.arg(&program).args(SIZES.map(|size| size.to_string())))?;
-    // One profile for each run, numbered from one.
-    let mut instructions = (1..).map(|number| {
-        let path = directory.join(format!("profile.{number}"));
-        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let total =
-            text.lines().find_map(|line| line.strip_prefix("totals: ")).and_then(|total| total.trim().parse().ok());
-        total.ok_or_else(|| format!("{} has no total", path.display()))
-    });
-    let mut exceeded = Vec::new();
-    for name in names.lines() {
-        let counts: Vec<f64> = instructions.by_ref().take(SIZES.len()).collect::<Result<_, Failure>>()?;
-        let growth = counts.windows(2).map(|pair| pair[1] / pair[0].max(1.0)).fold(0.0, f64::max);
-        say(&format!("{growth:5.2} {:>13} {name}", counts.last().copied().unwrap_or_default()));
-        if growth > DOUBLING_MAX {
-            exceeded.push(format!("{name}: {growth:.2} times the instructions for twice the input"));
-        }
     }
     if exceeded.is_empty() { Ok(()) } else { Err(exceeded.join("; ")) }
 }

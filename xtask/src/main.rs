@@ -8,6 +8,7 @@ mod operators;
 mod package;
 mod picture;
 mod progress;
+mod scaling;
 mod soak;
 mod suites;
 mod tidy;
@@ -31,13 +32,14 @@ cargo xtask COMMAND
                        that need a second reading
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
   counts --requests    the same for requests through the whole server, which take minutes to build
-  counts --scaling     hold the instructions of each step to at most 2.5 times for twice the input (needs valgrind)
+  counts --scaling [TEXT]
+                       hold the instructions of each step (with TEXT in its name) to at most 2.5 times for twice the input
   facts                generate the committed tables of Kubernetes facts (tools/facts)
   conformance --e2e-test FILE [--focus LIST]
                        run tests of the Kubernetes conformance suite against a server with its own nodes
   torture --kills N    kill the store N times while it writes, and check its content
-  torture --cluster --kills N
-                       kill a cluster N times in the middle of everything, and compare it with its specs
+  torture --cluster --kills N [--seed S]
+                       kill a cluster N times in the middle of everything, and compare it with its specs; a seed gives other moments
   informers [PODS [RATE [SECONDS]]]
                        compare our informer with kube-rs' reflector and client-go's informer
   operators [NAME...] [--reference DIR] [--program FILE] [--list]

@@ -28,6 +28,7 @@ pub mod kubeconfig;
 pub mod limits;
 pub mod metrics;
 pub mod observation;
+mod process_metrics;
 mod request;
 pub mod service;
 pub mod services;

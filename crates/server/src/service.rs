@@ -34,7 +34,9 @@ use crate::fairness::metrics::FairnessMetrics;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observation::Recorder;
+use crate::process_metrics::ProcessMetrics;
 use crate::request::authentication::Authenticator;
+use crate::request::costly::CostlyKinds;
 use crate::request::discovery::DiscoveryBodies;
 use crate::request::heavy::HeavyPool;
 use crate::request::impersonation;
@@ -91,6 +93,7 @@ pub(crate) struct Inner {
     pub(crate) discovery: DiscoveryBodies,
     pub(crate) openapi: OpenApiDocuments,
     pub(crate) heavy: HeavyPool,
+    pub(crate) costly: CostlyKinds,
     pub(crate) fairness: Arc<Fairness>,
     /// None until an audit log is set.
     pub(crate) auditor: OnceLock<Arc<Auditor>>,
@@ -123,6 +126,7 @@ impl Server {
         let heavy = HeavyPool::new(&config.limits, &metrics);
         let fairness = Arc::new(Fairness::new(&config.limits));
         metrics_registry.register_collector(Box::new(FairnessMetrics(Arc::clone(&fairness))));
+        metrics_registry.register_collector(Box::new(ProcessMetrics));
         Server(Arc::new(Inner {
             registry,
             limits: Arc::new(config.limits),
@@ -139,6 +143,7 @@ impl Server {
             discovery: DiscoveryBodies::default(),
             openapi,
             heavy,
+            costly: CostlyKinds::default(),
             fairness,
             auditor: OnceLock::new(),
             aggregator: OnceLock::new(),

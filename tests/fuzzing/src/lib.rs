@@ -7,16 +7,18 @@
 //! - [`definitions`]: schemas of custom resources, and objects of them
 //! - [`responses`]: responses of a server, as the client reads them
 //! - [`streams`]: the protocols of commands and port forwards
+//! - [`nodes`]: commands of containers and stages of simulated nodes
 //! - [`seeds`]: typical inputs
 //! - [`mutation`]: random changes of a seed
 //!
-//! Each target must return for every input: a panic is a bug. `tests/short_run.rs` runs them on a fixed sequence of inputs in
-//! every test run; the programs in `fuzz/` let cargo-fuzz search for more.
+//! Each target must return for every input, and soon: a panic is a bug, and so is an input that keeps the processor busy.
+//! `tests/short_run.rs` runs them on a fixed sequence of inputs in every test run; the programs in `fuzz/` let cargo-fuzz search for more.
 
 pub mod access;
 pub mod bodies;
 pub mod definitions;
 pub mod mutation;
+pub mod nodes;
 pub mod parsing;
 pub mod responses;
 pub mod rules;
@@ -30,7 +32,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 23] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -52,4 +54,6 @@ pub const TARGETS: [Target; 21] = [
     Target { name: "watch_response", run: responses::watch_response },
     Target { name: "spdy", run: streams::spdy },
     Target { name: "stream_message", run: streams::stream_message },
+    Target { name: "script", run: nodes::script },
+    Target { name: "stages", run: nodes::stages },
 ];

@@ -405,6 +405,8 @@ pub fn for_target(target: &str) -> Vec<Vec<u8>> {
         }
         "spdy" => crate::streams::spdy_seeds(),
         "stream_message" => crate::streams::message_seeds(),
+        "script" => texts(&crate::nodes::SCRIPTS),
+        "stages" => texts(&crate::nodes::STAGES),
         other => panic!("no target is called {other}"),
     }
 }
@@ -469,6 +471,20 @@ pub fn deep(target: &str) -> Vec<Vec<u8>> {
                 &format!("{chunked}{}", "1\r\na\r\n".repeat(DEPTH)),
                 &format!("{chunked}fffffffffffffff\r\n{long}"),
             ])
+        }
+        "script" => texts(&[
+            &nested("(", ")"),
+            &nested("$(", ")"),
+            &"if ".repeat(10_000),
+            &"echo a; ".repeat(8000),
+            &"a|".repeat(30_000),
+            &format!("x=a; {}echo $x", "x=$x$x; ".repeat(60)),
+            &format!("echo {}", "$(( ".repeat(1000)),
+            &format!("case {} in {}) echo;; esac", "a".repeat(4000), "*a".repeat(100)),
+            "f() { f & f & }; f; while :; do printf x; printf y >&2; done",
+        ]),
+        "stages" => {
+            texts(&[&"---\n".repeat(20_000), &nested("[", "]"), &format!("rules: [{}]", "{name: a},".repeat(20_000))])
         }
         "path" => texts(&[&"/".repeat(DEPTH), &"/a".repeat(DEPTH)]),
         "definition" => {

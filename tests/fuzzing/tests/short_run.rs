@@ -1,6 +1,7 @@
-//! A short run of every target on a fixed sequence of inputs. A failure prints its input.
+//! A short run of every target on a fixed sequence of inputs. A failure, or an input that takes too long, is printed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use fuzzing::{TARGETS, Target, mutation, seeds};
 use machinery::json::Value;
@@ -15,10 +16,24 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Longest time of the processor for one input. The largest take a tenth of it without optimisation; an input whose cost is not
+/// proportional to its size takes far longer.
+const PROCESSOR_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// The time that the processor has spent on this thread: other programs do not count.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
 fn feed(target: Target, input: &[u8]) {
+    let began = processor_time();
     if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err() {
         panic!("{} fails on {:?}\n{input:?}", target.name, String::from_utf8_lossy(input));
     }
+    let took = processor_time() - began;
+    let text = || String::from_utf8_lossy(&input[..input.len().min(2000)]).into_owned();
+    assert!(took < PROCESSOR_TIME_MAX, "{} takes {took:?} for {} bytes: {:?}", target.name, input.len(), text());
 }
 
 fn run(name: &str) {
@@ -158,4 +173,14 @@ fn sp_2_spdy() {
 #[test]
 fn sp_5_stream_message() {
     run("stream_message");
+}
+
+#[test]
+fn script() {
+    run("script");
+}
+
+#[test]
+fn stages() {
+    run("stages");
 }

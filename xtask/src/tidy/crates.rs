@@ -48,7 +48,7 @@ pub(super) const ORDER: [(&str, &[&str]); 20] = [
     ),
     // Drives the built binary; knows no crate.
     ("blackbox", &[]),
-    ("fuzzing", &["machinery", "certificates", "cel", "schema", "server", "client"]),
+    ("fuzzing", &["machinery", "certificates", "cel", "schema", "server", "client", "controllers"]),
     ("xtask", &[]),
 ];
 

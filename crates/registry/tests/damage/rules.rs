@@ -244,7 +244,7 @@ async fn a_damaged_role_or_binding_grants_nothing_and_cannot_be_bound() {
     assert!(["ann", "bob", "cat"].iter().all(|name| reads(&world, name)));
     let world = world.damage(dir.path(), "NEEDLE").await;
     assert_eq!(["ann", "bob", "cat"].map(|name| reads(&world, name)), [false, false, true]);
-    // What the role grants is not known, so nobody without the verb `bind` may hand it on.
+    // What the role grants is not known, so only users with the verb `bind` may bind it.
     let refused = world.create_as(&user("cat"), &world.target(&bindings, "", None), bind("lost", "cat")).await;
     refused.expect_err("it may grant more than the user holds");
     world.store.close().await;

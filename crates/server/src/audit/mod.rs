@@ -3,7 +3,7 @@
 //! - [`policy`]: which requests are recorded, and how much of them; [`policy_file`] reads a policy
 //! - [`stage`]: the moments of a request that have events
 //! - [`event`]: an event and its JSON
-//! - `arrival`, `trail`: a request from its arrival on, and its events
+//! - `arrival`, `trail`: a request from its arrival on, and its events; `aside`: events of large objects
 //! - [`sinks`]: where events go
 //! - [`settings`]: sinks and policy from files and flags
 //! - [`metrics`]: counts of events and of those that were lost
@@ -11,6 +11,7 @@
 //! A server without a policy or without a sink has no [`Auditor`], and its requests pay nothing.
 
 mod arrival;
+mod aside;
 pub mod event;
 pub mod metrics;
 pub mod policy;

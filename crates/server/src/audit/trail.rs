@@ -12,6 +12,7 @@ use machinery::Status;
 use machinery::json::Value;
 use registry::{Annotations, AuditLevel};
 
+use super::aside::{aside, is_large, is_large_object};
 use super::event::{Event, Head, Line, Response};
 use super::policy::Coverage;
 use super::stage::Stage;
@@ -37,6 +38,8 @@ pub(crate) struct Trail {
     response: Option<Response>,
     request_object: Option<Value>,
     response_object: Option<Vec<Bytes>>,
+    /// One of the objects is large.
+    is_large: bool,
     /// The last event was written.
     has_ended: bool,
 }
@@ -62,6 +65,7 @@ impl Trail {
             response: None,
             request_object: None,
             response_object: None,
+            is_large: false,
             has_ended: false,
         }
     }
@@ -97,9 +101,13 @@ impl Trail {
                 }
             }
             self.request_object = sent.object.map(|object| self.coverage.shown(object));
+            self.is_large = self.request_object.as_ref().is_some_and(is_large_object);
             if self.coverage.level == AuditLevel::RequestResponse {
-                self.response_object = response_object(reply, status.as_ref(), &self.annotations)
-                    .and_then(|slices| self.coverage.shown_slices(slices));
+                let answer = response_object(reply, status.as_ref(), &self.annotations);
+                let is_large_answer = answer.as_deref().is_some_and(is_large);
+                self.is_large |= is_large_answer;
+                self.response_object =
+                    answer.and_then(|slices| aside(is_large_answer, || self.coverage.shown_slices(slices)));
                 if self.response_object.as_ref().is_some_and(|slices| length(slices) > OBJECT_BYTES_MAX) {
                     self.response_object = None;
                     self.annotations.set(TRUNCATED, "true");
@@ -145,7 +153,7 @@ impl Trail {
         if self.coverage.omit_stages.has(stage) {
             return true;
         }
-        let sending = self.send(stage);
+        let sending = aside(self.is_large, || self.send(stage));
         if sending.pending.is_empty() { !sending.refused } else { self.auditor.settle(sending).await }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Handlers of small requests run where their connection is polled. A large body, a large object, a long selector or a list
 //! that must be rendered anew takes the processor for longer than that; such a request runs on a second runtime, whose
-//! threads the operating system shares fairly with those that poll connections:
+//! threads give way to those that poll connections:
 //!
 //! ```text
 //! body is read ──► waiting (heavy_waiting_max) ──► bytes are free (heavy_bytes_max) ──► runs on a thread of the pool
@@ -31,6 +31,11 @@ const UNIT: usize = 1024;
 /// Users are distinguished by the hash of their name; those with the same hash share a half of the pool.
 const USERS: usize = 64;
 const THREADS_MIN: usize = 2;
+/// How much lower than that of the process the priority of the pool's threads is. At five, the scheduler of Linux gives a thread a
+/// third of the time of others that have work, and those take the processor from it as soon as they wake. Where nothing else has
+/// work it changes nothing. Far lower ones would let programs on the same machine starve large requests.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 5;
 
 /// The pool. Its threads start with the first heavy request.
 pub(crate) struct HeavyPool {
@@ -142,9 +147,20 @@ fn runtime() -> Option<Runtime> {
     let built = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("dogwatch-heavy")
+        .on_thread_start(give_way)
         .enable_all()
         .build();
     built.map_err(|error| tracing::error!(%error, "heavy requests have no threads of their own")).ok()
+}
+
+/// Lowers the priority of the calling thread. On Linux it belongs to a thread, elsewhere to the whole process.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::getpriority_process(None)
+        .and_then(|own| rustix::process::setpriority_process(None, own.saturating_add(NICE)))
+    {
+        tracing::warn!(%error, "the threads for heavy requests have the priority of all others");
+    }
 }
 
 impl Drop for HeavyPool {
@@ -216,6 +232,18 @@ mod tests {
         release.send(()).unwrap();
         assert_eq!(busy.await.unwrap().unwrap(), 7);
         assert_eq!(metrics.heavy_bytes.taken(), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn its_threads_give_way_and_the_callers_do_not() {
+        let (pool, _) = pool(&Limits::default());
+        let priority = || rustix::process::getpriority_process(None).map_err(Status::internal);
+        let before = priority().unwrap();
+        let within = pool.run(None, 1, async move { priority() }).await.unwrap();
+        // The lowest priority is 19.
+        assert_eq!(within, (before + NICE).min(19));
+        assert_eq!(priority().unwrap(), before);
     }
 
     #[tokio::test]

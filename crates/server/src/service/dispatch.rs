@@ -86,11 +86,15 @@ impl Server {
         inner.place(&inner.metrics.inflight_writes, call.user, in_flight, || 1).await?;
         let places = Arc::new(WritePlaces::new(in_flight.place.take(), &inner.metrics));
         let call = &Call { place: Some(Arc::clone(&places)), ..call.clone() };
-        let Some(weight) = inner.weight(&route, parts, bytes.len()) else {
-            let answer = handlers::answer(call, Route::Resource(route), bytes, extensions).await;
+        let collection = route.target.kind.collection.clone();
+        let by_size = inner.weight(&route, parts, bytes.len());
+        if by_size.is_none() && !inner.costly.contains(&collection) {
+            let work = handlers::answer(call, Route::Resource(route), bytes, extensions);
+            let answer = inner.costly.measure(&collection, work).await;
             in_flight.place = places.take();
             return Ok(answer?);
-        };
+        }
+        let weight = by_size.unwrap_or(bytes.len());
         let (server, peer, user) = (self.clone(), Arc::clone(peer), Arc::clone(call.user));
         let (method, headers, query) = (parts.method.clone(), parts.headers.clone(), call.query.clone());
         let path = call.path.to_owned();
@@ -115,7 +119,11 @@ impl Server {
                 place,
                 trace,
             };
-            handlers::answer(&call, Route::Resource(route), bytes, extensions).await
+            let work = handlers::answer(&call, Route::Resource(route), bytes, extensions);
+            match by_size {
+                Some(_) => work.await,
+                None => server.0.costly.measure(&collection, work).await,
+            }
         };
         let answer = inner.heavy.run_write(call.share(), weight, Arc::clone(&places), work).await;
         in_flight.place = places.take();

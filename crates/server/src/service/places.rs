@@ -64,7 +64,7 @@ impl Inner {
         fairness::list_width(limit.map_or(objects, |limit: usize| limit.min(objects)))
     }
 
-    /// Returns the bytes that a write works on, if it is heavy.
+    /// Returns the bytes that a write works on, if it is heavy by its size.
     pub(super) fn weight(&self, route: &ResourceRoute, parts: &Parts, body_bytes: usize) -> Option<usize> {
         let target = &route.target;
         let query_bytes = parts.uri.query().map_or(0, str::len);

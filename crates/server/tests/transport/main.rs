@@ -5,5 +5,6 @@
 mod drain;
 mod handshake;
 mod silence;
+mod smuggling;
 mod streaming;
 mod world;

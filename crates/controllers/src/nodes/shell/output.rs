@@ -58,11 +58,16 @@ impl Output {
         let mut lines = Vec::new();
         for chunk in self.take_chunks() {
             let partial = &mut self.partial[usize::from(chunk.is_error)];
-            partial.extend_from_slice(&chunk.bytes);
-            let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else { continue };
-            let complete: Vec<u8> = partial.drain(..=end).collect();
-            let texts = complete[..end].split(|byte| *byte == b'\n');
+            // Only what is new can have an end of line: a long line that comes in small parts is not searched again and again.
+            let Some(end) = chunk.bytes.iter().rposition(|byte| *byte == b'\n') else {
+                partial.extend_from_slice(&chunk.bytes);
+                continue;
+            };
+            let (complete, rest) = (&chunk.bytes[..end], &chunk.bytes[end + 1..]);
+            partial.extend_from_slice(complete);
+            let texts = partial.split(|byte| *byte == b'\n');
             lines.extend(texts.map(|text| line_of(chunk.at, chunk.is_error, text)));
+            *partial = rest.to_vec();
         }
         let ended = self.finished;
         for (is_error, partial) in [false, true].into_iter().zip(&mut self.partial) {
@@ -79,4 +84,32 @@ impl Output {
 
 fn line_of(at: Timestamp, is_error: bool, bytes: &[u8]) -> OutputLine {
     OutputLine { at, is_error, text: String::from_utf8_lossy(bytes).into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_come_in_parts_are_put_together_by_stream() {
+        let (early, late) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + std::time::Duration::from_secs(1));
+        let mut output = Output::default();
+        for (at, is_error, bytes) in [
+            (early, false, "on"),
+            (early, true, "er"),
+            (late, false, "e\ntwo\nth"),
+            (late, true, "ror\n"),
+            (late, false, "ree"),
+        ] {
+            output.write(at, is_error, bytes.as_bytes());
+        }
+        let texts =
+            |lines: Vec<OutputLine>| lines.into_iter().map(|line| (line.is_error, line.text)).collect::<Vec<_>>();
+        let expected =
+            [(false, "one"), (false, "two"), (true, "error")].map(|(is_error, text)| (is_error, text.to_owned()));
+        assert_eq!(texts(output.take_lines()), expected);
+        assert!(output.take_lines().is_empty());
+        output.finish(late);
+        assert_eq!(texts(output.take_lines()), [(false, "three".to_owned())]);
+    }
 }
