@@ -32,23 +32,20 @@ async fn healthy(wire: &Wire, round: usize) -> Duration {
     began.elapsed()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn health_handshakes_and_others_answer_while_heavy_requests_run() {
-    let server = Server::start();
-    let wire = Wire::to(&server);
+/// Sends all bodies at once, and holds health checks, handshakes and small writes to be answered meanwhile.
+async fn answers_meanwhile(wire: &Wire, path: &'static str, bodies: Vec<String>) {
     let mut quiet = Duration::ZERO;
     for round in 0..5 {
-        quiet = quiet.max(healthy(&wire, round).await);
+        quiet = quiet.max(healthy(wire, round).await);
     }
-    let running = Arc::new(AtomicUsize::new(HEAVY));
-    let bodies: Vec<String> = (0..HEAVY).map(|n| heavy_body(n).to_string()).collect();
+    let running = Arc::new(AtomicUsize::new(bodies.len()));
     let began = Instant::now();
     let heavy: Vec<_> = bodies
         .into_iter()
         .map(|body| {
             let (wire, running) = (wire.clone(), Arc::clone(&running));
             tokio::spawn(async move {
-                let request = wire.request("POST", CONFIG_MAPS).header("Content-Type", "application/json").body(body);
+                let request = wire.request("POST", path).header("Content-Type", "application/json").body(body);
                 let code = request.send().await.code;
                 running.fetch_sub(1, Ordering::SeqCst);
                 code
@@ -57,7 +54,7 @@ async fn health_handshakes_and_others_answer_while_heavy_requests_run() {
         .collect();
     let (mut answered, mut slowest) = (0, Duration::ZERO);
     while running.load(Ordering::SeqCst) > 0 {
-        slowest = slowest.max(healthy(&wire, 5 + answered).await);
+        slowest = slowest.max(healthy(wire, 5 + answered).await);
         answered += 1;
     }
     let all = began.elapsed();
@@ -65,18 +62,47 @@ async fn health_handshakes_and_others_answer_while_heavy_requests_run() {
         let code = task.await.expect("the request ended");
         assert!(matches!(code, 201 | 429), "{code}");
     }
-    eprintln!(
-        "{answered} answers during {HEAVY} heavy requests of {all:?}: {slowest:?} at most, {quiet:?} before them"
-    );
-    // Were they queued behind the heavy ones, there would be one answer, at the end.
+    eprintln!("{answered} answers during requests of {all:?}: {slowest:?} at most, {quiet:?} before them");
+    // Were they queued behind the others, there would be one answer, at the end.
     assert!(answered >= 3, "{answered} answers in {all:?}, {slowest:?} at most");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_handshakes_and_others_answer_while_heavy_requests_run() {
+    let server = Server::start();
+    let wire = Wire::to(&server);
+    answers_meanwhile(&wire, CONFIG_MAPS, (0..HEAVY).map(|n| heavy_body(n).to_string()).collect()).await;
     server.stop();
 }
 
-/// A definition with a map of lists of strings.
-fn definition() -> Value {
-    let lists = json!({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]$"}}});
-    let schema = json!({"type": "object", "properties": {"lists": lists}});
+/// Sixteen small objects of a kind whose rules compare each item of a list with each other item.
+#[tokio::test(flavor = "multi_thread")]
+async fn health_handshakes_and_others_answer_while_costly_rules_run() {
+    const ITEMS: usize = 150;
+    let server = Server::start();
+    let wire = Wire::to(&server);
+    let rules: Vec<Value> =
+        (0..8).map(|n| json!({"rule": format!("self.l.all(x, self.l.all(y, x + y >= -{n}))")})).collect();
+    let list = json!({"type": "array", "maxItems": ITEMS, "items": {"type": "integer"}});
+    let schema = json!({"type": "object", "properties": {"l": list}, "x-kubernetes-validations": rules});
+    wire.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition(schema)).send().await.expect(201);
+    let things = "/apis/holds.example.com/v1/namespaces/default/things";
+    while wire.get(things).send().await.code == 404 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let object = |name: usize| {
+        let metadata = json!({"name": format!("costly-{name}")});
+        let list: Vec<usize> = (0..ITEMS).collect();
+        json!({"apiVersion": "holds.example.com/v1", "kind": "Thing", "metadata": metadata, "l": list})
+    };
+    // The first one shows what they cost.
+    wire.post(things, &object(HEAVY)).send().await.expect(201);
+    answers_meanwhile(&wire, things, (0..HEAVY).map(|n| object(n).to_string()).collect()).await;
+    server.stop();
+}
+
+/// A definition of `things`.
+fn definition(schema: Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "things.holds.example.com"},
@@ -92,7 +118,10 @@ fn definition() -> Value {
 async fn very_many_errors_below_a_long_key_are_cut() {
     let server = Server::start();
     let wire = Wire::to(&server);
-    wire.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition()).send().await.expect(201);
+    // A map of lists of strings.
+    let lists = json!({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]$"}}});
+    let schema = json!({"type": "object", "properties": {"lists": lists}});
+    wire.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition(schema)).send().await.expect(201);
     let things = "/apis/holds.example.com/v1/namespaces/default/things";
     let object = |lists: Value| json!({"apiVersion": "holds.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}, "lists": lists});
     while wire.get(things).send().await.code == 404 {
