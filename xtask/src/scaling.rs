@@ -71,7 +71,7 @@ impl Run<'_> {
         std::fs::create_dir_all(&self.profiles).map_err(|e| format!("{}: {e}", self.profiles.display()))?;
         let mut command = self.workspace.command(
             "valgrind",
-            &["--quiet", "--tool=callgrind", "--toggle-collect=scaling::measured*", "--dump-after=scaling::measured*"],
+            &["--quiet", "--tool=callgrind", "--toggle-collect=scaling::measured*", "--dump-after=*scaling::measured*"],
         );
         command.arg(format!("--callgrind-out-file={}", self.profiles.join("profile").display()));
         command.arg(&self.program).arg(name).args(SIZES).stdin(Stdio::null());
