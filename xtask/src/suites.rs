@@ -14,7 +14,7 @@ struct Suite {
     tools: &'static [Tool],
 }
 
-const SUITES: [Suite; 12] = [
+const SUITES: [Suite; 13] = [
     Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
     Suite { name: "go", module: "go::", tools: &[Tool::Go] },
     Suite { name: "envtest", module: "envtest::", tools: &[Tool::Envtest] },
@@ -27,6 +27,7 @@ const SUITES: [Suite; 12] = [
     Suite { name: "crds", module: "crds::", tools: &[Tool::Kubectl, Tool::Go, Tool::Python, Tool::Definitions] },
     Suite { name: "policies", module: "policies::", tools: &[Tool::Python, Tool::Policies] },
     Suite { name: "kwok", module: "kwok::", tools: &[Tool::Kubectl, Tool::Stages] },
+    Suite { name: "console", module: "console::", tools: &[Tool::Kubectl, Tool::Chromium, Tool::Console] },
 ];
 
 /// Selection of packages and features for every run. A second selection would compile crates twice.

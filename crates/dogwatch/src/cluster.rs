@@ -15,6 +15,7 @@ use server::authorization::Inspection;
 use server::certs::front_proxy::FrontProxyClient;
 use server::limits::Limits;
 use server::metrics::Metrics;
+use server::page::Page;
 use server::service::{Config, Server};
 use server::webhooks::{HttpsWebhooks, WebhookSettings};
 use store::Store;
@@ -50,6 +51,8 @@ pub struct Access {
     pub traced_writes: usize,
     /// Whether refusals of admission name everything that is known of them.
     pub explain_refusals: bool,
+    /// The web page of the server.
+    pub page: Option<Arc<dyn Page>>,
     /// The server has a lab that keeps so many requests.
     pub lab: Option<usize>,
 }
@@ -118,13 +121,14 @@ impl Cluster {
             metrics.register_collector(Box::new(AuditCollector(Arc::clone(auditor.metrics()))));
         }
         let key = access.accounts_key_pem.clone().map_or_else(server::certs::make_key, Ok).map_err(Failure::new)?;
-        let authenticator = access.authentication.build(
+        let mut authenticator = access.authentication.build(
             &registry,
             tokens,
             &key,
             access.anonymous,
             access.authorization.always_allows(),
         )?;
+        authenticator.page.clone_from(&access.page);
         let config = Config {
             limits,
             authenticator,

@@ -19,5 +19,6 @@ mod containers;
 pub mod engine;
 pub mod failure;
 mod identities;
+mod page;
 pub mod testing;
 pub mod up;

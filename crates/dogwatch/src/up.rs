@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use console::Console;
 use controllers::{Order, Selection, Signer, Stages};
 use machinery::clock::Clock;
 use registry::PluginSelection;
@@ -23,6 +24,7 @@ use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 use crate::engine;
 use crate::failure::Failure;
+use crate::page::AdminPage;
 
 /// Runs until a signal. The first one drains, the second one aborts.
 pub async fn run(args: args::Up) -> Result<(), Failure> {
@@ -61,6 +63,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
 
     let pki_dir = args.data_dir.join("pki");
     let front_proxy = args.webhooks.front_proxy((!args.memory).then_some(&*pki_dir), &clock)?;
+    let console = Arc::new(Console::new(pki.accounts_key_pem.as_bytes(), args.tls_san.clone()));
     let access = Access {
         token_file: args.token_file.clone(),
         anonymous: !args.no_anonymous,
@@ -72,6 +75,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         authorization,
         traced_writes: args.explain.trace_admission,
         explain_refusals: args.explain.explain_refusals,
+        page: Some(Arc::new(AdminPage::new(Arc::clone(&console)))),
         lab: args.lab.requests(),
     };
     let serving_leaf = authentication::serving(&args.authentication, &pki.serving)?;
@@ -102,6 +106,8 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     write_private(&kubeconfig_path, text.as_bytes()).map_err(Failure::new)?;
     println!("export KUBECONFIG={}", absolute(&kubeconfig_path).display());
     println!("url         {url}");
+    let code = console.visitors().issue_code(clock.now().as_second());
+    println!("console     {url}{}#code={code}", console::PATH);
 
     let (trigger, shutdown) = shutdown::channel();
     let serving = tokio::spawn(cluster.server().serve(listener, Some(tls), shutdown));

@@ -11,6 +11,7 @@
 //! - [`aggregation`] passes requests to the servers behind APIServices
 //! - [`webhooks`] calls conversion and admission webhooks; [`services`] finds the addresses of Services
 //! - [`streams`] has the logs of containers and the connections to them
+//! - [`page`] is a web page beside the API
 //! - [`audit`] records who did what; [`disturbance`] and [`observation`] are where a lab meets the server
 //! - `fairness` keeps one client from starving others
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
@@ -29,6 +30,7 @@ pub mod limits;
 pub mod metrics;
 pub mod observation;
 mod process_metrics;
+pub mod page;
 mod request;
 pub mod service;
 pub mod services;

@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 /// Each crate, by its folder, with the crates of the workspace it may use.
 ///
 /// Dev-dependencies are free: a test may use more crates than the code that it tests.
-pub(super) const ORDER: [(&str, &[&str]); 20] = [
+pub(super) const ORDER: [(&str, &[&str]); 21] = [
     ("machinery", &[]),
     ("certificates", &[]),
     ("clock", &["machinery"]),
@@ -20,6 +20,7 @@ pub(super) const ORDER: [(&str, &[&str]); 20] = [
     ("registry", &["machinery", "access", "certificates", "clock", "cel", "schema", "store", "cache"]),
     ("server", &["machinery", "access", "certificates", "outbound", "registry"]),
     ("lab", &["machinery", "clock", "schema", "store", "cache", "registry", "server"]),
+    ("console", &[]),
     // The client side shares the protocol's vocabulary with the server, and meets it over the wire only.
     ("client", &["machinery", "clock"]),
     ("controllers", &["client", "certificates", "clock", "machinery"]),
@@ -41,6 +42,7 @@ pub(super) const ORDER: [(&str, &[&str]); 20] = [
             "registry",
             "server",
             "lab",
+            "console",
             "client",
             "controllers",
             "bench",

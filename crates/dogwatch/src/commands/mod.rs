@@ -5,6 +5,7 @@
 //! - `access`: rights, roles and credentials
 //! - `admission`: policies without a server
 //! - `proxy`: plain HTTP on loopback to that server
+//! - `console`: the web page for that server
 //! - `documents`: objects in files
 //! - `bench`: measurements
 //! - `check`: damage in a data directory
@@ -15,6 +16,7 @@ mod admission;
 mod apply;
 mod bench;
 mod check;
+mod console;
 mod delete;
 mod documents;
 mod get;
@@ -44,6 +46,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
             Ok(())
         }),
         Command::Proxy(args) => Box::pin(proxy::proxy(args)),
+        Command::Console(args) => Box::pin(console::console(args)),
         Command::Access(what) => Box::pin(access::access(what)),
         Command::Admission(what) => Box::pin(admission::admission(what)),
         Command::Bench(what) => Box::pin(bench::bench(what)),

@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use tokio::net::TcpListener;
 
+use super::console::LoopbackPage;
 use super::remote::Remote;
 use crate::args::Proxy;
 use crate::failure::Failure;
@@ -32,20 +33,26 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORM_TYPES: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 pub(super) async fn proxy(args: Proxy) -> Result<(), Failure> {
-    let remote = Arc::new(Remote::connect(args.kubeconfig.as_deref()).await?);
+    let remote = Remote::connect(args.kubeconfig.as_deref()).await?;
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port))).await.map_err(|error| {
         Failure::new(format!("cannot listen on port {}: {error}", args.port)).hint("--port 0 picks a free one")
     })?;
     println!("Starting to serve on {}", listener.local_addr().map_err(Failure::new)?);
+    serve(listener, remote, None).await
+}
+
+/// Serves until the program is interrupted; with a page, also that.
+pub(super) async fn serve(listener: TcpListener, remote: Remote, page: Option<LoopbackPage>) -> Result<(), Failure> {
+    let proxy = Arc::new(LoopbackProxy { remote, page });
     loop {
         let (stream, _) = tokio::select! {
             accepted = listener.accept() => accepted.map_err(Failure::new)?,
             _ = tokio::signal::ctrl_c() => return Ok(()),
         };
-        let remote = Arc::clone(&remote);
+        let proxy = Arc::clone(&proxy);
         let _ = stream.set_nodelay(true);
         tokio::spawn(async move {
-            let service = service_fn(move |request| forward(Arc::clone(&remote), request));
+            let service = service_fn(move |request| forward(Arc::clone(&proxy), request));
             let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a proxied connection ended");
@@ -54,11 +61,22 @@ pub(super) async fn proxy(args: Proxy) -> Result<(), Failure> {
     }
 }
 
-async fn forward(remote: Arc<Remote>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+struct LoopbackProxy {
+    remote: Remote,
+    page: Option<LoopbackPage>,
+}
+
+async fn forward(proxy: Arc<LoopbackProxy>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     if let Err((code, why)) = check(request.method(), request.headers()) {
         return Ok(refusal(code, why));
     }
+    if let Some(page) = proxy.page.as_ref().filter(|page| page.has(request.uri().path())) {
+        return Ok(page.answer(request).await);
+    }
     let (mut head, body) = request.into_parts();
+    if let Some(Err((code, why))) = proxy.page.as_ref().map(|page| page.take_token(&mut head.headers)) {
+        return Ok(refusal(code, why));
+    }
     for name in HOP_HEADERS {
         head.headers.remove(name);
     }
@@ -70,7 +88,7 @@ async fn forward(remote: Arc<Remote>, request: Request<Incoming>) -> Result<Resp
     let Ok(uri) = path.parse() else { return Ok(refusal(StatusCode::BAD_REQUEST, "no path")) };
     head.uri = uri;
     let request = Request::from_parts(head, Body::from(body.to_vec()));
-    Ok(match remote.send(request).await {
+    Ok(match proxy.remote.send(request).await {
         Ok(mut response) => {
             for name in HOP_HEADERS {
                 response.headers_mut().remove(name);
@@ -122,8 +140,9 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// A refusal of the proxy itself, as the `Status` that clients of the API read.
-fn refusal(code: StatusCode, why: &str) -> Response<Body> {
+pub(super) fn refusal(code: StatusCode, why: &str) -> Response<Body> {
     let reason = match code {
+        StatusCode::UNAUTHORIZED => "Unauthorized",
         StatusCode::FORBIDDEN => "Forbidden",
         StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
         StatusCode::UNSUPPORTED_MEDIA_TYPE => "UnsupportedMediaType",

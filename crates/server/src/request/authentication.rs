@@ -6,7 +6,7 @@
 //! 1. [`front_proxy`]: headers of a proxy that authenticates users itself
 //! 2. [`certificate`]: the subject of a client certificate, which [`authorities`] verify
 //! 3. [`bearer`]: a token in a header, of [`tokens`] (the static file), [`accounts`] (service accounts), [`bootstrap`] (nodes
-//!    that join), [`issuers`] (other issuers of JSON Web Tokens), [`webhook`] (another server)
+//!    that join), [`issuers`] (other issuers of JSON Web Tokens), [`webhook`] (another server), [`Page`] (visitors of the web page)
 //! 4. [`anonymous`]: no credentials
 //!
 //! [`objections`] joins the reasons of a refusal.
@@ -42,6 +42,7 @@ use objections::{INVALID_TOKEN, Objections};
 use tokens::Tokens;
 use webhook::WebhookTokens;
 
+use crate::page::Page;
 use crate::wire::peer::Peer;
 
 /// The user of a token and the audiences it is valid for.
@@ -59,6 +60,8 @@ pub struct Authenticator {
     pub bootstrap: Option<BootstrapTokens>,
     pub issuers: Option<Arc<Issuers>>,
     pub webhook: Option<Arc<WebhookTokens>>,
+    /// The server's web page.
+    pub page: Option<Arc<dyn Page>>,
     pub anonymous: Anonymous,
     /// The audiences of this server; those of its service accounts if none are given.
     pub audiences: Vec<String>,
@@ -181,6 +184,9 @@ impl Authenticator {
         let mut objections = Objections::default();
         objections.push(INVALID_TOKEN);
         if is_ours && let Some(user) = self.tokens.user(token) {
+            return Ok((user, common));
+        }
+        if is_ours && let Some(user) = self.page.as_ref().and_then(|page| page.user(token, now.as_second())) {
             return Ok((user, common));
         }
         match self.accounts.as_ref().and_then(|accounts| accounts.user(token, wanted, now, notes)) {

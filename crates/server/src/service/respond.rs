@@ -98,6 +98,9 @@ impl Server {
         if parts.method == Method::CONNECT {
             return Err(Status::router_method_not_allowed().into());
         }
+        if let Some(answered) = inner.answer_page(parts, body).await {
+            return Ok(answered?);
+        }
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query)?;
         let info = Kept { info, resource };

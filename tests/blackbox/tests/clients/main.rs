@@ -2,6 +2,7 @@
 //!
 //! One binary, so one link step. `cargo xtask test --only NAME` runs one module.
 
+mod console;
 mod crds;
 mod curl;
 mod envtest;

@@ -1,0 +1,33 @@
+//! The console: its types, its list-then-watch client, and the page in Chromium as a person uses it (tests/console).
+
+use std::process::Command;
+
+use blackbox::{run, tools};
+
+fn node(file: &str) -> Command {
+    let folder = tools::tests().join("console");
+    assert!(folder.join("node_modules").exists(), "run the tests with `cargo xtask test`");
+    let mut command = Command::new("node");
+    command.args(["--test", "--test-reporter=spec", file]).current_dir(folder);
+    command.env("DOGWATCH_BIN", tools::dogwatch()).env("KUBECTL", tools::installed("bin/kubectl"));
+    command
+}
+
+#[test]
+fn types_are_right() {
+    let folder = tools::tests().join("console");
+    let mut command = Command::new("node");
+    command.arg(folder.join("node_modules/typescript/bin/tsc")).args(["--noEmit", "-p", "../../console"]);
+    command.current_dir(folder);
+    run(command, "").ok();
+}
+
+#[test]
+fn the_stream_keeps_in_step_with_the_server() {
+    assert!(run(node("stream.test.mjs"), "").ok().contains("fail 0"));
+}
+
+#[test]
+fn each_part_works_in_a_browser() {
+    assert!(run(node("page.test.mjs"), "").ok().contains("fail 0"));
+}

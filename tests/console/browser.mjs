@@ -1,0 +1,39 @@
+// Debian's Chromium with the page in it.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const MEDIA = { html: 'text/html', css: 'text/css', js: 'text/javascript', svg: 'image/svg+xml' };
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ARGS });
+
+/**
+ * Opens a link in a window of its own. Errors of the page are collected in `page.troubles`.
+ * @param {import('playwright-core').Browser} browser
+ * @param {string} link
+ */
+export async function open(browser, link, options = {}) {
+  const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 }, ...options });
+  context.setDefaultTimeout(60_000);
+  const page = await context.newPage();
+  page.troubles = [];
+  page.on('pageerror', (error) => page.troubles.push(error.stack));
+  page.on('console', (message) => { if (/Content Security Policy|Trusted/.test(message.text())) page.troubles.push(message.text()); });
+  if (process.env.CONSOLE_FILES) await page.route('**/console/**', fromDisk);
+  await page.goto(link);
+  return page;
+}
+
+/** While one works on the page: its files as they are, with the headers of the program. */
+async function fromDisk(route) {
+  const path = new URL(route.request().url()).pathname.replace('/console/', '') || 'index.html';
+  const file = join('../..', process.env.CONSOLE_FILES, path);
+  if (route.request().method() !== 'GET' || !existsSync(file)) return route.continue();
+  const response = await route.fetch({ url: new URL('/console/', route.request().url()).href });
+  const policy = response.headers()['content-security-policy'];
+  return route.fulfill({ body: readFileSync(file), contentType: MEDIA[path.split('.').pop()], headers: { 'Content-Security-Policy': policy } });
+}
+
+/** Goes to a part by its address. */
+export const go = (page, hash) => page.evaluate((to) => { location.hash = to; }, hash);
