@@ -133,7 +133,7 @@ export class LiveTable extends HTMLElement {
     this.grow([...this.rows.values()].slice(0, 200));
     if (this.head) this.head.hidden = false;
     this.head?.replaceChildren(
-      h('span', { class: 'mark', role: 'columnheader', 'aria-label': 'change' }),
+      h('span', { class: 'mark', role: 'columnheader' }, h('span', { class: 'unseen' }, 'Change')),
       ...names.map((name, index) => h('span', {
         role: 'columnheader', title: columns[this.shown[index - (this.showsNamespace ? 1 : 0)]]?.description ?? '',
       }, name)));

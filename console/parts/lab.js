@@ -68,7 +68,7 @@ function table(lab, kind, heads, cells, { none, limit = 200, parameters }) {
   const found = new Map();
   const body = h('tbody');
   const empty = h('p', { class: 'empty' }, none);
-  const whole = h('table', { class: 'plain-table' }, h('thead', null, h('tr', null, ...heads.map((text) => h('th', null, text)))), body);
+  const whole = h('table', { class: 'plain-table' }, h('thead', null, h('tr', null, ...heads.map((text) => h('th', null, text || h('span', { class: 'unseen' }, 'Action'))))), body);
   let timer = 0;
   const draw = () => {
     timer = 0;

@@ -114,7 +114,7 @@ function draw(values, place, before, now) {
   const busy = [...rows].filter(([, row]) => row.watchers).sort((a, b) => b[1].events - a[1].events || b[1].watchers - a[1].watchers).slice(0, 20);
   const most = Math.max(1, ...busy.map(([, row]) => row.watchers));
   place.replaceChildren(h('h2', null, 'Watchers by resource'), busy.length ? h('table', { class: 'plain-table' },
-    h('thead', null, h('tr', null, ...['Resource', 'Watchers', '', 'Objects', 'Changes since start'].map((text, index) => h('th', { class: index === 1 || index > 2 ? 'n' : '' }, text)))),
+    h('thead', null, h('tr', null, ...['Resource', 'Watchers', '', 'Objects', 'Changes since start'].map((text, index) => h('th', { class: index === 1 || index > 2 ? 'n' : '' }, text || h('span', { class: 'unseen' }, 'Bar'))))),
     h('tbody', null, ...busy.map(([name, row]) => {
       const bar = h('span', { class: 'bar', 'aria-hidden': 'true' });
       bar.style.width = `${(row.watchers / most) * 60}px`;
@@ -132,7 +132,7 @@ function showWatchers(place, kind) {
   const found = new Map();
   const body = h('tbody');
   const section = h('section', null, h('h2', null, 'Watchers'), h('div', { class: 'wide' }, h('table', { class: 'plain-table' },
-    h('thead', null, h('tr', null, ...['Resource', 'Client', 'Since', 'Behind', 'Lag', 'Sent', ''].map((text) => h('th', null, text)))), body)));
+    h('thead', null, h('tr', null, ...['Resource', 'Client', 'Since', 'Behind', 'Lag', 'Sent', ''].map((text) => h('th', null, text || h('span', { class: 'unseen' }, 'Action'))))), body)));
   place.append(section);
   const draw = () => body.replaceChildren(...[...found.values()].map((one) => {
     const at = one.status ?? {};
