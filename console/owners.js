@@ -105,15 +105,23 @@ export function ownerOf(owners, path) {
 }
 
 /**
- * Who wrote this version: the manager whose entry is not in the version before.
+ * Who wrote this version: a manager that is new, or whose entry has a new time. One that only lost fields did not write.
  * @param {any} before
  * @param {any} after
  * @returns {string}
  */
 export function writer(before, after) {
-  const entries = after.metadata?.managedFields ?? [];
-  const known = new Set((before?.metadata?.managedFields ?? []).map((/** @type {any} */ entry) => JSON.stringify(entry)));
-  const changed = entries.filter((/** @type {any} */ entry) => !known.has(JSON.stringify(entry)));
-  const latest = (changed.length ? changed : entries).toSorted((/** @type {any} */ a, /** @type {any} */ b) => ((a.time ?? '') < (b.time ?? '') ? 1 : -1))[0];
+  /** @param {any} entry */
+  const key = (entry) => `${entry.manager} ${entry.operation} ${entry.subresource ?? ''}`;
+  /** @type {Map<string, any>} */
+  const known = new Map((before?.metadata?.managedFields ?? []).map((/** @type {any} */ entry) => [key(entry), entry]));
+  /** @param {any} entry */
+  const rank = (entry) => {
+    const old = known.get(key(entry));
+    if (!old) return 3;
+    if (old.time !== entry.time) return 2;
+    return JSON.stringify(old.fieldsV1) === JSON.stringify(entry.fieldsV1) ? 0 : 1;
+  };
+  const [latest] = (after.metadata?.managedFields ?? []).toSorted((/** @type {any} */ a, /** @type {any} */ b) => rank(b) - rank(a) || ((a.time ?? '') < (b.time ?? '') ? 1 : -1));
   return latest?.manager ?? 'unknown';
 }

@@ -1,6 +1,6 @@
 // The loop: the picture of the architecture with live numbers on it, and the watchers.
 import { collection, json } from '../api.js';
-import { age, h, s, setText } from '../dom.js';
+import { age, h, onceAFrame, s, setText } from '../dom.js';
 import { scrape, sum } from '../metrics.js';
 import { Stream } from '../stream.js';
 
@@ -131,19 +131,20 @@ function showWatchers(place, kind) {
   /** @type {Map<string, any>} */
   const found = new Map();
   const body = h('tbody');
-  const section = h('section', null, h('h2', null, 'Watchers'), h('div', { class: 'wide' }, h('table', { class: 'plain-table' },
+  const section = h('section', { class: 'all' }, h('h2', null, 'Watchers'), h('div', { class: 'wide' }, h('table', { class: 'plain-table' },
     h('thead', null, h('tr', null, ...['Resource', 'Client', 'Since', 'Behind', 'Lag', 'Sent', ''].map((text) => h('th', null, text || h('span', { class: 'unseen' }, 'Action'))))), body)));
   place.append(section);
-  const draw = () => body.replaceChildren(...[...found.values()].map((one) => {
+  const name = (/** @type {any} */ one) => `${one.status?.resource} ${one.status?.userAgent} ${one.metadata.name}`;
+  const draw = onceAFrame(() => body.replaceChildren(...[...found.values()].sort((a, b) => (name(a) < name(b) ? -1 : 1)).map((one) => {
     const at = one.status ?? {};
     const lag = Number(at.lagMs ?? 0);
     const bar = h('span', { class: 'bar', 'aria-hidden': 'true' });
     bar.style.width = `${Math.min(60, lag / 20)}px`;
-    return h('tr', null, h('td', null, at.resource ?? '', h('small', null, ` ${[at.namespace, at.name, at.selector].filter(Boolean).join(' ')}`)),
+    return h('tr', { 'data-name': one.metadata.name }, h('td', null, at.resource ?? '', h('small', null, ` ${[at.namespace, at.name, at.selector].filter(Boolean).join(' ')}`)),
       h('td', null, (at.userAgent ?? '').slice(0, 40)), h('td', null, age(at.since)),
       h('td', { class: 'n' }, at.revisionsBehind ?? 0), h('td', null, bar, ` ${lag} ms`), h('td', { class: 'n' }, at.eventsSent ?? 0),
       h('td', null, h('button', { class: 'small', onclick: () => json(`${collection(kind)}/${one.metadata.name}`, { method: 'DELETE' }).catch(() => {}) }, 'Cut')));
-  }));
+  })));
   const stream = new Stream({ path: collection(kind) }, {
     page: (items, _, isFirst) => {
       if (isFirst) found.clear();

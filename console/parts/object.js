@@ -198,7 +198,7 @@ class ObjectView {
     const found = new Map();
     const draw = () => {
       this.events.hidden = found.size === 0;
-      const sorted = [...found.values()].sort((a, b) => Number(b.metadata.resourceVersion) - Number(a.metadata.resourceVersion)).slice(0, 30);
+      const sorted = [...found.values()].sort((a, b) => Number(b.metadata.resourceVersion) - Number(a.metadata.resourceVersion)).slice(0, 12);
       list.replaceChildren(...sorted.map((event) => h('li', { 'data-type': event.type }, h('strong', null, event.reason ?? ''),
         h('small', null, `${event.type === 'Warning' ? 'warning, ' : ''}${age(event.lastTimestamp || event.eventTime || event.metadata.creationTimestamp)} ago${event.count > 1 ? `, ${event.count} times` : ''}, ${event.source?.component || event.reportingComponent || ''}`),
         h('p', null, event.message ?? event.note ?? ''))));

@@ -2,7 +2,7 @@
 //
 // The lanes come from history: a watch from the oldest revision that the server has repeats every change since, and then goes on live.
 // With a lab, each change also says which revision its writer had been sent before: that is the arrow to it.
-import { address, collection, json } from '../api.js';
+import { address, collection, json, query } from '../api.js';
 import { h, onceAFrame, s } from '../dom.js';
 import { oldestRevision } from '../history.js';
 import { colourOf, writer } from '../owners.js';
@@ -18,8 +18,15 @@ import { owned } from './tree.js';
 const [ROW, STEP, TOP] = [30, 26, 24];
 /** Ticks that are drawn, the newest. */
 const TICKS_MAX = 300;
-/** Kinds that often own or are owned, so that what is gone already has its lane too. */
-const USUAL = [['apps', 'replicasets'], ['', 'pods'], ['batch', 'jobs'], ['apps', 'controllerrevisions'], ['discovery.k8s.io', 'endpointslices']];
+/** What these kinds usually own, so that what is gone already has its lane too. @type {Record<string, [string, string][]>} */
+const USUAL = {
+  deployments: [['apps', 'replicasets'], ['', 'pods']], replicasets: [['', 'pods']], statefulsets: [['', 'pods']], daemonsets: [['', 'pods']],
+  cronjobs: [['batch', 'jobs'], ['', 'pods']], jobs: [['', 'pods']], services: [['discovery.k8s.io', 'endpointslices']],
+};
+/** Kinds that are followed: browsers open few connections to a server without TLS. */
+const KINDS_MAX = 4;
+/** Pause between two reads of the changes of the lab, while ticks arrive. */
+const CHANGES_MS = 1500;
 
 /** @type {import('../main.js').Part} */
 export function showTimeline(place, context, [group, plural, namespaceWord, name]) {
@@ -95,7 +102,7 @@ class Timeline {
     this.root = root?.metadata.uid ?? '';
     const all = await owned(context, namespace, null);
     const found = new Set([this.root]);
-    const kinds = new Set([kind, ...USUAL.map(([group, plural]) => context.find(group, plural)).filter((one) => one !== undefined)]);
+    const kinds = new Set([kind, ...(USUAL[kind.plural] ?? []).map(([group, plural]) => context.find(group, plural)).filter((one) => one !== undefined)]);
     // Owners come before what they own, but the list has no order: as often as it finds something new.
     for (let size = 0; size !== found.size;) {
       size = found.size;
@@ -108,7 +115,7 @@ class Timeline {
     if (this.isStopped) return;
     await this.readChanges();
     let begins = 0;
-    await Promise.all([...kinds].map(async (one) => {
+    await Promise.all([...kinds].slice(0, KINDS_MAX).map(async (one) => {
       const path = collection(one, namespace);
       const list = await json(`${path}?limit=1`).catch(() => null);
       if (!list) return;
@@ -123,15 +130,10 @@ class Timeline {
   /** What the lab has recorded of writers, if there is a lab. */
   async readChanges() {
     const kind = this.context.lab('changes');
-    if (!kind) return;
-    const put = (/** @type {any} */ item) => {
-      this.changes.set(Number(item.status?.revision), item.status);
-      this.redraw();
-    };
-    this.streams.push(new Stream({ path: collection(kind) }, {
-      page: (items) => items.forEach(put),
-      event: (type, item) => type !== 'DELETED' && put(item),
-    }).start());
+    if (!kind || this.isStopped) return;
+    const list = await json(`${collection(kind)}?${query({ fieldSelector: this.namespace && `namespace=${this.namespace}` })}`).catch(() => ({ items: [] }));
+    for (const { status } of list.items ?? []) this.changes.set(Number(status?.revision), status);
+    this.redraw();
   }
 
   /**
@@ -166,6 +168,13 @@ class Timeline {
     if (lane.ticks.some((tick) => tick.revision === revision)) return;
     lane.isGone = type === 'DELETED';
     lane.ticks.push({ revision, type, object, before, writer: type === 'DELETED' ? 'delete' : writer(before, object), lane, agent: '', after: 0 });
+    if (this.changes.size && !this.isWaiting) {
+      this.isWaiting = true;
+      setTimeout(() => {
+        this.isWaiting = false;
+        this.readChanges();
+      }, CHANGES_MS);
+    }
     this.redraw();
   }
 

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
-const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const ARGS = ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 const MEDIA = { html: 'text/html', css: 'text/css', js: 'text/javascript', svg: 'image/svg+xml' };
 
 export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ARGS });
@@ -12,9 +12,11 @@ export const launch = () => chromium.launch({ executablePath: process.env.CHROMI
  * Opens a link in a window of its own. Errors of the page are collected in `page.troubles`.
  * @param {import('playwright-core').Browser} browser
  * @param {string} link
+ * @param {object} options of the window; `before` runs in the page before anything else
  */
-export async function open(browser, link, options = {}) {
+export async function open(browser, link, { before, ...options } = {}) {
   const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 }, ...options });
+  if (before) await context.addInitScript(before);
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   page.troubles = [];

@@ -192,6 +192,19 @@ test('the loop: numbers of the running server', async () => {
   await page.locator('.plain-table', { hasText: 'deployments.apps' }).first().waitFor();
 });
 
+test('the loop: a watcher is cut and returns', async () => {
+  const line = page.locator('tr[data-name]', { hasText: 'deployments' }).filter({ hasText: 'kube-controller-manager' }).first();
+  const name = await line.getAttribute('data-name');
+  const [resource, client] = await line.locator('td').allInnerTexts();
+  const same = () => page.locator('tr[data-name]').evaluateAll((lines, [wanted, of]) => lines.filter((one) => one.cells[0].innerText === wanted && one.cells[1].innerText === of).map((one) => one.dataset.name), [resource, client]);
+  const before = await same();
+  await line.getByRole('button', { name: 'Cut' }).click();
+  await until('another watcher in its place', async () => {
+    const now = await same();
+    return !now.includes(name) && now.some((one) => !before.includes(one));
+  });
+});
+
 test('lab: a fault is made, hits, and goes', async () => {
   await go(page, '#/lab');
   await page.getByRole('button', { name: 'Make writes-fail' }).click();
@@ -203,6 +216,15 @@ test('lab: a fault is made, hits, and goes', async () => {
   });
   await line.getByRole('button', { name: 'Remove' }).click();
   await page.getByText('No fault is active.').waitFor();
+});
+
+test('lab: requests as they arrive, filtered by the server', async () => {
+  await page.getByLabel('Field selector of requests').fill('verb=delete');
+  await server.kubectl('create configmap short-lived');
+  await server.kubectl('delete configmap short-lived');
+  const line = page.locator('tr', { hasText: 'default/short-lived' });
+  await line.waitFor();
+  assert.match(await line.innerText(), /delete\s+configmaps\s+default\/short-lived\s+200/);
 });
 
 test('learn: six lessons, and the server really does it', async () => {

@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 const PROGRAM = process.env.DOGWATCH_BIN ?? 'dogwatch';
+/** Only a server that will never start needs so long. */
+const START_MS = 60_000;
 const KUBECTL = process.env.KUBECTL ?? 'kubectl';
 
 /** Starts a command of the program and waits for the line that `wanted` matches; returns the process and the match. */
@@ -13,10 +15,16 @@ function start(args, wanted) {
   const child = spawn(PROGRAM, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   return new Promise((resolve, reject) => {
     let said = '';
+    const late = setTimeout(() => {
+      child.kill('SIGKILL');
+      reject(new Error(`${args[0]} does not start: ${said}`));
+    }, START_MS);
     const read = (data) => {
       said += data;
       const found = wanted.exec(said);
-      if (found) resolve({ child, said, found });
+      if (!found) return;
+      clearTimeout(late);
+      resolve({ child, said, found });
     };
     child.stdout.on('data', read);
     child.stderr.on('data', (data) => { said += data; });

@@ -2,6 +2,7 @@
 
 mod ci;
 mod conformance;
+mod console;
 mod counts;
 mod informers;
 mod operators;
@@ -50,6 +51,8 @@ cargo xtask COMMAND
                        package, container image, Homebrew formula, Nix file
   picture [--program FILE] [--out FILE]
                        draw the terminal session of the README again
+  console screenshots|load [--program FILE]
+                       take the pictures of docs/console.md again; measure the page with 10 000 pods
   tools                install what the tests need, and run nothing
 ";
 
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         ["soak", rest @ ..] => soak::soak(&workspace, rest),
         ["package", rest @ ..] => package::package(&workspace, rest),
         ["picture", rest @ ..] => picture::picture(&workspace, rest),
+        ["console", rest @ ..] => console::console(&workspace, rest),
         ["tools"] => tools::install_all(&workspace),
         _ => {
             eprintln!("xtask: no such command: {}\n\n{USAGE}", words.join(" "));

@@ -8,7 +8,7 @@ fn node(file: &str) -> Command {
     let folder = tools::tests().join("console");
     assert!(folder.join("node_modules").exists(), "run the tests with `cargo xtask test`");
     let mut command = Command::new("node");
-    command.args(["--test", "--test-reporter=spec", file]).current_dir(folder);
+    command.args(["--test", "--test-timeout=300000", "--test-reporter=spec", file]).current_dir(folder);
     command.env("DOGWATCH_BIN", tools::dogwatch()).env("KUBECTL", tools::installed("bin/kubectl"));
     command
 }
