@@ -156,6 +156,9 @@ function showWorlds(lab, kind) {
     nameForm('Name of a world', 'Fork this world', (name) => lab.attempt(lab.create(kind, name, { from: { world: 'main' } }), `The world ${name} is ready.`))));
 }
 
+/** @param {string | undefined} agent */
+export const clientName = (agent = '') => (agent.startsWith('Mozilla/') ? 'a browser' : agent.slice(0, 36));
+
 /**
  * @param {Lab} lab
  * @param {Kind} kind
@@ -169,7 +172,7 @@ function showRequests(lab, kind) {
     list?.stream.stop();
     list = table(lab, kind, ['Time', 'Verb', 'Resource', 'Object', 'Code', 'Latency', 'Client', 'Faults'], ({ status = {} }) => [
       (status.time ?? '').slice(11, 19), status.verb ?? '', [status.resource ?? status.path ?? '', status.subresource].filter(Boolean).join('/'), [status.namespace, status.name].filter(Boolean).join('/'),
-      status.code ?? '', status.latency ?? '', (status.userAgent ?? '').slice(0, 36), (status.faults ?? []).join(', '),
+      status.code ?? '', status.latency ?? '', clientName(status.userAgent), (status.faults ?? []).join(', '),
     ], { none: 'No request matches.', limit: 60, parameters: input.value ? { fieldSelector: input.value } : undefined });
     holder.replaceChildren(list.element);
   };

@@ -3,6 +3,7 @@ import { collection, json } from '../api.js';
 import { age, h, onceAFrame, s, setText } from '../dom.js';
 import { scrape, sum } from '../metrics.js';
 import { Stream } from '../stream.js';
+import { clientName } from './lab.js';
 
 const SAMPLE_MS = 2000;
 const [WIDTH, HEIGHT, GAP] = [168, 74, 34];
@@ -21,8 +22,9 @@ export function showLoop(place, context) {
   place.append(h('div', { class: 'title' }, h('h1', null, 'The loop')),
     h('p', null, 'Every change takes this way. The upper row is the server, the lower one is what a controller does with what it is sent; numbers are of the last two seconds.'),
     drawing(values));
+  const memory = h('p', { class: 'version' });
   const tables = h('div', { class: 'two' });
-  place.append(tables);
+  place.append(memory, tables);
   const watchers = context.lab('watchers');
   const stopWatchers = watchers ? showWatchers(tables, watchers) : undefined;
   const resources = h('section');
@@ -36,6 +38,7 @@ export function showLoop(place, context) {
     try {
       const now = await scrape(abort.signal);
       draw(values, resources, before, now);
+      setText(memory, describe(now.samples));
       before = now;
     } catch {
       if (abort.signal.aborted) return;
@@ -70,6 +73,15 @@ function drawing(values) {
     picture.append(s('path', { d, 'marker-end': 'url(#tip)' }));
   });
   return h('div', { class: 'wide' }, picture);
+}
+
+/** Memory and connections, where the server has metrics of them. @param {import('../metrics.js').Sample[]} samples */
+function describe(samples) {
+  const bytes = sum(samples, 'process_resident_memory_bytes');
+  const connections = sum(samples, 'dogwatch_connections');
+  const queued = sum(samples, 'workqueue_depth');
+  return [bytes && `memory ${(bytes / 1e6).toFixed(0)} MB`, connections && `connections ${connections}`,
+    samples.some(({ name }) => name === 'workqueue_depth') && `queued keys of controllers ${queued}`].filter(Boolean).join(' · ');
 }
 
 const WRITES = ['POST', 'PUT', 'PATCH', 'DELETE', 'APPLY', 'DELETECOLLECTION', 'create', 'update', 'patch', 'delete', 'apply'];
@@ -141,7 +153,7 @@ function showWatchers(place, kind) {
     const bar = h('span', { class: 'bar', 'aria-hidden': 'true' });
     bar.style.width = `${Math.min(60, lag / 20)}px`;
     return h('tr', { 'data-name': one.metadata.name }, h('td', null, at.resource ?? '', h('small', null, ` ${[at.namespace, at.name, at.selector].filter(Boolean).join(' ')}`)),
-      h('td', null, (at.userAgent ?? '').slice(0, 40)), h('td', null, age(at.since)),
+      h('td', null, clientName(at.userAgent)), h('td', null, age(at.since)),
       h('td', { class: 'n' }, at.revisionsBehind ?? 0), h('td', null, bar, ` ${lag} ms`), h('td', { class: 'n' }, at.eventsSent ?? 0),
       h('td', null, h('button', { class: 'small', onclick: () => json(`${collection(kind)}/${one.metadata.name}`, { method: 'DELETE' }).catch(() => {}) }, 'Cut')));
   })));

@@ -1,7 +1,7 @@
 // Timeline: an object and all it owns, one lane each, every revision a tick with its writer.
 //
 // The lanes come from history: a watch from the oldest revision that the server has repeats every change since, and then goes on live.
-// With a lab, each change also says which revision its writer had been sent before: that is the arrow to it.
+// With a lab, each change also has its client and, for some, the revision that it had been sent before.
 import { address, collection, json, query } from '../api.js';
 import { h, onceAFrame, s } from '../dom.js';
 import { oldestRevision } from '../history.js';
@@ -124,7 +124,7 @@ class Timeline {
       if (!this.isStopped) this.follow(one, path, oldest);
     }));
     this.note.replaceChildren(h('small', null, begins > 1 ? `History begins at revision ${begins}: the server has nothing older. ` : 'History is whole: it begins with the first revision. ',
-      this.changes.size ? 'An arrow leads from the last change that a writer had been sent to what it wrote then: likely, not certain, to be the cause.' : ''));
+      'A dashed line leads to a write from the change that its writer had seen last, as far as that is known; otherwise from the last change of an owner or an owned object. It is a guess.'));
   }
 
   /** What the lab has recorded of writers, if there is a lab. */
@@ -217,7 +217,7 @@ class Timeline {
     });
     const row = (/** @type {Tick} */ tick) => TOP + lanes.indexOf(tick.lane) * ROW + ROW / 2;
     for (const tick of ticks) {
-      const cause = tick.after ? ticks.findLast((one) => one.revision <= tick.after && one.revision < tick.revision) : undefined;
+      const cause = causeOf(tick, ticks);
       if (!cause || cause.lane === tick.lane) continue;
       const [x1, x2] = [x.get(cause.revision) ?? 0, x.get(tick.revision) ?? 0];
       picture.append(s('path', { class: 'cause', d: `M${x1} ${row(cause)}C${(x1 + x2) / 2} ${row(cause)} ${(x1 + x2) / 2} ${row(tick)} ${x2} ${row(tick)}` }));
@@ -259,13 +259,34 @@ class Timeline {
     this.chosen = tick;
     const texts = (/** @type {Thing | null} */ object) => (object ? yamlLines(withoutManaged(object)).map((line) => line.text) : []);
     const diff = lineDiff(tick.before ? texts(tick.before) : [], tick.type === 'DELETED' ? [] : texts(tick.object));
-    this.detail.replaceChildren(h('div', { class: 'title' }, h('h2', null, `Revision ${tick.revision}`), h('span', null, `${tick.lane.kind.kind} ${tick.lane.name}, ${tick.type === 'DELETED' ? 'deleted' : `written by ${tick.writer}`}`, tick.agent && h('small', null, ` ${tick.agent}`)),
+    this.detail.replaceChildren(h('div', { class: 'title' }, h('h2', null, `Revision ${tick.revision}`), h('span', null, `${tick.lane.kind.kind} ${tick.lane.name}, ${tick.type === 'DELETED' ? 'deleted' : `written by ${tick.writer}`}`, tick.agent && tick.agent !== tick.writer && h('small', null, ` ${tick.agent}`)),
       h('button', { class: 'small', onclick: () => this.context.rail.pick(tick.revision) }, 'Show the cluster as of this revision')),
       h('div', { class: 'yaml', tabindex: '0', role: 'region', 'aria-label': 'Changes of this revision' }, ...near(diff).map((line) => (line
         ? h('div', { class: `line ${line.type === '+' ? 'added' : line.type === '-' ? 'removed' : ''}` }, h('span', { class: 'sign' }, line.type.trim()), h('code', null, line.text || ' '))
         : h('div', { class: 'line' }, h('span', { class: 'sign' }), h('code', null, '…'))))));
     this.redraw();
   }
+}
+
+/**
+ * The change that a write likely follows: the last one that its writer had been sent, if the lab knows it; else the last one before it of
+ * the object itself, of what owns it or of what it owns.
+ * @param {Tick} tick
+ * @param {Tick[]} ticks
+ */
+function causeOf(tick, ticks) {
+  if (tick.after) return ticks.findLast((one) => one.revision <= tick.after && one.revision < tick.revision);
+  const { lane } = tick;
+  // What people write follows from nothing in the picture.
+  if (/^(kubectl|dogwatch-console)/.test(tick.writer)) return undefined;
+  // Who made an object follows its owner; others, such as a node, follow the object itself.
+  const followsOwner = tick.type !== 'MODIFIED' || tick.writer === lane.ticks[0].writer;
+  return ticks.findLast((one) => {
+    if (one.revision >= tick.revision) return false;
+    if (one.lane === lane) return one.writer !== tick.writer;
+    if (one.lane.owners.includes(lane.uid)) return true;
+    return followsOwner && lane.owners.includes(one.lane.uid) && (tick.type !== 'MODIFIED' || one.writer !== tick.writer);
+  });
 }
 
 /**
