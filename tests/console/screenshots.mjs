@@ -1,6 +1,7 @@
 // Pictures of each part, in light and dark, for docs/console.md: `cargo xtask console-screenshots`.
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { go, launch, open } from './browser.mjs';
+import { smaller } from './png.mjs';
 import { Server, until } from './server.mjs';
 
 const FOLDER = new URL('../../docs/console/', import.meta.url).pathname;
@@ -55,7 +56,7 @@ try {
       }
       await prepare(page);
       await page.waitForTimeout(400);
-      await page.screenshot({ path: `${FOLDER}${name}-${colorScheme}.png` });
+      writeFileSync(`${FOLDER}${name}-${colorScheme}.png`, smaller(await page.screenshot()));
       // The faults of the picture would hit what comes after it.
       if (name === 'lab') await server.kubectl('delete faults --all');
       if (page.troubles.length) throw new Error(page.troubles.join('\n'));
@@ -63,8 +64,10 @@ try {
     await page.setViewportSize({ width: 390, height: 760 });
     await go(page, '#/objects/core/pods');
     await page.getByRole('button', { name: 'Back to live' }).click({ timeout: 2000 }).catch(() => {});
+    await page.locator('.state[data-state=watching]').waitFor();
     await page.locator('live-table .row', { hasText: 'Running' }).first().waitFor();
-    await page.screenshot({ path: `${FOLDER}phone-${colorScheme}.png` });
+    await page.waitForTimeout(400);
+    writeFileSync(`${FOLDER}phone-${colorScheme}.png`, smaller(await page.screenshot()));
     await page.context().close();
   }
 } finally {
