@@ -45,7 +45,14 @@ pub(crate) fn scaling(workspace: &Workspace, text: &str) -> Outcome {
     }
     let mut exceeded = Vec::new();
     for (at, name) in names.iter().enumerate() {
-        let counts = run.counts(name)?;
+        let counts = match run.counts(name) {
+            Ok(counts) => counts,
+            Err(why) => {
+                say(&format!("{:>3} of {} {why}", at + 1, names.len()));
+                exceeded.push(why);
+                continue;
+            }
+        };
         let growth = counts.windows(2).map(|pair| pair[1] / pair[0].max(1.0)).fold(0.0, f64::max);
         let last = counts.last().copied().unwrap_or_default();
         say(&format!("{:>3} of {} {growth:5.2} {last:>13} {name}", at + 1, names.len()));

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 /// Lines shown before and after a change.
 const CONTEXT: usize = 3;
 
-/// Most comparisons of lines; texts of a few thousand lines need far fewer.
-const COMPARISONS_MAX: usize = 20_000_000;
+/// Most comparisons of lines, which take about a tenth of a second; texts of a few thousand lines need far fewer.
+const COMPARISONS_MAX: usize = 4_000_000;
 
 /// From this many lines on, lines that are more than one in a hundred do not start a block.
 const POPULAR_FROM: usize = 200;

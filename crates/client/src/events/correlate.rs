@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use lru::LruCache;
 use serde_json::json;
 use tokio::time::Instant;
@@ -48,11 +49,11 @@ struct Messages {
     last: Instant,
 }
 
-#[derive(Clone)]
+/// What is remembered of an event: not the event itself, of which thousands would take some ten megabytes.
 struct Written {
     count: i32,
     name: String,
-    first: Event,
+    first_timestamp: Option<Time>,
 }
 
 pub(super) struct Correlator {
@@ -76,9 +77,9 @@ impl Correlator {
 
     /// Remembers the event as the server returned it.
     pub(super) fn written(&mut self, equal: Equal, event: Event) {
-        let name = event.metadata.name.clone().unwrap_or_default();
+        let name = event.metadata.name.unwrap_or_default();
         let count = event.count.unwrap_or(1);
-        self.written.put(equal, Written { count, name, first: event });
+        self.written.put(equal, Written { count, name, first_timestamp: event.first_timestamp });
     }
 
     fn combine(&mut self, mut event: Event, now: Instant) -> (Equal, Event) {
@@ -104,7 +105,7 @@ impl Correlator {
         let Some(known) = self.written.get(equal) else { return Write::Create(event) };
         let count = known.count.saturating_add(1);
         event.count = Some(count);
-        event.first_timestamp = known.first.first_timestamp.clone();
+        event.first_timestamp = known.first_timestamp.clone();
         let patch = json!({
             "count": count,
             "lastTimestamp": event.last_timestamp,

@@ -1,13 +1,14 @@
 //! The recorder of `events.k8s.io/v1` Events: repetitions become a series that is counted in memory and written
 //! periodically (EV-7).
 
-use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use lru::LruCache;
 use machinery::Clock;
 use serde_json::json;
 use thiserror::Error;
@@ -26,6 +27,8 @@ const REFRESH: Duration = Duration::from_secs(30 * 60);
 const QUIET: Duration = Duration::from_secs(6 * 60);
 /// Longest note; longer ones are cut.
 const NOTE_BYTES_MAX: usize = 1024;
+/// Events of which repetitions are recognised.
+pub(super) const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
 
 /// An event to record.
 #[derive(Debug, Clone)]
@@ -76,7 +79,7 @@ impl SeriesRecorder {
             dropped: Arc::default(),
             clock: Clock::system(),
         };
-        (recorder, SeriesWriter { queue: receiver, series: Series { sink, known: HashMap::new() } })
+        (recorder, SeriesWriter { queue: receiver, series: Series { sink, known: LruCache::new(KNOWN_MAX) } })
     }
 
     /// Takes the times of events from `clock` instead of the machine's.
@@ -166,7 +169,8 @@ struct Known {
 
 struct Series {
     sink: Arc<dyn EventSink<Event>>,
-    known: HashMap<Identity, Known>,
+    /// The least recent one is forgotten where there are more than [`KNOWN_MAX`].
+    known: LruCache<Identity, Known>,
 }
 
 impl Series {
@@ -186,7 +190,7 @@ impl Series {
         }
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         if let Some(written) = deliver(&*self.sink, namespace, Write::Create(event)).await {
-            self.known.insert(identity, Known { event: written, last: now });
+            self.known.put(identity, Known { event: without_managers(written), last: now });
         }
     }
 
@@ -206,15 +210,15 @@ impl Series {
             .map(|(identity, _)| identity.clone())
             .collect();
         for identity in quiet {
-            if self.known.get(&identity).is_some_and(|known| known.event.series.is_some()) {
+            if self.known.peek(&identity).is_some_and(|known| known.event.series.is_some()) {
                 self.write(&identity).await;
             }
-            self.known.remove(&identity);
+            self.known.pop(&identity);
         }
     }
 
     async fn write(&mut self, identity: &Identity) {
-        let Some(known) = self.known.get_mut(identity) else { return };
+        let Some(known) = self.known.peek_mut(identity) else { return };
         let event = known.event.clone();
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let name = event.metadata.name.clone().unwrap_or_default();
@@ -223,9 +227,15 @@ impl Series {
         or_create.metadata.uid = None;
         let write = Write::Patch { name, patch: json!({"series": event.series}), or_create };
         if let Some(written) = deliver(&*self.sink, namespace, write).await {
-            known.event.metadata = written.metadata;
+            known.event.metadata = without_managers(written).metadata;
         }
     }
+}
+
+/// Without its managed fields, which are most of a stored event and are not needed.
+fn without_managers(mut event: Event) -> Event {
+    event.metadata.managed_fields = None;
+    event
 }
 
 fn identity(event: &Event) -> Identity {

@@ -298,3 +298,20 @@ async fn ev_08_what_the_server_would_refuse_is_refused_here() {
     let note = sink.created.lock()[0].note.clone().unwrap();
     assert!(note.len() <= 1024 && long.starts_with(&note), "cut between characters: {}", note.len());
 }
+
+#[tokio::test(start_paused = true)]
+async fn repetitions_of_only_so_many_events_are_recognised() {
+    let sink = Memory::<SeriesEvent>::new();
+    let (events, writer) = SeriesRecorder::new(sink.clone(), "c", "c-1");
+    tokio::spawn(writer.run(CancellationToken::new()));
+    let count = super::series::KNOWN_MAX.get() + 1;
+    for n in 0..count {
+        events.record(&new_event(&pod(&format!("p{n}")), "first")).unwrap();
+        settle().await;
+    }
+    for (pod_name, created) in [("p1", count), ("p0", count + 1)] {
+        events.record(&new_event(&pod(pod_name), "again")).unwrap();
+        settle().await;
+        assert_eq!(sink.created.lock().len(), created, "{pod_name}");
+    }
+}
