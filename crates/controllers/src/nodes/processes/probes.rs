@@ -295,7 +295,7 @@ impl Prober {
         }
         match &self.action {
             Action::Exec(words) => {
-                let Ok(ran) = shell::run(words, probed.environment, probed.files, b"", at) else { return Ok(()) };
+                let Ok(ran) = shell::run_briefly(words, probed.environment, probed.files, at) else { return Ok(()) };
                 let took = Duration::try_from(ran.ends_at.duration_since(at)).unwrap_or_default();
                 let output: Vec<u8> = ran.chunks.iter().flat_map(|chunk| chunk.bytes.iter().copied()).collect();
                 match ran.status.filter(|_| took <= self.timeout) {

@@ -330,7 +330,7 @@ fn hook_time(hook: &LifecycleHandler, environment: &Environment, files: &Files, 
     let Some(words) = hook.exec.as_ref().and_then(|exec| exec.command.as_deref()) else {
         return Some(Duration::ZERO);
     };
-    match shell::run(words, environment, files, b"", now) {
+    match shell::run_briefly(words, environment, files, now) {
         Ok(ran) if ran.status.is_none() => None,
         Ok(ran) => Duration::try_from(ran.ends_at.duration_since(now)).ok(),
         Err(_) => Some(Duration::ZERO),

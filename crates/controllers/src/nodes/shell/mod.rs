@@ -157,8 +157,24 @@ pub struct Ran {
 }
 
 /// Runs a command in a container to its end, in simulated time: the caller waits until the times that it reports. The error
-/// names what is not understood.
+/// names what is not understood. It may take many milliseconds, so callers run it on a thread of its own.
 pub fn run(
+    words: &[String],
+    environment: &Environment,
+    files: &Files,
+    stdin: &[u8],
+    now: Timestamp,
+) -> Result<Ran, String> {
+    run_within(process::STEPS_AT_ONCE_MAX, words, environment, files, stdin, now)
+}
+
+/// As [`run`], for probes and hooks, which run in the task of all nodes: with as many operations as one advance of a container.
+pub fn run_briefly(words: &[String], environment: &Environment, files: &Files, now: Timestamp) -> Result<Ran, String> {
+    run_within(process::STEPS_MAX, words, environment, files, b"", now)
+}
+
+fn run_within(
+    steps: u32,
     words: &[String],
     environment: &Environment,
     files: &Files,
@@ -169,7 +185,7 @@ pub fn run(
     let environment = Environment { is_first_process: false, ..environment.clone() };
     let mut process = script.start(&environment, files, now);
     process.give_input(stdin);
-    let finished = process.complete();
+    let finished = process.complete(steps);
     let chunks = process.take_chunks();
     let last = chunks.last().map_or(now, |chunk| chunk.at);
     Ok(Ran { status: finished.map(|(status, _)| status), chunks, ends_at: finished.map_or(last, |(_, at)| at) })

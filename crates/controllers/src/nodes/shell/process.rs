@@ -17,7 +17,7 @@ use super::output::{Chunk, Output, OutputLine};
 /// Operations of one advance.
 pub const STEPS_MAX: u32 = 5_000;
 /// Operations of a command that is run to its end at once.
-const STEPS_AT_ONCE_MAX: u32 = 100_000;
+pub(super) const STEPS_AT_ONCE_MAX: u32 = 100_000;
 /// How long a script pauses that does not stop by itself.
 pub const PAUSE: Duration = Duration::from_secs(1);
 /// Background commands of one script.
@@ -674,8 +674,8 @@ impl Process {
         self.output.take_lines()
     }
 
-    /// Runs to the end in simulated time, as a command of its own.
-    pub(super) fn complete(&mut self) -> Option<(i32, Timestamp)> {
-        self.run_to_end(STEPS_AT_ONCE_MAX)
+    /// Runs to the end in simulated time, as a command of its own, with at most this many operations.
+    pub(super) fn complete(&mut self, steps: u32) -> Option<(i32, Timestamp)> {
+        self.run_to_end(steps)
     }
 }

@@ -248,3 +248,13 @@ fn cmd_4_one_command_is_bounded() {
     let (status, output, _) = outcome("x=a; while :; do x=$x$x; done", &files);
     assert!(status == Some(2) && output.starts_with("sh: "), "{status:?} {output}");
 }
+
+#[test]
+fn probes_and_hooks_have_fewer_operations_than_commands_of_their_own() {
+    let counts = |to: usize| sh(&format!("i=0; while [ $i -lt {to} ]; do i=$((i+1)); done"));
+    let (environment, files) = (Environment::default(), Files::default());
+    let status = |ran: Result<Ran, String>| ran.unwrap().status;
+    assert_eq!(status(run_briefly(&counts(100), &environment, &files, at(0))), Some(0));
+    assert_eq!(status(run_briefly(&counts(5_000), &environment, &files, at(0))), None);
+    assert_eq!(status(run(&counts(5_000), &environment, &files, b"", at(0))), Some(0));
+}
