@@ -87,9 +87,14 @@ impl Cache {
         let shared = Arc::new(Shared { store, config, collections, observers, pending_writes: Arc::default() });
         let revision = feed::load(&shared).await?;
         shared.collections.reached.send_replace(revision);
+        Ok(Cache::following(shared, revision))
+    }
+
+    /// Follows the store after a revision up to which everything is there.
+    pub(crate) fn following(shared: Arc<Shared>, revision: Revision) -> Self {
         let feed = tokio::spawn(feed::follow(Arc::clone(&shared), revision));
         let expiry = tokio::spawn(feed::expire_history(Arc::clone(&shared)));
-        Ok(Cache { shared, feed, expiry })
+        Cache { shared, feed, expiry }
     }
 
     /// The collection of that name; an unknown one begins empty.

@@ -67,6 +67,10 @@ pub enum ExactError {
 
 impl Collection {
     pub(crate) fn new(name: &str, spec: Spec, floor: Revision, limits: HistoryLimits) -> Self {
+        Self::of_spec(name, Arc::new(spec), floor, limits)
+    }
+
+    fn of_spec(name: &str, spec: Arc<Spec>, floor: Revision, limits: HistoryLimits) -> Self {
         let state = State {
             items: Items::default(),
             history: History::new(floor, limits),
@@ -76,7 +80,7 @@ impl Collection {
             retired: false,
         };
         let tally = Tally::default();
-        Collection { name: name.into(), spec: ArcSwap::from_pointee(spec), tally, state: Mutex::new(state) }
+        Collection { name: name.into(), spec: ArcSwap::new(spec), tally, state: Mutex::new(state) }
     }
 
     /// `core/pods`
@@ -195,8 +199,24 @@ impl Collection {
             ReadError::Future { asked, current } => ExactError::Future { asked, current },
             error => ExactError::Unavailable(error.to_string()),
         })?;
+        Ok(self.parsed(&listed))
+    }
+
+    /// Objects of this collection as a store has listed them.
+    pub(crate) fn parsed(&self, listed: &store::Snapshot) -> Snapshot {
         let (items, damaged) = parse_entries(&listed.entries, &listed.damaged, &self.spec());
-        Ok(Snapshot { revision, items, damaged })
+        Snapshot { revision: listed.revision, items, damaged }
+    }
+
+    /// A collection with the objects of a snapshot, the same selectable fields, and no watches.
+    pub(crate) fn fork(&self, snapshot: Snapshot, limits: HistoryLimits) -> Self {
+        let Snapshot { revision, items, damaged } = snapshot;
+        let fork = Collection::of_spec(&self.name, self.spec(), revision, limits);
+        {
+            let mut state = fork.state.lock();
+            (state.items, state.damaged, state.changed) = (items, damaged, revision);
+        }
+        fork
     }
 
     /// Adds objects at the start of the cache, when there are no watches yet.

@@ -39,6 +39,13 @@ impl Collections {
         }
     }
 
+    /// These collections, all of which have reached a revision.
+    pub(crate) fn of(all: Vec<Collection>, reached: Revision, history: HistoryLimits) -> Self {
+        let by_name = all.into_iter().map(|collection| (collection.name().into(), Arc::new(collection))).collect();
+        let reached = watch::Sender::new(reached);
+        Collections { by_name: RwLock::new(by_name), history, reached, lost: AtomicU64::new(0) }
+    }
+
     /// The collection of that name; an unknown one begins empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Arc<Collection> {

@@ -159,7 +159,7 @@ async fn reload(shared: &Shared) -> Result<Revision, CacheError> {
 }
 
 /// Calls each observer for every collection that it observes; false if one of them panicked.
-fn report_load(shared: &Shared, revision: Revision) -> bool {
+pub(crate) fn report_load(shared: &Shared, revision: Revision) -> bool {
     let mut sound = true;
     for collection in shared.collections.all() {
         for observer in shared.observers.iter().filter(|observer| observer.observes(collection.name())) {

@@ -10,8 +10,9 @@
 //! object in the cache, [`items`] all of them in order, [`event`] a change to one, [`collection`] applies it, [`history`]
 //! keeps it, [`routing`] finds the watchers it concerns by their [`filter`], [`watcher`] delivers it. [`spec`] has the
 //! selectable fields, [`pending_writes`] the objects that this process is writing, [`tally`] the counters; [`collections`]
-//! holds every collection, [`cache`] is the whole, with the freshness of reads. An [`observer`] derives something from
-//! objects and is called before their revision is announced; a [`backlog`] is what an open watch has not been sent.
+//! holds every collection, [`cache`] is the whole, with the freshness of reads; `fork` begins another one with its objects. An
+//! [`observer`] derives something from objects and is called before their revision is announced; a [`backlog`] is what an open watch
+//! has not been sent.
 //!
 //! The cache knows no HTTP and no kinds: an object is a key, a revision, labels, selectable fields and shared bytes.
 
@@ -22,6 +23,7 @@ pub mod collections;
 pub mod event;
 mod feed;
 pub mod filter;
+mod fork;
 pub mod history;
 pub mod item;
 mod items;

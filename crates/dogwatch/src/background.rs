@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use controllers::{Settings, TokenSigner};
+use clock::WorldClock;
+use controllers::{Clients, Settings, TokenSigner};
+use server::Server;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cluster::Cluster;
 use crate::containers::SimulatedContainers;
 use crate::identities;
 
@@ -21,14 +23,15 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Starts the controllers in this process; they reach the server without a socket.
+    /// Starts the controllers in this process; they reach the server without a socket. They begin again after a rewind, since what
+    /// they remember is then of objects that are not there.
     #[must_use]
-    pub fn start(cluster: &Cluster, mut settings: Settings) -> Self {
+    pub fn start(server: &Server, clock: &WorldClock, mut settings: Settings) -> Self {
         let stop = CancellationToken::new();
-        settings.clock = cluster.clock().clone();
-        let server = cluster.server().clone();
+        settings.clock = clock.clone();
+        let (signing, clients) = (server.clone(), identities::clients(server));
         settings.token_signer.get_or_insert_with(|| {
-            TokenSigner::new(move |order| match &server.authenticator().accounts {
+            TokenSigner::new(move |order| match &signing.authenticator().accounts {
                 Some(tokens) => tokens.sign_legacy(order.namespace, order.account, order.account_uid, order.secret),
                 None => Err("the server issues no tokens".to_owned()),
             })
@@ -36,10 +39,9 @@ impl Controllers {
         if settings.selection.includes("nodes") {
             let containers = Arc::clone(&settings.containers);
             let simulated = SimulatedContainers { containers, clock: settings.clock.clone() };
-            cluster.server().set_containers(Arc::new(simulated));
+            server.set_containers(Arc::new(simulated));
         }
-        let clients = identities::clients(cluster.server());
-        let running = tokio::spawn(controllers::manager::run(clients, settings, stop.clone()));
+        let running = tokio::spawn(run(clients, settings, server.rewinds(), stop.clone()));
         Controllers { stop: stop.drop_guard(), running }
     }
 
@@ -49,5 +51,20 @@ impl Controllers {
         if tokio::time::timeout(STOP_TIMEOUT, &mut self.running).await.is_err() {
             self.running.abort();
         }
+    }
+}
+
+/// Runs the controllers until they are stopped, from their informers on after each rewind.
+async fn run(clients: Clients, settings: Settings, mut rewinds: watch::Receiver<u64>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let turn = stop.child_token();
+        let running = controllers::manager::run(clients.clone(), settings.clone(), turn.clone());
+        tokio::pin!(running);
+        tokio::select! {
+            () = &mut running => return,
+            changed = rewinds.changed() => if changed.is_err() { return running.await },
+        }
+        turn.cancel();
+        running.await;
     }
 }

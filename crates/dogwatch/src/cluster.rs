@@ -1,10 +1,11 @@
 //! An API server without listeners: store, registry and HTTP service.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clock::WorldClock;
+use lab::worlds::{Address, Worlds};
 use machinery::clock::Clock;
 use registry::{Registry, Settings};
 use server::aggregation::Aggregator;
@@ -24,6 +25,7 @@ use tokio::task::JoinSet;
 use crate::authentication::{Authentication, Reloading};
 use crate::authorization::Authorization;
 use crate::failure::Failure;
+use crate::worlds::WorldMaker;
 
 /// Pause after a failed readiness check.
 const READY_RETRY: Duration = Duration::from_millis(100);
@@ -64,6 +66,10 @@ pub struct Cluster {
     server: Server,
     /// The time that the cluster believes in.
     clock: WorldClock,
+    /// None without a lab.
+    worlds: Option<Arc<Worlds>>,
+    /// What the controllers of worlds do, if it was said.
+    world_controllers: Arc<OnceLock<controllers::Settings>>,
     /// The authority of the certificate with which the server calls aggregated servers, as PEM.
     front_proxy_ca_pem: String,
     /// Whether requests without credentials are allowed where no file decides it. None if they never are.
@@ -92,6 +98,7 @@ impl Cluster {
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
         let authorization = access.authorization.build()?;
         let lab = access.lab.map(|requests_max| lab::Starting::new(requests_max, Clock::system()));
+        let world_settings = settings.clone();
         let kinds = if lab.is_some() { lab::kinds::beside(&settings.kinds) } else { settings.kinds };
         let mut observers = settings.observers;
         observers.extend(lab.as_ref().map(lab::Starting::observer));
@@ -148,8 +155,18 @@ impl Cluster {
         };
         let server = Server::new(Arc::clone(&registry), config);
         let mut tasks = JoinSet::new();
+        let (mut worlds, world_controllers) = (None, Arc::default());
         if let Some(lab) = lab {
-            server.set_lab(lab::start(lab, Settings::default(), &mut tasks).await.map_err(Failure::new)?);
+            let maker = WorldMaker {
+                main: server.downgrade(),
+                access: access.clone(),
+                settings: world_settings,
+                controllers: Arc::clone(&world_controllers),
+            };
+            let made = Worlds::new(server.downgrade(), Box::new(maker));
+            server.set_lab(lab::start(lab, Settings::default(), &made, &mut tasks).await.map_err(Failure::new)?);
+            server.set_worlds(Arc::clone(&made) as _);
+            worlds = Some(made);
         }
         if let Some(auditor) = &access.auditor {
             server.set_auditor(Arc::clone(auditor));
@@ -167,7 +184,17 @@ impl Cluster {
             tasks.spawn(reloading.follow());
         }
         let anonymous = (!access.authorization.always_allows()).then_some(access.anonymous);
-        Ok(Cluster { store, registry, server, clock, front_proxy_ca_pem: front_proxy.ca_pem, anonymous, tasks })
+        Ok(Cluster {
+            store,
+            registry,
+            server,
+            clock,
+            worlds,
+            world_controllers,
+            front_proxy_ca_pem: front_proxy.ca_pem,
+            anonymous,
+            tasks,
+        })
     }
 
     /// The time that the cluster believes in, for its controllers.
@@ -179,6 +206,20 @@ impl Cluster {
     /// maintains are enforced.
     pub fn maintain_quotas(&mut self) {
         self.tasks.spawn(registry::reserve::quota::recount::keep_counts(Arc::clone(&self.registry)));
+    }
+
+    /// Names the address by which clients reach this server and its worlds, and what the controllers of worlds do.
+    pub fn set_worlds(&self, address: Option<Address>, controllers: controllers::Settings) {
+        let _ = self.world_controllers.set(controllers);
+        if let (Some(worlds), Some(address)) = (&self.worlds, address) {
+            worlds.set_address(address);
+        }
+    }
+
+    /// The worlds beside this one; none without a lab.
+    #[must_use]
+    pub fn worlds(&self) -> Option<&Arc<Worlds>> {
+        self.worlds.as_ref()
     }
 
     /// Follows the files of authentication, and publishes the authorities for extension servers.

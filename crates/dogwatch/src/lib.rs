@@ -4,7 +4,7 @@
 //! - [`engine`]: the one place that names a storage backend
 //! - [`cluster`]: store, registry and HTTP service, without listeners
 //! - [`authentication`]: how a server authenticates users; [`authorization`]: its authorizers
-//! - [`background`]: the controllers of a server
+//! - [`background`]: the controllers of a server; `worlds`: control planes beside it
 //! - [`up`]: the server as a program; [`commands`]: a small client, and measurements
 //! - [`args`]: command-line arguments; [`failure`]: the error of a command
 
@@ -22,3 +22,4 @@ mod identities;
 mod page;
 pub mod testing;
 pub mod up;
+mod worlds;

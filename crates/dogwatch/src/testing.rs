@@ -18,7 +18,10 @@
 //! ```
 //!
 //! [`Server::start`] is the API alone. [`Server::with_controllers`] also runs controllers, a scheduler and nodes, so that a
-//! Deployment ends in Running pods.
+//! Deployment ends in Running pods. [`Server::fork`] makes a world beside a server that was prepared, [`Server::checkpoint`] and
+//! [`Server::rewind`] return to a state.
+
+mod worlds;
 
 use std::sync::Arc;
 
@@ -38,6 +41,7 @@ pub use server::audit::sinks::stream::{Entry, Events};
 
 pub use crate::authorization::Authorization;
 pub use crate::background::Controllers;
+pub use worlds::{Checkpoint, World};
 use crate::cluster::{Access, Cluster};
 use crate::identities;
 
@@ -82,6 +86,7 @@ impl Server {
         let registry =
             registry::Settings { service_accounts: settings.keeps_service_accounts(), ..registry::Settings::default() };
         let mut server = Self::start_with(store, registry).await;
+        server.cluster.set_worlds(None, settings.clone());
         server.controllers = Some(server.run_controllers(settings));
         server
     }
@@ -131,7 +136,7 @@ impl Server {
         if let Some(recorder) = &self.strict.0 {
             identities::names(settings.nodes).iter().for_each(|name| recorder.keep_refusals(name));
         }
-        Controllers::start(&self.cluster, settings)
+        Controllers::start(self.cluster.server(), self.cluster.clock(), settings)
     }
 
     /// Stops the controllers, if there are any, then the server, and closes the store.
@@ -152,14 +157,7 @@ impl Server {
     /// `system:serviceaccount:NAMESPACE:NAME` without groups has those of a service account.
     #[must_use]
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
-        let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-        if let (Some((namespace, _)), true) = (account, groups.is_empty()) {
-            groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-        }
-        let user = User { name: user.to_owned(), groups, ..User::default() }.authenticated();
-        let service = self.cluster.server().in_process(user);
-        kube::Client::new(service, "default")
+        kube::Client::new(self.cluster.server().in_process(user_of(user, groups)), "default")
     }
 
     /// As [`Server::client_as`]; the test fails if the user is refused anything: the server panics with the refusals when it
@@ -202,6 +200,16 @@ impl Server {
     pub fn registry(&self) -> &Arc<Registry> {
         self.cluster.registry()
     }
+}
+
+/// The user of a client.
+fn user_of(name: &str, groups: &[&str]) -> User {
+    let mut groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
+    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    if let (Some((namespace, _)), true) = (account, groups.is_empty()) {
+        groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    }
+    User { name: name.to_owned(), groups, ..User::default() }.authenticated()
 }
 
 /// Panics when dropped if a user with a strict client was refused something.

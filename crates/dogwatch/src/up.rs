@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use console::Console;
 use controllers::{Order, Selection, Signer, Stages};
+use lab::worlds::Address;
 use machinery::clock::Clock;
 use registry::PluginSelection;
 use server::certs::{Leaf, Pki, write_private};
@@ -104,6 +105,8 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let kubeconfig_path = args.kubeconfig.clone().unwrap_or_else(|| args.data_dir.join("kubeconfig"));
     let text = kubeconfig(&url, Some(&trusted_pem(&args, &pki, &serving_leaf)), Credential::Certificate(&pki.admin));
     write_private(&kubeconfig_path, text.as_bytes()).map_err(Failure::new)?;
+    let address = Address { url: url.clone(), ca_pem: controllers.ca_pem.clone() };
+    cluster.set_worlds(Some(address), world_controllers(&args, &controllers));
     println!("export KUBECONFIG={}", absolute(&kubeconfig_path).display());
     println!("url         {url}");
     let code = console.visitors().issue_code(clock.now().as_second());
@@ -113,7 +116,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let serving = tokio::spawn(cluster.server().serve(listener, Some(tls), shutdown));
     cluster.wait_until_ready().await;
     println!("ready in {} ms", started.elapsed().as_millis());
-    let controllers = Controllers::start(&cluster, controllers);
+    let controllers = Controllers::start(cluster.server(), cluster.clock(), controllers);
     wait_for_signals(signals, trigger, serving, Some(controllers)).await?;
     cluster.stop().await;
     Ok(())
@@ -134,6 +137,12 @@ async fn open_pki(args: &args::Up, clock: &Clock) -> Result<Pki, Failure> {
     let open = move || if memory { Pki::in_memory(&names, now) } else { Pki::open(&dir, &names, now) };
     let opened = tokio::task::spawn_blocking(open).await;
     opened.map_err(|error| Failure::new(format!("making certificates failed: {error}")))?.map_err(Failure::new)
+}
+
+/// The controllers of worlds: those of the server, or all of them if the server itself has none.
+fn world_controllers(args: &args::Up, own: &controllers::Settings) -> controllers::Settings {
+    let selection = if args.no_controllers { Selection::default() } else { own.selection.clone() };
+    controllers::Settings { selection, ..own.clone() }
 }
 
 /// The settings of the controllers. With `--no-controllers`, only certificates are signed.

@@ -7,7 +7,7 @@ use cache::{FieldSpec, Spec};
 use machinery::Revision;
 use machinery::json::json;
 use schema::custom::installed;
-use schema::kind::{Kind, SelectableField};
+use schema::kind::{Kind, SelectableField, Subresource};
 use schema::kinds::Kinds;
 
 /// The group of all kinds of the lab.
@@ -17,6 +17,8 @@ pub(crate) const FAULTS: &str = "lab.dogwatch.dev/faults";
 pub(crate) const WATCHERS: &str = "lab.dogwatch.dev/watchers";
 pub(crate) const REQUESTS: &str = "lab.dogwatch.dev/requests";
 pub(crate) const CHANGES: &str = "lab.dogwatch.dev/changes";
+pub(crate) const WORLDS: &str = "lab.dogwatch.dev/worlds";
+pub(crate) const CHECKPOINTS: &str = "lab.dogwatch.dev/checkpoints";
 
 /// A kind with the verbs that it serves.
 struct Source {
@@ -29,12 +31,15 @@ struct Source {
 
 const ALL: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-const SOURCES: [Source; 4] = [
+const CREATED: &[&str] = &["create", "delete", "get", "list", "watch"];
+
+const SOURCES: [Source; 6] = [
     Source {
         definition: include_str!("kinds/change.yaml"),
         verbs: &["get", "list", "watch"],
         fields: &["kind", "resource", "name", "namespace", "uid", "user", "userAgent", "manager", "type", "request"],
     },
+    Source { definition: include_str!("kinds/checkpoint.yaml"), verbs: CREATED, fields: &[] },
     Source { definition: include_str!("kinds/fault.yaml"), verbs: ALL, fields: &[] },
     Source {
         definition: include_str!("kinds/request.yaml"),
@@ -46,6 +51,7 @@ const SOURCES: [Source; 4] = [
         verbs: &["delete", "get", "list", "watch"],
         fields: &["resource", "namespace", "user", "userAgent", "protocol"],
     },
+    Source { definition: include_str!("kinds/world.yaml"), verbs: CREATED, fields: &[] },
 ];
 
 /// The kinds of the lab.
@@ -53,6 +59,12 @@ const SOURCES: [Source; 4] = [
 pub fn all() -> &'static [Arc<Kind>] {
     static KINDS: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| SOURCES.iter().flat_map(read).collect());
     &KINDS
+}
+
+/// Whether a kind is one of the lab.
+#[must_use]
+pub fn is_own(kind: &Kind) -> bool {
+    kind.gvk.group == GROUP
 }
 
 /// These kinds and those of the lab.
@@ -88,6 +100,10 @@ fn adjusted(mut kind: Kind, source: &Source) -> Kind {
         paths: vec![vec!["status".to_owned(), (*name).to_owned()]],
         absent: String::new(),
     }));
+    if kind.plural == "checkpoints" {
+        let verbs = vec!["create".to_owned()];
+        kind.subresources.push(Subresource { name: "rewind".to_owned(), gvk: kind.gvk.clone(), verbs });
+    }
     kind
 }
 
@@ -110,7 +126,8 @@ mod tests {
     #[test]
     fn lab_1_every_kind_of_the_lab_is_served_with_its_verbs() {
         let served: Vec<(&str, usize)> = all().iter().map(|kind| (kind.plural.as_str(), kind.verbs.len())).collect();
-        assert_eq!(served, [("changes", 3), ("faults", 8), ("requests", 3), ("watchers", 4)]);
+        let expected = [("changes", 3), ("checkpoints", 5), ("faults", 8), ("requests", 3), ("watchers", 4), ("worlds", 5)];
+        assert_eq!(served, expected);
         assert!(all().iter().all(|kind| kind.gvk.group == GROUP && !kind.namespaced));
     }
 

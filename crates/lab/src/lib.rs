@@ -3,10 +3,13 @@
 //! Everything is an object of the group `lab.dogwatch.dev`, so every Kubernetes client is a client of the lab. The objects live in a
 //! registry of their own on a store in memory: they are not in the log of the cluster and do not move its revision.
 
+pub mod checkpoints;
 mod faults;
 pub mod kinds;
+mod objects;
 mod recorder;
 mod start;
+pub mod worlds;
 
 pub use recorder::REQUESTS_DEFAULT;
 pub use start::{Starting, start};

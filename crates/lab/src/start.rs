@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::faults::{self, Faults};
 use crate::kinds::{self, GROUP};
 use crate::recorder::Recorder;
+use crate::worlds::{Deletions, Worlds};
 
 /// A lab before its server exists: it follows the objects of the cluster from their first change on.
 pub struct Starting {
@@ -37,12 +38,17 @@ impl Starting {
 }
 
 /// Starts a lab. Its objects have a store of their own in memory; `tasks` get its background work.
-pub async fn start(starting: Starting, settings: Settings, tasks: &mut JoinSet<()>) -> Result<Lab, String> {
+pub async fn start(
+    starting: Starting,
+    settings: Settings,
+    worlds: &Arc<Worlds>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Lab, String> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Retention::default()));
     let kinds = kinds::beside(&schema::kinds::Kinds::default());
     let Starting { recorder, disturbed } = starting;
     let faults = Faults::new(disturbed, settings.clock.clone());
-    let observers = vec![Arc::clone(&faults) as _];
+    let observers = vec![Arc::clone(&faults) as _, Arc::new(Deletions(Arc::downgrade(worlds))) as _];
     let computed = Some(Arc::clone(&recorder) as _);
     let settings = Settings { kinds, is_bare: true, observers, computed, ..settings };
     let registry = Registry::start(store, settings).await.map_err(|error| error.to_string())?;

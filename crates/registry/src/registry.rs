@@ -64,9 +64,24 @@ pub struct Registry {
 impl Registry {
     /// Opens a registry on a store: loads what is there, and adds what every cluster has.
     pub async fn start(store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, CacheError> {
-        let kinds = settings.kinds.clone();
-        let specs = collections::specs(&kinds);
-        let definitions = Arc::new(Definitions::new(kinds));
+        Self::open(store, settings, None).await
+    }
+
+    /// Opens a registry on a store that was forked from this registry's. It has what this one had at the revision of the fork, and
+    /// shares kinds and objects with it until they change.
+    pub async fn fork(&self, store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, CacheError> {
+        Self::open(store, settings, Some(self)).await
+    }
+
+    async fn open(
+        store: Arc<dyn Store>,
+        settings: Settings,
+        origin: Option<&Registry>,
+    ) -> Result<Arc<Self>, CacheError> {
+        let definitions = Arc::new(match origin {
+            Some(origin) => origin.definitions.fork(),
+            None => Definitions::new(settings.kinds.clone()),
+        });
         let addresses = Arc::new(Addresses::new(&settings));
         let roles = Arc::new(Roles::new(Arc::clone(&settings.roles)));
         let mut observers: Vec<Arc<dyn Observer>> =
@@ -85,7 +100,13 @@ impl Registry {
             observers.push(Arc::new(NodeGraph(Arc::clone(graph))));
         }
         observers.extend(settings.observers.iter().cloned());
-        let cache = Cache::start(Arc::clone(&store), specs, settings.cache, observers).await?;
+        let cache = match origin {
+            Some(origin) => origin.cache().fork(Arc::clone(&store), observers).await?,
+            None => {
+                let specs = collections::specs(&settings.kinds);
+                Cache::start(Arc::clone(&store), specs, settings.cache, observers).await?
+            }
+        };
         let storage = Storage::new(store, Arc::new(cache));
         let converter = Arc::new(Converter::new(settings.webhooks.clone()));
         let matcher = Matcher::new(storage.clone(), Arc::clone(&definitions));
@@ -109,12 +130,16 @@ impl Registry {
         if registry.settings.is_bare {
             return Ok(registry);
         }
-        seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
-        tokio::join!(
-            roles::restore(&registry),
-            flows::bootstrap::restore(&registry),
-            api_services::local::restore(&registry)
-        );
+        if origin.is_some() {
+            registry.roles.set_restored();
+        } else {
+            seed(&registry).await.map_err(|status| CacheError(status.to_string()))?;
+            tokio::join!(
+                roles::restore(&registry),
+                flows::bootstrap::restore(&registry),
+                api_services::local::restore(&registry)
+            );
+        }
         tokio::spawn(flows::bootstrap::follow(Arc::downgrade(&registry)));
         tokio::spawn(roles::follow(Arc::downgrade(&registry)));
         tokio::spawn(api_services::local::follow(Arc::downgrade(&registry)));

@@ -35,6 +35,8 @@ pub trait Disturbances: Send + Sync {
 /// A request, as far as it decides whether it is disturbed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disturbed {
+    /// The name of the world.
+    pub world: Arc<str>,
     pub verb: &'static str,
     pub group: String,
     pub resource: String,

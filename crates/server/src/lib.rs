@@ -13,6 +13,7 @@
 //! - [`streams`] has the logs of containers and the connections to them
 //! - [`page`] is a web page beside the API
 //! - [`audit`] records who did what; [`disturbance`] and [`observation`] are where a lab meets the server
+//! - [`worlds`] finds the control plane that a request is for
 //! - `fairness` keeps one client from starving others
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
 
@@ -39,6 +40,7 @@ pub mod signing;
 pub mod streams;
 pub mod webhooks;
 mod wire;
+pub mod worlds;
 
 pub use in_process::InProcess;
 pub use request::{

@@ -90,3 +90,41 @@ impl Drop for OpenWatchRecord {
         self.0.closed();
     }
 }
+
+/// Records nothing.
+#[derive(Debug)]
+pub(crate) struct Unrecorded;
+
+impl Recorder for Unrecorded {
+    fn write_begins(&self, _: &str, _: &str, _: &str) -> Arc<dyn WriteRecord> {
+        Arc::new(Unrecorded)
+    }
+
+    fn answered(&self, _: Answered<'_>) {}
+
+    fn watch_opened(&self, _: Opened) -> Arc<dyn WatchRecord> {
+        Arc::new(Unrecorded)
+    }
+}
+
+impl WriteObserver for Unrecorded {
+    fn written(&self, _: Revision) {}
+}
+
+impl WriteRecord for Unrecorded {
+    fn set_body(&self, _: &Bytes) {}
+
+    fn written(&self) -> Written {
+        Written::default()
+    }
+}
+
+impl WatchRecord for Unrecorded {
+    fn sent(&self, _: &Frames) {}
+
+    fn is_cut(&self) -> bool {
+        false
+    }
+
+    fn closed(&self) {}
+}

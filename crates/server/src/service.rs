@@ -24,6 +24,7 @@ use machinery::clock::Clock;
 use prometheus_client::registry::Registry as MetricsRegistry;
 use registry::Registry;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::aggregation::Aggregator;
 use crate::audit::Auditor;
@@ -33,7 +34,7 @@ use crate::fairness::Fairness;
 use crate::fairness::metrics::FairnessMetrics;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::observation::Recorder;
+use crate::observation::{Recorder, Unrecorded};
 use crate::process_metrics::ProcessMetrics;
 use crate::request::authentication::Authenticator;
 use crate::request::costly::CostlyKinds;
@@ -50,6 +51,7 @@ use crate::wire::drain::Drain;
 use crate::wire::listener;
 use crate::wire::peer::Peer;
 use crate::wire::tls::Tls;
+use crate::worlds::{MAIN, Worlds};
 
 /// The parts of a server besides its registry.
 pub struct Config {
@@ -78,6 +80,8 @@ pub struct Config {
 pub struct Server(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
+    /// The world that this server serves.
+    pub(crate) world: Arc<str>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) metrics: Arc<Metrics>,
@@ -91,8 +95,8 @@ pub(crate) struct Inner {
     pub(crate) impersonations: impersonation::Modes,
     pub(crate) drain: Arc<Drain>,
     pub(crate) discovery: DiscoveryBodies,
-    pub(crate) openapi: OpenApiDocuments,
-    pub(crate) heavy: HeavyPool,
+    pub(crate) openapi: Arc<OpenApiDocuments>,
+    pub(crate) heavy: Arc<HeavyPool>,
     pub(crate) costly: CostlyKinds,
     pub(crate) fairness: Arc<Fairness>,
     /// None until an audit log is set.
@@ -101,11 +105,16 @@ pub(crate) struct Inner {
     pub(crate) aggregator: OnceLock<Arc<Aggregator>>,
     /// None without a lab.
     pub(crate) lab: OnceLock<Lab>,
+    /// Counts the times that the objects were made equal to those of the past.
+    pub(crate) rewinds: watch::Sender<u64>,
+    /// None without worlds beside this one.
+    pub(crate) worlds: OnceLock<Arc<dyn Worlds>>,
     /// None until it is set: then logs of containers and connections to them are refused.
     pub(crate) containers: OnceLock<Arc<dyn Containers>>,
 }
 
-/// What a lab adds to a server: objects that are not those of the cluster, and powers over its requests.
+/// What a lab adds to a server and to the worlds beside it: objects that are not those of the cluster, and powers over its requests.
+#[derive(Clone)]
 pub struct Lab {
     pub registry: Arc<Registry>,
     /// The group of these objects. Requests for them are never disturbed.
@@ -116,18 +125,26 @@ pub struct Lab {
     pub recorder: Arc<dyn Recorder>,
 }
 
+impl Lab {
+    /// The same powers, for a world whose requests are not recorded.
+    pub(crate) fn beside(&self) -> Self {
+        Lab { recorder: Arc::new(Unrecorded), ..self.clone() }
+    }
+}
+
 impl Server {
     #[must_use]
     pub fn new(registry: Arc<Registry>, config: Config) -> Self {
         let metrics = config.server_metrics;
         let mut metrics_registry = config.metrics;
         metrics.register(&mut metrics_registry);
-        let openapi = OpenApiDocuments::new(&config.limits);
-        let heavy = HeavyPool::new(&config.limits, &metrics);
+        let openapi = Arc::new(OpenApiDocuments::new(&config.limits));
+        let heavy = Arc::new(HeavyPool::new(&config.limits, &metrics));
         let fairness = Arc::new(Fairness::new(&config.limits));
         metrics_registry.register_collector(Box::new(FairnessMetrics(Arc::clone(&fairness))));
         metrics_registry.register_collector(Box::new(ProcessMetrics));
         Server(Arc::new(Inner {
+            world: MAIN.into(),
             registry,
             limits: Arc::new(config.limits),
             metrics,
@@ -148,6 +165,8 @@ impl Server {
             auditor: OnceLock::new(),
             aggregator: OnceLock::new(),
             lab: OnceLock::new(),
+            rewinds: watch::Sender::new(0),
+            worlds: OnceLock::new(),
             containers: OnceLock::new(),
         }))
     }

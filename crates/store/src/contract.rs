@@ -17,6 +17,7 @@ use machinery::Revision;
 use crate::entry::{Change, Entry, Snapshot};
 use crate::error::{EngineError, ReadError, WatchError, WriteError};
 use crate::key::{Key, Prefix};
+use crate::restore::{Restored, differences};
 
 /// The future of a call: boxed so that the trait is object-safe. One allocation is cheap next to an fsync.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -58,6 +59,34 @@ pub trait Store: Send + Sync + 'static {
                 last = futures::future::try_join_all(revisions).await?.into_iter().fold(last, Revision::max);
             }
             Ok(last)
+        })
+    }
+
+    /// Makes the entries equal to these, which are in the order of their keys, by writes with new revisions: deletions first, then
+    /// changes, then what is missing.
+    ///
+    /// In memory no other write comes between. The other engines write over what they found when they looked, and look again after
+    /// a conflict; an entry that another client creates meanwhile stays.
+    fn restore(&self, wanted: Vec<Entry>) -> StoreFuture<'_, Result<Restored, WriteError>> {
+        Box::pin(async move {
+            let mut restored = Restored::default();
+            for _ in 0..RESTORE_ATTEMPTS_MAX {
+                let current = self.list(ListQuery::default()).await;
+                let current = current.map_err(|error| EngineError::new(error.to_string()))?;
+                let writes = differences(&current.entries, &wanted);
+                restored.revision = current.revision;
+                if writes.is_empty() {
+                    return Ok(restored);
+                }
+                let mut counted = restored;
+                counted.count(&writes);
+                match self.write_all(writes).await {
+                    Ok(revision) => return Ok(Restored { revision, ..counted }),
+                    Err(WriteError::Conflict { .. } | WriteError::Exists(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(EngineError::new("others write to the same entries again and again; stop them first").into())
         })
     }
 
@@ -116,6 +145,9 @@ pub struct Write {
 
 /// Writes of [`Store::write_all`] that an engine without transactions of several writes has in flight together.
 const WRITES_TOGETHER_MAX: usize = 128;
+
+/// Times that [`Store::restore`] begins again because of other writers.
+const RESTORE_ATTEMPTS_MAX: usize = 100;
 
 /// Parameters of a list.
 #[derive(Clone, Debug, Default)]

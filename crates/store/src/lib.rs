@@ -2,6 +2,7 @@
 //!
 //! - [`contract`]: the [`Store`] trait and the guarantees of each call
 //! - [`key`], [`entry`], [`error`]: the nouns of the contract
+//! - [`restore`]: the way back to a state of the past
 //! - [`retention`]: the amount of history an engine keeps
 //! - `memory`, `embedded` (SQLite), `etcd`: the engines, each behind a feature of the same name
 //! - `suite`: the behaviour suite, one named check for each guarantee, run against every engine
@@ -12,6 +13,7 @@ pub mod contract;
 pub mod entry;
 pub mod error;
 pub mod key;
+pub mod restore;
 pub mod retention;
 
 #[cfg(feature = "embedded")]
@@ -32,4 +34,5 @@ pub use entry::{Change, DamagedEntry, Entry, Snapshot};
 pub use error::{ReadError, WatchError, WriteError};
 pub use key::{Key, Prefix};
 pub use machinery::Revision;
+pub use restore::Restored;
 pub use retention::Retention;

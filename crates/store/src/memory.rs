@@ -19,6 +19,7 @@ use crate::entry::{Entry, Snapshot};
 use crate::error::{EngineError, ReadError, WatchError, WriteError};
 use crate::feed::{self, Announced, Log};
 use crate::key::{Key, Prefix};
+use crate::restore::Restored;
 use crate::retention::Retention;
 
 use state::State;
@@ -131,6 +132,16 @@ impl Store for MemoryStore {
 
     fn write_all(&self, writes: Vec<Write>) -> StoreFuture<'_, Result<Revision, WriteError>> {
         Box::pin(async move { self.write_batch(writes) })
+    }
+
+    fn restore(&self, wanted: Vec<Entry>) -> StoreFuture<'_, Result<Restored, WriteError>> {
+        Box::pin(async move {
+            self.check_open()?;
+            let mut state = self.shared.state.write();
+            let restored = state.restore(&wanted)?;
+            self.announce(restored.revision);
+            Ok(restored)
+        })
     }
 
     fn fork(&self, at: Option<Revision>) -> StoreFuture<'_, Result<Arc<dyn Store>, ReadError>> {

@@ -98,6 +98,7 @@ macro_rules! behaviour_suite {
                 an_older_state_can_be_forked,
                 a_watch_of_the_origin_resumes_in_the_fork,
                 what_cannot_be_read_cannot_be_forked,
+                an_older_state_can_be_restored_by_new_revisions,
             ];
             input: [
                 a_key_of_the_longest_length_works,

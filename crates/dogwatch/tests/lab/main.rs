@@ -5,4 +5,6 @@ mod group;
 mod seeing;
 mod streams;
 mod wire;
+mod checkpoints;
 mod world;
+mod worlds;

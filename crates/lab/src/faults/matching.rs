@@ -2,17 +2,23 @@
 
 use machinery::glob;
 use server::disturbance::Disturbed;
+use server::worlds::MAIN;
 
 use super::spec::Match;
 
 impl Match {
     pub(crate) fn matches(&self, request: &Disturbed) -> bool {
-        is_among(&self.verbs, request.verb)
+        self.has_world(&request.world)
+            && is_among(&self.verbs, request.verb)
             && (self.resources.is_empty() || self.resources.iter().any(|named| is_resource(named, request)))
             && is_among(&self.namespaces, &request.namespace)
             && self.has_name(request)
             && fits(&self.user_agents, &request.agent)
             && fits(&self.users, &request.user)
+    }
+
+    fn has_world(&self, world: &str) -> bool {
+        if self.worlds.is_empty() { world == MAIN } else { fits(&self.worlds, world) }
     }
 
     /// A watch of a whole collection is about all its objects: events are looked at by name.
@@ -44,6 +50,17 @@ fn is_resource(named: &str, request: &Disturbed) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wld_4_a_fault_hits_main_unless_it_names_worlds() {
+        let hits = |worlds: &[&str], world: &str| {
+            let worlds = worlds.iter().map(|name| (*name).to_owned()).collect();
+            Match { worlds, ..Match::default() }.matches(&Disturbed { world: world.into(), ..Disturbed::default() })
+        };
+        assert!(hits(&[], "main") && !hits(&[], "a"));
+        assert!(hits(&["a", "b*"], "a") && hits(&["a", "b*"], "b1") && !hits(&["a"], "main"));
+        assert!(hits(&["*"], "main") && hits(&["*"], "a"));
+    }
 
     #[test]
     fn resources_are_named_with_or_without_their_group() {

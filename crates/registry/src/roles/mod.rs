@@ -53,6 +53,11 @@ impl Roles {
         self.unrestored.lock().clone().map_or(Ok(()), Err)
     }
 
+    /// The objects that every cluster has are those of the registry that this one was forked from.
+    pub(crate) fn set_restored(&self) {
+        *self.unrestored.lock() = None;
+    }
+
     fn set(&self, index: &mut Index, collection: &str, item: &Item) {
         let name = name(item);
         let Some(object) = read(item) else { return remove(index, collection, &name) };

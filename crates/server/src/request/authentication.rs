@@ -29,7 +29,7 @@ use access::identity::User;
 use http::HeaderMap;
 use jiff::Timestamp;
 use machinery::status::Status;
-use registry::{Annotations, Warnings};
+use registry::{Annotations, Registry, Warnings};
 
 use accounts::AccountTokens;
 use anonymous::Anonymous;
@@ -156,6 +156,25 @@ impl Authenticator {
             None => {}
         }
         None
+    }
+
+    /// The authenticator of another world: the same credentials are good, and one more token. A service account exists where its
+    /// object does.
+    #[must_use]
+    pub fn beside(&self, registry: &Arc<Registry>, token: &str, owner: User) -> Self {
+        let mut tokens = self.tokens.clone();
+        tokens.add(token, owner);
+        Authenticator {
+            front_proxy: self.front_proxy.clone(),
+            tokens,
+            accounts: self.accounts.as_ref().map(|accounts| accounts.beside(Arc::clone(registry))),
+            bootstrap: self.bootstrap.as_ref().map(|_| BootstrapTokens::new(Arc::clone(registry))),
+            issuers: self.issuers.clone(),
+            webhook: self.webhook.clone(),
+            anonymous: self.anonymous.clone(),
+            audiences: self.audiences.clone(),
+            explains: self.explains,
+        }
     }
 
     /// The audiences of this server.

@@ -32,9 +32,10 @@ const MODIFIED: &[u8] = br#"{"type":"MODIFIED","object":"#;
 const ADDED: &[u8] = br#"{"type":"ADDED","object":"#;
 
 /// The parts of a request that decide whether it is disturbed.
-pub(crate) fn disturbed(resource: &ResourceInfo, headers: &HeaderMap, user: &User) -> Disturbed {
+pub(crate) fn disturbed(world: &Arc<str>, resource: &ResourceInfo, headers: &HeaderMap, user: &User) -> Disturbed {
     let name = if resource.name.is_empty() { &resource.selected_name } else { &resource.name };
     Disturbed {
+        world: Arc::clone(world),
         verb: resource.verb.as_str(),
         group: resource.group.clone(),
         resource: resource.resource.clone(),

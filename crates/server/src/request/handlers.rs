@@ -103,7 +103,12 @@ pub(crate) async fn answer(
         Operation::List => list::answer(call, &route).await,
         // Boxed: its state is larger than that of the reads, which are the common case.
         Operation::Watch => Box::pin(watch::answer(call, &route, extensions)).await,
-        Operation::Create | Operation::Bind | Operation::Evict | Operation::RequestToken | Operation::Review(_) => {
+        Operation::Create
+        | Operation::Bind
+        | Operation::Evict
+        | Operation::RequestToken
+        | Operation::Lab
+        | Operation::Review(_) => {
             Box::pin(create::answer(call, &route, body)).await
         }
         Operation::Update | Operation::UpdateScale => Box::pin(update::answer(call, &route, body)).await,

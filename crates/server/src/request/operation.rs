@@ -25,6 +25,8 @@ pub enum Operation {
     Evict,
     /// POST to `serviceaccounts/token`.
     RequestToken,
+    /// POST to a subresource of the lab, such as `checkpoints/rewind`.
+    Lab,
     /// POST to a kind that is computed and not stored.
     Review(Review),
     /// A subresource that the node of a pod serves: logs and connections.
@@ -82,6 +84,7 @@ impl Operation {
             ("", "pods", "binding") => Some(Operation::Bind),
             ("", "pods", "eviction") => Some(Operation::Evict),
             ("", "serviceaccounts", "token") => Some(Operation::RequestToken),
+            ("lab.dogwatch.dev", "checkpoints", "rewind") => Some(Operation::Lab),
             _ => None,
         }
     }

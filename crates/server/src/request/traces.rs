@@ -53,6 +53,11 @@ impl AdmissionTraces {
         AdmissionTraces { all: last > 0, kept_max, explains, kept: Mutex::default() }
     }
 
+    /// None yet, kept by the same rules.
+    pub(crate) fn beside(&self) -> Self {
+        AdmissionTraces { all: self.all, kept_max: self.kept_max, explains: self.explains, kept: Mutex::default() }
+    }
+
     /// Whether refusals name everything that is known of them.
     pub(crate) fn explains(&self) -> bool {
         self.explains

@@ -27,8 +27,15 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 impl Server {
-    /// Responds to one request.
-    pub async fn call(&self, request: Request<RequestBody>, peer: Arc<Peer>) -> Reply {
+    /// Responds to one request, of this world or another one.
+    pub async fn call(&self, mut request: Request<RequestBody>, peer: Arc<Peer>) -> Reply {
+        match self.world_of(&mut request) {
+            Some(world) => world.respond_to(request, peer).await,
+            None => self.respond_to(request, peer).await,
+        }
+    }
+
+    async fn respond_to(&self, request: Request<RequestBody>, peer: Arc<Peer>) -> Reply {
         let inner = &self.0;
         let began = Instant::now();
         let (mut parts, mut body) = request.into_parts();

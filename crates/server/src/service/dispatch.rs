@@ -7,7 +7,7 @@ use access::identity::User;
 use http::request::Parts;
 use http::{Extensions, StatusCode};
 use machinery::Status;
-use registry::Registry;
+use registry::{Registry, Target};
 use registry::api_services::RemoteService;
 use registry::kinds::Kinds;
 
@@ -22,6 +22,7 @@ use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::waiting::WritePlaces;
 use crate::wire::body::RequestBody;
 use crate::wire::peer::Peer;
+use crate::worlds::Worlds;
 
 /// A request that another server serves.
 pub(super) struct Passing<'a> {
@@ -149,6 +150,12 @@ impl Inner {
             (Some(lab), Route::Resource(route)) if route.target.kind.gvk.group == lab.group => &lab.registry,
             _ => &self.registry,
         }
+    }
+
+    /// Handles writes to objects that stand for worlds; none for all other objects.
+    pub(crate) fn worlds_of(&self, target: &Target) -> Option<&Arc<dyn Worlds>> {
+        let lab = self.lab.get()?;
+        self.worlds.get().filter(|_| target.kind.gvk.group == lab.group)
     }
 
     /// Passes requests to other servers; none if this one serves everything.

@@ -283,7 +283,7 @@ impl Inner {
         let Some(resource) = info.resource.as_ref().filter(|resource| resource.group != lab.group) else {
             return Ok(());
         };
-        let disturbance = lab.disturbances.of_request(&disturbed(resource, &parts.headers, user));
+        let disturbance = lab.disturbances.of_request(&disturbed(&self.world, resource, &parts.headers, user));
         if disturbance.faults.is_empty() {
             return Ok(());
         }

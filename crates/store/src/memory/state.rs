@@ -17,6 +17,7 @@ use crate::entry::{Change, Entry, Snapshot};
 use crate::error::{ReadError, WatchError, WriteError};
 use crate::feed::{BATCH_BYTES_MAX, BATCH_CHANGES_MAX};
 use crate::key::{Key, Prefix};
+use crate::restore::{Restored, differences};
 use crate::retention::Retention;
 
 /// Changes that a write removes at most: more than it adds, so that a sweep ends.
@@ -47,6 +48,12 @@ type Entries = OrdMap<Key, Value>;
 struct Value {
     revision: Revision,
     bytes: Bytes,
+}
+
+impl Value {
+    fn entry(&self, key: &Key) -> Entry {
+        Entry { key: key.clone(), revision: self.revision, value: self.bytes.clone() }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -123,8 +130,7 @@ impl State {
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Entry> {
-        let value = self.entries.get(key)?;
-        Some(Entry { key: key.clone(), revision: value.revision, value: value.bytes.clone() })
+        self.entries.get(key).map(|value| value.entry(key))
     }
 
     /// The oldest revision of this prefix that can be read and watched from.
@@ -156,6 +162,16 @@ impl State {
             self.commit(key, value, now);
         }
         Ok(self.revision)
+    }
+
+    /// Makes the entries equal to these.
+    pub(super) fn restore(&mut self, wanted: &[Entry]) -> Result<Restored, WriteError> {
+        let current: Vec<Entry> = self.entries.iter().map(|(key, value)| value.entry(key)).collect();
+        let writes = differences(&current, wanted);
+        let mut restored = Restored::default();
+        restored.count(&writes);
+        restored.revision = self.write_all(writes)?;
+        Ok(restored)
     }
 
     /// Puts or deletes if the key is at `expected` (`None`: absent).
@@ -248,7 +264,7 @@ impl State {
                 snapshot.remaining += 1;
                 continue;
             }
-            snapshot.entries.push(Entry { key: key.clone(), revision: value.revision, value: value.bytes.clone() });
+            snapshot.entries.push(value.entry(key));
         }
         Ok(snapshot)
     }

@@ -2,7 +2,7 @@
 
 use machinery::Revision;
 
-use super::{Fixture, brief, pod, state_of, take, text};
+use super::{Fixture, brief, pod, state_of, take, take_until, text};
 use crate::contract::ListQuery;
 use crate::error::ReadError;
 use crate::key::Prefix;
@@ -60,4 +60,27 @@ pub async fn what_cannot_be_read_cannot_be_forked(fixture: Fixture) {
     let future = fixture.store.fork(Some(end.next())).await.err();
     assert!(matches!(future, Some(ReadError::Future { .. })), "{future:?}");
     assert!(fixture.store.fork(Some(history[20].0)).await.is_ok());
+}
+
+pub async fn an_older_state_can_be_restored_by_new_revisions(fixture: Fixture) {
+    let history = fixture.history().await;
+    let (end, _) = history[history.len() - 1];
+    let mut watch = fixture.watch("", end).await;
+    let (at, state) = &history[history.len() / 2];
+    let wanted = fixture.list(ListQuery { at: Some(*at), ..ListQuery::default() }).await;
+    let restored = fixture.store.restore(wanted.entries.clone()).await.expect("nobody else writes");
+    assert!(restored.revision > end && !restored.is_unchanged(), "{restored:?} after {end}");
+    let listed = fixture.list(ListQuery::default()).await;
+    let values = |state: &super::State| -> Vec<(String, String)> {
+        state.iter().map(|(key, (_, value))| (key.clone(), value.clone())).collect()
+    };
+    assert_eq!(values(&state_of(&listed)), values(state));
+    let seen = take_until(&mut watch, restored.revision).await;
+    let deleted = seen.iter().filter(|change| change.is_delete()).count();
+    let added = seen.iter().filter(|change| change.previous.is_none()).count();
+    assert_eq!((deleted, added), (restored.deleted, restored.added));
+    assert_eq!(seen.len(), restored.deleted + restored.modified + restored.added);
+    let again = fixture.store.restore(wanted.entries).await.expect("nobody else writes");
+    assert!(again.is_unchanged(), "{again:?}");
+    assert_eq!(fixture.store.current_revision().await.expect("readable"), restored.revision, "no write without a change");
 }

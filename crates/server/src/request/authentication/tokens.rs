@@ -10,7 +10,7 @@ use crate::error::TokenFileError;
 use access::identity::User;
 
 /// Static tokens, by their digest, so that the time of a lookup reveals nothing about a token.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tokens {
     users: HashMap<[u8; 32], Arc<User>>,
 }

@@ -17,10 +17,15 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, body: Bytes) 
     let request = WriteRequest { target: &route.target, options: &options, ctx: &call.context() };
     let registry = call.registry;
     let write = async {
+        let worlds = call.server.worlds_of(&route.target);
+        if let Some(write) = worlds.and_then(|worlds| worlds.create(registry, request, &body)) {
+            return write.await;
+        }
         match route.operation {
             Operation::Bind => registry.bind(request, &body).await,
             Operation::Evict => registry.evict(request, &body).await,
             Operation::RequestToken => token::issue(call, request, &body).await,
+            Operation::Lab => Err(Status::router_method_not_allowed()),
             Operation::Review(kind) => review::compute(call, kind, request, &body).await,
             _ => registry.create(request, &body).await,
         }

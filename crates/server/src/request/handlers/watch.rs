@@ -81,6 +81,7 @@ fn source(
     };
     view.note_events(Arc::clone(lab.disturbances.active()));
     let request = Disturbed {
+        world: Arc::clone(&call.server.world),
         verb: "watch",
         group: target.kind.gvk.group.clone(),
         resource: target.kind.plural.clone(),

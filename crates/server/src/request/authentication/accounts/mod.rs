@@ -90,6 +90,13 @@ impl AccountTokens {
         AccountTokens { registry, settings, keys: RwLock::new(Arc::new(keys)), verified: Mutex::default() }
     }
 
+    /// The same keys, for the accounts of another registry.
+    #[must_use]
+    pub fn beside(&self, registry: Arc<Registry>) -> Self {
+        let keys = RwLock::new(self.keys());
+        AccountTokens { registry, settings: self.settings.clone(), keys, verified: Mutex::default() }
+    }
+
     /// Uses other keys from now on: tokens of keys that are gone become invalid.
     pub fn replace_keys(&self, keys: TokenKeys) {
         *self.keys.write() = Arc::new(keys);
