@@ -14,6 +14,7 @@ mod authorization;
 mod bench;
 mod explain;
 mod lab;
+mod lab_command;
 mod wait;
 mod webhooks;
 
@@ -25,6 +26,7 @@ pub use authorization::Authorization;
 pub use bench::{Bench, BenchCompare, BenchRun};
 pub use explain::Explain;
 pub use lab::Lab;
+pub use lab_command::{LabCommand, LabDiff};
 pub use wait::{State, Wait};
 pub use webhooks::{Missing, Webhooks};
 
@@ -62,6 +64,9 @@ pub enum Command {
     /// Evaluate policies on an object, or show what admission did with a write.
     #[command(subcommand)]
     Admission(Admission),
+    /// Compare worlds of a lab.
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// Measure a server: a temporary one, or any that has a kubeconfig.
     #[command(subcommand)]
     Bench(Bench),

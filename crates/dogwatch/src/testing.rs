@@ -41,9 +41,9 @@ pub use server::audit::sinks::stream::{Entry, Events};
 
 pub use crate::authorization::Authorization;
 pub use crate::background::Controllers;
-pub use worlds::{Checkpoint, World};
 use crate::cluster::{Access, Cluster};
 use crate::identities;
+pub use worlds::{Checkpoint, World};
 
 /// A running server; stops when dropped.
 pub struct Server {

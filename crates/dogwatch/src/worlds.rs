@@ -74,6 +74,13 @@ impl WorldMaker {
         });
         webhooks.reach_own(&server);
         let mut tasks = JoinSet::new();
+        let (stopping, world) = (main.stopping(), server.downgrade());
+        tasks.spawn(async move {
+            stopping.await;
+            if let Some(world) = world.upgrade() {
+                world.end_watches();
+            }
+        });
         tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry), clock.clone()));
         if let Some(reloading) = authorization.reloading {
             tasks.spawn(reloading.follow());

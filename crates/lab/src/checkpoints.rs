@@ -15,8 +15,8 @@ use server::worlds::{MAIN, WeakServer};
 use store::{ListQuery, ReadError, Restored, Store};
 
 use crate::kinds::GROUP;
-use crate::objects::{self, Named};
 use crate::worlds::Worlds;
+use crate::worlds::objects::{self, Named};
 
 /// Checkpoints at most.
 pub const CHECKPOINTS_MAX: usize = 10_000;
@@ -50,7 +50,8 @@ impl Worlds {
         body: &Body,
     ) -> Result<Outcome, Status> {
         if self.checkpoints().0.read().len() >= CHECKPOINTS_MAX {
-            let why = format!("there are {CHECKPOINTS_MAX} checkpoints already; delete those that are no longer needed");
+            let why =
+                format!("there are {CHECKPOINTS_MAX} checkpoints already; delete those that are no longer needed");
             return Err(Status::forbidden(&GroupResource::new(GROUP, "checkpoints"), "", why));
         }
         let trial = CreateOptions { dry_run: true, ..request.options.clone() };

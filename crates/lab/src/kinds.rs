@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn lab_1_every_kind_of_the_lab_is_served_with_its_verbs() {
         let served: Vec<(&str, usize)> = all().iter().map(|kind| (kind.plural.as_str(), kind.verbs.len())).collect();
-        let expected = [("changes", 3), ("checkpoints", 5), ("faults", 8), ("requests", 3), ("watchers", 4), ("worlds", 5)];
+        let expected =
+            [("changes", 3), ("checkpoints", 5), ("faults", 8), ("requests", 3), ("watchers", 4), ("worlds", 5)];
         assert_eq!(served, expected);
         assert!(all().iter().all(|kind| kind.gvk.group == GROUP && !kind.namespaced));
     }

@@ -6,7 +6,6 @@
 pub mod checkpoints;
 mod faults;
 pub mod kinds;
-mod objects;
 mod recorder;
 mod start;
 pub mod worlds;

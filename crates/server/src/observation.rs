@@ -108,7 +108,7 @@ impl Recorder for Unrecorded {
 }
 
 impl WriteObserver for Unrecorded {
-    fn written(&self, _: Revision) {}
+    fn committed(&self, _: Revision) {}
 }
 
 impl WriteRecord for Unrecorded {

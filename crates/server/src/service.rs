@@ -87,7 +87,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) metrics_registry: Arc<MetricsRegistry>,
     pub(crate) clock: Clock,
-    certificates_clock: Clock,
+    pub(crate) certificates_clock: Clock,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) inspection: Inspection,

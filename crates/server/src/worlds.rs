@@ -5,12 +5,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Poll;
 
 use access::authorizer::Authorizer;
+use http::Request;
 use http::uri::{PathAndQuery, Uri};
-use http::{Request, header};
-use machinery::{Clock, Status};
 use machinery::options::CreateOptions;
+use machinery::{Clock, Status};
 use registry::{Body, Outcome, Registry, WriteRequest};
 use tokio::sync::watch;
 
@@ -124,6 +125,12 @@ impl Server {
         let _ = self.0.worlds.set(worlds);
     }
 
+    /// Completes when the server begins to stop.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ticket = self.0.drain.ticket();
+        std::future::poll_fn(move |cx| if ticket.poll_begun(cx) { Poll::Ready(()) } else { Poll::Pending })
+    }
+
     /// Ends every watch of this server cleanly, also those that are opened later.
     pub fn end_watches(&self) {
         self.0.drain.begin();
@@ -143,8 +150,6 @@ impl Server {
         let name = rest.split('/').next().unwrap_or_default();
         let server = worlds.find(name)?;
         *request.uri_mut() = without_prefix(request.uri(), PREFIX.len() + name.len())?;
-        // What follows is a question of the world's own path; a proxy's name for the whole one does not apply.
-        request.headers_mut().remove(header::HeaderName::from_static("x-forwarded-prefix"));
         Some(server)
     }
 }

@@ -7,6 +7,7 @@
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `console`: the web page for that server
 //! - `documents`: objects in files
+//! - `lab`: what a lab shows
 //! - `bench`: measurements
 //! - `check`: damage in a data directory
 //! - `manual`: shell completions and man pages
@@ -20,6 +21,7 @@ mod console;
 mod delete;
 mod documents;
 mod get;
+mod lab;
 mod manual;
 mod proxy;
 mod remote;
@@ -49,6 +51,7 @@ pub fn run(command: Command) -> Pin<Box<dyn Future<Output = Result<(), Failure>>
         Command::Console(args) => Box::pin(console::console(args)),
         Command::Access(what) => Box::pin(access::access(what)),
         Command::Admission(what) => Box::pin(admission::admission(what)),
+        Command::Lab(what) => Box::pin(lab::lab(what)),
         Command::Bench(what) => Box::pin(bench::bench(what)),
         Command::Backup(args) => Box::pin(async move {
             engine::backup(&args.data_dir, &args.etcd, &args.file).await?;

@@ -30,6 +30,8 @@ pub(super) struct Resource {
     pub(super) plural: String,
     pub(super) kind: String,
     pub(super) namespaced: bool,
+    /// Whether it can be listed.
+    pub(super) is_listed: bool,
 }
 
 /// A response with its whole body.
@@ -119,7 +121,7 @@ impl Remote {
     /// Finds a resource by `pods`, `pod`, `po` or `deployments.apps`.
     pub(super) async fn resource(&self, word: &str) -> Result<Resource, Failure> {
         let (name, group) = word.split_once('.').map_or((word, None), |(name, group)| (name, Some(group)));
-        let found = self.resources().await?.into_iter().find(|(resource, names)| {
+        let found = self.resources("").await?.into_iter().find(|(resource, names)| {
             names.iter().any(|known| known.eq_ignore_ascii_case(name))
                 && group.is_none_or(|group| resource.group == group)
         });
@@ -133,7 +135,7 @@ impl Remote {
     pub(super) async fn resource_of_kind(&self, api_version: &str, kind: &str) -> Result<Resource, Failure> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self
-            .resources()
+            .resources("")
             .await?
             .into_iter()
             .find(|(resource, _)| resource.group == group && resource.version == version && resource.kind == kind);
@@ -142,11 +144,23 @@ impl Remote {
             .ok_or_else(|| Failure::new(format!("the server knows no {kind} in {api_version}")))
     }
 
+    /// The resources whose objects are the state of a world, each in one version. The path of the world is `prefix`.
+    pub(super) async fn stored_resources(&self, prefix: &str) -> Result<Vec<Resource>, Failure> {
+        let mut found: Vec<Resource> = Vec::new();
+        for (resource, _) in self.resources(prefix).await? {
+            let is_known = |other: &Resource| other.group == resource.group && other.plural == resource.plural;
+            if resource.is_listed && resource.group != lab::kinds::GROUP && !found.iter().any(is_known) {
+                found.push(resource);
+            }
+        }
+        Ok(found)
+    }
+
     /// All resources with their names, the core group first.
-    async fn resources(&self) -> Result<Vec<(Resource, Vec<String>)>, Failure> {
+    async fn resources(&self, prefix: &str) -> Result<Vec<(Resource, Vec<String>)>, Failure> {
         let mut all = Vec::new();
         for path in ["/api", "/apis"] {
-            let response = self.call_ok(Method::GET, path, AGGREGATED, None).await?;
+            let response = self.call_ok(Method::GET, &format!("{prefix}{path}"), AGGREGATED, None).await?;
             for group in response.value()?["items"].as_array().into_iter().flatten() {
                 let name = group["metadata"]["name"].as_str().unwrap_or_default();
                 for version in group["versions"].as_array().into_iter().flatten() {
@@ -168,6 +182,7 @@ fn parse_resource(group: &str, version: &Value, resource: &Value) -> (Resource, 
         plural: text(&resource["resource"]),
         kind: text(&resource["responseKind"]["kind"]),
         namespaced: resource["scope"] == "Namespaced",
+        is_listed: resource["verbs"].as_array().into_iter().flatten().any(|verb| verb == "list"),
     };
     let mut names = vec![found.plural.clone(), text(&resource["singularResource"]), found.kind.clone()];
     names.extend(resource["shortNames"].as_array().into_iter().flatten().map(text));

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, Request};
-use machinery::json::{Value, json};
 use registry::Registry;
+use serde_json::{Value, json};
 use server::worlds::MAIN;
 
 use super::Server;
@@ -178,8 +178,7 @@ async fn rewind(main: &kube::Client, checkpoint: &Checkpoint) {
 }
 
 async fn create(main: &kube::Client, plural: &str, kind: &str, name: &str, spec: Value) -> Value {
-    let object =
-        json!({"apiVersion": "lab.dogwatch.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let object = json!({"apiVersion": "lab.dogwatch.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
     let path = format!("/apis/lab.dogwatch.dev/v1/{plural}");
     let made = request(main, Method::POST, &path, &object).await;
     made.unwrap_or_else(|error| panic!("{kind} {name} was not made: {error}"))

@@ -11,7 +11,9 @@ use dogwatch::testing::{Server, Settings};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -158,7 +160,8 @@ async fn wld_7_informers_are_never_wrong_after_a_rewind() {
                     // A rewind may be faster than each of these.
                     let _ = api.create(&PostParams::default(), &map(&name)).await;
                     let patch = json!({"data": {"v": number.to_string()}});
-                    let _ = api.patch(&format!("m{}", number % 20), &PatchParams::default(), &Patch::Merge(&patch)).await;
+                    let _ =
+                        api.patch(&format!("m{}", number % 20), &PatchParams::default(), &Patch::Merge(&patch)).await;
                     let _ = api.delete(&format!("m{}", (number + 7) % 20), &DeleteParams::default()).await;
                     number += 1;
                     tokio::time::sleep(Duration::from_millis(2)).await;

@@ -1,10 +1,10 @@
 //! The lab, as clients of the API see it.
 
+mod checkpoints;
 mod faults;
 mod group;
 mod seeing;
 mod streams;
 mod wire;
-mod checkpoints;
 mod world;
 mod worlds;

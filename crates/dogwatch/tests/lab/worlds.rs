@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
+use store::embedded::{EmbeddedOptions, EmbeddedStore};
 
 use crate::world::{PATIENCE, code, map};
 
@@ -63,7 +64,7 @@ async fn wld_1_a_world_can_be_used_when_its_creation_is_answered() {
     let version = ask(&server.client(), "/worlds/a/version").await.unwrap();
     assert_eq!(version, ask(&server.client(), "/version").await.unwrap());
     let lab = ask(&server.client(), "/worlds/a/apis/lab.dogwatch.dev/v1/worlds").await;
-    assert_eq!(code(lab), 404, "the lab is at the server's own address");
+    assert_eq!(code(lab), 403, "the lab is at the server's own address");
 }
 
 #[tokio::test]
@@ -269,4 +270,36 @@ async fn wld_5_the_memory_of_1000_deleted_worlds_is_freed() {
     };
     tokio::time::timeout(PATIENCE, all_gone).await.expect("nothing holds a world that was deleted");
     assert!(worlds(&server).list(&ListParams::default()).await.unwrap().items.is_empty());
+}
+
+#[tokio::test]
+async fn wld_5_a_main_on_disk_is_forked_and_rewound_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let opened = EmbeddedStore::open(EmbeddedOptions::new(dir.path())).unwrap();
+    let server = Server::start_on(Arc::new(opened)).await;
+    let first = make(&maps(server.client()), "a").await;
+    let checkpoint = server.checkpoint().await;
+    make(&maps(server.client()), "b").await;
+    let past = server.world(json!({"from": {"revision": checkpoint.revision}})).await;
+    let now = server.fork().await;
+    assert_eq!((names(&maps(past.client())).await.len(), names(&maps(now.client())).await.len()), (1, 2));
+    maps(server.client()).delete("a", &DeleteParams::default()).await.unwrap();
+    server.rewind(&checkpoint).await;
+    assert_eq!(names(&maps(server.client())).await, ["a"]);
+    assert_eq!(maps(server.client()).get("a").await.unwrap().metadata.uid, first.metadata.uid);
+    assert_eq!(names(&maps(now.client())).await, ["a", "b"], "a world does not see what is done to its origin");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn wld_9_a_server_is_prepared_once_and_forked_for_each_test() {
+    let server = Server::start().await;
+    make(&maps(server.client()), "prepared").await;
+    for _ in 0..3 {
+        let world = server.fork().await;
+        let checkpoint = world.checkpoint().await;
+        maps(world.client()).delete("prepared", &DeleteParams::default()).await.unwrap();
+        world.rewind(&checkpoint).await;
+        assert_eq!(names(&maps(world.client())).await, ["prepared"]);
+    }
 }

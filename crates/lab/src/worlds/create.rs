@@ -14,7 +14,7 @@ use store::{ReadError, Retention, Store};
 
 use super::{Made, Order, WORLDS_MAX, Worlds, stopping};
 use crate::kinds::GROUP;
-use crate::objects::{self, Named};
+use crate::worlds::objects::{self, Named};
 
 /// What a World begins with.
 struct Beginning {
@@ -120,8 +120,7 @@ impl Worlds {
         let Beginning { from, origin, store, revision } = beginning;
         let (name, token): (Arc<str>, String) = (name.into(), token());
         let controllers = object["spec"]["controllers"].as_bool().unwrap_or_default();
-        let order =
-            Order { name: Arc::clone(&name), store, origin: Some(origin), controllers, token: token.clone() };
+        let order = Order { name: Arc::clone(&name), store, origin: Some(origin), controllers, token: token.clone() };
         let made = self.maker.make(order).await.map_err(Status::internal)?;
         self.by_name.write().insert(Arc::clone(&name), made);
         let path = format!("/worlds/{name}");

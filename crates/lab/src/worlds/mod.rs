@@ -2,10 +2,11 @@
 //!
 //! - this file: the worlds that exist, and which requests concern them
 //! - `maker`: what the program has to do to make one
-//! - `create`: the creation of a World
+//! - `create`: the creation of a World; `objects`: objects of the lab as these read and write them
 
 mod create;
 mod maker;
+pub(crate) mod objects;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};

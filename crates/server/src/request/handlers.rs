@@ -108,9 +108,7 @@ pub(crate) async fn answer(
         | Operation::Evict
         | Operation::RequestToken
         | Operation::Lab
-        | Operation::Review(_) => {
-            Box::pin(create::answer(call, &route, body)).await
-        }
+        | Operation::Review(_) => Box::pin(create::answer(call, &route, body)).await,
         Operation::Update | Operation::UpdateScale => Box::pin(update::answer(call, &route, body)).await,
         Operation::Patch | Operation::PatchScale => Box::pin(patch::answer(call, &route, body)).await,
         Operation::Delete => Box::pin(delete::answer(call, &route, body)).await,

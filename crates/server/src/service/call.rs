@@ -22,6 +22,7 @@ use crate::request::reply::{self, Reply};
 use crate::request::warnings;
 use crate::wire::body::{RequestBody, ResponseBody};
 use crate::wire::peer::Peer;
+use crate::worlds::MAIN;
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -43,6 +44,9 @@ impl Server {
         let mut record = RequestRecord::default();
         if let Some(auditor) = inner.auditor.get() {
             record.annotations = Annotations::recording();
+            if *inner.world != *MAIN {
+                record.annotations.set("lab.dogwatch.dev/world", inner.world.to_string());
+            }
             record.audit = Some(auditor.arrival(&audit_id, began));
         }
         let mut resource = None;

@@ -7,9 +7,9 @@ use access::identity::User;
 use http::request::Parts;
 use http::{Extensions, StatusCode};
 use machinery::Status;
-use registry::{Registry, Target};
 use registry::api_services::RemoteService;
 use registry::kinds::Kinds;
+use registry::{Registry, Target};
 
 use super::places::InFlight;
 use super::respond::Refusal;
@@ -22,7 +22,7 @@ use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::waiting::WritePlaces;
 use crate::wire::body::RequestBody;
 use crate::wire::peer::Peer;
-use crate::worlds::Worlds;
+use crate::worlds::{MAIN, Worlds};
 
 /// A request that another server serves.
 pub(super) struct Passing<'a> {
@@ -141,7 +141,15 @@ impl Inner {
         {
             return Route::AggregatedGroup(group);
         }
-        route(info, &kinds)
+        let route = route(info, &kinds);
+        match (&route, self.lab.get()) {
+            // Rights in a world are no rights in the lab.
+            (Route::Resource(found), Some(lab)) if found.target.kind.gvk.group == lab.group && *self.world != *MAIN => {
+                let why = "the objects of the lab are in main: leave /worlds/NAME out of the address";
+                Route::Refused(Status::forbidden(&found.target.kind.group_resource(), "", why))
+            }
+            _ => route,
+        }
     }
 
     /// Whose objects a request is about: those of the cluster, or those of the lab.

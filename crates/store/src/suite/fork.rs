@@ -82,5 +82,9 @@ pub async fn an_older_state_can_be_restored_by_new_revisions(fixture: Fixture) {
     assert_eq!(seen.len(), restored.deleted + restored.modified + restored.added);
     let again = fixture.store.restore(wanted.entries).await.expect("nobody else writes");
     assert!(again.is_unchanged(), "{again:?}");
-    assert_eq!(fixture.store.current_revision().await.expect("readable"), restored.revision, "no write without a change");
+    assert_eq!(
+        fixture.store.current_revision().await.expect("readable"),
+        restored.revision,
+        "no write without a change"
+    );
 }

@@ -60,15 +60,11 @@ impl Definitions {
         }
     }
 
-    /// The table for a fork, which serves the same kinds until it finds other definitions. A kind of a definition that is no object
-    /// stays behind.
+    /// The table for a fork, which serves the same kinds until it finds other definitions.
     pub(crate) fn fork(&self) -> Self {
         let installed = self.installed.lock();
-        let kinds = self.kinds();
-        let stays = |kind: &Kind| kind.definition.as_ref().is_some_and(|own| !installed.contains_key(&own.name));
-        let kinds = if kinds.iter().any(|kind| stays(kind)) { Arc::new(kinds.without(stays)) } else { kinds };
         Definitions {
-            kinds: ArcSwap::new(kinds),
+            kinds: ArcSwap::new(self.kinds()),
             installed: Mutex::new(installed.clone()),
             changed: watch::Sender::new(0),
             removing: Mutex::default(),

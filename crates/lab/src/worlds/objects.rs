@@ -13,7 +13,12 @@ use registry::{Context, Outcome, PatchBody, Registry, Target, WriteRequest};
 use crate::kinds::GROUP;
 
 /// Replaces members of the status of an object.
-pub(crate) async fn write_status(registry: &Registry, plural: &str, name: &str, status: Value) -> Result<Outcome, Status> {
+pub(crate) async fn write_status(
+    registry: &Registry,
+    plural: &str,
+    name: &str,
+    status: Value,
+) -> Result<Outcome, Status> {
     let target = target(registry, plural, name, Some("status"))?;
     let (options, ctx) = (PatchOptions::default(), Context { user_agent: "dogwatch".to_owned(), ..Context::default() });
     let body = PatchBody { bytes: Bytes::from(json!({"status": status}).to_string()), kind: PatchType::Merge };
@@ -31,7 +36,8 @@ pub(crate) async fn remove(registry: &Registry, plural: &str, name: &str) {
 
 fn target(registry: &Registry, plural: &str, name: &str, subresource: Option<&str>) -> Result<Target, Status> {
     let kinds = registry.kinds();
-    let kind = kinds.get(GROUP, "v1", plural).ok_or_else(|| Status::internal(format_args!("{plural} are not served")))?;
+    let kind =
+        kinds.get(GROUP, "v1", plural).ok_or_else(|| Status::internal(format_args!("{plural} are not served")))?;
     Ok(Target {
         kind: Arc::clone(kind),
         namespace: None,
