@@ -19,6 +19,7 @@ use crate::authentication::Authenticator;
 use crate::authorization::Inspection;
 use crate::body::RequestBody;
 use crate::fairness::Fairness;
+use crate::request::costly::CostlyKinds;
 use crate::service::{Inner, Lab, Server};
 
 /// The name of the world that has no prefix.
@@ -93,6 +94,7 @@ impl Server {
             discovery: crate::discovery::DiscoveryBodies::default(),
             openapi: Arc::clone(&inner.openapi),
             heavy: Arc::clone(&inner.heavy),
+            costly: CostlyKinds::default(),
             fairness,
             auditor: inner.auditor.clone(),
             aggregator: OnceLock::new(),

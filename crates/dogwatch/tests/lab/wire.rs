@@ -79,3 +79,48 @@ async fn flt_3_flt_4_a_connection_is_closed_instead_of_an_answer_and_in_the_midd
     // kube-rs takes a connection that ends too early for the end of the stream.
     assert!(!matches!(next().await, Some(Ok(_))), "the second event breaks off");
 }
+
+#[tokio::test]
+async fn wld_1_wld_10_a_world_has_a_whole_kubeconfig_and_can_be_compared_with_main() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_program, client) = up(dir.path(), &["--lab"]).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    maps.create(&PostParams::default(), &map("shared")).await.unwrap();
+    let resource = crate::worlds::resource("World", "worlds");
+    let worlds: Api<kube::api::DynamicObject> = Api::all_with(client.clone(), &resource);
+    let mut wanted = kube::api::DynamicObject::new("a", &resource);
+    wanted.data = json!({"spec": {"from": {"world": "main"}}});
+    let made = worlds.create(&PostParams::default(), &wanted).await.unwrap();
+    let url = made.data["status"]["url"].as_str().unwrap().to_owned();
+    assert!(url.starts_with("https://127.0.0.1:") && url.ends_with("/worlds/a"), "{url}");
+
+    let kubeconfig = Kubeconfig::from_yaml(made.data["status"]["kubeconfig"].as_str().unwrap()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let mut elsewhere = config.clone();
+    elsewhere.cluster_url = url.strip_suffix("/worlds/a").unwrap().parse().unwrap();
+    let inside: Api<ConfigMap> = Api::namespaced(Client::try_from(config).unwrap(), "default");
+    let seen = inside.get("shared").await.unwrap().metadata.resource_version.unwrap();
+    let mut events = inside.watch(&WatchParams::default(), &seen).await.unwrap().boxed();
+    inside.create(&PostParams::default(), &map("own")).await.unwrap();
+    let event = tokio::time::timeout(PATIENCE, events.next()).await.expect("an event comes");
+    assert!(matches!(event, Some(Ok(kube::api::WatchEvent::Added(_)))), "{event:?}");
+    let outside: Api<ConfigMap> = Api::namespaced(Client::try_from(elsewhere).unwrap(), "default");
+    let refused = outside.get("shared").await;
+    assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 401), "its token is of no use in main");
+
+    let compare = |before: &str, after: &str| {
+        let kubeconfig = dir.path().join("kubeconfig");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dogwatch"));
+        command.args(["lab", "diff", before, after, "--kubeconfig"]).arg(kubeconfig).output().unwrap()
+    };
+    let differs = compare("main", "a");
+    let text = String::from_utf8_lossy(&differs.stdout).into_owned();
+    assert_eq!((differs.status.code(), text.as_str()), (Some(1), "+ configmap/own in default\n"));
+    let equal = compare(&format!("main@{seen}"), &format!("a@{seen}"));
+    assert_eq!((equal.status.code(), equal.stdout.len()), (Some(0), 0), "{}", String::from_utf8_lossy(&equal.stderr));
+    assert_eq!(compare("main@x", "a").status.code(), Some(2));
+
+    worlds.delete("a", &Default::default()).await.unwrap();
+    let ended = tokio::time::timeout(PATIENCE, events.next()).await.expect("the watch ends");
+    assert!(ended.is_none(), "{ended:?}");
+}

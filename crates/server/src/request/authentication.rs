@@ -171,6 +171,7 @@ impl Authenticator {
             bootstrap: self.bootstrap.as_ref().map(|_| BootstrapTokens::new(Arc::clone(registry))),
             issuers: self.issuers.clone(),
             webhook: self.webhook.clone(),
+            page: self.page.clone(),
             anonymous: self.anonymous.clone(),
             audiences: self.audiences.clone(),
             explains: self.explains,
