@@ -115,6 +115,7 @@ impl Cluster {
         };
         let webhook_metrics = settings.webhook_metrics.clone();
         let policy_metrics = settings.policy_metrics.clone();
+        let pod_security_metrics = settings.pod_security_metrics.clone();
         let registry = Registry::start(Arc::clone(&store), settings)
             .await
             .map_err(|error| Failure::new(format!("the store could not be loaded: {error}")))?;
@@ -124,6 +125,7 @@ impl Cluster {
         metrics.register_collector(Box::new(authorization.counts));
         webhook_metrics.register(&mut metrics);
         policy_metrics.register(&mut metrics);
+        pod_security_metrics.register(&mut metrics);
         if let Some(auditor) = &access.auditor {
             metrics.register_collector(Box::new(AuditCollector(Arc::clone(auditor.metrics()))));
         }

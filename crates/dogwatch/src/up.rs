@@ -33,7 +33,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     log_to_stderr(&args.log)?;
     // First, so that a signal during the start is handled once the server can stop.
     let signals = Signals::new()?;
-    let webhooks = args.webhooks.settings()?;
+    let webhooks = args.webhooks.settings(&clock)?;
     let pod_security = args.webhooks.pod_security()?;
     let review_recorder = args.explain.recorder()?;
     let mut authorization = Authorization::from_args(&args.authorization)?;

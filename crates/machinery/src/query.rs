@@ -31,6 +31,12 @@ impl Query {
         Query { pairs }
     }
 
+    /// A query of these pairs, which need no decoding.
+    #[must_use]
+    pub fn from_pairs(pairs: Vec<(String, String)>) -> Self {
+        Query { pairs }
+    }
+
     /// Returns the first value of a parameter; later ones are ignored.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {

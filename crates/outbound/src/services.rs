@@ -49,6 +49,11 @@ impl ServiceAddresses {
         Ok(())
     }
 
+    /// The names under which the certificates of these Services are verified.
+    pub fn server_names(&self) -> impl Iterator<Item = String> {
+        self.addresses.keys().map(|(namespace, name, _)| format!("{name}.{namespace}.svc"))
+    }
+
     /// The address of a port of a Service, if one was given.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str, port: u16) -> Option<&str> {

@@ -37,6 +37,7 @@ pub(crate) const PRIORITY_CLASSES: &str = "scheduling.k8s.io/priorityclasses";
 pub(crate) const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
 pub(crate) const REPLICATION_CONTROLLERS: &str = "core/replicationcontrollers";
 pub(crate) const REPLICA_SETS: &str = "apps/replicasets";
+pub(crate) const RESOURCE_CLAIMS: &str = "resource.k8s.io/resourceclaims";
 pub(crate) const RESOURCE_QUOTAS: &str = "core/resourcequotas";
 pub(crate) const RESOURCE_SLICES: &str = "resource.k8s.io/resourceslices";
 pub(crate) const ROLES: &str = "rbac.authorization.k8s.io/roles";

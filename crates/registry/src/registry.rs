@@ -333,9 +333,14 @@ impl Registry {
         node::connect(self, target, query, path, ctx).await
     }
 
-    /// Decodes and admits the object of a POST to a kind that is not stored.
-    pub async fn admit_unstored(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Value, Status> {
-        unstored::admit(self, request, body).await
+    /// Decodes and admits the object of a POST to a kind that is not stored. `check` validates it between the phases.
+    pub async fn admit_unstored(
+        &self,
+        request: WriteRequest<'_, CreateOptions>,
+        body: &Body,
+        check: impl FnOnce(&Value) -> Result<(), Status>,
+    ) -> Result<Value, Status> {
+        unstored::admit(self, request, body, check).await
     }
 }
 
@@ -374,11 +379,15 @@ impl Registry {
         if target.kind.collection == CLUSTER_ROLES && written.is_ok() {
             roles::settle(self).await;
         }
+        if flows::status::concerns(target) && written.is_ok() {
+            Box::pin(flows::status::publish(self)).await;
+        }
         written
     }
 
-    /// Checks the types of an admission policy before its write is answered.
+    /// Compiles an admission policy and checks its types before its write is answered.
     async fn check_types<O>(&self, request: &WriteRequest<'_, O>, written: &Outcome) {
+        self.admission.compile_policy(request.target, written);
         if type_check::concerns(request.target) && self.settings.policy_types {
             Box::pin(type_check::publish(self, request.target, written, request.ctx)).await;
         }

@@ -13,6 +13,7 @@ use machinery::Clock;
 use schema::kinds::{self, Kinds};
 
 use crate::admission::pod_security::configuration::PodSecurityConfiguration;
+use crate::admission::pod_security::metrics::PodSecurityMetrics;
 use crate::admission::policies::metrics::PolicyMetrics;
 use crate::admission::selection::PluginSelection;
 use crate::admission::webhooks::client::HookCaller;
@@ -54,6 +55,7 @@ pub struct Settings {
     /// Counts calls of admission webhooks.
     pub webhook_metrics: WebhookMetrics,
     pub policy_metrics: PolicyMetrics,
+    pub pod_security_metrics: PodSecurityMetrics,
     /// Faults of admission webhooks, for tests of their failure policies.
     pub webhook_faults: Arc<Faults>,
     /// Whether policies and webhooks become managers of the fields that they set.
@@ -92,6 +94,7 @@ impl Default for Settings {
             hooks: None,
             webhook_metrics: WebhookMetrics::default(),
             policy_metrics: PolicyMetrics::default(),
+            pod_security_metrics: PodSecurityMetrics::default(),
             webhook_faults: Arc::default(),
             own_mutations: false,
             review_recorder: None,

@@ -11,18 +11,19 @@ use crate::meta;
 use crate::registry::Registry;
 use crate::request::{Body, WriteRequest};
 
-/// Decodes the object of a POST to a kind that is not stored, and admits it.
+/// Decodes the object of a POST to a kind that is not stored, and admits it. `check` validates what the mutating phase left.
 pub(crate) async fn admit(
     registry: &Registry,
     request: WriteRequest<'_, CreateOptions>,
     body: &Body,
+    check: impl FnOnce(&Value) -> Result<(), Status>,
 ) -> Result<Value, Status> {
     let WriteRequest { target, options, ctx } = request;
     let mut object = decode(registry, request, body)?;
     let name = meta::name(&object).to_owned();
     let attributes = Attributes::new(Operation::Create, target, Options::Create(options), ctx);
     let attributes = Attributes { name: &name, ..attributes };
-    registry.admission().admit_unstored(&attributes, &mut object).await?;
+    registry.admission().admit_unstored(&attributes, &mut object, check).await?;
     Ok(object)
 }
 

@@ -228,6 +228,50 @@ async fn pl_5_a_namespace_says_what_its_pods_may_do() {
 }
 
 #[tokio::test]
+async fn ps_8_evaluations_exemptions_and_errors_are_counted() {
+    let metrics = registry::admission::pod_security::metrics::PodSecurityMetrics::default();
+    let world = World::with(Settings { pod_security_metrics: metrics.clone(), ..Settings::default() }).await;
+    let namespace = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});
+    let strict = json!({
+        "pod-security.kubernetes.io/enforce": "baseline",
+        "pod-security.kubernetes.io/warn": "restricted",
+        "pod-security.kubernetes.io/warn-version": "v1.30",
+        "pod-security.kubernetes.io/audit": "restricted",
+        "pod-security.kubernetes.io/audit-version": "v1.99",
+    });
+    world.create("namespaces", namespace("strict", strict)).await.unwrap();
+    world.create("pods/default", pod("open", json!({}))).await.unwrap();
+    world.create("pods/strict", pod("fine", json!({}))).await.unwrap();
+    let mut wrong = pod("wrong", json!({}));
+    wrong["spec"]["hostPID"] = json!(true);
+    world.create("pods/strict", wrong).await.unwrap_err();
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("", json!({}))["spec"]});
+    let deployment =
+        json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    world.create("apps:deployments/strict", deployment).await.unwrap();
+    let mut all = prometheus_client::registry::Registry::default();
+    metrics.register(&mut all);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &all).unwrap();
+    let count = |decision: &str, standard: (&str, &str), mode: &str, resource: &str| {
+        let labels = format!(
+            "{{decision=\"{decision}\",policy_level=\"{}\",policy_version=\"{}\",mode=\"{mode}\",request_operation=\"create\",\
+             resource=\"{resource}\",subresource=\"\"}} ",
+            standard.0, standard.1
+        );
+        let found =
+            text.lines().find_map(|line| line.strip_prefix("pod_security_evaluations_total")?.strip_prefix(&*labels));
+        found.map_or(0, |number| number.parse::<u64>().unwrap())
+    };
+    assert_eq!(count("allow", ("privileged", "latest"), "enforce", "pod"), 1, "{text}");
+    assert_eq!(count("allow", ("baseline", "latest"), "enforce", "pod"), 1, "{text}");
+    assert_eq!(count("deny", ("baseline", "latest"), "enforce", "pod"), 1, "{text}");
+    assert_eq!(count("deny", ("restricted", "v1.30"), "warn", "pod"), 1, "no warning of what is refused: {text}");
+    assert_eq!(count("deny", ("restricted", "v1.30"), "warn", "controller"), 1, "{text}");
+    assert_eq!(count("deny", ("restricted", "future"), "audit", "pod"), 2, "{text}");
+}
+
+#[tokio::test]
 async fn pl_8_17_claims_and_ingresses_get_the_default_class() {
     let world = World::new().await;
     let annotated = |mark: &str| json!({"name": "usual", "annotations": {mark: "true"}});

@@ -681,3 +681,131 @@ async fn bd_9_faults_test_the_failure_policy() {
     faults.remove("m.example.com");
     world.create(MAPS, map("m")).await.unwrap();
 }
+
+/// A webhook that converts `spec.host` of v1 to `spec.address` of v2, and back.
+#[derive(Debug, Default)]
+struct Conversion {
+    wanted: Mutex<Vec<String>>,
+}
+
+impl registry::Webhooks for Conversion {
+    fn post(
+        &self,
+        _: &Value,
+        review: Bytes,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Bytes, CallFailure>> + Send>> {
+        let review = json::from_slice(&review).unwrap().parsed().into_owned();
+        let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap().to_owned();
+        let (from, to) = if wanted.ends_with("/v2") { ("host", "address") } else { ("address", "host") };
+        let objects = review["request"]["objects"].as_array().unwrap().iter().map(|object| {
+            let mut object = object.clone();
+            object["apiVersion"] = json!(wanted);
+            object["spec"] = json!({to: object["spec"][from]});
+            object
+        });
+        let objects: Vec<Value> = objects.collect();
+        self.wanted.lock().push(wanted);
+        let answer = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": {
+            "uid": review["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects}});
+        Box::pin(async move { Ok(Bytes::from(json::to_string(&answer))) })
+    }
+}
+
+#[tokio::test]
+async fn ad_33_cw_5_custom_resources_are_converted_by_their_webhook_for_a_rule_on_another_version() {
+    let conversion = Arc::new(Conversion::default());
+    let caller: Arc<dyn registry::Webhooks> = conversion.clone();
+    let world = World::with(Settings { webhooks: Some(caller), ..Settings::default() }).await;
+    let version = |name: &str, storage: bool, field: &str| {
+        let spec = json!({"type": "object", "properties": {field: {"type": "string"}}});
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        json!({"name": name, "served": true, "storage": storage, "schema": schema})
+    };
+    let strategy = json!({"strategy": "Webhook", "webhook": {
+        "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://c.example.com/"}}});
+    let spec = json!({
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [version("v1", true, "host"), version("v2", false, "address")], "conversion": strategy,
+    });
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": spec});
+    world.create("apiextensions.k8s.io:customresourcedefinitions", definition).await.unwrap();
+    let rules =
+        json!([{"operations": ["*"], "apiGroups": ["example.com"], "apiVersions": ["v2"], "resources": ["things"]}]);
+    world.configure("mutating", "m", &[("m", json!({"rules": rules}))]).await;
+    world.configure("validating", "v", &[("v", json!({"rules": rules}))]).await;
+    world.hook.say(&[patch(json!([{"op": "replace", "path": "/spec/address", "value": "changed"}]))]);
+    let thing = json!({"metadata": {"name": "t"}, "spec": {"host": "sent"}});
+    let created = world.create("example.com:things/default", thing).await.unwrap();
+    // The patch of the webhook is in the version of its rule, and the answer in that of the request.
+    assert_eq!((&created["apiVersion"], &created["spec"]), (&json!("example.com/v1"), &json!({"host": "changed"})));
+    let calls = world.hook.take();
+    let seen: Vec<(&str, &Value)> = calls.iter().map(|(path, call)| (path.as_str(), &call["object"]["spec"])).collect();
+    assert_eq!(seen, [("m", &json!({"address": "sent"})), ("v", &json!({"address": "changed"}))]);
+    for (_, call) in &calls {
+        assert_eq!((&call["kind"]["version"], &call["requestKind"]["version"]), (&json!("v2"), &json!("v1")));
+        assert_eq!(call["object"]["apiVersion"], "example.com/v2");
+    }
+    world.delete("example.com:things/default/t").await.unwrap();
+    let calls = world.hook.take();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|(_, call)| call["oldObject"]["spec"] == json!({"address": "changed"})));
+    assert!(conversion.wanted.lock().iter().any(|wanted| wanted == "example.com/v1"), "back to the request's version");
+}
+
+#[tokio::test]
+async fn az_94_ad_30_a_review_is_validated_between_the_phases() {
+    let world = World::new().await;
+    let group = "authorization.k8s.io";
+    let rules = json!([{"operations": ["*"], "apiGroups": [group], "apiVersions": ["*"], "resources": ["*"]}]);
+    world.configure("mutating", "m", &[("m", json!({"rules": rules}))]).await;
+    world.configure("validating", "v", &[("v", json!({"rules": rules}))]).await;
+    let path = "authorization.k8s.io:subjectaccessreviews";
+    let target = world.target(path);
+    let options = CreateOptions::default();
+    let request = WriteRequest { target: &target, options: &options, ctx: &world.ctx };
+    let body = world.body(path, json!({"spec": {"user": ""}}));
+    let named = patch(json!([{"op": "replace", "path": "/spec/user", "value": "bob"}]));
+    let has_user = |object: &Value| match object["spec"]["user"].as_str() {
+        Some("") | None => Err(Status::bad_request("no user")),
+        Some(_) => Ok(()),
+    };
+    let refused = world.registry.admit_unstored(request, &body, has_user).await.unwrap_err();
+    assert_eq!(refused.message, "no user");
+    assert_eq!(world.hook.paths(), ["m"], "what is not valid is not shown to validating webhooks");
+    world.hook.say(&[named]);
+    let admitted = world.registry.admit_unstored(request, &body, has_user).await.unwrap();
+    assert_eq!(admitted["spec"]["user"], "bob", "the check sees what mutating webhooks made of it");
+    assert_eq!(world.hook.paths(), ["m", "v"]);
+}
+
+#[tokio::test]
+async fn ad_6_20_a_webhook_changes_the_options_of_a_connection() {
+    let world = World::new().await;
+    world.create("nodes", json!({"metadata": {"name": "n"}})).await.unwrap();
+    let spec = json!({"nodeName": "n", "containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]});
+    world.create("pods/default", json!({"metadata": {"name": "p"}, "spec": spec})).await.unwrap();
+    let rules =
+        json!([{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["*"], "resources": ["pods/exec"]}]);
+    world.configure("mutating", "m", &[("m", json!({"rules": rules}))]).await;
+    let target = world.target("pods/default/p/exec");
+    let query = machinery::query::Query::parse("command=ls&container=a&stdout=1");
+    let connect = async || world.registry.connect(&target, &query, "", &world.ctx).await;
+    let unchanged = connect().await.unwrap().unwrap();
+    assert_eq!((unchanged.container.as_str(), unchanged.query), ("a", None));
+    world.hook.say(&[patch(json!([
+        {"op": "replace", "path": "/command", "value": ["sh", "-c", "ls"]},
+        {"op": "replace", "path": "/container", "value": "b"},
+        {"op": "add", "path": "/nope", "value": 1},
+    ]))]);
+    let changed = connect().await.unwrap().unwrap();
+    assert_eq!(changed.container, "b");
+    let query = changed.query.expect("the options were changed");
+    assert_eq!(query.all("command").collect::<Vec<_>>(), ["sh", "-c", "ls"]);
+    assert_eq!((query.truth("stdout"), query.get("nope")), (Some(true), None));
+    world.hook.say(&[patch(json!([{"op": "replace", "path": "/command", "value": "ls"}]))]);
+    let refused = connect().await.unwrap_err();
+    assert_eq!(
+        (refused.code, refused.message.ends_with("command of the options has a value of the wrong type")),
+        (500, true)
+    );
+}

@@ -11,6 +11,7 @@
 //! | `accounts.key` | ECDSA P-256, signs the tokens of service accounts | never: tokens in use would become invalid |
 
 pub mod front_proxy;
+pub mod webhooks;
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -189,8 +190,12 @@ fn days_later(now: Timestamp, days: i32) -> Timestamp {
 }
 
 fn make_ca(now: Timestamp) -> Result<Leaf, CertError> {
+    make_authority("dogwatch-ca", now)
+}
+
+fn make_authority(name: &str, now: Timestamp) -> Result<Leaf, CertError> {
     let mut params = params(now, days_later(now, i32::from(CA_YEARS) * 365));
-    params.distinguished_name.push(DnType::CommonName, "dogwatch-ca");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     let key = KeyPair::generate()?;

@@ -52,6 +52,8 @@ pub struct WebhookSettings {
     pub missing: MissingWebhooks,
     /// Time for which a loopback address that refuses the connection is tried again.
     pub refused_wait: Duration,
+    /// Authorities for webhooks behind Services whose configuration has no `caBundle`, as PEM. Empty for those of the system.
+    pub services_ca: Bytes,
 }
 
 /// Calls the webhooks of a server. Cheap to clone.

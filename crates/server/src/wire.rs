@@ -4,7 +4,8 @@
 //! - [`connection`] serves one connection: HTTP/1.1, or HTTP/2 with [`multiplex`]
 //! - [`body`] holds request and response bodies, [`chunk`] the pieces of a response, [`compression`] its gzip form
 //! - [`streaming`] sends a watch over HTTP/1.1, [`websocket`] in WebSocket messages
-//! - [`drain`] ends open watches when the server stops, [`wake`] has the wakers of connection tasks
+//! - [`drain`] ends open watches when the server stops, [`wake`] has the wakers of connection tasks, [`turn`] ends the turn of one that
+//!   sends much
 
 pub mod body;
 pub mod chunk;
@@ -16,5 +17,6 @@ pub(crate) mod multiplex;
 pub mod peer;
 pub(crate) mod streaming;
 pub mod tls;
+pub(crate) mod turn;
 pub(crate) mod wake;
 pub mod websocket;

@@ -8,6 +8,7 @@
 //! - [`responses`]: responses of a server, as the client reads them
 //! - [`streams`]: the protocols of commands and port forwards
 //! - [`nodes`]: commands of containers and stages of simulated nodes
+//! - [`webhooks`]: answers of admission webhooks
 //! - [`seeds`]: typical inputs
 //! - [`mutation`]: random changes of a seed
 //!
@@ -24,6 +25,7 @@ pub mod responses;
 pub mod rules;
 pub mod seeds;
 pub mod streams;
+pub mod webhooks;
 
 /// A fuzz target.
 #[derive(Clone, Copy)]
@@ -32,7 +34,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     Target { name: "label_selector", run: parsing::label_selector },
     Target { name: "field_selector", run: parsing::field_selector },
     Target { name: "query", run: parsing::query },
@@ -56,4 +58,5 @@ pub const TARGETS: [Target; 23] = [
     Target { name: "stream_message", run: streams::stream_message },
     Target { name: "script", run: nodes::script },
     Target { name: "stages", run: nodes::stages },
+    Target { name: "webhook_answer", run: webhooks::answer },
 ];

@@ -1,6 +1,7 @@
 //! Typical inputs of each target, and inputs that are deeply nested or very long.
 
 mod access;
+mod webhooks;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,6 +11,7 @@ use schema::facts::Types;
 use schema::{kinds, protobuf};
 
 use access::{AUDIT_POLICIES, AUTHENTICATION_FILES, AUTHORIZATION_FILES, HEADERS, JSON_TOKENS};
+use webhooks::ANSWERS;
 
 use crate::bodies::{body_input, patch_input};
 
@@ -407,6 +409,7 @@ pub fn for_target(target: &str) -> Vec<Vec<u8>> {
         "stream_message" => crate::streams::message_seeds(),
         "script" => texts(&crate::nodes::SCRIPTS),
         "stages" => texts(&crate::nodes::STAGES),
+        "webhook_answer" => texts(&ANSWERS),
         other => panic!("no target is called {other}"),
     }
 }
@@ -456,6 +459,11 @@ pub fn deep(target: &str) -> Vec<Vec<u8>> {
             &format!("self.l{}.size() == 1", ".map(x, self.l)".repeat(40)),
             &format!("[self.l]{}[0].isSorted()", ".map(x, x + x)".repeat(60)),
             &format!("'a'.matches('{}')", "(a{900}){900}".repeat(9)),
+        ]),
+        "webhook_answer" => texts(&[
+            &nested("[", "]"),
+            &nested("{\"a\":", "}"),
+            &format!("{{\"response\":{{\"patch\":\"{}\"}}}}", "A".repeat(DEPTH)),
         ]),
         "watch_response" => {
             let chunked = "\u{1}HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";

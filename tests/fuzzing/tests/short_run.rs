@@ -184,3 +184,8 @@ fn script() {
 fn stages() {
     run("stages");
 }
+
+#[test]
+fn wh_20_webhook_answer() {
+    run("webhook_answer");
+}

@@ -50,7 +50,7 @@ pub(super) const ORDER: [(&str, &[&str]); 21] = [
     ),
     // Drives the built binary; knows no crate.
     ("blackbox", &[]),
-    ("fuzzing", &["machinery", "certificates", "cel", "schema", "server", "client", "controllers"]),
+    ("fuzzing", &["machinery", "certificates", "cel", "schema", "registry", "server", "client", "controllers"]),
     ("xtask", &[]),
 ];
 

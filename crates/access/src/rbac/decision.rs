@@ -25,26 +25,42 @@ pub struct Granted {
     pub role: Option<Arc<Role>>,
 }
 
+/// A decision, and what it depends on.
+#[derive(Clone, Debug)]
+pub(super) struct Decided {
+    pub(super) decision: Decision,
+    /// Whether a rule of the user names objects, so that the decision may be another one for another object.
+    pub(super) by_name: bool,
+}
+
 impl Index {
     /// Decides by the bindings of the cluster, then by those of the namespace of the request.
     #[must_use]
     pub fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        self.decided(attributes).decision
+    }
+
+    /// As [`Index::decide`], with what the decision depends on.
+    pub(super) fn decided(&self, attributes: &Attributes<'_>) -> Decided {
         let held = self.held(attributes.user);
+        let mut by_name = false;
         let namespace = match attributes.what {
             What::Resource(about) => about.namespace,
             What::Path(_) => "",
         };
         for grants in held.iter().filter_map(|places| places.cluster.as_deref()) {
+            by_name |= self.resolved(grants).has_names;
             if let Some(reason) = self.find(attributes, grants, &held, "") {
-                return Decision::allow(reason);
+                return Decided { decision: Decision::allow(reason), by_name };
             }
         }
         for grants in held.iter().filter_map(|places| places.in_namespace(namespace)) {
+            by_name |= self.resolved(grants).has_names;
             if let Some(reason) = self.find(attributes, grants, &held, namespace) {
-                return Decision::allow(reason);
+                return Decided { decision: Decision::allow(reason), by_name };
             }
         }
-        self.refusal(&held, namespace)
+        Decided { decision: self.refusal(&held, namespace), by_name }
     }
 
     fn held(&self, user: &User) -> Held<'_> {

@@ -34,6 +34,8 @@ pub(crate) struct Resolved {
     /// Rules as (binding, rule), if there are many.
     table: Option<(Table, Vec<(u32, u32)>)>,
     pub(crate) has_missing: bool,
+    /// Whether a rule names objects.
+    pub(crate) has_names: bool,
 }
 
 pub(crate) struct ResolvedRole {
@@ -110,7 +112,8 @@ impl Resolved {
             (Table::new(rules), places.collect())
         });
         let has_missing = roles.iter().any(|resolved| resolved.role.is_none());
-        Resolved { roles, table, has_missing }
+        let has_names = roles.iter().flat_map(ResolvedRole::rules).any(|rule| !rule.names.is_empty());
+        Resolved { roles, table, has_missing, has_names }
     }
 
     /// The first binding found that allows a request.

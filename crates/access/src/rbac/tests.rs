@@ -250,6 +250,33 @@ fn a_decision_by_a_former_index_does_not_disturb_the_current_one() {
 }
 
 #[test]
+fn ba_3_ba_4_a_repeated_request_follows_every_change() {
+    let rbac = Rbac::default();
+    let other_groups = User { groups: vec!["system:authenticated".to_owned()], ..alice() };
+    rbac.change(|index| index.set_role(role("n", "r", read_pods())));
+    for _ in 0..3 {
+        rbac.change(|index| {
+            index.set_binding(binding("n", "b", ("Role", "r"), json!([{"kind": "Group", "name": "devs"}])));
+        });
+        for name in ["p", "q"] {
+            assert!(ask(&rbac, &alice(), "get", pods("n", name)).is_ok());
+            assert!(ask(&rbac, &other_groups, "get", pods("n", name)).is_err(), "the same name in other groups");
+            assert!(ask(&rbac, &alice(), "get", pods("m", name)).is_err());
+        }
+        rbac.change(|index| index.remove_binding(&Name::new("n", "b")));
+        assert!(ask(&rbac, &alice(), "get", pods("n", "p")).is_err());
+    }
+    // With a rule that names objects, each object is decided on by itself.
+    rbac.change(|index| {
+        let named = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]}]);
+        index.set_role(role("n", "r", named));
+        index.set_binding(binding("n", "b", ("Role", "r"), user("alice")));
+    });
+    assert!(ask(&rbac, &alice(), "get", pods("n", "p")).is_ok());
+    assert!(ask(&rbac, &alice(), "get", pods("n", "q")).is_err());
+}
+
+#[test]
 fn a_load_replaces_what_was_there() {
     let rbac = Rbac::default();
     rbac.change(|index| {
@@ -377,8 +404,10 @@ fn any_sequence_of_changes_leads_to_the_decisions_of_a_scan() {
         let name = Name::new(numbers.one(&NAMESPACES), numbers.one(&NAMES));
         match numbers.below(8) {
             0..=2 => {
+                let names = if numbers.below(4) == 0 { json!([numbers.one(&["p", "q"])]) } else { json!([]) };
                 let rules = json!([{
                     "verbs": [numbers.one(&VERBS)], "apiGroups": [""], "resources": [numbers.one(&RESOURCES)],
+                    "resourceNames": names,
                 }]);
                 let role = role(&name.namespace, &name.name, rules);
                 roles.retain(|held| held.name != name);
@@ -424,12 +453,17 @@ fn any_sequence_of_changes_leads_to_the_decisions_of_a_scan() {
                     ..User::default()
                 },
             };
-            let verb = numbers.one(&VERBS);
-            let what = pods(numbers.one(&NAMESPACES), "p");
-            let decision = rbac.decide(&Attributes { user: &user, verb, what });
-            let expected = decide_by_scan(&roles, &bindings, &user, verb, &what);
-            assert_eq!(decision.allowed, expected, "step {step}: {} {verb} {what:?}", user.name);
-            allowed += u32::from(expected);
+            let (verb, namespace) = (numbers.one(&VERBS), numbers.one(&NAMESPACES));
+            // The later ones may be decisions that were kept.
+            for name in ["p", "q", "p"] {
+                let what = pods(namespace, name);
+                let attributes = Attributes { user: &user, verb, what };
+                let decision = rbac.decide(&attributes);
+                let expected = decide_by_scan(&roles, &bindings, &user, verb, &what);
+                assert_eq!(decision.allowed, expected, "step {step}: {} {verb} {what:?}", user.name);
+                assert_eq!(decision, rbac.index().decide(&attributes), "step {step}: the reason is that of a search");
+                allowed += u32::from(expected);
+            }
         }
         assert!(rbac.index().referrers_are_exact(), "step {step}");
     }

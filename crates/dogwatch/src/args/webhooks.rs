@@ -36,6 +36,9 @@ pub struct Webhooks {
     /// Wait up to a second for a webhook on a loopback address that refuses connections, because it may be starting.
     #[arg(long)]
     pub await_webhooks: bool,
+    /// Folder for a serving certificate of the mapped Services (tls.crt, tls.key), made if it is missing. Their webhooks need no caBundle.
+    #[arg(long, value_name = "DIR")]
+    pub webhook_certs: Option<PathBuf>,
     /// Client certificate for aggregated servers [default: DIR/pki/front-proxy-client.crt, of an authority of its own].
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     pub proxy_client_cert_file: Option<PathBuf>,
@@ -79,8 +82,8 @@ impl Webhooks {
             .map_err(|why| Failure::usage(format!("--admission-control-config-file {why}")))
     }
 
-    /// Reads the files that the flags name.
-    pub fn settings(&self) -> Result<WebhookSettings, Failure> {
+    /// Reads the files that the flags name, and makes the certificate of webhooks.
+    pub fn settings(&self, clock: &Clock) -> Result<WebhookSettings, Failure> {
         let mut services = ServiceAddresses::default();
         if let Some(file) = &self.service_resolver {
             services.add_file(file).map_err(|why| Failure::usage(format!("--service-resolver {why}")))?;
@@ -93,8 +96,18 @@ impl Webhooks {
             Some(file) => HookCredentials::read(file)
                 .map_err(|why| Failure::usage(format!("--admission-control-config-file {why}")))?,
         };
+        let services_ca = match &self.webhook_certs {
+            None => String::new(),
+            Some(_) if services.server_names().next().is_none() => {
+                return Err(Failure::usage("--webhook-certs needs the names of Services")
+                    .hint("name them with --webhook-service or --service-resolver"));
+            }
+            Some(dir) => server::certs::webhooks::open(dir, services.server_names(), clock.now())
+                .map_err(|error| Failure::usage(format!("--webhook-certs {}: {error}", dir.display())))?,
+        };
         Ok(WebhookSettings {
             services,
+            services_ca: services_ca.into(),
             credentials,
             missing: match self.missing_webhooks {
                 Missing::Fail => MissingWebhooks::Fail,

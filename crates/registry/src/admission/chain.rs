@@ -39,6 +39,8 @@ use super::volume_claim_resize::PersistentVolumeClaimResize;
 use super::webhooks::Webhooks;
 use crate::kinds::definitions::Definitions;
 use crate::meta;
+use crate::read::view::Outcome;
+use crate::request::Target;
 use crate::reserve::Reservation;
 use crate::reserve::quota::QuotaUse;
 use crate::settings::Settings;
@@ -79,7 +81,7 @@ impl Chain {
             Box::new(ServiceAccount::new(storage(), settings.service_accounts)),
             Box::new(NodeRestriction::new(storage(), authorizer())),
             Box::new(TaintNodesByCondition),
-            Box::new(PodSecurity::new(storage(), settings.pod_security.clone())),
+            Box::new(PodSecurity::new(storage(), settings.pod_security.clone(), settings.pod_security_metrics.clone())),
             Box::new(Priority::new(storage())),
             Box::new(DefaultTolerationSeconds),
             Box::new(DefaultStorageClass::new(storage())),
@@ -274,6 +276,13 @@ impl Chain {
         reservation.reserve_quota(&wanted).await
     }
 
+    /// Compiles an admission policy that was just written.
+    pub(crate) fn compile_policy(&self, target: &Target, written: &Outcome) {
+        if let Some(policies) = &self.policies {
+            policies.compile(target, written);
+        }
+    }
+
     /// Whether a policy or webhook may look at a deletion, so that its object must be in the version of the request.
     pub(crate) fn sees_deletes(&self, attributes: &Attributes<'_>) -> bool {
         self.may_mutate(attributes) || self.may_validate(attributes)
@@ -286,17 +295,24 @@ impl Chain {
         self.validate(attributes, States::new(Some(old), None)).await
     }
 
-    /// Both phases for a connection with these options.
-    pub(crate) async fn admit_connect(&self, attributes: &Attributes<'_>, mut options: Value) -> Result<(), Status> {
+    /// Both phases for a connection with these options. Returns them as they were changed.
+    pub(crate) async fn admit_connect(&self, attributes: &Attributes<'_>, mut options: Value) -> Result<Value, Status> {
         debug_assert_eq!(attributes.operation, Operation::Connect);
         self.mutate(attributes, &mut options, None).await?;
-        self.validate(attributes, States::new(None, Some(&options))).await
+        self.validate(attributes, States::new(None, Some(&options))).await?;
+        Ok(options)
     }
 
-    /// Both phases for a new object that is not stored: a review, or what a subresource is sent. Returns the object as it
-    /// was changed.
-    pub(crate) async fn admit_unstored(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    /// Both phases for a new object that is not stored, such as a review, which is checked between them. Leaves the object
+    /// as it was changed.
+    pub(crate) async fn admit_unstored(
+        &self,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        check: impl FnOnce(&Value) -> Result<(), Status>,
+    ) -> Result<(), Status> {
         self.mutate(attributes, object, None).await?;
+        check(object)?;
         self.validate(attributes, States::new(None, Some(object))).await
     }
 

@@ -3,8 +3,10 @@
 //! - this file follows the objects in the cache and keeps the table as new as they are
 //! - [`table`] finds the flow of a request
 //! - `bootstrap` creates and restores the objects that every cluster has
+//! - `status` reports schemas whose level is missing
 
 pub(crate) mod bootstrap;
+pub(crate) mod status;
 pub mod table;
 
 use std::collections::BTreeMap;

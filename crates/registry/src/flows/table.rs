@@ -64,7 +64,9 @@ pub struct Flow<'a> {
 pub struct FlowSchema {
     pub name: String,
     pub uid: Bytes,
-    level: String,
+    pub(super) level: String,
+    /// What its condition `Dangling` says; none without one.
+    pub(super) reported_dangling: Option<bool>,
     precedence: i64,
     rules: Vec<Rule>,
 }
@@ -209,6 +211,7 @@ impl FlowSchema {
             name: text(&object["metadata"]["name"]),
             uid: uid(object),
             level: text(&spec["priorityLevelConfiguration"]["name"]),
+            reported_dangling: reported_dangling(&object["status"]["conditions"]),
             precedence: spec["matchingPrecedence"].as_i64().unwrap_or(1000),
             rules: spec["rules"].as_array().into_iter().flatten().map(Rule::read).collect(),
         }
@@ -220,11 +223,12 @@ impl FlowSchema {
 
     fn matches(&self, user: &User, verb: &str, what: &What<'_>) -> bool {
         self.rules.iter().any(|rule| {
-            rule.subjects.iter().any(|subject| subject.matches(user))
-                && match what {
-                    What::Resource(about) => rule.resources.iter().any(|rule| rule.matches(verb, about)),
-                    What::Path(path) => rule.paths.iter().any(|rule| rule.matches(verb, path)),
-                }
+            let is_target = match what {
+                What::Resource(about) => rule.resources.iter().any(|rule| rule.matches(verb, about)),
+                What::Path(path) => rule.paths.iter().any(|rule| rule.matches(verb, path)),
+            };
+            // The index has found it by a subject, so this is the part that is likely to match.
+            is_target && rule.subjects.iter().any(|subject| subject.matches(user))
         })
     }
 }
@@ -311,6 +315,12 @@ impl PathRule {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+fn reported_dangling(conditions: &Value) -> Option<bool> {
+    let mut conditions = conditions.as_array()?.iter();
+    let dangling = conditions.find(|condition| condition["type"] == "Dangling")?;
+    Some(dangling["status"] == "True")
 }
 
 fn uid(object: &Value) -> Bytes {

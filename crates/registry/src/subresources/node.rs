@@ -1,10 +1,11 @@
 //! Subresources that the node of a pod serves: logs, and connections to containers. What is wrong with the request is refused
 //! here; the caller, which knows the nodes, decides who serves it.
 
-use machinery::json::{Value, json};
+use machinery::json::Value;
 use machinery::query::Query;
 use machinery::{GroupResource, Status};
 
+use super::connection;
 use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::read::view;
 use crate::registry::Registry;
@@ -37,6 +38,8 @@ pub struct NodeConnection {
     pub node: Option<Value>,
     /// The name of the container; empty for requests that are about the whole pod.
     pub container: String,
+    /// The parameters as admission changed them; none if it left them alone.
+    pub query: Option<Query>,
     /// The refusal if the node is not served.
     pub unserved: Status,
 }
@@ -59,15 +62,18 @@ pub(crate) async fn connect(
     path: &str,
     ctx: &Context,
 ) -> Result<Option<NodeConnection>, Status> {
-    let request = NodeRequest { target, query };
+    let mut changed = None;
     let attributes = Attributes::new(Operation::Connect, target, Options::None, ctx);
-    if request.subresource() != "log" {
+    if attributes.subresource() != Some("log") {
         if query.get("dryRun").is_some_and(|value| !value.is_empty()) {
             return Err(Status::bad_request("dryRun is not supported"));
         }
-        registry.admission().admit_connect(&attributes, options_of(&request, path)).await?;
+        let sent = connection::options_of(&NodeRequest { target, query }, path);
+        let options = registry.admission().admit_connect(&attributes, sent.clone()).await?;
+        changed = (options != sent).then(|| connection::query_of(&options, query));
         rights::confirm_connect(registry, target, ctx).await?;
     }
+    let request = NodeRequest { target, query: changed.as_ref().unwrap_or(query) };
     attributes.behaviour.check_node_request(&request)?;
     let item = registry.storage().current(&registry.key(target)?).await?;
     let item = item.ok_or_else(|| Status::not_found(&target.gr(), target.name()))?;
@@ -81,53 +87,12 @@ pub(crate) async fn connect(
             (Some(found.ok_or_else(missing)?), container)
         }
     };
-    Ok(Some(NodeConnection { object, node, container, unserved: needs_agent(&request) }))
+    let unserved = needs_agent(&request);
+    Ok(Some(NodeConnection { object, node, container, query: changed, unserved }))
 }
 
 /// The refusal of everything that an agent would have to do.
 fn needs_agent(request: &NodeRequest<'_>) -> Status {
     let (kind, name) = (&request.target.kind.singular, request.target.name());
     Status::not_implemented(format!("{} needs a node agent, and {kind} {name:?} has none", request.subresource()))
-}
-
-/// The options of a connection as the object that admission sees.
-fn options_of(request: &NodeRequest<'_>, path: &str) -> Value {
-    let subresource = match request.subresource() {
-        "exec" => "Exec",
-        "attach" => "Attach",
-        "portforward" => "PortForward",
-        _ => "Proxy",
-    };
-    let mut options =
-        json!({"kind": format!("{}{subresource}Options", request.target.kind.gvk.kind), "apiVersion": "v1"});
-    let query = request.query;
-    let texts = |name: &str| query.all(name).map(str::to_owned).collect::<Vec<String>>();
-    match request.subresource() {
-        "proxy" => {
-            if !path.is_empty() {
-                options["path"] = json!(path);
-            }
-        }
-        "portforward" => {
-            let ports = query.all("ports").flat_map(|list| list.split(',')).filter_map(|port| port.trim().parse().ok());
-            let ports: Vec<i32> = ports.collect();
-            if !ports.is_empty() {
-                options["ports"] = json!(ports);
-            }
-        }
-        subresource => {
-            for name in ["stdin", "stdout", "stderr", "tty"] {
-                if query.truth(name).unwrap_or_default() {
-                    options[name] = json!(true);
-                }
-            }
-            if let Some(container) = query.get("container").filter(|container| !container.is_empty()) {
-                options["container"] = json!(container);
-            }
-            if subresource == "exec" && query.get("command").is_some() {
-                options["command"] = json!(texts("command"));
-            }
-        }
-    }
-    options
 }

@@ -8,11 +8,12 @@
 //!
 //! - [`draft`]: an object under way, with what is known of it; [`templates`]: specs that were sent before
 //! - [`create`], [`update`], [`patch`], [`apply`], [`delete`], [`delete_collection`]: the verbs
-//! - [`rights`], [`param_rights`]: rights that a write needs beyond the one to its verb
+//! - [`rights`], [`param_rights`], [`claim_rights`]: rights that a write needs beyond the one to its verb
 //! - [`managed_versions`]: owners that wrote in a version which is gone
 //! - [`commit`]: the only code that writes objects to the store
 
 pub(crate) mod apply;
+pub(crate) mod claim_rights;
 pub(crate) mod commit;
 pub(crate) mod create;
 pub(crate) mod delete;

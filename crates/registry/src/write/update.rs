@@ -13,7 +13,7 @@ use schema::managed::{Subject, Writer, keep_times_if_unchanged, track_update};
 use super::commit::{self, Change, Committed, Next};
 use super::create::{Tracking, create_draft};
 use super::draft::Draft;
-use super::{managed_versions, param_rights};
+use super::{claim_rights, managed_versions, param_rights};
 use crate::admission::changes::Changes;
 use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
@@ -209,7 +209,8 @@ async fn revise(
     keep_deletion_time(&shown_old, &mut new);
     // What the steps before have looked at and left alone is what it was, and need not be looked at again.
     new.share_members(&shown_old);
-    validate(attributes, author, &shown_old, &new)
+    let refused = claim_rights::check(registry, attributes, &new, &shown_old).await;
+    validate(attributes, author, &shown_old, &new, refused)
         .map_err(|refusal| if attributes.explains() { changes.explain(refusal) } else { refusal })?;
     if author.subresource.is_none() {
         let warnings = schema::warnings::on_write(kind, &new, Some(&shown_old), false);
@@ -235,13 +236,20 @@ async fn revise(
 }
 
 /// Validates the next state by the rules of its kind. Warnings are sent whether or not the write is accepted.
-fn validate(attributes: &Attributes<'_>, author: &Author<'_>, old: &Value, new: &Value) -> Result<(), Status> {
+/// `errors` are those that are known already.
+fn validate(
+    attributes: &Attributes<'_>,
+    author: &Author<'_>,
+    old: &Value,
+    new: &Value,
+    mut errors: Vec<FieldError>,
+) -> Result<(), Status> {
     let kind = &attributes.target.kind;
     let mut warnings = Vec::new();
-    let mut errors = match author.subresource {
+    errors.extend(match author.subresource {
         Some(name) => schema::validation::validate_subresource_update(kind, name, new, old, &mut warnings),
         None => schema::validation::validate_update(kind, new, old, &mut warnings),
-    };
+    });
     warnings.into_iter().for_each(|text| attributes.ctx.warnings.push(text));
     if !author.replaces {
         errors.extend(schema::validation::validate_patched(kind, new, old));

@@ -233,3 +233,39 @@ async fn map_13_15_a_later_policy_may_undo_a_change() {
     let kinds = world.registry.kinds();
     assert!(kinds.get(GROUP, "v1", "mutatingadmissionpolicies").unwrap().subresource("status").is_none());
 }
+
+#[tokio::test]
+async fn map_1_ad_6_connections_are_changed_by_json_patches_only() {
+    let world = World::new().await;
+    world.create("nodes", json!({"metadata": {"name": "n"}})).await.result.unwrap();
+    let spec = json!({"nodeName": "n", "containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]});
+    world.create("pods/default", json!({"metadata": {"name": "p"}, "spec": spec})).await.result.unwrap();
+    let target = world.target("pods/default/p/exec");
+    let query = machinery::query::Query::parse("command=ls&container=a&stdin=1");
+    let connect = async || world.registry.connect(&target, &query, "", &Context::default()).await;
+    let rules = || json!([rule("", "pods/exec", &["CONNECT"])]);
+    let patch = "[JSONPatch{op: 'add', path: '/command/-', value: '/' + object.container}, JSONPatch{op: 'replace', path: '/container', value: 'b'}]";
+    let spec = json!({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]});
+    world.policy_for("p", rules(), spec).await;
+    world.bind("p", json!({})).await;
+    let changed = connect().await.unwrap().unwrap();
+    let query = changed.query.expect("the options were changed");
+    assert_eq!((changed.container.as_str(), query.get("container")), ("b", Some("b")));
+    assert_eq!(query.all("command").collect::<Vec<_>>(), ["ls", "/a"]);
+    // The options have no schema to merge by.
+    let text = "Object{container: 'b'}";
+    for failure_policy in ["Ignore", "Fail"] {
+        let name = failure_policy.to_lowercase();
+        let mutation = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}});
+        world.policy_for(&name, rules(), json!({"failurePolicy": failure_policy, "mutations": [mutation]})).await;
+        world.bind(&name, json!({})).await;
+        match connect().await {
+            Ok(connection) => assert_eq!((failure_policy, connection.is_some()), ("Ignore", true)),
+            Err(refused) => {
+                let why = "policy 'fail' with binding 'fail' denied request: error applying patch: failed to convert patch \
+                           object to typed object: no corresponding type for /v1, Kind=PodExecOptions";
+                assert_eq!((failure_policy, refused.code, refused.message.as_str()), ("Fail", 403, why));
+            }
+        }
+    }
+}

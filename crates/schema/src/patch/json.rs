@@ -24,7 +24,24 @@ const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Applies the operations in order; the first that fails fails the patch.
 pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patched, PatchError> {
-    let is_strict = target.is_strict();
+    let Operations { operations, complaints } = read(patch, target.is_strict())?;
+    let value = run_all(current, &operations, false).ok_or(PatchError::Unprocessable)?;
+    target.decode(value, current, complaints, || run_all(current, &operations, true).unwrap_or_default())
+}
+
+/// Applies the operations to an object whose fields are not known, so that the result is not decoded.
+pub fn apply_untyped(current: &Value, patch: &[u8]) -> Result<Value, PatchError> {
+    let Operations { operations, .. } = read(patch, false)?;
+    run_all(current, &operations, false).ok_or(PatchError::Unprocessable)
+}
+
+/// The operations of a patch, and the complaints of strict decoding.
+struct Operations {
+    operations: List,
+    complaints: Vec<String>,
+}
+
+fn read(patch: &[u8], is_strict: bool) -> Result<Operations, PatchError> {
     let refuse =
         |error: String| PatchError::Malformed(if is_strict { format!("error decoding patch: {error}") } else { error });
     let document = decode::json::parse(patch).map_err(refuse)?;
@@ -44,8 +61,7 @@ pub fn apply(target: &Target<'_>, current: &Value, patch: &[u8]) -> Result<Patch
             operations.len()
         )));
     }
-    let value = run_all(current, &operations, false).ok_or(PatchError::Unprocessable)?;
-    target.decode(value, current, complaints, || run_all(current, &operations, true).unwrap_or_default())
+    Ok(Operations { operations, complaints })
 }
 
 /// More operations than this get all text of the object parsed first, so that it is not parsed by each of them.

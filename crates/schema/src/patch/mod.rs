@@ -68,8 +68,8 @@ impl Target<'_> {
         }
         let found = decode::kind_of(&value, self.gvk).map_err(|error| invalid(error.message()))?;
         // An object of another version of the kind, served or not, is converted.
-        let is_convertible = found.kind == self.gvk.kind && decode::registered::is_unserved(&found);
-        if found != *self.gvk && !is_convertible {
+        let is_convertible = || found.kind == self.gvk.kind && decode::registered::is_unserved(&found);
+        if found != *self.gvk && !is_convertible() {
             // The reference decodes the kind that the object states before it finds that it is another one.
             let refused = Types::get().kind(&found).and_then(|ty| decode::normalise(&ty, &mut value, None).err());
             return Err(invalid(refused.unwrap_or_else(|| decode::not_that_kind(&found, self.gvk))));

@@ -28,9 +28,9 @@ const REFUSALS_MAX: usize = 1_000;
 /// Records what users did.
 #[derive(Default)]
 pub struct Recorder {
-    hasher: std::hash::RandomState,
+    hasher: foldhash::quality::RandomState,
     /// By the hash of the combination.
-    seen: RwLock<HashMap<u64, Seen>>,
+    seen: RwLock<HashMap<u64, Seen, foldhash::fast::RandomState>>,
     left_out: AtomicU64,
     /// Users whose refusals are kept as texts, with those texts.
     strict: RwLock<HashMap<String, Vec<String>>>,

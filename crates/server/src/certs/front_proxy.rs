@@ -9,11 +9,12 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use rcgen::{BasicConstraints, DnType, IsCa, KeyPair, KeyUsagePurpose};
 
-use super::{CA_YEARS, Leaf, days_later, is_usable, issuer, make_client, params, read_leaf, write_leaf};
+use super::{Leaf, is_usable, issuer, make_authority, make_client, read_leaf, write_leaf};
 use crate::error::CertError;
 
+/// The common name of the authority.
+const AUTHORITY_NAME: &str = "dogwatch-front-proxy-ca";
 /// The common name of the client certificate.
 pub const CLIENT_NAME: &str = "front-proxy-client";
 
@@ -29,7 +30,7 @@ impl FrontProxyClient {
     pub fn open(dir: &Path, now: Timestamp) -> Result<Self, CertError> {
         let ca = match read_leaf(dir, "front-proxy-ca")? {
             Some(ca) => ca,
-            None => write_leaf(dir, "front-proxy-ca", make_authority(now)?)?,
+            None => write_leaf(dir, "front-proxy-ca", make_authority(AUTHORITY_NAME, now)?)?,
         };
         let client = match read_leaf(dir, "front-proxy-client")? {
             Some(leaf) if is_usable(&leaf, &ca, now) => leaf,
@@ -40,25 +41,17 @@ impl FrontProxyClient {
 
     /// As [`FrontProxyClient::open`], without files.
     pub fn in_memory(now: Timestamp) -> Result<Self, CertError> {
-        let ca = make_authority(now)?;
+        let ca = make_authority(AUTHORITY_NAME, now)?;
         let client = make_client(&issuer(&ca)?, CLIENT_NAME, &[], now)?;
         Ok(FrontProxyClient { ca_pem: ca.cert_pem, client })
     }
-}
-
-fn make_authority(now: Timestamp) -> Result<Leaf, CertError> {
-    let mut params = params(now, days_later(now, i32::from(CA_YEARS) * 365));
-    params.distinguished_name.push(DnType::CommonName, "dogwatch-front-proxy-ca");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    let key = KeyPair::generate()?;
-    Ok(Leaf { cert_pem: params.self_signed(&key)?.pem(), key_pem: key.serialize_pem() })
 }
 
 #[cfg(test)]
 mod tests {
     use machinery::clock::Clock;
 
+    use super::super::days_later;
     use super::*;
 
     #[test]

@@ -9,15 +9,20 @@
 //!   bob    [1]            ◄──── next: bob has had none
 //! ```
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use foldhash::quality::RandomState;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+use super::dump::CountFigures;
 
 /// Requests that wait in one level; more are refused.
 pub(crate) const WAITING_MAX: usize = 1024;
@@ -76,6 +81,8 @@ pub(crate) enum Refusal {
 pub(super) struct Counts {
     pub(super) dispatched: AtomicU64,
     pub(super) refused: [AtomicU64; 3],
+    /// Requests whose clients left while they waited.
+    cancelled: AtomicU64,
 }
 
 /// One priority level.
@@ -98,7 +105,7 @@ struct State {
     /// Requests of more than one seat.
     wide: usize,
     /// Users that have seats or wait, by the hash of their names. Users with the same hash share.
-    users: HashMap<u64, UserState>,
+    users: HashMap<u64, UserState, foldhash::fast::RandomState>,
     /// Users that wait, by the seats that they have had, then by the arrival of their first request.
     order: BTreeMap<(u64, u64), u64>,
     waiting: usize,
@@ -110,17 +117,43 @@ struct State {
 #[derive(Debug, Default)]
 struct UserState {
     seats: usize,
+    /// Requests that have these seats.
+    requests: usize,
     wide: usize,
     /// Seats that the user has had, by which its turn is decided.
     had: u64,
     waiting: VecDeque<Waiter>,
 }
 
+impl UserState {
+    fn is_idle(&self) -> bool {
+        self.seats == 0 && self.waiting.is_empty()
+    }
+}
+
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
-    width: usize,
+    request: WaitingRequest,
     granted: oneshot::Sender<Grant>,
+}
+
+/// A request that waits.
+#[derive(Clone, Debug)]
+pub(super) struct WaitingRequest {
+    pub(super) user: Box<str>,
+    /// Of its flow schema.
+    pub(super) schema_uid: HeaderValue,
+    pub(super) arrived: Instant,
+    pub(super) width: usize,
+}
+
+/// The queue of one user.
+pub(super) struct QueueFigures {
+    pub(super) requests: usize,
+    pub(super) seats: usize,
+    pub(super) had: u64,
+    pub(super) waiting: Vec<WaitingRequest>,
 }
 
 /// Seats that were taken for a request.
@@ -130,6 +163,8 @@ struct Grant {
     own: usize,
     borrowed: usize,
     is_wide: bool,
+    /// One; none for seats that a request gives up before it ends.
+    requests: usize,
 }
 
 /// What became of a request that entered a level.
@@ -178,7 +213,7 @@ impl Level {
             name: name.to_owned(),
             counts: Counts::default(),
             pool: Arc::clone(pool),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             state: Mutex::default(),
         }
     }
@@ -195,10 +230,40 @@ impl Level {
         (state.bounds.seats, state.own + state.borrowed, state.waiting)
     }
 
-    /// Takes seats for a request of a user; waits for them at most this long.
-    pub(crate) async fn acquire(self: &Arc<Self>, user: &str, width: usize, wait: Duration) -> Result<Seat, Refusal> {
-        let user = self.hasher.hash_one(user);
-        let seat = match self.enter(user, width) {
+    /// The queues of users that have seats or wait, in no order that lasts.
+    pub(super) fn queues(&self) -> Vec<QueueFigures> {
+        let state = self.state.lock();
+        let queues = state.users.values().map(|user| QueueFigures {
+            requests: user.requests,
+            seats: user.seats,
+            had: user.had,
+            waiting: user.waiting.iter().map(|waiter| waiter.request.clone()).collect(),
+        });
+        queues.collect()
+    }
+
+    pub(super) fn figures_of_counts(&self) -> CountFigures {
+        let number = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        CountFigures {
+            dispatched: number(&self.counts.dispatched),
+            refused: [0, 1, 2].map(|at: usize| number(&self.counts.refused[at])),
+            cancelled: number(&self.counts.cancelled),
+        }
+    }
+
+    /// Takes seats for a request of a user and flow schema; waits for them at most this long.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        (name, schema_uid): (&str, &HeaderValue),
+        width: usize,
+        wait: Duration,
+    ) -> Result<Seat, Refusal> {
+        let user = self.hasher.hash_one(name);
+        let request = || {
+            let (user, schema_uid, arrived) = (name.into(), schema_uid.clone(), Instant::now());
+            WaitingRequest { user, schema_uid, arrived, width }
+        };
+        let seat = match self.enter(user, width, request) {
             Ok(Entered::Seated(grant)) => return Ok(self.seat(grant)),
             Ok(Entered::Queued(ticket, granted)) => {
                 // Those before it may be above their share, so that it need not wait for them.
@@ -232,7 +297,7 @@ impl Level {
     fn narrow(&self, held: &Mutex<Grant>) {
         {
             let mut grant = held.lock();
-            let given_up = Grant { own: grant.own - 1, ..*grant };
+            let given_up = Grant { own: grant.own - 1, requests: 0, ..*grant };
             (grant.own, grant.is_wide) = (1, false);
             self.state.lock().release(given_up, &self.pool);
         }
@@ -240,7 +305,7 @@ impl Level {
     }
 
     /// Takes seats at once, or a place in the queue of the user.
-    fn enter(&self, user: u64, width: usize) -> Result<Entered, Refusal> {
+    fn enter(&self, user: u64, width: usize, request: impl FnOnce() -> WaitingRequest) -> Result<Entered, Refusal> {
         let mut state = self.state.lock();
         if state.waiting == 0
             && let Ok(grant) = state.take(user, width, true, &self.pool)
@@ -255,7 +320,7 @@ impl Level {
             return Err(Refusal::QueueFull);
         }
         let (granted, receiver) = oneshot::channel();
-        entry.waiting.push_back(Waiter { ticket, width, granted });
+        entry.waiting.push_back(Waiter { ticket, request: request(), granted });
         if entry.waiting.len() == 1 {
             entry.had = entry.had.max(turn);
             let key = (entry.had, ticket);
@@ -274,22 +339,28 @@ impl Level {
         wait: Duration,
     ) -> Result<Seat, Refusal> {
         // A request whose client disconnects is dropped here.
-        let mut place = QueuePlace { level: self, user, ticket, granted: &mut granted, is_taken: false };
+        let mut place = QueuePlace { level: self, user, ticket, granted: &mut granted, outcome: Waited::Left };
         match tokio::time::timeout(wait, &mut *place.granted).await {
             Ok(Ok(grant)) => {
-                place.is_taken = true;
+                place.outcome = Waited::Taken;
                 Ok(self.seat(grant))
             }
-            _ => Err(Refusal::TimeOut),
+            _ => {
+                place.outcome = Waited::TooLong;
+                Err(Refusal::TimeOut)
+            }
         }
     }
 
     fn release(&self, grant: Grant) {
-        {
+        let is_waited_for = {
             let mut state = self.state.lock();
             state.release(grant, &self.pool);
+            state.waiting > 0
+        };
+        if is_waited_for {
+            self.dispatch();
         }
-        self.dispatch();
     }
 
     /// Gives free seats to requests that wait.
@@ -321,7 +392,11 @@ impl State {
     fn take(&mut self, user: u64, width: usize, may_use_own: bool, pool: &Pool) -> Result<Grant, Lack> {
         let seats = self.bounds.seats.max(1);
         let width = width.clamp(1, (seats / 4).max(1));
-        let held = self.users.get(&user).map_or(0, |user| user.seats);
+        let entry = self.users.entry(user);
+        let (held, held_wide) = match &entry {
+            Entry::Occupied(known) => (known.get().seats, known.get().wide),
+            Entry::Vacant(_) => (0, 0),
+        };
         // One user has at most half. Only requests of one seat may borrow, so expensive ones are bounded by the level itself.
         let share = if width > 1 { seats / 2 } else { (seats + pool.max()) / 2 };
         if held + width > share.max(width) {
@@ -329,8 +404,7 @@ impl State {
         }
         let is_wide = width > 1;
         if is_wide {
-            let wide = self.users.get(&user).map_or(0, |user| user.wide);
-            if wide >= self.bounds.wide_per_user_max.max(1) {
+            if held_wide >= self.bounds.wide_per_user_max.max(1) {
                 return Err(Lack::Share);
             }
             if self.wide >= self.bounds.wide_max.max(1) {
@@ -338,17 +412,18 @@ impl State {
             }
         }
         let grant = if may_use_own && self.own + width <= seats {
-            Grant { user, own: width, borrowed: 0, is_wide }
+            Grant { user, own: width, borrowed: 0, is_wide, requests: 1 }
         } else if width == 1 && pool.take() {
-            Grant { user, own: 0, borrowed: 1, is_wide }
+            Grant { user, own: 0, borrowed: 1, is_wide, requests: 1 }
         } else {
             return Err(Lack::Seats);
         };
         self.own += grant.own;
         self.borrowed += grant.borrowed;
         self.wide += usize::from(is_wide);
-        let entry = self.users.entry(user).or_default();
+        let entry = entry.or_default();
         entry.seats += width;
+        entry.requests += 1;
         entry.wide += usize::from(is_wide);
         entry.had = entry.had.max(self.turn) + width as u64;
         Ok(grant)
@@ -361,11 +436,15 @@ impl State {
         if grant.borrowed > 0 {
             pool.release();
         }
-        if let Some(user) = self.users.get_mut(&grant.user) {
+        if let Entry::Occupied(mut known) = self.users.entry(grant.user) {
+            let user = known.get_mut();
             user.seats -= grant.own + grant.borrowed;
+            user.requests -= grant.requests;
             user.wide -= usize::from(grant.is_wide);
+            if user.is_idle() {
+                known.remove();
+            }
         }
-        self.forget_idle(grant.user);
     }
 
     /// Takes the request whose turn it is from its queue, with its seats.
@@ -376,7 +455,7 @@ impl State {
         while let Some((&key, &user)) = self.order.range((after, Bound::Unbounded)).next() {
             after = Bound::Excluded(key);
             let first = self.users.get(&user).and_then(|user| user.waiting.front());
-            let Some(width) = first.map(|first| first.width) else { continue };
+            let Some(width) = first.map(|first| first.request.width) else { continue };
             match self.take(user, width, may_use_own, pool) {
                 // A user that has its share does not hold up others, and lists do not hold up other requests.
                 Err(Lack::Share | Lack::Wide) => {}
@@ -419,7 +498,7 @@ impl State {
     }
 
     fn forget_idle(&mut self, user: u64) {
-        if self.users.get(&user).is_some_and(|user| user.seats == 0 && user.waiting.is_empty()) {
+        if self.users.get(&user).is_some_and(UserState::is_idle) {
             self.users.remove(&user);
         }
     }
@@ -431,13 +510,26 @@ struct QueuePlace<'a> {
     user: u64,
     ticket: u64,
     granted: &'a mut oneshot::Receiver<Grant>,
-    is_taken: bool,
+    outcome: Waited,
+}
+
+/// How a wait for seats ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Taken,
+    TooLong,
+    /// The client left.
+    Left,
 }
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        if self.is_taken {
-            return;
+        match self.outcome {
+            Waited::Taken => return,
+            Waited::TooLong => {}
+            Waited::Left => {
+                self.level.counts.cancelled.fetch_add(1, Ordering::Relaxed);
+            }
         }
         self.level.state.lock().leave(self.user, self.ticket);
         // Seats that came in the last moment.
@@ -457,6 +549,7 @@ mod tests {
     use std::pin::Pin;
 
     const WAIT: Duration = Duration::from_secs(15);
+    static SCHEMA: HeaderValue = HeaderValue::from_static("schema");
 
     fn level(seats: usize, lent: usize) -> Arc<Level> {
         let pool = Arc::<Pool>::default();
@@ -475,7 +568,7 @@ mod tests {
     /// A request that was polled once: it has its seats, or its place in the queue.
     fn ask(level: &Arc<Level>, user: &'static str, width: usize) -> (Asking, Option<Seat>) {
         let level = Arc::clone(level);
-        let mut asking: Asking = Box::pin(async move { level.acquire(user, width, WAIT).await });
+        let mut asking: Asking = Box::pin(async move { level.acquire((user, &SCHEMA), width, WAIT).await });
         let seat = asking.as_mut().now_or_never().map(|seat| seat.expect("a seat"));
         (asking, seat)
     }
@@ -496,6 +589,26 @@ mod tests {
         let next =
             lists.iter_mut().filter(|(_, seat)| seat.is_none()).find_map(|(asking, _)| asking.as_mut().now_or_never());
         assert!(next.is_some_and(|seat| seat.is_ok()));
+    }
+
+    #[tokio::test]
+    async fn apf_10_queues_show_who_has_seats_and_who_waits() {
+        let level = level(49, 0);
+        let mut lists: Vec<(Asking, Option<Seat>)> = (0..5).map(|_| ask(&level, "alice", 10)).collect();
+        let of_queue = |level: &Level| {
+            let queues = level.queues();
+            assert_eq!(queues.len(), 1);
+            let widths: Vec<usize> = queues[0].waiting.iter().map(|request| request.width).collect();
+            (queues[0].requests, queues[0].seats, widths)
+        };
+        assert_eq!(of_queue(&level), (2, 20, vec![10, 10, 10]));
+        assert!(
+            level.queues()[0].waiting.iter().all(|request| &*request.user == "alice" && request.schema_uid == SCHEMA)
+        );
+        drop(lists.pop());
+        assert_eq!((of_queue(&level).2.len(), level.figures_of_counts().cancelled), (2, 1));
+        drop(lists);
+        assert!(level.queues().is_empty(), "users without requests are forgotten");
     }
 
     #[tokio::test]
@@ -559,16 +672,16 @@ mod tests {
         let level = level(1, 0);
         let held = ask(&level, "alice", 1).1.expect("a seat");
         let waiting = Arc::clone(&level);
-        let refused = tokio::spawn(async move { waiting.acquire("bob", 1, WAIT).await.map(|_| ()) });
+        let refused = tokio::spawn(async move { waiting.acquire(("bob", &SCHEMA), 1, WAIT).await.map(|_| ()) });
         tokio::time::sleep(WAIT + Duration::from_millis(1)).await;
         assert_eq!(refused.await.unwrap(), Err(Refusal::TimeOut));
         assert_eq!(level.waiting(), 0);
         let queue: Vec<Asking> = (0..50).map(|_| ask(&level, "bob", 1).0).collect();
-        assert_eq!(level.acquire("bob", 1, WAIT).await.unwrap_err(), Refusal::QueueFull);
+        assert_eq!(level.acquire(("bob", &SCHEMA), 1, WAIT).await.unwrap_err(), Refusal::QueueFull);
         assert!(ask(&level, "carol", 1).1.is_none(), "carol has a queue of her own");
         drop(queue);
         level.set_bounds(Bounds { queue_length: None, ..bounds(1) });
-        assert_eq!(level.acquire("bob", 1, WAIT).await.unwrap_err(), Refusal::NoQueue);
+        assert_eq!(level.acquire(("bob", &SCHEMA), 1, WAIT).await.unwrap_err(), Refusal::NoQueue);
         let refused = level.counts.refused.iter().map(|count| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
         assert_eq!(refused, [1, 1, 1]);
         drop(held);

@@ -4,8 +4,9 @@
 //! requests take one seat, lists of many objects up to ten. Requests of the level `exempt` take none.
 //!
 //! - [`level`]: seats and queues of one level
-//! - [`metrics`]: the figures of all levels
+//! - [`metrics`]: the figures of all levels; [`dump`]: as tables
 
+pub(crate) mod dump;
 pub(crate) mod level;
 pub(crate) mod metrics;
 
@@ -122,7 +123,7 @@ impl Fairness {
     pub(crate) async fn seat(&self, flow: &Flow, user: &User, width: usize) -> Result<Option<Seat>, Refusal> {
         match &flow.level {
             None => Ok(None),
-            Some(level) => level.acquire(&user.name, width, self.wait).await.map(Some),
+            Some(level) => level.acquire((&user.name, &flow.schema_uid), width, self.wait).await.map(Some),
         }
     }
 

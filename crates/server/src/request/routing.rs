@@ -30,6 +30,8 @@ pub enum Route {
     Access,
     /// The roles for what a user did.
     AccessRoles,
+    /// `/debug/api_priority_and_fairness/…`: levels, queues and waiting requests.
+    Fairness(String),
     /// `/debug/admission`: the Audit-Ids of traced writes.
     AdmissionTraces,
     /// `/debug/admission/faults/WEBHOOK`: faults of webhooks, for tests.
@@ -97,6 +99,7 @@ pub fn route(info: &RequestInfo<'_>, kinds: &Kinds) -> Route {
         ["debug", "admission", "faults", name] => Route::AdmissionFaults(Some((*name).to_owned())),
         ["debug", "admission", id] => only_read(Route::AdmissionTrace((*id).to_owned())),
         ["debug", "access", "roles"] => only_read(Route::AccessRoles),
+        ["debug", "api_priority_and_fairness", name] => only_read(Route::Fairness((*name).to_owned())),
         ["healthz"] => Route::Health("healthz", None),
         ["livez"] => Route::Health("livez", None),
         ["readyz"] => Route::Health("readyz", None),

@@ -148,7 +148,10 @@ impl Caller {
         }
         let user = credentials.and_then(|credentials| credentials.find(&address.host_port()));
         let options = TlsOptions {
-            roots: Roots::bundle(trimmed(&hook.ca_bundle)),
+            roots: Roots::bundle(match trimmed(&hook.ca_bundle) {
+                none if none.is_empty() && address.service.is_some() => &self.settings.services_ca,
+                bundle => bundle,
+            }),
             identity: user.and_then(|user| user.identity.clone()),
             server_name: None,
         };

@@ -30,6 +30,7 @@ use crate::wire::drain::{Drain, Ticket};
 use crate::wire::multiplex::{self, Multiplexed};
 use crate::wire::peer::Peer;
 use crate::wire::streaming::Stream;
+use crate::wire::turn::Turn;
 
 /// A response that is being computed.
 pub type ResponseFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
@@ -566,17 +567,18 @@ fn has_connection_close(headers: &http::HeaderMap) -> bool {
         .any(|token| token.trim().eq_ignore_ascii_case("close"))
 }
 
-/// A socket that records reads in [`Activity`].
+/// A socket that records reads in [`Activity`] and writes in turns.
 pub(crate) struct MonitoredIo<IO> {
     io: TokioIo<IO>,
     /// Bytes read before hyper owned the socket; hyper reads these first.
     prefix: Bytes,
     activity: Arc<Activity>,
+    turn: Turn,
 }
 
 impl<IO> MonitoredIo<IO> {
     pub(crate) fn new(io: IO, prefix: Bytes, activity: &Arc<Activity>) -> Self {
-        MonitoredIo { io: TokioIo::new(io), prefix, activity: Arc::clone(activity) }
+        MonitoredIo { io: TokioIo::new(io), prefix, activity: Arc::clone(activity), turn: Turn::default() }
     }
 }
 
@@ -599,7 +601,8 @@ impl<IO: AsyncRead + Unpin> Read for MonitoredIo<IO> {
 
 impl<IO: AsyncWrite + Unpin> Write for MonitoredIo<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(cx, buf)
+        let MonitoredIo { io, turn, .. } = self.get_mut();
+        turn.poll_write(cx, |cx| Pin::new(io).poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -607,7 +610,8 @@ impl<IO: AsyncWrite + Unpin> Write for MonitoredIo<IO> {
         cx: &mut Context<'_>,
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, bufs)
+        let MonitoredIo { io, turn, .. } = self.get_mut();
+        turn.poll_write(cx, |cx| Pin::new(io).poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -188,3 +188,56 @@ async fn apf_7_a_flood_of_lists_does_not_keep_another_client_from_its_gets() {
     assert_eq!(figure("apiserver_flowcontrol_current_inqueue_requests").await, "28", "bob passed all that wait");
     flood.shutdown().await;
 }
+
+#[tokio::test]
+async fn apf_9_a_schema_reports_whether_its_level_is_missing() {
+    let world = World::start().await;
+    let send = async |method: &str, path: &str, body: Value| {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = world.ask(true, method, path, &[("content-type", "application/json")], body).await;
+        assert!(answer.code < 300, "{}", answer.text());
+    };
+    let condition = async |schema: &str| {
+        let object = world.get(&format!("{FLOWS}/{schema}")).await.json();
+        let mut condition = object["status"]["conditions"][0].clone();
+        assert!(condition["lastTransitionTime"].as_str().is_some(), "{object}");
+        condition["lastTransitionTime"].take();
+        let manager = &object["metadata"]["managedFields"][0];
+        assert_eq!(manager["manager"], "api-priority-and-fairness-config-consumer-v1");
+        assert_eq!((&manager["operation"], &manager["subresource"]), (&json!("Apply"), &json!("status")));
+        condition
+    };
+    let spec = json!({"priorityLevelConfiguration": {"name": "mine"}, "matchingPrecedence": 50});
+    send("POST", FLOWS, json!({"metadata": {"name": "f"}, "spec": spec})).await;
+    let begin = "This FlowSchema references the PriorityLevelConfiguration object named \"mine\"";
+    let reported = |status: &str, reason: &str, so: &str| json!({"type": "Dangling", "status": status, "lastTransitionTime": null, "reason": reason, "message": format!("{begin} {so}")});
+    let dangling = reported("True", "NotFound", "but there is no such object");
+    assert_eq!(condition("f").await, dangling);
+    let limited = json!({"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}});
+    let level = json!({"metadata": {"name": "mine"}, "spec": {"type": "Limited", "limited": limited}});
+    send("POST", LEVELS, level).await;
+    assert_eq!(condition("f").await, reported("False", "Found", "and it exists"));
+    send("DELETE", &format!("{LEVELS}/mine"), Value::Null).await;
+    assert_eq!(condition("f").await, dangling);
+}
+
+#[tokio::test]
+async fn apf_10_levels_queues_and_requests_are_shown_to_those_who_may_see_them() {
+    let world = World::start().await;
+    assert_eq!(world.ask(false, "GET", MAPS, &ALICE, "").await.code, 200);
+    let page = |name: &str| format!("/debug/api_priority_and_fairness/{name}");
+    let levels = world.get(&page("dump_priority_levels")).await;
+    assert_eq!((levels.code, levels.header("content-type")), (200, "text/plain; charset=utf-8"));
+    let cells = |line: &str| line.split(',').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let lines: Vec<Vec<String>> = levels.text().lines().map(cells).collect();
+    assert_eq!(lines[0][..3], ["PriorityLevelName", "ActiveQueues", "IsIdle"]);
+    let default = lines.iter().find(|line| line[0] == "global-default").expect("the level of alice");
+    assert_eq!(default[6], "1", "its request was dispatched: {}", levels.text());
+    for (name, first) in
+        [("dump_queues", "PriorityLevelName, Index,"), ("dump_requests", "PriorityLevelName, FlowSchemaName,")]
+    {
+        let answer = world.get(&page(name)).await;
+        assert!(answer.text().starts_with(first), "{}", answer.text());
+    }
+    assert_eq!(world.get(&page("dump_nothing")).await.code, 404);
+}

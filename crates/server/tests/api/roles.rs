@@ -270,3 +270,50 @@ async fn az_91_rules_as_the_roles_state_them() {
     let (code, answer) = ask(&world, &alice(), "POST", &path, json!({"spec": {}})).await;
     assert_eq!((code, &answer["message"]), (400, &json!("no namespace on request")));
 }
+
+#[tokio::test]
+async fn az_76_parts_of_the_status_of_a_claim_need_rights_of_their_own() {
+    let world = World::with_roles().await;
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let request = json!([{"name": "r", "exactly": {"deviceClassName": "k"}}]);
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": request}}});
+    assert_eq!(ask(&world, &root(), "POST", claims, claim).await.0, 201);
+    let grant = async |name: &str, cluster: bool, verbs: Value, resources: Value| {
+        let rules = json!([{"verbs": verbs, "apiGroups": ["resource.k8s.io"], "resources": resources}]);
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        let (place, kind) = if cluster { ("cluster", "ClusterRole") } else { ("namespaces/default/", "Role") };
+        create(&world, &format!("{place}roles"), role).await;
+        create(&world, &format!("{place}rolebindings"), binding(name, kind, name)).await;
+    };
+    grant("status", false, json!(["get", "update"]), json!(["resourceclaims", "resourceclaims/status"])).await;
+    let path = format!("{claims}/c/status");
+    let write = async |user: &User, status: Value| {
+        let mut object = ask(&world, user, "GET", &format!("{claims}/c"), Value::Null).await.1;
+        for (name, value) in status.as_object().unwrap() {
+            object["status"][name.as_str()] = value.clone();
+        }
+        let (code, answer) = ask(&world, user, "PUT", &path, object).await;
+        (code, answer["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let result = json!({"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"});
+    let allocation = json!({"allocation": {"devices": {"results": [result]}}});
+    let begin = "ResourceClaim.resource.k8s.io \"c\" is invalid: status";
+    let binding_refused = format!(
+        "{begin}.allocation: Forbidden: changing status.allocation or status.reservedFor requires \
+         resource=\"resourceclaims/binding\", verb=\"update\" permission: resourceclaims.resource.k8s.io is forbidden: User \
+         \"alice\" cannot update resource \"resourceclaims/binding\" in API group \"resource.k8s.io\" at the cluster scope"
+    );
+    assert_eq!(write(&alice(), allocation.clone()).await, (422, binding_refused));
+    grant("binding", true, json!(["update"]), json!(["resourceclaims/binding"])).await;
+    assert_eq!(write(&alice(), allocation).await.0, 200);
+    let devices = json!({"devices": [{"driver": "d.example.com", "pool": "p", "device": "x"}]});
+    let driver_refused = format!(
+        "{begin}.devices: Forbidden: changing status.devices requires resource=\"resourceclaims/driver\", \
+         verb=\"[arbitrary-node:update]\" permission: resourceclaims.resource.k8s.io \"d.example.com\" is forbidden: User \
+         \"alice\" cannot arbitrary-node:update resource \"resourceclaims/driver\" in API group \"resource.k8s.io\" in the \
+         namespace \"default\""
+    );
+    assert_eq!(write(&alice(), devices.clone()).await, (422, driver_refused));
+    grant("driver", false, json!(["arbitrary-node:update"]), json!(["resourceclaims/driver"])).await;
+    assert_eq!(write(&alice(), devices).await, (200, String::new()));
+}

@@ -187,3 +187,40 @@ async fn bd_7_a_webhook_that_nothing_serves_is_skipped_if_asked() {
     let failure = call(&webhooks, &hook(&server.url("/"), &authority.pem)).await.unwrap_err();
     assert!(!failure.skip, "a webhook that answers is not missing");
 }
+
+#[tokio::test]
+async fn bd_6_webhooks_behind_services_are_trusted_by_the_certificate_that_was_made_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = machinery::clock::Clock::system().now();
+    let authority = server::certs::webhooks::open(dir.path(), ["hook.n.svc".to_owned()].into_iter(), now).unwrap();
+    let file = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let leaf = Leaf { cert_pem: file("tls.crt"), key_pem: file("tls.key"), chain_pem: String::new() };
+    let server = serve(leaf, |_| Reply::text("{}")).await;
+    let url = server.url("");
+    let address = url.trim_start_matches("https://");
+    let mut services = outbound::ServiceAddresses::default();
+    services.add(&format!("n/hook={address}")).unwrap();
+    services.add(&format!("n/other={address}")).unwrap();
+    let settings = WebhookSettings { services, services_ca: authority.into(), ..WebhookSettings::default() };
+    let webhooks = webhooks(settings);
+    let behind = |name: &str, bundle: &str| HookClient {
+        target: HookTarget::Service {
+            namespace: "n".to_owned(),
+            name: name.to_owned(),
+            path: String::new(),
+            port: 443,
+        },
+        ca_bundle: Bytes::copy_from_slice(bundle.as_bytes()),
+    };
+    assert_eq!(call(&webhooks, &behind("hook", "")).await.unwrap(), "{}");
+    let refused = call(&webhooks, &behind("other", "")).await.unwrap_err();
+    assert!(refused.text.contains("x509: certificate is valid for"), "{}", refused.text);
+    let refused = call(&webhooks, &behind("hook", &Authority::new().pem)).await.unwrap_err();
+    assert!(refused.text.contains("unknown authority"), "the caBundle decides where there is one: {}", refused.text);
+    let refused = call(&webhooks, &hook(&server.url("/"), "")).await.unwrap_err();
+    assert!(
+        refused.text.contains("unknown authority"),
+        "a URL is trusted by the roots of the system: {}",
+        refused.text
+    );
+}

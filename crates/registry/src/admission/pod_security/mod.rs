@@ -5,10 +5,12 @@
 //! - `policy`: levels and versions as labels give them
 //! - `checks`: what each level requires of a pod
 //! - [`configuration`]: levels of namespaces without labels, and exemptions
+//! - [`metrics`]: counts of all that
 
 mod checks;
 pub mod configuration;
 mod existing;
+pub mod metrics;
 mod policy;
 
 use machinery::go_text::quote;
@@ -17,6 +19,7 @@ use machinery::{FieldError, GroupResource, Status};
 
 use self::checks::{Violation, violations};
 use self::configuration::PodSecurityConfiguration;
+use self::metrics::{Mode, PodSecurityMetrics};
 use self::policy::{LabelError, Level, Policy};
 use super::plugin::{Attributes, Decision, Operation, Plugin, States};
 use crate::audit::Annotations;
@@ -27,6 +30,7 @@ use crate::storage::Storage;
 pub(super) struct PodSecurity {
     storage: Storage,
     configuration: PodSecurityConfiguration,
+    metrics: PodSecurityMetrics,
 }
 
 impl Plugin for PodSecurity {
@@ -56,8 +60,8 @@ impl Plugin for PodSecurity {
 }
 
 impl PodSecurity {
-    pub(super) fn new(storage: Storage, configuration: PodSecurityConfiguration) -> Self {
-        PodSecurity { storage, configuration }
+    pub(super) fn new(storage: Storage, configuration: PodSecurityConfiguration, metrics: PodSecurityMetrics) -> Self {
+        PodSecurity { storage, configuration, metrics }
     }
 
     /// Refuses a pod that its namespace does not allow, and warns about it or about a workload that would create such pods.
@@ -68,6 +72,7 @@ impl PodSecurity {
         let annotations = &attributes.ctx.annotations;
         if let Some(exemption) = self.configuration.exemption(namespace, &attributes.ctx.user.name) {
             annotations.set(EXEMPT, exemption);
+            self.metrics.exempt(attributes);
             return Ok(());
         }
         let Some(found) = self.storage.cached_readable(NAMESPACES, None, namespace)? else { return Ok(()) };
@@ -80,6 +85,9 @@ impl PodSecurity {
             if is_pod && annotations.are_kept() {
                 annotations.set(ENFORCED, policy.enforce.to_string());
             }
+            if is_pod {
+                self.metrics.evaluated(attributes, Mode::Enforce, &policy.enforce, true);
+            }
             return Ok(());
         }
         if is_pod && old.is_some_and(|old| !images_changed(old, new)) {
@@ -88,12 +96,44 @@ impl PodSecurity {
         let class = template["spec"]["runtimeClassName"].as_str().unwrap_or_default();
         if self.configuration.is_exempt_class(class) {
             annotations.set(EXEMPT, "runtimeClass");
+            self.metrics.exempt(attributes);
             return Ok(());
         }
-        if annotations.are_kept() {
-            note_audit(annotations, &policy, &errors, template);
+        if !errors.is_empty() {
+            self.metrics.failed(attributes);
         }
-        evaluate(attributes, &policy, new, template)
+        if note_audit(annotations, &policy, &errors, template) {
+            self.metrics.evaluated(attributes, Mode::Audit, &policy.audit, false);
+        }
+        self.evaluate(attributes, &policy, new, template)
+    }
+
+    /// Refuses a pod that violates the level to enforce, else warns of what violates the level to warn about.
+    fn evaluate(
+        &self,
+        attributes: &Attributes<'_>,
+        policy: &Policy,
+        object: &Value,
+        template: &Value,
+    ) -> Result<(), Status> {
+        if attributes.target.kind.collection == PODS {
+            if attributes.ctx.annotations.are_kept() {
+                attributes.ctx.annotations.set(ENFORCED, policy.enforce.to_string());
+            }
+            let found = violations(&policy.enforce, template);
+            self.metrics.evaluated(attributes, Mode::Enforce, &policy.enforce, found.is_empty());
+            if !found.is_empty() {
+                let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found));
+                return Err(attributes.forbidden(object, why));
+            }
+        }
+        let found = violations(&policy.warn, template);
+        if !found.is_empty() {
+            self.metrics.evaluated(attributes, Mode::Warn, &policy.warn, false);
+            let warnings = &attributes.ctx.warnings;
+            warnings.push(format!("would violate PodSecurity \"{}\": {}", policy.warn, details(&found)));
+        }
+        Ok(())
     }
 
     /// Refuses labels of a namespace that cannot be read, and warns of pods that a stricter level would refuse.
@@ -154,36 +194,17 @@ impl PodSecurity {
     }
 }
 
-/// Refuses a pod that violates the level to enforce, else warns of what violates the level to warn about.
-fn evaluate(attributes: &Attributes<'_>, policy: &Policy, object: &Value, template: &Value) -> Result<(), Status> {
-    if attributes.target.kind.collection == PODS {
-        if attributes.ctx.annotations.are_kept() {
-            attributes.ctx.annotations.set(ENFORCED, policy.enforce.to_string());
-        }
-        let found = violations(&policy.enforce, template);
-        if !found.is_empty() {
-            let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found));
-            return Err(attributes.forbidden(object, why));
-        }
-    }
-    let found = violations(&policy.warn, template);
-    if !found.is_empty() {
-        let warnings = &attributes.ctx.warnings;
-        warnings.push(format!("would violate PodSecurity \"{}\": {}", policy.warn, details(&found)));
-    }
-    Ok(())
-}
-
-/// Notes what violates the level to audit, and labels that cannot be read.
-fn note_audit(annotations: &Annotations, policy: &Policy, errors: &[LabelError], template: &Value) {
-    if !errors.is_empty() {
+/// Notes what violates the level to audit, and labels that cannot be read. Returns whether anything violates it.
+fn note_audit(annotations: &Annotations, policy: &Policy, errors: &[LabelError], template: &Value) -> bool {
+    if !errors.is_empty() && annotations.are_kept() {
         annotations.set(ERROR, format!("Failed to parse policy: {}", aggregate(errors)));
     }
     let found = violations(&policy.audit, template);
-    if !found.is_empty() {
+    if !found.is_empty() && annotations.are_kept() {
         let text = format!("would violate PodSecurity \"{}\": {}", policy.audit, details(&found));
         annotations.set(AUDITED, text);
     }
+    !found.is_empty()
 }
 
 const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";

@@ -1,4 +1,7 @@
-//! A policy and its bindings, read and compiled once when they are stored.
+//! A policy and its bindings, read when they are stored. Expressions are compiled once, when they are first needed: the write
+//! of a policy needs them before it is answered. What follows the log of the store never waits for a compiler.
+
+use std::sync::OnceLock;
 
 use cel::policy::{Declarations, ExpectedType, Expression, PolicyVariables, Uses, Variables};
 use machinery::GroupVersion;
@@ -18,6 +21,15 @@ pub(crate) struct Policy {
     pub(super) ignores_failure: bool,
     pub(super) criteria: Criteria,
     pub(super) param_kind: Option<ParamKind>,
+    /// Whether it validates or changes objects.
+    validates: bool,
+    spec: Value,
+    code: OnceLock<Code>,
+}
+
+/// The expressions of a policy.
+#[derive(Debug)]
+pub(super) struct Code {
     pub(super) conditions: CompiledConditions,
     pub(super) variables: Variables,
     pub(super) rules: Rules,
@@ -136,6 +148,40 @@ fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
 impl Policy {
     pub(super) fn read(object: &Value, validates: bool) -> Result<Self, String> {
         let spec = &object["spec"];
+        let param_kind = spec["paramKind"].is_object().then(|| ParamKind {
+            version: GroupVersion::parse(text(&spec["paramKind"], "apiVersion")).unwrap_or_default(),
+            kind: text(&spec["paramKind"], "kind").to_owned(),
+        });
+        Ok(Policy {
+            name: text(&object["metadata"], "name").to_owned(),
+            ignores_failure: spec["failurePolicy"] == "Ignore",
+            criteria: Criteria::of_match_resources(&spec["matchConstraints"])?,
+            param_kind,
+            validates,
+            spec: spec.clone(),
+            code: OnceLock::new(),
+        })
+    }
+
+    /// Whether this is the policy of an object, whatever its metadata and status are.
+    pub(super) fn is_still(&self, object: &Value) -> bool {
+        self.spec == object["spec"]
+    }
+
+    /// The expressions, compiled if nothing has needed them yet.
+    pub(super) fn code(&self) -> &Code {
+        self.code.get_or_init(|| Code::compile(&self.spec, self.validates))
+    }
+
+    /// Whether nothing has to be compiled for a request any more.
+    #[cfg(test)]
+    fn is_compiled(&self) -> bool {
+        self.code.get().is_some()
+    }
+}
+
+impl Code {
+    fn compile(spec: &Value, validates: bool) -> Self {
         let params = spec["paramKind"].is_object();
         let mut base = Declarations::admission(params, true);
         if !validates {
@@ -151,20 +197,8 @@ impl Policy {
         };
         let rules = if validates { validating_rules(spec, &declared) } else { mutating_rules(spec, &declared(true)) };
         let uses = rules.uses().or(variables.uses());
-        let param_kind = params.then(|| ParamKind {
-            version: GroupVersion::parse(text(&spec["paramKind"], "apiVersion")).unwrap_or_default(),
-            kind: text(&spec["paramKind"], "kind").to_owned(),
-        });
-        Ok(Policy {
-            name: text(&object["metadata"], "name").to_owned(),
-            ignores_failure: spec["failurePolicy"] == "Ignore",
-            criteria: Criteria::of_match_resources(&spec["matchConstraints"])?,
-            param_kind,
-            conditions: CompiledConditions::of_policy(&spec["matchConditions"], params),
-            variables,
-            rules,
-            uses,
-        })
+        let conditions = CompiledConditions::of_policy(&spec["matchConditions"], params);
+        Code { conditions, variables, rules, uses }
     }
 }
 
@@ -253,5 +287,32 @@ impl ParamRef {
         };
         let required = text(reference, "parameterNotFoundAction") == "Deny";
         Ok(ParamRef { namespace: text(reference, "namespace").to_owned(), selected, required })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use machinery::json::json;
+
+    #[test]
+    fn bd_1_expressions_are_compiled_when_they_are_needed_and_once() {
+        let rules =
+            json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]);
+        let object = json!({
+            "metadata": {"name": "p", "resourceVersion": "1"},
+            "spec": {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "object.x > 1"}, {"expression": "("}]},
+        });
+        let policy = Policy::read(&object, true).expect("it can be read");
+        assert!(!policy.is_compiled(), "reading it compiles nothing");
+        let Rules::Validate { validations, .. } = &policy.code().rules else { panic!("it validates") };
+        assert_eq!(validations.iter().map(|rule| rule.expression.is_ok()).collect::<Vec<_>>(), [true, false]);
+        assert!(policy.is_compiled());
+        let mut written = object.clone();
+        written["metadata"]["resourceVersion"] = json!("2");
+        written["status"] = json!({"observedGeneration": 1});
+        assert!(policy.is_still(&written), "a new status changes no expression");
+        written["spec"]["validations"][0]["expression"] = json!("true");
+        assert!(!policy.is_still(&written));
     }
 }

@@ -34,6 +34,8 @@ use super::matching::Matcher;
 use super::plugin::{Attributes, Operation};
 use super::trace::{Phase, Step, Verdict};
 use super::versioned::Versions;
+use crate::read::view::{Outcome, View};
+use crate::request::Target;
 use crate::settings::Settings;
 use crate::storage::Storage;
 
@@ -81,6 +83,15 @@ impl Policies {
             versions,
             authorizer: Arc::clone(&settings.authorizer),
             metrics: settings.policy_metrics.clone(),
+        }
+    }
+
+    /// Compiles a policy that was just written, before its write is answered.
+    pub(crate) fn compile(&self, target: &Target, written: &Outcome) {
+        let tables = [&self.validating, &self.mutating];
+        let Some(table) = tables.into_iter().find(|table| table.holds(&target.kind.collection)) else { return };
+        if let View::Stored { item, .. } = &written.view {
+            table.compile(item.name());
         }
     }
 

@@ -15,7 +15,7 @@ use super::super::changes::Changes;
 use super::super::conditions::Outcome;
 use super::super::evaluation::{Answers, Evaluation};
 use super::super::matching::Matched;
-use super::super::plugin::{Attributes, States};
+use super::super::plugin::{Attributes, Operation, States};
 use super::super::rounds::Rounds;
 use super::super::trace::{Phase, Verdict, difference};
 use super::compiled::{Mutation, MutationKind, Policy, Reason, Rules};
@@ -25,6 +25,7 @@ use super::params::Param;
 use super::selection::{Found, Invocation};
 use super::{Policies, Spent, note};
 use crate::body;
+use crate::subresources::connection;
 
 /// Cost of one mutation.
 const BUDGET: u64 = 10_000_000;
@@ -125,7 +126,7 @@ impl Policies {
         (denials, spent): (&mut Vec<Denial>, &mut Spent),
     ) -> Result<Option<String>, Status> {
         let Invocation { policy, binding, matched, .. } = invocation;
-        let Rules::Mutate { mutations, runs_again } = &policy.rules else { return Ok(None) };
+        let Rules::Mutate { mutations, runs_again } = &policy.code().rules else { return Ok(None) };
         let mut deny = |why: &str| {
             if !policy.ignores_failure {
                 denials.push(Denial::mutating(&policy.name, Some(&binding.name), why, Reason::Invalid));
@@ -137,7 +138,7 @@ impl Policies {
         {
             let states = States::new(old.as_ref(), Some(&shown));
             let evaluation = Evaluation::new(attributes, states, matched, answers);
-            match policy.conditions.check(&evaluation, &param.value).await {
+            match policy.code().conditions.check(&evaluation, &param.value).await {
                 Outcome::Met => {}
                 Outcome::NotMet(name) => return Ok(Some(format!("match condition {} is false", quote(&name)))),
                 Outcome::Failed(why) => {
@@ -150,7 +151,7 @@ impl Policies {
         if !rounds.policies.runs(second, &id) {
             return Ok(Some("not run again: its object did not change".to_owned()));
         }
-        let namespace = match policy.uses.namespace {
+        let namespace = match policy.code().uses.namespace {
             true => self.namespace(attributes).await?,
             false => Value::Null,
         };
@@ -201,8 +202,8 @@ async fn mutate_once(
     let target = Typed::new(attributes, matched).map_err(MutationError::Fatal)?;
     let made = match mutation.kind {
         MutationKind::ApplyConfiguration => {
-            let made = evaluation.run(policy.uses, params, namespace, |inputs| {
-                let run = Run::new(inputs, &policy.variables, BUDGET);
+            let made = evaluation.run(policy.code().uses, params, namespace, |inputs| {
+                let run = Run::new(inputs, &policy.code().variables, BUDGET);
                 let made = run.apply_configuration(expression)?;
                 spent.add(attributes, &run);
                 Ok(made)
@@ -211,8 +212,8 @@ async fn mutate_once(
             Some(target.merge(object, config).map_err(|why| format!("error applying patch: {why}"))?)
         }
         MutationKind::JsonPatch => {
-            let made = evaluation.run(policy.uses, params, namespace, |inputs| {
-                let run = Run::new(inputs, &policy.variables, BUDGET);
+            let made = evaluation.run(policy.code().uses, params, namespace, |inputs| {
+                let run = Run::new(inputs, &policy.code().variables, BUDGET);
                 let made = run.json_patch(expression)?;
                 spent.add(attributes, &run);
                 Ok(made)
@@ -229,7 +230,8 @@ async fn mutate_once(
 
 /// The type of the objects that a policy changes.
 struct Typed<'a> {
-    ty: schema::facts::Type,
+    /// None for the options of a connection, which have no schema.
+    ty: Option<schema::facts::Type>,
     gvk: &'a machinery::GroupVersionKind,
     kind: &'a schema::kind::Kind,
     /// The objects are of the kind itself, and not of a subresource with its own kind.
@@ -240,17 +242,26 @@ impl<'a> Typed<'a> {
     fn new(attributes: &Attributes<'a>, matched: &'a Matched) -> Result<Self, Status> {
         let (gvk, kind) = (matched.kind(attributes), &**matched.resource(attributes));
         let is_own = *gvk == kind.gvk;
-        let ty = if is_own { body::type_of_kind(kind)? } else { body::type_of(gvk)? };
+        let ty = match attributes.operation {
+            Operation::Connect => None,
+            _ if is_own => Some(body::type_of_kind(kind)?),
+            _ => Some(body::type_of(gvk)?),
+        };
         Ok(Typed { ty, gvk, kind, is_own })
     }
 
     fn merge(&self, object: &Value, mut config: Value) -> Result<Value, String> {
+        let Some(ty) = &self.ty else {
+            let (of, kind) = (format!("{}/{}", self.gvk.group, self.gvk.version), &self.gvk.kind);
+            let why = format!("no corresponding type for {of}, Kind={kind}");
+            return Err(format!("failed to convert patch object to typed object: {why}"));
+        };
         if let Some(members) = config.as_object_mut() {
             members.insert("apiVersion", self.gvk.group_version().to_string().into());
             members.insert("kind", self.gvk.kind.as_str().into());
         }
         let custom = self.is_own && self.kind.custom;
-        let subject = Subject { gvk: self.gvk, ty: &self.ty, custom, has_status: false, convert: None };
+        let subject = Subject { gvk: self.gvk, ty, custom, has_status: false, convert: None };
         merge_unowned(&subject, object, &config)
     }
 
@@ -259,20 +270,22 @@ impl<'a> Typed<'a> {
         if operations.is_empty() {
             return Ok(None);
         }
-        let definition = self.kind.definition.as_ref().filter(|_| self.is_own);
-        let target = Target {
-            ty: &self.ty,
-            gvk: self.gvk,
-            custom: definition.is_some(),
-            // Unknown fields of custom resources are pruned later, like those of a request.
-            version: None,
-            validation: FieldValidation::Strict,
-        };
         let patch = json::to_string(&Value::from(operations)).into_bytes();
         let mut current = object.clone();
         current.parse_raw();
-        match schema::patch::json::apply(&target, &current, &patch) {
-            Ok(patched) => Ok(Some(patched.value)),
+        let patched = match &self.ty {
+            None => schema::patch::json::apply_untyped(&current, &patch),
+            Some(ty) => {
+                let custom = self.is_own && self.kind.definition.is_some();
+                // Unknown fields of custom resources are pruned later, like those of a request.
+                let validation = FieldValidation::Strict;
+                let target = Target { ty, gvk: self.gvk, custom, version: None, validation };
+                schema::patch::json::apply(&target, &current, &patch).map(|patched| patched.value)
+            }
+        };
+        match patched {
+            Ok(options) if self.ty.is_none() => Ok(Some(connection::decode(options)?)),
+            Ok(patched) => Ok(Some(patched)),
             Err(PatchError::Unprocessable) => {
                 let why = schema::patch::json::reason(&current, &patch);
                 if why.ends_with("test failed") { Ok(None) } else { Err(format!("JSON Patch: {why}").into()) }

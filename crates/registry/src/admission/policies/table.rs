@@ -62,6 +62,11 @@ impl Table {
         )
     }
 
+    /// Whether these policies are in this collection.
+    pub(super) fn holds(&self, collection: &str) -> bool {
+        collection == self.policies
+    }
+
     fn new(policies: &'static str, bindings: &'static str, validates: bool) -> Self {
         let (is_used, index, known) = (AtomicBool::new(false), ArcSwap::default(), Mutex::default());
         Table { policies, bindings, validates, is_used, index, known }
@@ -76,11 +81,20 @@ impl Table {
         self.is_used.load(Ordering::Acquire) && self.index().concerns(attributes)
     }
 
+    /// Compiles a policy, so that no request that it applies to has to.
+    pub(super) fn compile(&self, name: &str) {
+        let policy = self.known.lock().policies.get(name).and_then(|(_, policy)| policy.clone());
+        if let Some(policy) = policy {
+            policy.code();
+        }
+    }
+
     /// Reads what changed, and makes a new index.
     fn sync(&self, collections: &Collections) {
         let mut known = self.known.lock();
-        refresh(&mut known.policies, &collections.get(self.policies), |object| Policy::read(object, self.validates));
-        refresh(&mut known.bindings, &collections.get(self.bindings), Binding::read);
+        let (policies, bindings) = (collections.get(self.policies), collections.get(self.bindings));
+        refresh(&mut known.policies, &policies, |object| Policy::read(object, self.validates), Policy::is_still);
+        refresh(&mut known.bindings, &bindings, Binding::read, |_, _| false);
         // A binding without its policy does nothing, and neither does a policy without a binding.
         let mut bindings: BTreeMap<&str, Vec<Arc<Binding>>> = BTreeMap::new();
         for binding in known.bindings.values().filter_map(|(_, binding)| binding.as_ref()) {
@@ -98,23 +112,37 @@ impl Table {
     }
 }
 
-/// Reads the objects of a collection that changed.
-fn refresh<T>(known: &mut Read<T>, collection: &Collection, read: impl Fn(&Value) -> Result<T, String>) {
+/// Reads the objects of a collection that changed. What `is_still` the same stays, with what was compiled of it.
+fn refresh<T>(
+    known: &mut Read<T>,
+    collection: &Collection,
+    read: impl Fn(&Value) -> Result<T, String>,
+    is_still: impl Fn(&T, &Value) -> bool,
+) {
     let objects = collection.objects();
     let mut before = std::mem::take(known);
     for item in objects.scan(collection.name(), None, None) {
         let entry = match before.remove(item.name()) {
             Some(entry) if entry.0 == item.revision() => entry,
-            _ => (item.revision(), read_item(item, &read)),
+            former => (item.revision(), read_item(item, former.and_then(|(_, read)| read), &read, &is_still)),
         };
         known.insert(item.name().to_owned(), entry);
     }
 }
 
-fn read_item<T>(item: &Arc<Item>, read: impl Fn(&Value) -> Result<T, String>) -> Option<Arc<T>> {
-    let object = view::parse(item).map_err(|error| error.to_string()).and_then(|object| read(&object));
+fn read_item<T>(
+    item: &Arc<Item>,
+    former: Option<Arc<T>>,
+    read: impl Fn(&Value) -> Result<T, String>,
+    is_still: impl Fn(&T, &Value) -> bool,
+) -> Option<Arc<T>> {
+    let parsed = view::parse(item).map_err(|error| error.to_string());
+    let object = parsed.and_then(|object| match former {
+        Some(former) if is_still(&former, &object) => Ok(former),
+        _ => read(&object).map(Arc::new),
+    });
     match object {
-        Ok(read) => Some(Arc::new(read)),
+        Ok(read) => Some(read),
         Err(error) => {
             tracing::error!(key = %item.key(), %error, "an admission policy or binding cannot be read and is not used");
             None

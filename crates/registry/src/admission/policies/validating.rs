@@ -135,7 +135,7 @@ impl Policies {
                 return Ok(Some(Verdict::Ignored(why)));
             }
         };
-        let namespace = match policy.uses.namespace {
+        let namespace = match policy.code().uses.namespace {
             true => self.namespace(attributes).await?,
             false => Value::Null,
         };
@@ -218,8 +218,8 @@ async fn evaluate(
     spent: &mut Spent,
 ) -> Evaluated {
     let mut result = Evaluated::default();
-    let Rules::Validate { validations, annotations } = &policy.rules else { return result };
-    match policy.conditions.check(evaluation, params).await {
+    let Rules::Validate { validations, annotations } = &policy.code().rules else { return result };
+    match policy.code().conditions.check(evaluation, params).await {
         Outcome::Met => {}
         Outcome::NotMet(name) => {
             result.condition = Some(name);
@@ -231,8 +231,8 @@ async fn evaluate(
         }
     }
     let answered = evaluation
-        .run(policy.uses, params, namespace, |inputs| {
-            let run = Run::new(inputs, &policy.variables, BUDGET);
+        .run(policy.code().uses, params, namespace, |inputs| {
+            let run = Run::new(inputs, &policy.code().variables, BUDGET);
             let answer = |validation: &Validation| match &validation.expression {
                 Ok(expression) => run.answer(expression),
                 Err(why) => Ok(Err(format!("compilation error: {why}"))),
@@ -281,8 +281,8 @@ async fn messages(
     namespace: &Value,
     budget: u64,
 ) -> Result<Vec<Option<String>>, &'static str> {
-    let made = evaluation.run(policy.uses, params, namespace, |inputs| {
-        let run = Run::new(Inputs { authorizer: None, ..inputs }, &policy.variables, budget);
+    let made = evaluation.run(policy.code().uses, params, namespace, |inputs| {
+        let run = Run::new(Inputs { authorizer: None, ..inputs }, &policy.code().variables, budget);
         let message = |validation: &Validation| match &validation.message_expression {
             Some(Ok(expression)) => Ok(match run.answer(expression)? {
                 Ok(Answer::Text(text)) => Some(text),
@@ -321,8 +321,8 @@ async fn audit(
         return;
     }
     let answered = evaluation
-        .run(policy.uses, params, namespace, |inputs| {
-            let run = Run::new(Inputs { authorizer: None, ..inputs }, &policy.variables, BUDGET);
+        .run(policy.code().uses, params, namespace, |inputs| {
+            let run = Run::new(Inputs { authorizer: None, ..inputs }, &policy.code().variables, BUDGET);
             let answer = |annotation: &AuditAnnotation| match &annotation.expression {
                 Ok(expression) => run.answer(expression),
                 Err(why) => Ok(Err(format!("compilation error: {why}"))),

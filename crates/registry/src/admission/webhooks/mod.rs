@@ -125,6 +125,22 @@ impl Webhooks {
     }
 }
 
+/// Decodes and checks the answer to the review `uid` of a version, and applies its patch to an object of no particular kind:
+/// what the bytes of any answer go through. Returns the object as it is then, or the refusal. For tests that send anything.
+pub fn try_answer(body: &[u8], version: &str, uid: &str, mutating: bool, object: &Value) -> Result<Value, Box<Status>> {
+    let flawed = |why: String| Box::new(Status::internal(why));
+    let answer = answer::read(body, version, uid, mutating).map_err(|flaw| match flaw {
+        answer::Flaw::Undecodable(why) | answer::Flaw::Invalid(why) => flawed(why),
+    })?;
+    if !answer.allowed {
+        return Err(Box::new(answer::refusal("webhook.example.com", &answer.status)));
+    }
+    let operations = patch::operations(&answer).map_err(|_| flawed("undecodable patch".to_owned()))?;
+    let Some(operations) = operations else { return Ok(object.clone()) };
+    patch::sorted(operations);
+    schema::patch::json::apply_untyped(object, &answer.patch).map_err(|error| Box::new(error.to_status()))
+}
+
 /// Webhooks are never asked about webhooks and policies, so that a broken one can be removed.
 pub(super) fn is_exempt(attributes: &Attributes<'_>) -> bool {
     attributes.target.kind.gvk.group == "admissionregistration.k8s.io"

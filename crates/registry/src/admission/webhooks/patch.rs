@@ -7,10 +7,11 @@ use machinery::options::FieldValidation;
 use schema::patch::{PatchError, Target};
 
 use super::super::matching::Matched;
-use super::super::plugin::Attributes;
+use super::super::plugin::{Attributes, Operation};
 use super::answer::{Answer, JSON_PATCH};
 use super::call::CallError;
 use crate::body;
+use crate::subresources::connection;
 
 /// The operations of an answer; none if it changes nothing.
 pub(super) fn operations(answer: &Answer) -> Result<Option<Value>, CallError> {
@@ -51,6 +52,20 @@ pub(super) fn apply(
         let why = format!("unsupported patch type {}", machinery::go_text::quote(&answer.patch_type));
         return Err(CallError::Failed { why, code: 400 });
     }
+    let mut current = current.clone();
+    current.parse_raw();
+    let fatal = |error: PatchError| {
+        CallError::Fatal(Status::internal(match error {
+            PatchError::Unprocessable => schema::patch::json::reason(&current, &answer.patch),
+            PatchError::Invalid { detail, .. } => detail,
+            PatchError::Malformed(why) | PatchError::TooLarge(why) => why,
+            other => other.to_status().message,
+        }))
+    };
+    if attributes.operation == Operation::Connect {
+        let patched = schema::patch::json::apply_untyped(&current, &answer.patch).map_err(fatal)?;
+        return connection::decode(patched).map_err(|why| CallError::Fatal(Status::internal(why)));
+    }
     let (gvk, kind) = (matched.kind(attributes), matched.resource(attributes));
     let is_own = *gvk == kind.gvk;
     let ty = if is_own { body::type_of_kind(kind) } else { body::type_of(gvk) }.map_err(CallError::Fatal)?;
@@ -62,16 +77,7 @@ pub(super) fn apply(
         version: definition.map(|definition| definition.version()),
         validation: FieldValidation::Ignore,
     };
-    let mut current = current.clone();
-    current.parse_raw();
-    let patched = schema::patch::json::apply(&target, &current, &answer.patch).map_err(|error| {
-        CallError::Fatal(Status::internal(match error {
-            PatchError::Unprocessable => schema::patch::json::reason(&current, &answer.patch),
-            PatchError::Invalid { detail, .. } => detail,
-            PatchError::Malformed(why) | PatchError::TooLarge(why) => why,
-            other => other.to_status().message,
-        }))
-    })?;
+    let patched = schema::patch::json::apply(&target, &current, &answer.patch).map_err(fatal)?;
     if definition.is_some() {
         body::check_kind(kind, &patched.value).map_err(|status| CallError::Fatal(Status::internal(status.message)))?;
     }

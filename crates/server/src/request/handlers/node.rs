@@ -11,7 +11,7 @@ use crate::wire::body::ResponseBody;
 
 pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: Extensions) -> Result<Reply, Status> {
     let rest = rest_of_path(call.path, route.target.name.as_deref().unwrap_or_default());
-    let Some(connection) = call.registry.connect(&route.target, call.query, rest, &call.context()).await? else {
+    let Some(mut connection) = call.registry.connect(&route.target, call.query, rest, &call.context()).await? else {
         // A log of which nothing has been written yet.
         let mut reply = reply::with_body(204, reply::TEXT, ResponseBody::empty());
         reply.headers_mut().remove(header::CONTENT_TYPE);
@@ -25,7 +25,13 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     if subresource != "log" {
         streams::needs_upgrade(call.headers)?;
     }
-    streams::answer(call, containers, connection, subresource, extensions)
+    match connection.query.take() {
+        None => streams::answer(call, containers, connection, subresource, extensions),
+        Some(query) => {
+            let call = Call { query: &query, ..call.clone() };
+            streams::answer(&call, containers, connection, subresource, extensions)
+        }
+    }
 }
 
 /// What follows `/{name}/proxy` in a path.

@@ -10,6 +10,7 @@ use machinery::{GroupResource, Status};
 use registry::admission::webhooks::faults::Fault;
 use registry::discovery;
 
+use crate::fairness::dump::Dump;
 use crate::request::authentication::accounts::discovery as issuer;
 use crate::request::discovery::{encoded, merged_groups, plain};
 use crate::request::handlers::Call;
@@ -81,6 +82,13 @@ pub(super) async fn answer(call: &Call<'_>, route: Route) -> Result<Reply, Statu
             encoded(&explained, MediaType::Json, headers, query)
         }
         Route::AccessRoles => encoded(&server.inspection.least_roles(query)?, MediaType::Json, headers, query),
+        Route::Fairness(name) => Ok(match Dump::parse(&name) {
+            Some(dump) => {
+                let text = server.fairness.dump(dump, server.clock.now());
+                reply::whole(200, reply::TEXT, text.into_bytes())
+            }
+            None => reply::page_not_found(),
+        }),
         // They show objects of others.
         Route::AdmissionTraces | Route::AdmissionTrace(_) | Route::AdmissionFaults(_) if !call.user.is_master() => Err(
             Status::forbidden(&GroupResource::default(), "", "only members of system:masters see traces of admission"),
