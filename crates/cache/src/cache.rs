@@ -184,6 +184,12 @@ impl Cache {
         watcher
     }
 
+    /// Opens a watch that begins with the objects of an earlier revision, see [`Cache::snapshot_at`].
+    #[must_use]
+    pub fn watch_at(&self, collection: &Arc<Collection>, filter: Filter, snapshot: Snapshot) -> Watcher {
+        Watcher::open_at(Arc::clone(collection), Arc::clone(&self.shared.store), filter, snapshot)
+    }
+
     /// Objects that exist but cannot be read, each with the reason.
     #[must_use]
     pub fn damaged(&self) -> Vec<DamagedEntry> {

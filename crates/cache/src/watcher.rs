@@ -213,6 +213,19 @@ impl Watcher {
         Watcher { collection, store, mailbox, cursor, phase, waker_registered: false }
     }
 
+    /// Opens a watch that begins with the objects of an earlier revision.
+    pub(crate) fn open_at(
+        collection: Arc<Collection>,
+        store: Arc<dyn Store>,
+        filter: Filter,
+        snapshot: Snapshot,
+    ) -> Self {
+        let revision = snapshot.revision;
+        let mut watcher = Self::open(collection, store, filter, Start::After(revision), revision);
+        watcher.phase = Phase::Initial { snapshot, from: None };
+        watcher
+    }
+
     /// Expires the watch: it starts at a revision that the store has lost.
     pub(crate) fn expire(&self, oldest: Revision) {
         self.mailbox.end(MailboxEnd::Reloaded { oldest });

@@ -74,6 +74,8 @@ pub struct Cluster {
     front_proxy_ca_pem: String,
     /// Whether requests without credentials are allowed where no file decides it. None if they never are.
     anonymous: Option<bool>,
+    /// What the faults of the lab are expected to do.
+    expectations: Option<lab::Expectations>,
     /// Background tasks; aborted with the cluster.
     tasks: JoinSet<()>,
 }
@@ -158,6 +160,7 @@ impl Cluster {
         let server = Server::new(Arc::clone(&registry), config);
         let mut tasks = JoinSet::new();
         let (mut worlds, world_controllers) = (None, Arc::default());
+        let mut expectations = None;
         if let Some(lab) = lab {
             let maker = WorldMaker {
                 main: server.downgrade(),
@@ -166,7 +169,10 @@ impl Cluster {
                 controllers: Arc::clone(&world_controllers),
             };
             let made = Worlds::new(server.downgrade(), Box::new(maker));
-            server.set_lab(lab::start(lab, Settings::default(), &made, &mut tasks).await.map_err(Failure::new)?);
+            let started = lab::start(lab, &registry, Settings::default(), &made, &mut tasks).await;
+            let (lab, expected) = started.map_err(Failure::new)?;
+            server.set_lab(lab);
+            expectations = Some(expected);
             server.set_worlds(Arc::clone(&made) as _);
             worlds = Some(made);
         }
@@ -195,6 +201,7 @@ impl Cluster {
             world_controllers,
             front_proxy_ca_pem: front_proxy.ca_pem,
             anonymous,
+            expectations,
             tasks,
         })
     }
@@ -227,6 +234,12 @@ impl Cluster {
     /// Follows the files of authentication, and publishes the authorities for extension servers.
     pub fn follow_files(&mut self, reloading: Reloading) {
         self.tasks.spawn(reloading.run());
+    }
+
+    /// A sentence for each fault of the lab that did not do what is expected of it.
+    #[must_use]
+    pub fn unmet_expectations(&self) -> Vec<String> {
+        self.expectations.as_ref().map(lab::Expectations::unmet).unwrap_or_default()
     }
 
     /// Whether requests without credentials are allowed where no file decides it. None if they never are.

@@ -19,6 +19,7 @@ mod containers;
 pub mod engine;
 pub mod failure;
 mod identities;
+mod lab_role;
 mod page;
 pub mod testing;
 pub mod up;

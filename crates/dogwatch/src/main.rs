@@ -43,5 +43,5 @@ fn run(command: impl Future<Output = Result<(), Failure>>) -> ExitCode {
 
 fn report(failure: &Failure) -> ExitCode {
     eprintln!("error: {failure}");
-    ExitCode::from(if failure.is_usage { 2 } else { 1 })
+    ExitCode::from(failure.code.unwrap_or(if failure.is_usage { 2 } else { 1 }))
 }

@@ -25,7 +25,11 @@ use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 use crate::engine;
 use crate::failure::Failure;
+use crate::lab_role;
 use crate::page::AdminPage;
+
+/// Exit code of a server with a fault that did not do what is expected of it.
+const UNMET: u8 = 3;
 
 /// Runs until a signal. The first one drains, the second one aborts.
 pub async fn run(args: args::Up) -> Result<(), Failure> {
@@ -96,6 +100,9 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         ..registry::Settings::default()
     };
     let mut cluster = Cluster::start(store, &access, limits(&args.limits), settings).await?;
+    if access.lab.is_some() {
+        lab_role::seed(cluster.registry()).await;
+    }
     cluster.follow_files(Reloading::new(&args.authentication, &pki, &cluster, &tls));
     if !args.no_controllers {
         cluster.maintain_quotas();
@@ -118,8 +125,9 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     println!("ready in {} ms", started.elapsed().as_millis());
     let controllers = Controllers::start(cluster.server(), cluster.clock(), controllers);
     wait_for_signals(signals, trigger, serving, Some(controllers)).await?;
+    let unmet = cluster.unmet_expectations();
     cluster.stop().await;
-    Ok(())
+    if unmet.is_empty() { Ok(()) } else { Err(Failure::with_code(UNMET, unmet.join("; "))) }
 }
 
 /// What clients trust: the server's own authority, and a serving certificate that is given.

@@ -16,6 +16,7 @@ pub const GROUP: &str = "lab.dogwatch.dev";
 pub(crate) const FAULTS: &str = "lab.dogwatch.dev/faults";
 pub(crate) const WATCHERS: &str = "lab.dogwatch.dev/watchers";
 pub(crate) const REQUESTS: &str = "lab.dogwatch.dev/requests";
+pub(crate) const SETTLEMENTS: &str = "lab.dogwatch.dev/settlements";
 pub(crate) const CHANGES: &str = "lab.dogwatch.dev/changes";
 pub(crate) const WORLDS: &str = "lab.dogwatch.dev/worlds";
 pub(crate) const CHECKPOINTS: &str = "lab.dogwatch.dev/checkpoints";
@@ -33,7 +34,7 @@ const ALL: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "cr
 
 const CREATED: &[&str] = &["create", "delete", "get", "list", "watch"];
 
-const SOURCES: [Source; 6] = [
+const SOURCES: [Source; 7] = [
     Source {
         definition: include_str!("kinds/change.yaml"),
         verbs: &["get", "list", "watch"],
@@ -46,6 +47,7 @@ const SOURCES: [Source; 6] = [
         verbs: &["get", "list", "watch"],
         fields: &["userAgent", "user", "verb", "resource", "subresource", "code", "name", "namespace"],
     },
+    Source { definition: include_str!("kinds/settlement.yaml"), verbs: &["create"], fields: &[] },
     Source {
         definition: include_str!("kinds/watcher.yaml"),
         verbs: &["delete", "get", "list", "watch"],
@@ -126,8 +128,15 @@ mod tests {
     #[test]
     fn lab_1_every_kind_of_the_lab_is_served_with_its_verbs() {
         let served: Vec<(&str, usize)> = all().iter().map(|kind| (kind.plural.as_str(), kind.verbs.len())).collect();
-        let expected =
-            [("changes", 3), ("checkpoints", 5), ("faults", 8), ("requests", 3), ("watchers", 4), ("worlds", 5)];
+        let expected = [
+            ("changes", 3),
+            ("checkpoints", 5),
+            ("faults", 8),
+            ("requests", 3),
+            ("settlements", 1),
+            ("watchers", 4),
+            ("worlds", 5),
+        ];
         assert_eq!(served, expected);
         assert!(all().iter().all(|kind| kind.gvk.group == GROUP && !kind.namespaced));
     }

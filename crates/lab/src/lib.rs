@@ -4,11 +4,15 @@
 //! registry of their own on a store in memory: they are not in the log of the cluster and do not move its revision.
 
 pub mod checkpoints;
+mod durations;
 mod faults;
 pub mod kinds;
+mod objects;
+mod past;
 mod recorder;
+mod settlements;
 mod start;
 pub mod worlds;
 
 pub use recorder::REQUESTS_DEFAULT;
-pub use start::{Starting, start};
+pub use start::{Expectations, Starting, start};

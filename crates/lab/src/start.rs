@@ -13,7 +13,10 @@ use tokio::task::JoinSet;
 
 use crate::faults::{self, Faults};
 use crate::kinds::{self, GROUP};
+use crate::objects::Objects;
+use crate::past::Past;
 use crate::recorder::Recorder;
+use crate::settlements::Settlements;
 use crate::worlds::{Deletions, Worlds};
 
 /// A lab before its server exists: it follows the objects of the cluster from their first change on.
@@ -37,21 +40,38 @@ impl Starting {
     }
 }
 
-/// Starts a lab. Its objects have a store of their own in memory; `tasks` get its background work.
+/// What faults are expected to have done in the end.
+#[derive(Clone)]
+pub struct Expectations(Arc<Faults>);
+
+impl Expectations {
+    /// A sentence for each expectation that is not met.
+    #[must_use]
+    pub fn unmet(&self) -> Vec<String> {
+        self.0.unmet()
+    }
+}
+
+/// Starts the lab of a cluster. Its objects have a store of their own in memory; `tasks` get its background work.
 pub async fn start(
     starting: Starting,
+    cluster: &Registry,
     settings: Settings,
     worlds: &Arc<Worlds>,
     tasks: &mut JoinSet<()>,
-) -> Result<Lab, String> {
+) -> Result<(Lab, Expectations), String> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Retention::default()));
     let kinds = kinds::beside(&schema::kinds::Kinds::default());
     let Starting { recorder, disturbed } = starting;
-    let faults = Faults::new(disturbed, settings.clock.clone());
+    let past = Past { cluster: Arc::clone(cluster.cache()), recorder: Arc::clone(&recorder) };
+    let faults = Faults::new(disturbed, settings.clock.clone(), past);
     let observers = vec![Arc::clone(&faults) as _, Arc::new(Deletions(Arc::downgrade(worlds))) as _];
-    let computed = Some(Arc::clone(&recorder) as _);
+    let cluster = Arc::clone(cluster.cache());
+    let settlements = Settlements::new(cluster, Arc::clone(&recorder), Arc::clone(&faults));
+    let computed = Some(Arc::new(Objects { recorder: Arc::clone(&recorder), settlements }) as _);
     let settings = Settings { kinds, is_bare: true, observers, computed, ..settings };
     let registry = Registry::start(store, settings).await.map_err(|error| error.to_string())?;
     tasks.spawn(faults::report(Arc::clone(&faults), Arc::downgrade(&registry)));
-    Ok(Lab { registry, group: GROUP, disturbances: faults, recorder })
+    let expectations = Expectations(Arc::clone(&faults));
+    Ok((Lab { registry, group: GROUP, disturbances: faults, recorder }, expectations))
 }

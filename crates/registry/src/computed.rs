@@ -1,16 +1,19 @@
 //! Kinds whose objects are computed when they are read, and never stored: what was seen of a server, for instance.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use cache::{EventKind, Item, Start, WatchEnd};
 use machinery::continue_token::ContinueToken;
-use machinery::options::{DeleteOptions, ListMode, ListOptions};
+use machinery::json::Value;
+use machinery::options::{CreateOptions, DeleteOptions, ListMode, ListOptions};
 use machinery::{Revision, Status, fields};
 
+use crate::body;
 use crate::read::view::{ListView, Outcome, View};
 use crate::registry::Registry;
-use crate::request::{Target, WriteRequest};
+use crate::request::{Body, Target, WriteRequest};
 
 /// Computes objects.
 pub trait Computed: Send + Sync {
@@ -27,6 +30,9 @@ pub trait Computed: Send + Sync {
     fn get(&self, collection: &str, name: &str) -> Option<Arc<Item>>;
 
     fn watch(&self, collection: &str, start: Start) -> Box<dyn ComputedWatch>;
+
+    /// Answers a question that is asked by creating an object.
+    fn create(&self, collection: &str, object: Value) -> Pin<Box<dyn Future<Output = Result<Value, Status>> + Send>>;
 
     /// Ends what an object shows; false if there is no such object.
     fn delete(&self, collection: &str, name: &str) -> bool;
@@ -82,6 +88,18 @@ pub(crate) fn list(
     let last = items.last().filter(|_| has_more);
     let continue_token = last.map(|last| ContinueToken::after(last.name(), revision).encode());
     Ok(ListView { kind: Arc::clone(&target.kind), items, revision, continue_token, remaining: None })
+}
+
+pub(crate) async fn create(
+    computed: &dyn Computed,
+    request: WriteRequest<'_, CreateOptions>,
+    body: &Body,
+) -> Result<Outcome, Status> {
+    let WriteRequest { target, options, ctx } = request;
+    let mut object = body::object(&target.kind, body, options.field_validation, ctx)?;
+    schema::defaults::apply(&target.kind, &mut object, None);
+    let value = computed.create(&target.kind.collection, object).await?;
+    Ok(Outcome::new(201, View::Made { kind: None, value }))
 }
 
 pub(crate) fn delete(computed: &dyn Computed, request: WriteRequest<'_, DeleteOptions>) -> Result<Outcome, Status> {

@@ -8,7 +8,7 @@ use machinery::json::Value;
 use machinery::media::PatchType;
 use machinery::options::{CreateOptions, DeleteOptions, GetOptions, ListOptions, PatchOptions, UpdateOptions};
 use machinery::query::Query;
-use machinery::{Status, fields};
+use machinery::{Revision, Status, fields};
 use schema::kind::Kind;
 use schema::kinds::Kinds;
 use store::{Key, Store};
@@ -30,7 +30,7 @@ use crate::kinds::definitions::{self, Definitions};
 use crate::node_graph::NodeGraph;
 use crate::read::view::{self, ListView, Outcome, View};
 use crate::read::watch_view::WatchView;
-use crate::read::{get, list, watch};
+use crate::read::{get, list, past, watch};
 use crate::request::{Body, Context, PatchBody, Target, WriteRequest};
 use crate::reserve::Reservations;
 use crate::reserve::addresses::Addresses;
@@ -213,10 +213,28 @@ impl Registry {
     }
 
     pub async fn watch(&self, target: &Target, options: &ListOptions) -> Result<WatchView, Status> {
-        watch::watch(self, target, options).await
+        watch::watch(self, target, options, None).await
+    }
+
+    /// As [`Registry::get`], of an earlier revision.
+    pub async fn get_at(&self, target: &Target, options: &GetOptions, at: Revision) -> Result<View, Status> {
+        past::get(self, target, options, at).await
+    }
+
+    /// As [`Registry::list`], of an earlier revision.
+    pub async fn list_at(&self, target: &Target, options: &ListOptions, at: Revision) -> Result<ListView, Status> {
+        past::list(self, target, options, at).await
+    }
+
+    /// As [`Registry::watch`]; what is there at the beginning is that of an earlier revision.
+    pub async fn watch_at(&self, target: &Target, options: &ListOptions, at: Revision) -> Result<WatchView, Status> {
+        watch::watch(self, target, options, Some(at)).await
     }
 
     pub async fn create(&self, request: WriteRequest<'_, CreateOptions>, body: &Body) -> Result<Outcome, Status> {
+        if let Some(computed) = self.computed(request.target) {
+            return Box::pin(computed::create(computed, request, body)).await;
+        }
         let written = self.settle(request.target, create::create(self, request, body).await).await?;
         self.check_types(&request, &written).await;
         self.complete_namespace(request.target, &written).await;
@@ -346,6 +364,12 @@ impl Registry {
 
 /// Parts, for the verbs.
 impl Registry {
+    /// Whether the objects of a kind are computed, and not stored.
+    #[must_use]
+    pub fn is_computed(&self, target: &Target) -> bool {
+        self.computed(target).is_some()
+    }
+
     /// What computes the objects of a kind that are not stored.
     pub(crate) fn computed(&self, target: &Target) -> Option<&dyn Computed> {
         self.settings.computed.as_deref().filter(|computed| computed.has(&target.kind.collection))

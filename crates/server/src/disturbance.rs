@@ -28,6 +28,9 @@ pub trait Disturbances: Send + Sync {
     /// Whether events that were held stay held.
     fn holds(&self, request: &Disturbed) -> bool;
 
+    /// The newest revision that a request may see; none if it may see everything. It never goes back.
+    fn horizon(&self, request: &Disturbed) -> Option<Revision>;
+
     /// Counts changes of what is disturbed.
     fn changes(&self) -> watch::Receiver<u64>;
 }
@@ -58,6 +61,10 @@ pub struct Disturbance {
     pub answer: Option<Box<Status>>,
     /// Closes the connection instead of sending the answer.
     pub loses_answer: bool,
+    /// Reads are answered as of this revision.
+    pub as_of: Option<Revision>,
+    /// The answer is sent at this speed.
+    pub bytes_per_second: Option<u64>,
 }
 
 /// What happens to an event of a watch.
@@ -67,6 +74,8 @@ pub enum Step {
     Send,
     /// It is sent so much later, and those after it not before.
     After(Duration),
+    /// It and those after it are sent at this speed, in bytes per second.
+    Pace(u64),
     /// It is replaced by a newer event of the same object, if one comes soon.
     Merge,
     /// It never comes.

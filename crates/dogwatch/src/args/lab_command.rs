@@ -1,8 +1,10 @@
 //! Arguments of `dogwatch lab`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use server::authorization::file::parse_duration;
 
 use super::Report;
 
@@ -10,6 +12,12 @@ use super::Report;
 pub enum LabCommand {
     /// Compare the objects of two worlds, or of one world at two revisions: exit code 0 if they are equal, 1 if they differ.
     Diff(LabDiff),
+    /// Wait until nothing is written and every watch was sent everything: exit code 4 and who is busy if not.
+    Settle(Settle),
+    /// Show who wrote an object and all that it owns, when, and after what.
+    Timeline(Timeline),
+    /// Show what the faults did: exit code 3 if that is not what is expected.
+    Report(LabReport),
 }
 
 #[derive(Debug, Args)]
@@ -25,4 +33,53 @@ pub struct LabDiff {
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Settle {
+    /// For so long nothing is written.
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
+    pub quiet: Duration,
+    /// Give up after so long.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub timeout: Duration,
+    /// Resource that may be written meanwhile [default: leases.coordination.k8s.io, events]; may be repeated.
+    #[arg(long, value_name = "RESOURCE")]
+    pub ignore: Vec<String>,
+    /// User agent that may write meanwhile, with * for any characters; may be repeated.
+    #[arg(long, value_name = "PATTERN")]
+    pub ignore_agents: Vec<String>,
+    /// User agent of a client whose watches are waited for [default: all]; may be repeated.
+    #[arg(long = "client", value_name = "PATTERN")]
+    pub clients: Vec<String>,
+    /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Timeline {
+    /// The object, such as deployment/web.
+    #[arg(value_name = "KIND/NAME")]
+    pub object: String,
+    /// Write a web page to this file instead.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// The namespace [default: the kubeconfig's].
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct LabReport {
+    /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "a duration is a number with a unit, such as 200ms or 5s".to_owned())
 }

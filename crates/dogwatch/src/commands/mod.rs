@@ -4,6 +4,7 @@
 //! - `get`, `watch`, `apply`, `delete`, `wait`: one module for each command
 //! - `access`: rights, roles and credentials
 //! - `admission`: policies without a server
+//! - `lab`: a quiet cluster, timelines, faults
 //! - `proxy`: plain HTTP on loopback to that server
 //! - `console`: the web page for that server
 //! - `documents`: objects in files

@@ -1,9 +1,12 @@
 //! The lab, as clients of the API see it.
 
 mod checkpoints;
+mod commands;
 mod faults;
 mod group;
 mod seeing;
+mod settling;
+mod stale;
 mod streams;
 mod wire;
 mod world;

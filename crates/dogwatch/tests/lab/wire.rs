@@ -14,7 +14,16 @@ use serde_json::json;
 use crate::world::{PATIENCE, fault, fault_resource, map};
 
 /// A running program, which ends with the test.
-struct Program(Child);
+pub(crate) struct Program(Child);
+
+impl Program {
+    /// Stops the program as a user does; returns its exit code.
+    pub(crate) fn stop(&mut self) -> Option<i32> {
+        let pid = self.0.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        self.0.wait().unwrap().code()
+    }
+}
 
 impl Drop for Program {
     fn drop(&mut self) {
@@ -23,7 +32,7 @@ impl Drop for Program {
     }
 }
 
-async fn up(dir: &Path, more: &[&str]) -> (Program, Client) {
+pub(crate) async fn up(dir: &Path, more: &[&str]) -> (Program, Client) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_dogwatch"))
         .args(["up", "--memory", "--no-controllers", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(dir)

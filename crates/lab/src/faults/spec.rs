@@ -5,6 +5,8 @@ use std::time::Duration;
 use machinery::json::Value;
 use serde::Deserialize;
 
+use crate::durations::parse_duration;
+
 /// The `spec` of a Fault.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -69,6 +71,30 @@ pub(crate) struct Effect {
     pub(crate) skip_intermediate: Option<bool>,
     pub(crate) drop_events: Option<Events>,
     pub(crate) conflict_once: Option<ConflictOnce>,
+    pub(crate) stale: Option<Stale>,
+    pub(crate) slow: Option<Slow>,
+}
+
+/// Reads are answered from the past.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Stale {
+    pub(crate) by: Option<Behind>,
+    pub(crate) hold: bool,
+}
+
+/// How far in the past.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Behind {
+    pub(crate) revisions: Option<u64>,
+    pub(crate) duration: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Slow {
+    pub(crate) bytes_per_second: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -124,6 +150,8 @@ impl Effect {
             (self.skip_intermediate.is_some(), "skipIntermediate"),
             (self.drop_events.is_some(), "dropEvents"),
             (self.conflict_once.is_some(), "conflictOnce"),
+            (self.stale.is_some(), "stale"),
+            (self.slow.is_some(), "slow"),
         ];
         given.into_iter().find(|(is_given, _)| *is_given).map_or("", |(_, word)| word)
     }
@@ -131,47 +159,5 @@ impl Effect {
     pub(crate) fn delay(&self) -> Option<Duration> {
         // The schema has checked the text.
         self.delay.as_deref().and_then(parse_duration)
-    }
-}
-
-/// Reads `1h2m3.5s`, as Go writes durations.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let mut rest = text.trim_start_matches('+');
-    if rest == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0)?;
-        let (number, tail) = rest.split_at(digits);
-        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit);
-        let factor = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" | "μs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        seconds += number.parse::<f64>().ok()? * factor;
-        rest = tail;
-    }
-    Duration::try_from_secs_f64(seconds).ok().filter(|_| !text.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_read_as_go_writes_them() {
-        assert_eq!(parse_duration("200ms"), Some(Duration::from_millis(200)));
-        assert_eq!(parse_duration("1h2m3.5s"), Some(Duration::from_millis(3_723_500)));
-        assert_eq!(parse_duration("0"), Some(Duration::ZERO));
-        for wrong in ["", "1", "s", "1x", "-1s", "1s2"] {
-            assert_eq!(parse_duration(wrong), None, "{wrong}");
-        }
     }
 }

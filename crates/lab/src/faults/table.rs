@@ -10,12 +10,15 @@ use machinery::{Clock, Revision, Status, json};
 use parking_lot::Mutex;
 use registry::EventNote;
 use server::disturbance::{Disturbance, Disturbances, Disturbed, Step};
+use server::worlds::MAIN;
 use tokio::sync::{Notify, watch};
 
 use super::counting::Count;
 use super::refusal;
 use super::spec::{Events, Spec};
+use crate::durations::parse_duration;
 use crate::kinds::FAULTS;
+use crate::past::Past;
 
 /// All faults. Follows their objects, so that a fault acts before the write that made it is answered.
 pub(crate) struct Faults {
@@ -26,6 +29,7 @@ pub(crate) struct Faults {
     /// Wakes the task that writes the status of faults.
     pub(super) hit: Notify,
     clock: Clock,
+    past: Past,
 }
 
 pub(super) struct Fault {
@@ -35,6 +39,8 @@ pub(super) struct Fault {
     pub(super) spec: Spec,
     pub(super) count: Mutex<Count>,
     pub(super) last_hit: Mutex<Option<LastHit>>,
+    /// The revision of the cluster when the fault appeared.
+    appeared: Revision,
 }
 
 /// The request that was hit last.
@@ -46,12 +52,21 @@ pub(super) struct LastHit {
 
 impl Faults {
     #[must_use]
-    pub(crate) fn new(changes: Arc<watch::Sender<u64>>, clock: Clock) -> Arc<Self> {
-        Arc::new(Faults { active: Arc::default(), table: ArcSwap::default(), changes, hit: Notify::new(), clock })
+    pub(crate) fn new(changes: Arc<watch::Sender<u64>>, clock: Clock, past: Past) -> Arc<Self> {
+        Arc::new(Faults { active: Arc::default(), table: ArcSwap::default(), changes, hit: Notify::new(), clock, past })
     }
 
     pub(super) fn all(&self) -> Arc<Vec<Arc<Fault>>> {
         self.table.load_full()
+    }
+
+    /// A sentence for each expectation that is not met.
+    pub(crate) fn unmet(&self) -> Vec<String> {
+        let unmet = |fault: &Arc<Fault>| {
+            let (expected, hits) = (fault.spec.expect?.hits?, fault.count.lock().hits());
+            (hits != expected).then(|| format!("fault {} expects {expected} hits and has {hits}", fault.name))
+        };
+        self.table.load().iter().filter_map(unmet).collect()
     }
 
     /// Brings the table up to the objects. A fault whose spec is the same keeps its counts.
@@ -75,6 +90,7 @@ impl Faults {
                     count: Mutex::new(Count::new(&spec.when)),
                     spec,
                     last_hit: Mutex::default(),
+                    appeared: self.past.now(),
                 })),
                 Err(error) => tracing::error!(name = item.name(), %error, "a fault cannot be read and does nothing"),
             }
@@ -97,6 +113,18 @@ impl Faults {
         *fault.last_hit.lock() = Some(LastHit { at: self.clock.now(), request: request.clone() });
         self.hit.notify_one();
         true
+    }
+
+    /// The newest revision that a fault lets requests see.
+    fn horizon_of(&self, fault: &Fault) -> Option<Revision> {
+        let stale = fault.spec.effect.stale.as_ref()?;
+        let Some(by) = &stale.by else { return Some(fault.appeared) };
+        if let Some(revisions) = by.revisions {
+            return Some(Revision(self.past.now().0.saturating_sub(revisions)));
+        }
+        // The schema has checked the text.
+        let ago = by.duration.as_deref().and_then(parse_duration)?;
+        Some(self.past.before(ago))
     }
 
     /// Counts the update of an object that has not had its conflict yet.
@@ -140,6 +168,24 @@ impl Disturbances for Faults {
                 && self.hits(fault, request)
             {
                 disturbance.delay += delay;
+                disturbance.faults.push(fault.name.clone());
+            }
+            // The past of other worlds is not recorded.
+            let reads = matches!(request.verb, "get" | "list" | "watch")
+                && request.subresource.is_empty()
+                && *request.world == *MAIN;
+            if let Some(horizon) = self.horizon_of(fault).filter(|_| reads)
+                && self.hits(fault, request)
+            {
+                disturbance.as_of = Some(disturbance.as_of.map_or(horizon, |other| other.min(horizon)));
+                disturbance.faults.push(fault.name.clone());
+            }
+            if let Some(slow) = fault.spec.effect.slow.filter(|_| request.verb != "watch")
+                && self.hits(fault, request)
+            {
+                let speed = slow.bytes_per_second;
+                disturbance.bytes_per_second =
+                    Some(disturbance.bytes_per_second.map_or(speed, |other| other.min(speed)));
                 disturbance.faults.push(fault.name.clone());
             }
             // The first of these decides: what is answered with an error cannot lose its answer.
@@ -195,6 +241,16 @@ impl Disturbances for Faults {
         table.iter().any(|fault| fault.spec.effect.silence.is_some() && fault.spec.matches.matches(request))
     }
 
+    fn horizon(&self, request: &Disturbed) -> Option<Revision> {
+        if *request.world != *MAIN {
+            return None;
+        }
+        let table = self.table.load();
+        let matching =
+            table.iter().filter(|fault| fault.spec.effect.stale.is_some() && fault.spec.matches.matches(request));
+        matching.filter_map(|fault| self.horizon_of(fault)).min()
+    }
+
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -222,6 +278,9 @@ fn wanted(fault: &Fault, event: &EventNote) -> Option<Step> {
     if let Some(cut) = effect.cut {
         return Some(Step::Cut { abruptly: cut.abruptly });
     }
+    if let Some(slow) = effect.slow {
+        return Some(Step::Pace(slow.bytes_per_second));
+    }
     if effect.silence.is_some() {
         return Some(Step::Hold);
     }
@@ -243,11 +302,12 @@ fn stronger(one: Step, other: Step) -> Step {
         match step {
             Step::Send => 0,
             Step::Merge => 1,
-            Step::After(_) => 2,
-            Step::Hold => 3,
-            Step::Expire => 4,
-            Step::Cut { .. } => 5,
-            Step::Drop => 6,
+            Step::Pace(_) => 2,
+            Step::After(_) => 3,
+            Step::Hold => 4,
+            Step::Expire => 5,
+            Step::Cut { .. } => 6,
+            Step::Drop => 7,
         }
     }
     match (&one, &other) {

@@ -1,12 +1,14 @@
 //! The recent revisions of all objects, with who made them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, LazyLock};
 
 use cache::Event;
 use jiff::Timestamp;
 use machinery::json::{self, Value, json};
 use machinery::{Revision, timestamp};
+use regex::Regex;
 
 use super::clients::Client;
 use super::fields::FieldChanges;
@@ -96,12 +98,6 @@ impl Condensed {
             + owners.sum::<usize>()
             + self.fields.bytes()
     }
-
-    /// `apps` and `deployments` of `apps/deployments`.
-    fn resource(&self) -> (&str, &str) {
-        let (group, resource) = self.collection.rsplit_once('/').unwrap_or(("", &self.collection));
-        (if group == "core" { "" } else { group }, resource)
-    }
 }
 
 impl Change {
@@ -144,10 +140,49 @@ impl Change {
         })
     }
 
+    /// Group and resource.
+    pub(crate) fn resource(&self) -> (&str, &str) {
+        let collection = match &self.content {
+            Content::States(event) => event.key().collection(),
+            Content::Condensed(known) => &known.collection,
+        };
+        let (group, resource) = collection.rsplit_once('/').unwrap_or(("", collection));
+        (if group == "core" { "" } else { group }, resource)
+    }
+
+    /// The program that made it; empty for what the server does of its own.
+    pub(crate) fn agent(&self) -> &str {
+        self.writer.as_ref().map_or("", |writer| &writer.client.agent)
+    }
+
+    /// Tells objects apart.
+    pub(crate) fn key(&self) -> String {
+        match &self.content {
+            Content::States(event) => event.key().to_string(),
+            Content::Condensed(known) => format!("{}/{}/{}", known.collection, known.namespace, known.name),
+        }
+    }
+
+    /// A hash of the object without its times; none if it is gone, or no longer known.
+    pub(crate) fn content_hash(&self) -> Option<u64> {
+        let Content::States(event) = &self.content else { return None };
+        let mut object: Value = json::from_slice(event.current()?.encoded().whole()).ok()?;
+        if let Value::Object(metadata) = &mut object["metadata"] {
+            for member in ["resourceVersion", "managedFields", "generation"] {
+                metadata.shift_remove(member);
+            }
+        }
+        let mut text = object.to_string();
+        remove_times(&mut text);
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
     /// The status of the object that shows it.
     pub(crate) fn status(&self) -> Value {
         let known = self.condensed();
-        let (group, resource) = known.resource();
+        let (group, resource) = self.resource();
         let mut status = json!({
             "time": timestamp::micros(self.at),
             "revision": self.revision.0,
@@ -202,6 +237,13 @@ impl Change {
         let writer = self.writer.as_ref().map_or(0, |writer| size_of::<Writer>() + writer.manager.len());
         size_of::<Change>() + content + writer
     }
+}
+
+/// Replaces times such as `2026-01-01T00:00:00Z` by nothing.
+fn remove_times(text: &mut String) {
+    static TIME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)").expect("a pattern"));
+    *text = TIME.replace_all(text, "").into_owned();
 }
 
 /// The last changes, in the order of their revisions.
@@ -293,9 +335,22 @@ impl Changes {
         self.floor
     }
 
+    /// The newest row for which something holds.
+    pub(crate) fn last(&self, holds: impl Fn(&Change) -> bool) -> Option<&Change> {
+        self.rows.iter().rev().find(|row| holds(row))
+    }
+
     pub(crate) fn after(&self, sequence: u64, max: usize) -> Vec<Change> {
         let from = self.rows.partition_point(|row| row.sequence <= sequence);
         self.rows.range(from..).take(max).cloned().collect()
+    }
+
+    /// The newest revision at a time; none if nothing changed after it.
+    pub(crate) fn revision_at(&self, time: Timestamp) -> Option<Revision> {
+        let at = self.rows.partition_point(|row| row.at <= time);
+        let next = self.rows.get(at)?;
+        let last = at.checked_sub(1).and_then(|at| self.rows.get(at));
+        Some(last.map_or(Revision(next.revision.0.saturating_sub(1)), |last| last.revision))
     }
 
     pub(crate) fn get(&self, revision: Revision) -> Option<Change> {

@@ -18,16 +18,21 @@ mod watchers;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cache::{Collection, Collections, Event, Observer};
+use jiff::Timestamp;
+use machinery::json::{Value, json};
 use machinery::{Clock, Revision};
 use parking_lot::Mutex;
 use registry::{Frames, WriteObserver};
 use server::observation::{self, Answered, Opened, WatchRecord, WriteRecord, Written};
+use server::worlds::MAIN;
 use tokio::sync::watch;
 
-use changes::{Change, Changes, Writer};
+pub(crate) use changes::Change;
+use changes::{Changes, Writer};
 use clients::{Clients, shortened};
 use objects::Specs;
 use requests::{Request, Requests};
@@ -114,6 +119,45 @@ impl Recorder {
         self.requests.lock().bytes() + self.changes.lock().bytes()
     }
 
+    /// Wakes the caller for each change from now on; and the place of the last one so far.
+    pub(crate) fn follow_changes(&self) -> (watch::Receiver<()>, u64) {
+        let changed = self.changed.subscribe();
+        (changed, self.sequence.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn changes_after(&self, sequence: u64) -> Vec<Change> {
+        self.changes.lock().after(sequence, usize::MAX)
+    }
+
+    /// How long ago the last change was that counts.
+    pub(crate) fn quiet_for(&self, counts: impl Fn(&Change) -> bool) -> Duration {
+        let last = self.changes.lock().last(counts).map(|row| row.created());
+        let age = last.map_or(i64::MAX, |last| self.clock.now().as_millisecond() - last.as_millisecond());
+        Duration::from_millis(age.try_into().unwrap_or_default()).min(Duration::from_secs(3600))
+    }
+
+    /// The watches of some clients that were not sent all that concerns them, each described.
+    pub(crate) fn watches_behind(&self, concerns: impl Fn(&str) -> bool) -> Vec<Value> {
+        let mut behind = Vec::new();
+        for watch in self.open_watches() {
+            let backlog = watch.backlog();
+            if backlog.changes > 0 && concerns(watch.agent()) {
+                let lag_ms = backlog.oldest.map_or(0, |revision| self.age_ms(revision));
+                let mut status = watch.status(&backlog, lag_ms);
+                status["watcher"] = json!(watch.name());
+                behind.push(status);
+            }
+        }
+        behind
+    }
+
+    /// The newest revision that is at least so old; none if no recorded change is younger.
+    pub(crate) fn revision_before(&self, ago: Duration) -> Option<Revision> {
+        let now = self.clock.now();
+        let limit = now.checked_sub(ago).unwrap_or(Timestamp::MIN);
+        self.changes.lock().revision_at(limit)
+    }
+
     /// The age of a change in milliseconds; zero if it is not known.
     fn age_ms(&self, revision: Revision) -> u64 {
         let Some(change) = self.changes.lock().get(revision) else { return 0 };
@@ -169,6 +213,9 @@ impl observation::Recorder for Recorder {
     }
 
     fn watch_opened(&self, mut opened: Opened) -> Arc<dyn WatchRecord> {
+        if *opened.request.world != *MAIN {
+            return Arc::new(Unrecorded);
+        }
         for text in [&mut opened.labels, &mut opened.fields] {
             *text = shortened(text).to_owned();
         }
@@ -248,6 +295,19 @@ impl WatchRecord for WatchUnderWay {
         }
         wake(&recorder.watched);
     }
+}
+
+/// A watch of another world.
+struct Unrecorded;
+
+impl WatchRecord for Unrecorded {
+    fn sent(&self, _: &Frames) {}
+
+    fn is_cut(&self) -> bool {
+        false
+    }
+
+    fn closed(&self) {}
 }
 
 /// Follows the objects of the cluster.

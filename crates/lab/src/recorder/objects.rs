@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use machinery::encoded::to_stored;
 use machinery::json::{Value, json};
 use machinery::{Revision, fields, timestamp};
-use registry::computed::{Computed, ComputedWatch};
+use registry::computed::ComputedWatch;
 use store::Key;
 
 use super::Recorder;
@@ -120,16 +120,23 @@ impl Recorder {
     }
 }
 
-impl Computed for Recorder {
-    fn has(&self, collection: &str) -> bool {
+/// As [`registry::computed::Computed`] has them.
+impl Recorder {
+    pub(crate) fn has(&self, collection: &str) -> bool {
         matches!(collection, CHANGES | REQUESTS | WATCHERS)
     }
 
-    fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         Revision(self.sequence.load(std::sync::atomic::Ordering::Relaxed))
     }
 
-    fn scan(&self, collection: &str, from: &str, fields: &fields::Selector, take: &mut dyn FnMut(Arc<Item>) -> bool) {
+    pub(crate) fn scan(
+        &self,
+        collection: &str,
+        from: &str,
+        fields: &fields::Selector,
+        take: &mut dyn FnMut(Arc<Item>) -> bool,
+    ) {
         match collection {
             REQUESTS => self.scan_requests(from, fields, take),
             CHANGES => self.scan_changes(from, fields, take),
@@ -143,7 +150,7 @@ impl Computed for Recorder {
         }
     }
 
-    fn get(&self, collection: &str, name: &str) -> Option<Arc<Item>> {
+    pub(crate) fn get(&self, collection: &str, name: &str) -> Option<Arc<Item>> {
         match collection {
             REQUESTS => {
                 let row = self.requests.lock().by_name(name)?;
@@ -161,7 +168,7 @@ impl Computed for Recorder {
         }
     }
 
-    fn watch(&self, collection: &str, start: Start) -> Box<dyn ComputedWatch> {
+    pub(crate) fn watch(&self, collection: &str, start: Start) -> Box<dyn ComputedWatch> {
         let recorder = self.own.clone();
         match collection {
             REQUESTS => Box::new(FollowRequests::new(recorder, start)),
@@ -170,7 +177,7 @@ impl Computed for Recorder {
         }
     }
 
-    fn delete(&self, collection: &str, name: &str) -> bool {
+    pub(crate) fn delete(&self, collection: &str, name: &str) -> bool {
         let watch = self.watchers.lock().by_name(name).filter(|_| collection == WATCHERS);
         if let Some(watch) = &watch {
             watch.cut();

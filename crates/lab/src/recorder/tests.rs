@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use machinery::fields::Selector;
-use registry::computed::Computed as _;
 use server::observation::Recorder as _;
 
 use super::*;

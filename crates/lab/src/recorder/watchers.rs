@@ -71,6 +71,10 @@ impl OpenWatch {
         format!("watch-{:010}", self.number)
     }
 
+    pub(crate) fn agent(&self) -> &str {
+        &self.client.agent
+    }
+
     pub(crate) fn created(&self) -> Timestamp {
         self.since
     }

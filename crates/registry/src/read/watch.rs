@@ -8,13 +8,20 @@ use machinery::options::{ListOptions, WatchStart};
 use machinery::{Revision, Status};
 use rand::Rng;
 
-use super::list;
 use super::watch_view::{WatchTerms, WatchView};
+use super::{list, past};
 use crate::conversion_webhook;
+use crate::failure;
 use crate::registry::Registry;
 use crate::request::Target;
 
-pub(crate) async fn watch(registry: &Registry, target: &Target, options: &ListOptions) -> Result<WatchView, Status> {
+/// Opens a watch; with `at`, what is there at its beginning is that of an earlier revision.
+pub(crate) async fn watch(
+    registry: &Registry,
+    target: &Target,
+    options: &ListOptions,
+    at: Option<Revision>,
+) -> Result<WatchView, Status> {
     let filter = registry.filter(target, options)?;
     let start = options.watch_start()?;
     let from = match start {
@@ -38,6 +45,25 @@ pub(crate) async fn watch(registry: &Registry, target: &Target, options: &ListOp
         let watch = computed.watch(&target.kind.collection, start);
         return Ok(WatchView::computed(kind, cache, (watch, filter), terms, clock));
     }
+    if let Some(at) = at.filter(|_| !matches!(start, WatchStart::After(_))) {
+        let collection = registry.collection(&target.kind);
+        let snapshot = match start {
+            WatchStart::InitialNotOlderThan(asked) => past::refuse_newer(asked, at),
+            _ => Ok(()),
+        };
+        let snapshot = match snapshot {
+            Ok(()) => cache.snapshot_at(&collection, at).await.map_err(failure::exact),
+            Err(status) => Err(status),
+        };
+        let watcher = match snapshot {
+            Err(status) => return Ok(WatchView::refused(kind, cache, status, terms, clock)),
+            Ok(_) if matches!(start, WatchStart::FreshOnly | WatchStart::AnyOnly) => {
+                cache.watch(&collection, filter, Start::After(at))
+            }
+            Ok(snapshot) => cache.watch_at(&collection, filter, snapshot),
+        };
+        return Ok(converted(registry, target, WatchView::new(kind, cache, watcher, terms, clock)));
+    }
     let reached = match start {
         WatchStart::InitialFresh | WatchStart::FreshOnly => registry.storage().fresh().await,
         WatchStart::InitialNotOlderThan(revision) => registry.storage().reach(revision).await,
@@ -58,11 +84,15 @@ pub(crate) async fn watch(registry: &Registry, target: &Target, options: &ListOp
         return Ok(WatchView::refused(kind, cache, status, terms, clock));
     }
     let watcher = cache.watch(&collection, filter, start);
-    let mut view = WatchView::new(kind, cache, watcher, terms, clock);
+    Ok(converted(registry, target, WatchView::new(kind, cache, watcher, terms, clock)))
+}
+
+/// A watch whose objects a webhook converts, if the kind has one.
+fn converted(registry: &Registry, target: &Target, mut view: WatchView) -> WatchView {
     if conversion_webhook::webhook(&target.kind).is_some() {
         view.convert_with(Arc::clone(registry.converter()));
     }
-    Ok(view)
+    view
 }
 
 /// The timeout of a watch. Unless the client names one it is spread over a factor of two, so that clients that started

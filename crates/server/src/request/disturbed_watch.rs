@@ -28,6 +28,8 @@ use crate::wire::body::EventSource;
 const WAITING_MAX: usize = 1024;
 /// How long an event waits for a newer one of the same object that replaces it.
 const MERGE_WINDOW: Duration = Duration::from_millis(100);
+/// How often a watch that sees the past looks whether it may see more.
+const HORIZON_INTERVAL: Duration = Duration::from_millis(20);
 const MODIFIED: &[u8] = br#"{"type":"MODIFIED","object":"#;
 const ADDED: &[u8] = br#"{"type":"ADDED","object":"#;
 
@@ -60,6 +62,8 @@ pub(crate) struct DisturbedWatch {
     changed: Pin<Box<dyn Future<Output = watch::Receiver<u64>> + Send>>,
     waiting: VecDeque<Waiting>,
     wake_up: Option<Pin<Box<Sleep>>>,
+    /// When the last event at a limited speed is sent.
+    paced_until: Option<Instant>,
     /// The watch itself has ended; what waits is still sent.
     is_over: bool,
     /// The last revision that passed.
@@ -95,6 +99,7 @@ impl DisturbedWatch {
             record,
             waiting: VecDeque::new(),
             wake_up: None,
+            paced_until: None,
             is_over: false,
             revision,
         }
@@ -130,6 +135,12 @@ impl DisturbedWatch {
             let due = match &step {
                 Step::After(delay) => Some(now + *delay),
                 Step::Merge => Some(now + MERGE_WINDOW),
+                Step::Pace(bytes_per_second) => {
+                    let bytes: usize = pieces.iter().map(Bytes::len).sum();
+                    let takes = Duration::from_secs_f64(bytes as f64 / (*bytes_per_second).max(1) as f64);
+                    self.paced_until = Some(self.paced_until.unwrap_or(now).max(now) + takes);
+                    self.paced_until
+                }
                 _ => None,
             };
             let is_last = frames.last && number + 1 == count;
@@ -168,13 +179,22 @@ impl DisturbedWatch {
     /// Moves the events that may be sent now into frames. `None` if the watch ends here.
     fn send(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Option<Frames> {
         let mut frames = Frames::default();
+        let horizon = self.disturbances.horizon(&self.request);
         while frames.bytes < bytes_max
             && !frames.last
-            && let Some(event) = self.waiting.pop_front()
+            && let Some(mut event) = self.waiting.pop_front()
         {
+            if horizon.is_some_and(|horizon| event.note.revision > horizon) {
+                // The horizon moves with time or with other writes, so it is looked at again soon.
+                let due = event.due.replace(Instant::now() + HORIZON_INTERVAL);
+                let _ = self.is_due(&event, cx);
+                event.due = due;
+                self.waiting.push_front(event);
+                break;
+            }
             let stays = match &event.step {
                 Step::Hold => self.disturbances.holds(&self.request),
-                Step::After(_) | Step::Merge => !self.is_due(&event, cx),
+                Step::After(_) | Step::Merge | Step::Pace(_) => !self.is_due(&event, cx),
                 Step::Send | Step::Drop | Step::Cut { .. } | Step::Expire => false,
             };
             if stays {
@@ -202,7 +222,7 @@ impl DisturbedWatch {
                     break;
                 }
                 Step::Drop => {}
-                Step::Send | Step::Hold | Step::After(_) | Step::Merge => {
+                Step::Send | Step::Hold | Step::After(_) | Step::Merge | Step::Pace(_) => {
                     self.revision = self.revision.max(event.note.revision);
                     push(&mut frames, event.pieces);
                     frames.revision = frames.revision.max(event.note.revision);

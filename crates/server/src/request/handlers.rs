@@ -31,7 +31,7 @@ use http::{Extensions, HeaderMap, Method, Version, header};
 use machinery::labels::{Requirement, Selector};
 use machinery::options::ListOptions;
 use machinery::query::Query;
-use machinery::{Status, media};
+use machinery::{Revision, Status, media};
 use registry::admission::trace::Trace;
 use registry::{
     Annotations, Body, Context, Encoding, Form, ListView, Outcome, Registry, Segments, Shape, Target, View, Warnings,
@@ -76,6 +76,8 @@ pub(crate) struct Call<'a> {
     pub(crate) version: Version,
     /// The record of a write, with a lab.
     pub(crate) write: Option<Arc<dyn WriteRecord>>,
+    /// A read is answered as of this revision, by a lab.
+    pub(crate) as_of: Option<Revision>,
     /// The places of a write, which it leaves while it waits for a webhook.
     pub(crate) place: Option<Arc<WritePlaces>>,
     /// The steps of admission, if they are traced.

@@ -117,8 +117,11 @@ impl Server {
             agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             "request"
         );
-        if let Some(lab) = inner.lab.get() {
+        if let Some(lab) = inner.lab.get().filter(|_| *inner.world == *MAIN) {
             lab.record(&parts, resource.as_ref(), &reply, &mut record, took);
+        }
+        if let Some(speed) = record.bytes_per_second {
+            reply.body_mut().slow_down(speed);
         }
         if record.loses_answer {
             reply.extensions_mut().insert(LostAnswer);

@@ -117,6 +117,7 @@ impl Server {
                 annotations: &annotations,
                 version,
                 write,
+                as_of: None,
                 place,
                 trace,
             };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use access::identity::User;
+use machinery::Revision;
 use registry::admission::trace::Trace;
 use registry::{Annotations, Warnings};
 
@@ -29,6 +30,10 @@ pub(super) struct RequestRecord {
     pub(super) faults: Vec<String>,
     /// The record of a write, with a lab.
     pub(super) write: Option<Arc<dyn WriteRecord>>,
+    /// Reads are answered as of this revision, by a lab.
+    pub(super) as_of: Option<Revision>,
+    /// The answer is sent at this speed, by a lab.
+    pub(super) bytes_per_second: Option<u64>,
     pub(super) in_flight: InFlight,
     /// The steps of admission, if they are traced.
     pub(super) trace: Option<Arc<Trace>>,

@@ -32,6 +32,7 @@ use crate::request::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::request::routing::Route;
 use crate::wire::body::RequestBody;
 use crate::wire::peer::Peer;
+use crate::worlds::MAIN;
 
 /// Why a request ends before a handler answers it.
 pub(super) enum Refusal {
@@ -158,6 +159,7 @@ impl Server {
             annotations: &record.annotations,
             version: parts.version,
             write: record.write.clone(),
+            as_of: record.as_of,
             place: None,
             trace: record.trace.clone(),
         };
@@ -290,11 +292,12 @@ impl Inner {
         record.annotations.set("lab.dogwatch.dev/faults", disturbance.faults.join(","));
         record.faults = disturbance.faults;
         record.loses_answer = disturbance.loses_answer;
+        (record.as_of, record.bytes_per_second) = (disturbance.as_of, disturbance.bytes_per_second);
         tokio::time::sleep(disturbance.delay).await;
         disturbance.answer.map_or(Ok(()), |status| Err(*status))
     }
 
-    /// The record of a write to the objects of the cluster, with a lab.
+    /// The record of a write to the objects of `main`, with a lab.
     fn record_of_write(
         &self,
         parts: &Parts,
@@ -302,7 +305,7 @@ impl Inner {
         query: &Query,
         user: &Arc<User>,
     ) -> Option<Arc<dyn WriteRecord>> {
-        let lab = self.lab.get()?;
+        let lab = self.lab.get().filter(|_| *self.world == *MAIN)?;
         info.resource.as_ref().filter(|resource| resource.verb.writes() && resource.group != lab.group)?;
         let manager = query.get("fieldManager").unwrap_or_default();
         Some(lab.recorder.write_begins(&user.name, agent(&parts.headers), manager))

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::fairness::Place;
 use crate::wire::chunk::{Chunk, Unsent};
 use crate::wire::drain::Ticket;
+use crate::wire::slow::SlowChunk;
 
 /// A source of encoded watch events.
 pub trait EventSource: Send + 'static {
@@ -61,6 +62,7 @@ enum Content {
     #[default]
     Empty,
     Whole(Chunk),
+    Slow(Box<SlowChunk>),
     Watch(Box<WatchBody>),
 }
 
@@ -146,7 +148,7 @@ impl ResponseBody {
     #[must_use]
     pub(crate) fn until_sent(mut self, unsent: impl Unsent + 'static) -> Self {
         match &mut self.content {
-            Content::Empty | Content::Watch(_) => {
+            Content::Empty | Content::Slow(_) | Content::Watch(_) => {
                 let unsent: Box<dyn Unsent> = Box::new(unsent);
                 self.holding(unsent)
             }
@@ -154,6 +156,14 @@ impl ResponseBody {
                 chunk.keep(unsent);
                 self
             }
+        }
+    }
+
+    /// Sends a body of one piece at a limited speed.
+    pub(crate) fn slow_down(&mut self, bytes_per_second: u64) {
+        if let Content::Whole(chunk) = &mut self.content {
+            let rest = std::mem::take(chunk);
+            self.content = Content::Slow(Box::new(SlowChunk::new(rest, bytes_per_second)));
         }
     }
 
@@ -174,6 +184,7 @@ impl ResponseBody {
         match &self.content {
             Content::Empty => Some(0),
             Content::Whole(chunk) => Some(chunk.remaining()),
+            Content::Slow(slow) => Some(slow.remaining()),
             Content::Watch(_) => None,
         }
     }
@@ -183,7 +194,7 @@ impl ResponseBody {
     pub(crate) fn whole_chunk(&self) -> Option<&Chunk> {
         match &self.content {
             Content::Whole(chunk) => Some(chunk),
-            Content::Empty | Content::Watch(_) => None,
+            Content::Empty | Content::Slow(_) | Content::Watch(_) => None,
         }
     }
 
@@ -192,7 +203,7 @@ impl ResponseBody {
         match self.content {
             Content::Empty => Ok(Chunk::default()),
             Content::Whole(chunk) => Ok(chunk),
-            Content::Watch(_) => Err(self),
+            Content::Slow(_) | Content::Watch(_) => Err(self),
         }
     }
 
@@ -217,6 +228,7 @@ impl ResponseBody {
                 self.content = Content::Empty;
                 Poll::Ready(chunk.has_remaining().then_some(chunk))
             }
+            Content::Slow(slow) => slow.poll_next(cx),
             Content::Watch(watch) => watch.poll_next(cx).map(|frames| frames.map(|frames| frames.segments.into())),
         }
     }

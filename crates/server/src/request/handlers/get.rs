@@ -12,8 +12,9 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute) -> Result<Rep
     let asked = call.negotiate(route)?;
     let options = GetOptions::from_query(call.query)?;
     let registry = call.registry;
-    let view = match route.operation {
-        Operation::GetScale => registry.get_scale(&route.target, &options).await?,
+    let view = match (route.operation, call.as_of) {
+        (Operation::GetScale, _) => registry.get_scale(&route.target, &options).await?,
+        (_, Some(at)) => Box::pin(registry.get_at(&route.target, &options, at)).await?,
         _ => registry.get(&route.target, &options).await?,
     };
     call.show(200, view, &route.target, &asked).await

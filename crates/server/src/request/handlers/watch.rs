@@ -34,7 +34,10 @@ pub(super) async fn answer(call: &Call<'_>, route: &ResourceRoute, extensions: E
     };
     // The name in a `/watch/` path has become a field selector.
     let target = Target { name: None, ..route.target.clone() };
-    let mut view = call.registry.watch(&target, &options).await?;
+    let mut view = match call.as_of {
+        Some(at) => call.registry.watch_at(&target, &options, at).await?,
+        None => call.registry.watch(&target, &options).await?,
+    };
     view.set_form(asked.form);
     let drain = call.server.drain.ticket();
     let bytes_max = call.server.limits.watch_batch_bytes_max;
