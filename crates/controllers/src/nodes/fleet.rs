@@ -19,7 +19,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::addresses::Pool;
 use super::agenda::{Agenda, Place};

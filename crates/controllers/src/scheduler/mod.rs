@@ -40,7 +40,6 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::context::Context;
 use crate::requests::{Form, pod_path, pod_reference, seconds, send};

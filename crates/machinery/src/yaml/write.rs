@@ -256,25 +256,32 @@ fn escape(c: char) -> String {
 /// Up to this many members are sorted by insertion, more of them in runs that are merged: insertion moves all that follow.
 const INSERTED_MAX: usize = 128;
 
-/// Sorts by the reference's comparison, which is not an order, as a library sort would need.
-fn natural_order(members: &Map) -> Vec<(&Text, &Value)> {
-    let members: Vec<(&Text, &Value)> = members.iter().collect();
-    sorted(&members)
+/// A member with the characters of its key, which each comparison needs.
+struct Keyed<'m> {
+    chars: Vec<char>,
+    member: (&'m Text, &'m Value),
 }
 
-fn sorted<'m>(members: &[(&'m Text, &'m Value)]) -> Vec<(&'m Text, &'m Value)> {
-    let mut all: Vec<(&Text, &Value)> = Vec::with_capacity(members.len());
+/// Sorts by the reference's comparison, which is not an order, as a library sort would need.
+fn natural_order(members: &Map) -> Vec<(&Text, &Value)> {
+    let keyed = members.iter().map(|(key, value)| Keyed { chars: key.chars().collect(), member: (key, value) });
+    let keyed: Vec<Keyed<'_>> = keyed.collect();
+    sorted(&keyed).into_iter().map(|keyed| keyed.member).collect()
+}
+
+fn sorted<'k, 'm>(members: &'k [Keyed<'m>]) -> Vec<&'k Keyed<'m>> {
+    let mut all: Vec<&Keyed<'_>> = Vec::with_capacity(members.len());
     if members.len() <= INSERTED_MAX {
         for member in members {
-            let at = all.partition_point(|(key, _)| natural(key, member.0) != Ordering::Greater);
-            all.insert(at, *member);
+            let at = all.partition_point(|other| natural(&other.chars, &member.chars) != Ordering::Greater);
+            all.insert(at, member);
         }
         return all;
     }
     let (left, right) = members.split_at(members.len() / 2);
     let (mut left, mut right) = (sorted(left).into_iter().peekable(), sorted(right).into_iter().peekable());
-    while let (Some((a, _)), Some((b, _))) = (left.peek(), right.peek()) {
-        let is_right_first = natural(a, b) == Ordering::Greater;
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let is_right_first = natural(&a.chars, &b.chars) == Ordering::Greater;
         all.extend(if is_right_first { right.next() } else { left.next() });
     }
     all.extend(left);
@@ -283,8 +290,7 @@ fn sorted<'m>(members: &[(&'m Text, &'m Value)]) -> Vec<(&'m Text, &'m Value)> {
 }
 
 /// Compares letters by code, numbers by value; letters sort after everything else.
-fn natural(a: &str, b: &str) -> Ordering {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+fn natural(a: &[char], b: &[char]) -> Ordering {
     for i in 0..a.len().min(b.len()) {
         if a[i] == b[i] {
             continue;
@@ -306,7 +312,7 @@ fn natural(a: &str, b: &str) -> Ordering {
                 (value.wrapping_mul(10).wrapping_add(u64::from(digit)), len + 1)
             })
         };
-        let (a_number, b_number) = (number(&a), number(&b));
+        let (a_number, b_number) = (number(a), number(b));
         return a_number.cmp(&b_number).then(a[i].cmp(&b[i]));
     }
     a.len().cmp(&b.len())
