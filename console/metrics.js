@@ -34,7 +34,7 @@ export async function scrape(signal) {
  * @param {(labels: Record<string, string>) => boolean} [counts]
  */
 export const sum = (samples, name, counts = () => true) =>
-  samples.reduce((total, one) => (one.name === name && counts(one.labels) ? total + one.value : total), 0);
+  samples.reduce((total, one) => (one.name === name && one.value > 0 && counts(one.labels) ? total + one.value : total), 0);
 
 /**
  * Objects by `plural.group`.
@@ -44,7 +44,8 @@ export const sum = (samples, name, counts = () => true) =>
 export function objectCounts(samples) {
   const counts = new Map();
   for (const { name, labels, value } of samples) {
-    if (name !== 'apiserver_storage_objects' && name !== 'apiserver_resource_objects') continue;
+    // A server that has not counted yet reports -1.
+    if (value < 0 || (name !== 'apiserver_storage_objects' && name !== 'apiserver_resource_objects')) continue;
     // Newer servers name the group in a label of its own, older ones in the resource.
     const key = labels.group !== undefined ? (labels.group ? `${labels.resource}.${labels.group}` : labels.resource) : labels.resource;
     counts.set(key, value);

@@ -130,6 +130,7 @@ export class LiveTable extends HTMLElement {
     this.shown = columns.map((_, index) => index).filter((index) => this.wide || columns[index].priority === 0);
     const names = [...(this.showsNamespace ? ['Namespace'] : []), ...this.shown.map((index) => columns[index].name)];
     this.widths = names.map((name) => name.length + 1);
+    this.template = '';
     this.grow([...this.rows.values()].slice(0, 200));
     if (this.head) this.head.hidden = false;
     this.head?.replaceChildren(

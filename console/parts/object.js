@@ -166,7 +166,7 @@ class ObjectView {
     this.text.scrollTop = scroll;
     const list = managers(object.metadata.managedFields);
     this.legend.replaceChildren(...list.map((one) => h('li', null, h('span', { class: `owner c${one.colour}` }, one.letter), ` ${one.name}`,
-      h('small', null, ` ${one.operation}${one.subresource ? ` of ${one.subresource}` : ''}, ${age(one.time)} ago`))));
+      h('small', null, ` ${one.operation}${one.subresource ? ` of ${one.subresource}` : ''}${one.time ? `, ${age(one.time)} ago` : ''}`))));
     if (old) this.legend.append(h('li', null, h('span', { class: 'sign added' }, '+'), h('span', { class: 'sign removed' }, '-'), ' changed since the revision before'));
   }
 

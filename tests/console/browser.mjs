@@ -6,7 +6,25 @@ import { chromium } from 'playwright-core';
 const ARGS = ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 const MEDIA = { html: 'text/html', css: 'text/css', js: 'text/javascript', svg: 'image/svg+xml' };
 
-export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ARGS });
+/** Time after which a browser that shows no page is ended, and how often another one is tried. */
+const [START_MS, STARTS_MAX] = [30_000, 3];
+
+/** Starts a browser that can show a page: on a very busy machine, one in many starts and answers nothing. */
+export async function launch() {
+  for (let attempt = 1; ; attempt += 1) {
+    const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ARGS });
+    let timer;
+    const late = new Promise((resolve) => { timer = setTimeout(resolve, START_MS, null); });
+    const page = await Promise.race([browser.newPage(), late]);
+    clearTimeout(timer);
+    if (page) {
+      await page.close();
+      return browser;
+    }
+    if (attempt === STARTS_MAX) throw new Error('Chromium starts and shows no page');
+    await Promise.race([browser.close(), new Promise((resolve) => { setTimeout(resolve, 5000); })]);
+  }
+}
 
 /**
  * Opens a link in a window of its own. Errors of the page are collected in `page.troubles`.

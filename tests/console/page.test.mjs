@@ -64,6 +64,18 @@ test('objects: filters are sent to the server', async () => {
   await until('all pods', async () => (await rows().count()) === 3);
 });
 
+test('objects: columns have room for their names, also where all values are short', async () => {
+  await go(page, '#/objects/core/namespaces');
+  await until('the rows', async () => (await rows().count()) >= 4);
+  await server.kubectl('create configmap x');
+  await go(page, '#/objects/core/configmaps');
+  await page.locator('#filter').fill('ns:default x');
+  await until('the row', async () => (await rows().count()) === 1);
+  const widths = await page.locator('live-table .head [role=columnheader]').evaluateAll((heads) => heads.slice(1).map((head) => head.scrollWidth <= head.clientWidth && head.clientWidth > 20));
+  assert.ok(widths.length >= 3 && widths.every(Boolean), widths.join());
+  await page.locator('#filter').fill('');
+});
+
 test('keys: the palette of kinds, moving, opening, help', async () => {
   await page.locator('live-table .scroller').focus();
   await page.keyboard.press(':');
