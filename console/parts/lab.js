@@ -3,6 +3,7 @@ import { Refusal, address, collection, json } from '../api.js';
 import { confirm } from '../dialogs.js';
 import { h } from '../dom.js';
 import { Stream } from '../stream.js';
+import { showClock } from './clock.js';
 
 /** @typedef {import('../api.js').Kind} Kind */
 
@@ -22,7 +23,7 @@ const TEMPLATES = [
 
 /** @type {import('../main.js').Part} */
 export function showLab(place, context) {
-  const message = h('div', { role: 'alert' });
+  const message = h('div', { class: 'message', role: 'alert' });
   place.append(h('div', { class: 'title' }, h('h1', null, 'Lab')), h('p', null, 'Powers over this control plane. Nothing here is stored, and nothing hits requests for the lab itself: one can always get out.'), message);
   const attempt = async (/** @type {Promise<any>} */ work, /** @type {string} */ done) => {
     try {
@@ -46,6 +47,8 @@ export function showLab(place, context) {
   if (checkpoints) showCheckpoints(lab, checkpoints);
   const worlds = context.lab('worlds');
   if (worlds) showWorlds(lab, worlds);
+  const clocks = context.lab('clocks');
+  if (clocks) showClock(lab, clocks);
   const requests = context.lab('requests');
   if (requests) showRequests(lab, requests);
   return { stop: () => streams.forEach((stream) => stream.stop()) };
