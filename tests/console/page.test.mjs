@@ -239,6 +239,28 @@ test('lab: requests as they arrive, filtered by the server', async () => {
   assert.match(await line.innerText(), /delete\s+configmaps\s+default\/short-lived\s+200/);
 });
 
+test('lab: a checkpoint is kept, and a rewind brings a deleted object back', async () => {
+  await server.kubectl('create configmap precious --from-literal=a=b');
+  await page.getByLabel('Name of a checkpoint').fill('before');
+  await page.getByRole('button', { name: 'Keep this revision' }).click();
+  await page.getByText('The checkpoint before keeps this revision.').waitFor();
+  await server.kubectl('delete configmap precious');
+  await page.locator('tr', { hasText: 'before' }).getByRole('button', { name: 'Rewind' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Rewind' }).click();
+  await page.getByText('The world is as it was at before.').waitFor();
+  assert.equal(JSON.parse(await server.kubectl('get configmap precious -o json')).data.a, 'b');
+});
+
+test('lab: a world is forked, and its address is shown', async () => {
+  await page.getByLabel('Name of a world').fill('copy');
+  await page.getByRole('button', { name: 'Fork this world' }).click();
+  const line = page.locator('tr', { hasText: '/worlds/copy' });
+  await line.waitFor();
+  assert.match(await server.kubectl(`--server ${server.url}/worlds/copy get configmap precious -o name`), /configmap\/precious/);
+  await line.getByRole('button', { name: 'Remove' }).click();
+  await page.getByText('There is no world beside this one.').waitFor();
+});
+
 test('learn: six lessons, and the server really does it', async () => {
   const press = (name) => page.getByRole('button', { name, exact: true }).click();
   const wire = (what) => page.locator('.wire', { hasText: what }).waitFor();
