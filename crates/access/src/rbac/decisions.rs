@@ -13,35 +13,47 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use foldhash::fast::RandomState;
 use machinery::json::Text;
-use smallvec::SmallVec;
 
 use crate::authorizer::{Attributes, What};
 
 /// Decisions that are kept. A new one replaces the one in its slot.
 const SLOTS: usize = 1024;
-/// Longest key that is kept, and the bytes that need no allocation: a client chooses its texts.
+/// Longest key that is kept: a client chooses its texts.
 const KEY_BYTES_MAX: usize = 256;
 /// Ends each text of a key. It occurs in no text.
 const END: u8 = 0xff;
 
-/// What a request is decided by, as long as no rule names objects.
-pub(super) struct Key(SmallVec<[u8; KEY_BYTES_MAX]>);
+/// What requests are decided by, as long as no rule names objects.
+pub(super) struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    len: usize,
+}
 
 impl Key {
-    /// None for paths, and for what is too long.
-    pub(super) fn new(attributes: &Attributes<'_>) -> Option<Self> {
-        let What::Resource(about) = &attributes.what else { return None };
+    pub(super) const EMPTY: Key = Key { bytes: [0; KEY_BYTES_MAX], len: 0 };
+
+    /// Makes this the key of a request. Returns false for paths, and for what is too long.
+    pub(super) fn set(&mut self, attributes: &Attributes<'_>) -> bool {
+        let What::Resource(about) = &attributes.what else { return false };
         let user = attributes.user;
+        self.len = 0;
         let parts = [&user.name, attributes.verb, about.group, about.resource, about.subresource, about.namespace];
-        let mut key = SmallVec::new();
-        for part in parts.into_iter().chain(user.groups.iter().map(String::as_str)) {
-            if key.len() + part.len() >= KEY_BYTES_MAX {
-                return None;
-            }
-            key.extend_from_slice(part.as_bytes());
-            key.push(END);
+        parts.into_iter().all(|part| self.add(part)) && user.groups.iter().all(|group| self.add(group))
+    }
+
+    fn add(&mut self, part: &str) -> bool {
+        let end = self.len + part.len();
+        let Some(place) = self.bytes.get_mut(self.len..=end) else { return false };
+        if let Some((last, text)) = place.split_last_mut() {
+            text.copy_from_slice(part.as_bytes());
+            *last = END;
         }
-        Some(Key(key))
+        self.len = end + 1;
+        true
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 }
 
@@ -60,18 +72,18 @@ struct Known {
 
 impl Decisions {
     fn at(&self, key: &Key) -> usize {
-        self.hasher.hash_one(&key.0[..]) as usize % SLOTS
+        self.hasher.hash_one(key.bytes()) as usize % SLOTS
     }
 
     /// The reason why such a request was allowed.
     pub(super) fn reason(&self, key: &Key) -> Option<Text> {
         let slot = self.slots.get()?.get(self.at(key))?.load();
-        slot.as_ref().filter(|known| *known.key == key.0[..]).map(|known| known.reason.clone())
+        slot.as_ref().filter(|known| *known.key == *key.bytes()).map(|known| known.reason.clone())
     }
 
     pub(super) fn keep(&self, key: &Key, reason: &Text) {
         let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| ArcSwapOption::empty()).collect());
-        slots[self.at(key)].store(Some(Arc::new(Known { key: key.0[..].into(), reason: reason.clone() })));
+        slots[self.at(key)].store(Some(Arc::new(Known { key: key.bytes().into(), reason: reason.clone() })));
     }
 }
 
@@ -85,7 +97,8 @@ mod tests {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
         let user = User { name: name.to_owned(), groups, ..User::default() };
         let about = ResourceAttributes { resource: "pods", namespace, ..ResourceAttributes::default() };
-        Key::new(&Attributes { user: &user, verb: "get", what: What::Resource(about) })
+        let mut key = Key::EMPTY;
+        key.set(&Attributes { user: &user, verb: "get", what: What::Resource(about) }).then_some(key)
     }
 
     #[test]
@@ -101,7 +114,7 @@ mod tests {
         ];
         for (at, one) in keys.iter().enumerate() {
             let one = one.as_ref().expect("a short key");
-            let same = keys.iter().flatten().filter(|other| other.0 == one.0).count();
+            let same = keys.iter().flatten().filter(|other| other.bytes() == one.bytes()).count();
             assert_eq!(same, 1, "{at}");
         }
         assert!(key(&"x".repeat(KEY_BYTES_MAX), &[], "n").is_none(), "long texts are decided on each time");

@@ -72,7 +72,10 @@ impl Rbac {
     #[must_use]
     pub fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let state = self.current.load();
-        let Some(key) = Key::new(attributes) else { return state.index.decide(attributes) };
+        let mut key = Key::EMPTY;
+        if !key.set(attributes) {
+            return state.index.decide(attributes);
+        }
         if let Some(reason) = state.decisions.reason(&key) {
             return Decision::allow(reason);
         }

@@ -177,11 +177,22 @@ impl Index {
     fn candidates<'a>(&'a self, user: &'a User) -> impl Iterator<Item = u32> {
         let account = user.name.strip_prefix(ACCOUNT).and_then(|rest| rest.split_once(':'));
         let mut lists: smallvec::SmallVec<[&[u32]; 8]> = smallvec::SmallVec::new();
-        lists.push(&self.anyone);
-        lists.extend(self.users.get(&user.name).map(Vec::as_slice));
-        lists.extend(account.and_then(|(namespace, _)| self.accounts.get(namespace)).map(Vec::as_slice));
-        lists.extend(user.groups.iter().filter_map(|group| self.groups.get(group)).map(Vec::as_slice));
+        let mut add = |list: Option<&'a Vec<u32>>| {
+            if let Some(list) = list.filter(|list| !list.is_empty()) {
+                lists.push(list);
+            }
+        };
+        add(Some(&self.anyone));
+        add(self.users.get(&user.name));
+        add(account.and_then(|(namespace, _)| self.accounts.get(namespace)));
+        user.groups.iter().for_each(|group| add(self.groups.get(group)));
         std::iter::from_fn(move || {
+            // Most users are named by one list.
+            if let [only] = lists.as_mut_slice() {
+                let (first, rest) = only.split_first()?;
+                *only = rest;
+                return Some(*first);
+            }
             let list = lists.iter_mut().filter(|list| !list.is_empty()).min_by_key(|list| list.first().copied())?;
             let (first, rest) = list.split_first()?;
             *list = rest;
