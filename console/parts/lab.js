@@ -70,7 +70,7 @@ function table(lab, kind, heads, cells, { none, limit = 200, parameters }) {
   /** @type {Map<string, any>} */
   const found = new Map();
   const body = h('tbody');
-  const empty = h('p', { class: 'empty' }, none);
+  const empty = h('p', { class: 'empty', hidden: true }, none);
   const whole = h('table', { class: 'plain-table' }, h('thead', null, h('tr', null, ...heads.map((text) => h('th', null, text || h('span', { class: 'unseen' }, 'Action'))))), body);
   let timer = 0;
   const draw = () => {
