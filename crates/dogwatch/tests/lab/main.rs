@@ -4,6 +4,7 @@ mod checkpoints;
 mod commands;
 mod faults;
 mod group;
+mod page;
 mod seeing;
 mod settling;
 mod stale;
