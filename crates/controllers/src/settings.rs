@@ -11,6 +11,7 @@ use crate::certificate_requests::signing::Signer;
 use crate::manager;
 use crate::nodes::containers::Containers;
 use crate::nodes::stages::Stages;
+use crate::nodes::usage::Usages;
 
 /// The settings of all controllers.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct Settings {
     pub stages: Stages,
     /// What the containers of simulated nodes say; the server reads from it.
     pub containers: Arc<Containers>,
+    /// What prescribes the usage of pods; the server reads from it.
+    pub usages: Arc<Usages>,
     /// PG-1: number of finished pods that are kept.
     pub terminated_pods_max: usize,
     /// The wall clock of all controllers.
@@ -54,6 +57,7 @@ impl Default for Settings {
             timing: Timing::default(),
             stages: Stages::default(),
             containers: Arc::default(),
+            usages: Arc::default(),
             terminated_pods_max: 12_500,
             clock: WorldClock::system(),
             signer: None,
@@ -64,6 +68,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// True if there are simulated nodes, so that what they use can be measured.
+    #[must_use]
+    pub fn simulates_nodes(&self) -> bool {
+        self.selection.includes("nodes")
+    }
+
     /// True if every namespace gets a service account, so that pods can be required to have one.
     #[must_use]
     pub fn keeps_service_accounts(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clock::WorldClock;
 use controllers::{Clients, Settings, TokenSigner};
+use registry::kinds::Kinds;
 use server::Server;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,9 +13,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::containers::SimulatedContainers;
 use crate::identities;
+use crate::usage::SimulatedUsage;
 
 /// Time that controllers have to finish their work and release their lease.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The kinds of a server with these controllers: what simulated nodes use can be read.
+#[must_use]
+pub fn kinds(settings: &Settings) -> Kinds {
+    let kinds = registry::kinds::builtin();
+    if settings.simulates_nodes() { registry::kinds::usage::beside(kinds) } else { kinds.clone() }
+}
 
 /// Controllers that run until they are stopped or this value is dropped.
 pub struct Controllers {
@@ -36,10 +45,13 @@ impl Controllers {
                 None => Err("the server issues no tokens".to_owned()),
             })
         });
-        if settings.selection.includes("nodes") {
+        if settings.simulates_nodes() {
             let containers = Arc::clone(&settings.containers);
             let simulated = SimulatedContainers { containers, clock: settings.clock.clone() };
             server.set_containers(Arc::new(simulated));
+            let usages = Arc::clone(&settings.usages);
+            let simulated = SimulatedUsage { usages, clock: settings.clock.clone() };
+            server.set_usage(Arc::new(simulated));
         }
         let running = tokio::spawn(run(clients, settings, server.rewinds(), stop.clone()));
         Controllers { stop: stop.drop_guard(), running }

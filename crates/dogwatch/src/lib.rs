@@ -23,4 +23,5 @@ mod lab_role;
 mod page;
 pub mod testing;
 pub mod up;
+mod usage;
 mod worlds;

@@ -40,6 +40,7 @@ pub use registry::PluginSelection;
 pub use server::audit::sinks::stream::{Entry, Events};
 
 pub use crate::authorization::Authorization;
+use crate::background;
 pub use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 use crate::identities;
@@ -83,8 +84,11 @@ impl Server {
     /// # Panics
     /// If the store cannot be read.
     pub async fn with_controllers_on(store: Arc<dyn Store>, settings: Settings) -> Self {
-        let registry =
-            registry::Settings { service_accounts: settings.keeps_service_accounts(), ..registry::Settings::default() };
+        let registry = registry::Settings {
+            kinds: background::kinds(&settings),
+            service_accounts: settings.keeps_service_accounts(),
+            ..registry::Settings::default()
+        };
         let mut server = Self::start_with(store, registry).await;
         server.cluster.set_worlds(None, settings.clone());
         server.controllers = Some(server.run_controllers(settings));

@@ -21,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args;
 use crate::authentication::{self, Authentication, Reloading};
 use crate::authorization::Authorization;
-use crate::background::Controllers;
+use crate::background::{self, Controllers};
 use crate::cluster::{Access, Cluster};
 use crate::engine;
 use crate::failure::Failure;
@@ -88,6 +88,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let mut controllers = controller_settings(&args, &pki, stages)?;
     controllers.ca_pem = trusted_pem(&args, &pki, &serving_leaf);
     let settings = registry::Settings {
+        kinds: background::kinds(&controllers),
         service_accounts: controllers.keeps_service_accounts() && plugins.includes("ServiceAccount"),
         policy_types: !args.no_controllers,
         plugins,

@@ -57,7 +57,7 @@ pub use cache::WatchScope;
 pub use conversion_webhook::Webhooks;
 pub use read::form::{Encoding, Form, IncludeObject, MetaVersion, Shape};
 pub use read::segments::Segments;
-pub use read::view::{ListView, Outcome, View};
+pub use read::view::{ListView, MadeList, Outcome, View};
 pub use read::watch_view::{EventNote, EventNotes, Frames, WatchView};
 pub use registry::Registry;
 pub use request::{Body, Context, PatchBody, Target, Warnings, WriteObserver, WriteRequest};

@@ -11,6 +11,7 @@
 //! - [`aggregation`] passes requests to the servers behind APIServices
 //! - [`webhooks`] calls conversion and admission webhooks; [`services`] finds the addresses of Services
 //! - [`streams`] has the logs of containers and the connections to them
+//! - [`usage`] has the group `metrics.k8s.io`
 //! - [`page`] is a web page beside the API
 //! - [`audit`] records who did what; [`disturbance`] and [`observation`] are where a lab meets the server
 //! - [`worlds`] finds the control plane that a request is for
@@ -38,6 +39,7 @@ pub mod services;
 pub mod shutdown;
 pub mod signing;
 pub mod streams;
+pub mod usage;
 pub mod webhooks;
 mod wire;
 pub mod worlds;

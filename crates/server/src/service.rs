@@ -45,6 +45,7 @@ use crate::request::openapi::OpenApiDocuments;
 use crate::request::traces::AdmissionTraces;
 use crate::shutdown::Shutdown;
 use crate::streams::containers::Containers;
+use crate::usage::Usage;
 use crate::wire::body::RequestBody;
 use crate::wire::connection::{Handler, ResponseFuture};
 use crate::wire::drain::Drain;
@@ -111,6 +112,8 @@ pub(crate) struct Inner {
     pub(crate) worlds: OnceLock<Arc<dyn Worlds>>,
     /// None until it is set: then logs of containers and connections to them are refused.
     pub(crate) containers: OnceLock<Arc<dyn Containers>>,
+    /// None until it is set: then nodes and pods are not measured.
+    pub(crate) usage: OnceLock<Arc<dyn Usage>>,
 }
 
 /// What a lab adds to a server and to the worlds beside it: objects that are not those of the cluster, and powers over its requests.
@@ -168,6 +171,7 @@ impl Server {
             rewinds: watch::Sender::new(0),
             worlds: OnceLock::new(),
             containers: OnceLock::new(),
+            usage: OnceLock::new(),
         }))
     }
 
@@ -209,6 +213,11 @@ impl Server {
     /// Serves logs of containers and connections to them from now on. Only the first is used.
     pub fn set_containers(&self, containers: Arc<dyn Containers>) {
         let _ = self.0.containers.set(containers);
+    }
+
+    /// Serves what nodes and pods use from now on. Only the first is used.
+    pub fn set_usage(&self, usage: Arc<dyn Usage>) {
+        let _ = self.0.usage.set(usage);
     }
 
     /// Records requests from now on. Only the first audit log is used.

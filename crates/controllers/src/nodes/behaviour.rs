@@ -12,6 +12,7 @@
 //!     nodes.dogwatch/stop-delay: 20s      # they take so long to end when the pod is deleted
 //!     nodes.dogwatch/stop: never          # the node never notices that the pod is deleted
 //!     nodes.dogwatch/readiness: fails after 30s   # the results of its readiness probe; liveness and startup likewise
+//!     nodes.dogwatch/cpu: sine(100m,900m,10m)     # what each container uses; memory likewise, cpu.NAME for one container
 //! ```
 
 use std::collections::BTreeMap;
@@ -23,11 +24,13 @@ use serde_json::Value;
 
 use super::processes::course::Course;
 use super::stages::parse_duration;
+use super::usage::RESOURCES;
+use super::usage::curve::Curve;
 
 /// The prefix of the annotations of pods and nodes.
 pub(super) const PREFIX: &str = "nodes.dogwatch/";
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Behaviour {
     pub(super) start_delay: Duration,
     pub(super) ready_after: Duration,
@@ -40,10 +43,12 @@ pub(super) struct Behaviour {
     pub(super) startup: Option<Course>,
     pub(super) readiness: Option<Course>,
     pub(super) liveness: Option<Course>,
+    /// What containers use, by `cpu`, `memory`, `cpu.CONTAINER` or `memory.CONTAINER`.
+    pub(super) usage: BTreeMap<String, Curve>,
 }
 
 /// Annotations with this prefix that other modules read.
-const OTHERS: [&str; 7] = ["logs", "exec", "port-forward", "attach", "cpu", "memory", "heartbeat"];
+const OTHERS: [&str; 5] = ["logs", "exec", "port-forward", "attach", "heartbeat"];
 
 impl Behaviour {
     /// Applies one setting, or returns the reason that it is invalid.
@@ -69,10 +74,14 @@ impl Behaviour {
             "startup" => self.startup = Some(course()?),
             "readiness" => self.readiness = Some(course()?),
             "liveness" => self.liveness = Some(course()?),
+            _ if RESOURCES.contains(&name.split_once('.').map_or(name, |(resource, _)| resource)) => {
+                let curve = Curve::parse(value).map_err(|why| format!("{name}: {why}"))?;
+                self.usage.insert(name.to_owned(), curve);
+            }
             _ => {
                 return Err(format!(
                     "unknown field `{name}`, expected one of `start-delay`, `ready-after`, `ready`, `exit-after`, \
-                     `exit-code`, `image-pull`, `stop-delay`, `stop`, `startup`, `readiness`, `liveness`"
+                     `exit-code`, `image-pull`, `stop-delay`, `stop`, `startup`, `readiness`, `liveness`, `cpu`, `memory`"
                 ));
             }
         }

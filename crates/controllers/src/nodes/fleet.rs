@@ -32,6 +32,7 @@ use super::register;
 use super::stages::Stages;
 use super::status::{self, StepEvent, StepInputs};
 use super::steps::{self, Change, Known, Step};
+use super::usage::Usages;
 use crate::context::Context;
 use crate::identities::Identity;
 use crate::requests::{Form, microseconds, pod_path, pod_reference, send_as};
@@ -217,6 +218,7 @@ struct Fleet {
     agenda: Agenda<Due>,
     writes: JoinSet<Done>,
     containers: Arc<Containers>,
+    usages: Arc<Usages>,
 }
 
 impl Fleet {
@@ -225,13 +227,15 @@ impl Fleet {
         stages.seed.get_or_insert_with(rand::random);
         let (kwok, containers) = (Arc::new(stages.kwok.clone()), context.settings.containers.clone());
         containers.set_rules(kwok.clone());
+        let (stages, usages) = (Arc::new(stages), context.settings.usages.clone());
+        usages.set(stages.clone(), kwok.clone());
         Self {
             client: context.client.clone(),
             clock: context.clock.clone(),
             recorder: context.recorder_through(Arc::new(NodeEvents::new(context.client.clone())), "kubelet"),
             kwok,
             server: context.clients.get(Identity::Server),
-            stages: Arc::new(stages),
+            stages,
             timing: context.settings.timing,
             nodes: HashMap::new(),
             pods: HashMap::new(),
@@ -239,6 +243,7 @@ impl Fleet {
             agenda: Agenda::new(),
             writes: JoinSet::new(),
             containers,
+            usages,
         }
     }
 
@@ -646,6 +651,7 @@ impl Fleet {
     fn follow_files(&mut self, found: &Kwok) {
         self.kwok = Arc::new(self.stages.kwok.with(found));
         self.containers.set_rules(self.kwok.clone());
+        self.usages.set(self.stages.clone(), self.kwok.clone());
         let nodes: Vec<Arc<Node>> = self.nodes.values().map(|served| served.object.clone()).collect();
         nodes.into_iter().for_each(|node| self.node_changed(node));
         // Steps under way are of the stages before: the next ones are planned in any case.

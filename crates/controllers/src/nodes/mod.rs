@@ -9,6 +9,7 @@
 //! - [`stages`], `behaviour`: the settings, for all pods and for one
 //! - [`containers`]: logs of containers, results of commands, answers at ports
 //! - [`processes`]: what runs in containers, their files and probes; [`shell`]: the commands of containers
+//! - [`usage`]: what containers and nodes use
 //! - `restarts`: whether and when a container that ended starts again
 //! - `addresses`: the addresses of pods; `events`: events that nodes report
 //!
@@ -37,6 +38,7 @@ pub mod shell;
 pub mod stages;
 mod status;
 mod steps;
+pub mod usage;
 mod zones;
 
 use std::sync::Arc;

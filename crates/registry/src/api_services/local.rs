@@ -10,8 +10,8 @@ use machinery::json::{Value, json};
 use machinery::options::DeleteOptions;
 use tokio::task::JoinSet;
 
-use super::priorities::{self, CUSTOM, Priority};
-use super::{AUTOMANAGED, Entry, GROUP, availability};
+use super::priorities::{self, CUSTOM, METRICS, Priority};
+use super::{AUTOMANAGED, Entry, GROUP, METRICS_GROUP, availability};
 use crate::admission::plugin::{Attributes, Operation, Options};
 use crate::registry::Registry;
 use crate::request::{Context, Target, WriteRequest};
@@ -63,7 +63,10 @@ impl Wanted {
 
     /// Whether an object that the server keeps has to be written again.
     fn differs(&self, entry: &Entry) -> bool {
-        entry.automanaged.is_some() && (entry.remote.is_some() || entry.priority != self.priority)
+        let is_replaced = entry.remote.is_some();
+        let may_be_replaced = self.group == METRICS_GROUP;
+        entry.automanaged.is_some()
+            && if is_replaced { !may_be_replaced } else { entry.priority != self.priority }
     }
 }
 
@@ -134,7 +137,7 @@ fn custom(registry: &Registry) -> BTreeMap<String, Wanted> {
             let one = Wanted {
                 group: group.name.clone(),
                 version: version.name.clone(),
-                priority: CUSTOM,
+                priority: if group.name == METRICS_GROUP { METRICS } else { CUSTOM },
                 automanaged: "true",
             };
             wanted.insert(one.name(), one);
@@ -154,7 +157,8 @@ fn steps(registry: &Registry, wanted: &BTreeMap<String, Wanted>) -> Vec<Step> {
         }
     }
     for (name, entry) in entries.iter() {
-        if entry.automanaged.as_deref() == Some("true") && !wanted.contains_key(name) {
+        let is_kept = entry.remote.as_ref().is_some_and(|remote| remote.group == METRICS_GROUP);
+        if entry.automanaged.as_deref() == Some("true") && !wanted.contains_key(name) && !is_kept {
             steps.push(Step::Delete { name: name.clone(), uid: entry.uid.clone() });
         } else if entry.remote.is_none() && !entry.is_local {
             steps.push(Step::MarkLocal(name.clone()));

@@ -28,6 +28,8 @@ use crate::read::view;
 use priorities::Priority;
 
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
+/// The group of measured nodes and pods. Where this server has it, an APIService may still name another server for it.
+pub const METRICS_GROUP: &str = "metrics.k8s.io";
 /// Marks the objects that the server keeps: `onstart` for built-in groups, `true` for those of definitions.
 pub(crate) const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// Where the server behind an APIService is, in place of its Service's endpoints.

@@ -10,6 +10,9 @@ pub struct Priority {
 /// Those of group versions that come from definitions.
 pub const CUSTOM: Priority = Priority { group: 1000, version: 100 };
 
+/// Those of measured nodes and pods, as metrics-server is installed.
+pub const METRICS: Priority = Priority { group: 100, version: 100 };
+
 /// Versions with their priority.
 type Versions = &'static [(&'static str, i64)];
 

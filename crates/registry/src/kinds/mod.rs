@@ -2,7 +2,7 @@
 //!
 //! Verbs are generic over kinds and call the [`KindBehaviour`] of the kind at hand, which is looked up once for each request;
 //! its methods do nothing unless a kind overrides them. One module for each kind (or group of like kinds) that has code.
-//! `definitions/` follows CustomResourceDefinitions, which add kinds.
+//! `definitions/` follows CustomResourceDefinitions, which add kinds; [`usage`] has the kinds of `metrics.k8s.io`.
 
 mod certificate_signing_requests;
 pub(crate) mod definitions;
@@ -12,6 +12,7 @@ mod pods;
 mod priority_classes;
 mod roles;
 mod services;
+pub mod usage;
 mod workloads;
 
 use access::User;

@@ -120,46 +120,12 @@ impl ListView {
         if form.encoding == Encoding::Protobuf {
             return protobuf::list(self, form.shape);
         }
-        let metadata = self.metadata();
-        let values = || self.items.iter().map(|item| value(&self.kind, item));
-        let list = match form.shape {
-            Shape::Plain => {
-                let items = values()
-                    .map(|value| {
-                        let mut value = value?;
-                        if let (false, Value::Object(members)) = (self.kind.custom, &mut value) {
-                            members.shift_remove("kind");
-                            members.shift_remove("apiVersion");
-                        }
-                        Ok(value)
-                    })
-                    .collect::<Result<Vec<_>, Status>>()?;
-                let mut metadata = metadata;
-                if let Some(token) = self.rendered_token() {
-                    metadata["continue"] = json!(token);
-                }
-                let api_version = self.kind.group_version().to_string();
-                json!({"kind": self.kind.list_kind, "apiVersion": api_version, "metadata": metadata, "items": items})
-            }
-            Shape::Partial(version) => {
-                let items = values().map(|value| Ok(partial(&value?, version))).collect::<Result<Vec<_>, Status>>()?;
-                // The reference writes an empty list of these as null, and clients read both.
-                let items = if items.is_empty() { Value::Null } else { json!(items) };
-                json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
-            }
-            Shape::Table { version, include } => {
-                let rows =
-                    values()
-                        .map(|value| Ok(row(&self.kind, &value?, version, include, now)))
-                        .collect::<Result<Vec<_>, Status>>()?;
-                let mut shown = table(version, Some(schema::columns::definitions(&self.kind)), metadata, rows);
-                if self.items.is_empty() && schema::columns::is_plain(&self.kind) {
-                    shown["rows"] = Value::Null;
-                }
-                shown
-            }
-        };
-        Ok(encode(&list, form.encoding))
+        let mut metadata = self.metadata();
+        if let (Shape::Plain, Some(token)) = (form.shape, self.rendered_token()) {
+            metadata["continue"] = json!(token);
+        }
+        let values = self.items.iter().map(|item| value(&self.kind, item));
+        render_values(&self.kind, metadata, self.kind.custom, values, form, now)
     }
 
     /// Lists of custom resources have an empty token where nothing follows.
@@ -197,6 +163,65 @@ impl ListView {
         segments.push(Bytes::from_static(b"]}\n"));
         Ok(segments)
     }
+}
+
+/// A list of objects that were computed for this answer.
+#[derive(Clone, Debug)]
+pub struct MadeList {
+    pub kind: Arc<Kind>,
+    pub items: Vec<Value>,
+}
+
+impl MadeList {
+    /// Renders the list; its items have no kind, and it has no revision.
+    pub fn render(&self, form: &Form, now: Timestamp) -> Result<Segments, Status> {
+        let values = self.items.iter().map(|item| Ok(item.clone()));
+        render_values(&self.kind, json!({}), false, values, form, now)
+    }
+}
+
+/// Renders a list for people, object by object.
+fn render_values(
+    kind: &Kind,
+    metadata: Value,
+    with_kinds: bool,
+    values: impl ExactSizeIterator<Item = Result<Value, Status>>,
+    form: &Form,
+    now: Timestamp,
+) -> Result<Segments, Status> {
+    let is_empty = values.len() == 0;
+    let list = match form.shape {
+        Shape::Plain => {
+            let items = values
+                .map(|value| {
+                    let mut value = value?;
+                    if let (false, Value::Object(members)) = (with_kinds, &mut value) {
+                        members.shift_remove("kind");
+                        members.shift_remove("apiVersion");
+                    }
+                    Ok(value)
+                })
+                .collect::<Result<Vec<_>, Status>>()?;
+            let api_version = kind.group_version().to_string();
+            json!({"kind": kind.list_kind, "apiVersion": api_version, "metadata": metadata, "items": items})
+        }
+        Shape::Partial(version) => {
+            let items = values.map(|value| Ok(partial(&value?, version))).collect::<Result<Vec<_>, Status>>()?;
+            // The reference writes an empty list of these as null, and clients read both.
+            let items = if is_empty { Value::Null } else { json!(items) };
+            json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
+        }
+        Shape::Table { version, include } => {
+            let rows =
+                values.map(|value| Ok(row(kind, &value?, version, include, now))).collect::<Result<Vec<_>, Status>>()?;
+            let mut shown = table(version, Some(schema::columns::definitions(kind)), metadata, rows);
+            if is_empty && schema::columns::is_plain(kind) {
+                shown["rows"] = Value::Null;
+            }
+            shown
+        }
+    };
+    Ok(encode(&list, form.encoding))
 }
 
 /// The object's bytes in the version of its kind: as stored, or converted once and kept. Borrowed where possible, since the

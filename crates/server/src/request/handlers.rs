@@ -4,6 +4,7 @@
 //! - [`recheck`]: watches whose right is checked while they run
 //! - [`node`]: subresources that the node of a pod serves
 //! - [`review`]: kinds that are computed from the user and never stored
+//! - [`usage`]: what nodes and pods use
 //! - [`token`]: a token for a service account
 //! - [`plain`]: health, version, metrics, discovery, OpenAPI
 
@@ -19,6 +20,7 @@ mod recheck;
 mod review;
 mod token;
 mod update;
+mod usage;
 mod watch;
 
 use std::collections::HashSet;
@@ -99,6 +101,9 @@ pub(crate) async fn answer(
     if let Some(text) = registry::deprecation(&route.target.kind) {
         call.warnings.push(text);
         call.annotations.set("k8s.io/deprecated", "true");
+    }
+    if registry::kinds::usage::is_measured(&route.target.kind) {
+        return Box::pin(usage::answer(call, &route)).await;
     }
     match route.operation {
         Operation::Get | Operation::GetScale => get::answer(call, &route).await,

@@ -2,7 +2,7 @@
 //!
 //! - [`Kwok`]: everything that was read; `stage`: when a stage applies and what it does
 //! - `query`: jq in selectors; `template`, `render`, `functions`: Go templates in patches
-//! - [`rules`]: logs, attach and port-forward; [`usage`]: resource usage and metrics, as data
+//! - [`rules`]: logs, attach and port-forward; [`usage`]: resource usage
 //! - `resources`: the same kinds as custom resources
 
 mod functions;
@@ -20,7 +20,7 @@ use serde_json::Value;
 pub(in crate::nodes) use functions::Facts;
 use rules::Prescribed;
 use stage::{Kind, Stage};
-use usage::{Metric, ResourceUsage};
+use usage::ResourceUsage;
 
 use super::containers::rules::{PodRules, RuleSource};
 
@@ -52,7 +52,6 @@ pub struct Kwok {
     stages: Vec<Stage>,
     prescribed: Vec<Prescribed>,
     usages: Vec<ResourceUsage>,
-    metrics: Vec<Metric>,
 }
 
 impl Kwok {
@@ -74,13 +73,16 @@ impl Kwok {
         let (kind, name) = (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str());
         let name = name.unwrap_or_default();
         let named = |why: String| format!("{kind} {name:?}: {why}");
-        if self.stages.len() + self.prescribed.len() + self.usages.len() + self.metrics.len() >= OBJECTS_MAX {
+        if self.stages.len() + self.prescribed.len() + self.usages.len() >= OBJECTS_MAX {
             return Err(format!("there are more than {OBJECTS_MAX} objects of {API_VERSION}"));
         }
         match kind {
             "Stage" => self.stages.push(Stage::of(object)?),
             "ResourceUsage" | "ClusterResourceUsage" => self.usages.push(ResourceUsage::of(object).map_err(named)?),
-            "Metric" => self.metrics.push(Metric::of(object).map_err(named)?),
+            "Metric" => {
+                let why = "metrics of kubelets are not served; what nodes and pods use is in metrics.k8s.io";
+                return Err(named(why.to_owned()));
+            }
             _ if KINDS.iter().any(|(known, _)| *known == kind) => {
                 self.prescribed.push(Prescribed::of(object).map_err(named)?);
             }
@@ -108,19 +110,12 @@ impl Kwok {
         &self.usages
     }
 
-    /// Metrics that nodes are said to have.
-    #[must_use]
-    pub fn metrics(&self) -> &[Metric] {
-        &self.metrics
-    }
-
     /// With the objects of another source after these.
     pub(in crate::nodes) fn with(&self, other: &Kwok) -> Kwok {
         let mut all = self.clone();
         all.stages.extend(other.stages.iter().cloned());
         all.prescribed.extend(other.prescribed.iter().cloned());
         all.usages.extend(other.usages.iter().cloned());
-        all.metrics.extend(other.metrics.iter().cloned());
         all
     }
 }

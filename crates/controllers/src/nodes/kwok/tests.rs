@@ -161,8 +161,6 @@ fn kw_4_rules_about_containers_and_usage_are_data() {
             "spec": {"forwards": [{"ports": [80], "target": {"port": 9000, "address": "localhost"}}]}}),
         json!({"kind": "ResourceUsage", "metadata": {"name": "p", "namespace": "d"},
             "spec": {"usages": [{"usage": {"cpu": {"value": "10m"}, "memory": {"expression": "Quantity(\"1Mi\")"}}}]}}),
-        json!({"kind": "Metric", "metadata": {"name": "m"}, "spec": {"path": "/metrics/nodes/{nodeName}",
-            "metrics": [{"name": "x", "kind": "gauge", "dimension": "pod", "value": "1"}]}}),
     ] {
         kwok.add(&object).unwrap_or_else(|why| panic!("{object}: {why}"));
     }
@@ -176,8 +174,7 @@ fn kw_4_rules_about_containers_and_usage_are_data() {
     assert_eq!(kwok.rules_of(&named("e")), PodRules::default());
     let usage = &kwok.usages()[0];
     assert!(usage.reach.includes(&named("d")));
-    assert_eq!(usage.usages[0].usage["cpu"].value.as_deref(), Some("10m"));
-    assert_eq!(kwok.metrics()[0].metrics[0].dimension, usage::Dimension::Pod);
+    assert_eq!(usage.usages[0].usage["cpu"].amount(&named("d"), "c", jiff::Timestamp::UNIX_EPOCH), Some(0.01));
 }
 
 #[test]
@@ -208,7 +205,7 @@ fn kw_5_what_is_not_simulated_is_refused_by_name() {
         (other("PortForward", "{forwards: [{command: [socat]}]}"), "command"),
         (other("Logs", "{logs: [{logFile: x}]}"), "logFile"),
         (other("ResourceUsage", "{usages: [{usage: {cpu: {}}}]}"), "cpu"),
-        (other("Metric", "{path: x, metrics: []}"), "path"),
+        (other("Metric", "{path: /metrics, metrics: []}"), "Metric \"s\": metrics of kubelets are not served"),
         (other("Thing", "{}"), "Thing"),
         ("apiVersion: apps/v1\nkind: Deployment\n".to_owned(), "Deployment of apps/v1"),
         ("seed: 1\n---\nseed: 2\n".to_owned(), "two documents"),

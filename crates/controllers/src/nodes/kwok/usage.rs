@@ -1,13 +1,16 @@
-//! KWOK's `ResourceUsage` and `Metric`: what pods are said to use, as data.
-//!
-//! Expressions are kept as they are written; who serves metrics evaluates them.
+//! KWOK's `ResourceUsage`: what pods are said to use.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::rules::{Reach, no_other};
+use crate::nodes::usage::curve::Curve;
+use crate::nodes::usage::expression::{Expression, Scope};
+use crate::nodes::usage::{RESOURCES, moment, started};
 
 /// What containers use, by resource.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,110 +21,83 @@ pub struct ResourceUsage {
 }
 
 /// What some containers use.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ContainerUsage {
     /// Empty for all.
-    #[serde(default)]
     pub containers: Vec<String>,
     /// `cpu` and `memory`.
-    #[serde(default)]
     pub usage: BTreeMap<String, UsageValue>,
 }
 
 /// A quantity such as `100m`, or an expression in CEL such as `Quantity("1Mi")`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UsageValue {
-    pub value: Option<String>,
-    pub expression: Option<String>,
-}
-
-/// Metrics that are served under a path of the node's agent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Metric {
-    pub name: String,
-    pub path: String,
-    pub metrics: Vec<MetricConfig>,
+pub enum UsageValue {
+    Fixed(Curve),
+    Computed(Expression),
 }
 
-/// One metric.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct MetricConfig {
-    pub name: String,
+struct GivenUsage {
     #[serde(default)]
-    pub help: String,
-    pub kind: MetricKind,
+    containers: Vec<String>,
     #[serde(default)]
-    pub labels: Vec<MetricLabel>,
-    /// An expression in CEL.
-    #[serde(default)]
-    pub value: String,
-    #[serde(default)]
-    pub buckets: Vec<MetricBucket>,
-    #[serde(default)]
-    pub dimension: Dimension,
+    usage: BTreeMap<String, GivenValue>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MetricKind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// What a metric has one value for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dimension {
-    #[default]
-    Node,
-    Pod,
-    Container,
-}
-
-/// A label whose value is an expression in CEL.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MetricLabel {
-    pub name: String,
-    pub value: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MetricBucket {
-    pub le: f64,
-    /// An expression in CEL.
-    pub value: String,
-    #[serde(default)]
-    pub hidden: bool,
+struct GivenValue {
+    value: Option<Value>,
+    expression: Option<String>,
 }
 
 impl ResourceUsage {
     pub(super) fn of(object: &Value) -> Result<Self, String> {
         let reach = Reach::of(object)?;
         no_other(&object["spec"], &["usages", "selector"])?;
-        let usages: Vec<ContainerUsage> = super::rules::list(object, "usages")?;
-        for (resource, value) in usages.iter().flat_map(|usage| &usage.usage) {
-            if value.value.is_none() == value.expression.is_none() {
-                return Err(format!("{resource} should have `value` or `expression`"));
-            }
-        }
+        let given: Vec<GivenUsage> = super::rules::list(object, "usages")?;
+        let usages = given.into_iter().map(ContainerUsage::of).collect::<Result<_, _>>()?;
         Ok(ResourceUsage { reach, usages })
     }
 }
 
-impl Metric {
-    pub(super) fn of(object: &Value) -> Result<Self, String> {
-        no_other(&object["spec"], &["path", "metrics"])?;
-        let path = object["spec"]["path"].as_str().unwrap_or_default().to_owned();
-        if !path.starts_with('/') {
-            return Err(format!("the path {path:?} should begin with `/`"));
+impl ContainerUsage {
+    fn of(given: GivenUsage) -> Result<Self, String> {
+        let mut usage = BTreeMap::new();
+        for (resource, value) in given.usage {
+            if !RESOURCES.contains(&resource.as_str()) {
+                return Err(format!("{resource} is not measured, only {}", RESOURCES.join(" and ")));
+            }
+            let value = UsageValue::of(value).map_err(|why| format!("{resource}: {why}"))?;
+            usage.insert(resource, value);
         }
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        Ok(Metric { name, path, metrics: super::rules::list(object, "metrics")? })
+        Ok(ContainerUsage { containers: given.containers, usage })
+    }
+}
+
+impl UsageValue {
+    fn of(given: GivenValue) -> Result<Self, String> {
+        match (given.value, given.expression) {
+            (Some(value), None) => {
+                // A number in YAML is a quantity too.
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                Curve::parse(&text).map(UsageValue::Fixed)
+            }
+            (None, Some(expression)) => Expression::parse(&expression).map(UsageValue::Computed),
+            _ => Err("there should be `value` or `expression`".to_owned()),
+        }
+    }
+
+    /// The amount for a container of a pod; none if an expression has none.
+    pub(in crate::nodes) fn amount(&self, pod: &Pod, container: &str, now: Timestamp) -> Option<f64> {
+        let moment = moment(now, started(pod));
+        match self {
+            UsageValue::Fixed(curve) => Some(curve.at(moment)),
+            UsageValue::Computed(expression) => {
+                let pod = serde_json::to_value(pod).ok()?;
+                expression.amount(&Scope { pod: &pod, container, age: moment.age })
+            }
+        }
     }
 }

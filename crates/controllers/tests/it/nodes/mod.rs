@@ -5,6 +5,7 @@ mod commands;
 mod lifecycle;
 mod probes;
 mod sequences;
+mod usage;
 
 use std::sync::Arc;
 
