@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 const UNSET_CPU: i64 = 100;
 const UNSET_MEMORY: i64 = 200 * 1024 * 1024;
 
+use super::volumes::VolumePlace;
+
 /// Amounts of resources. CPU in thousandths, everything else in units.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Amounts {
@@ -67,7 +69,7 @@ impl Amounts {
 }
 
 /// The resources that a pod uses on its node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Request {
     pub(crate) amounts: Amounts,
     /// The same for scores: unset requests have a default.
@@ -75,6 +77,8 @@ pub(crate) struct Request {
     pub(crate) scored_memory: i64,
     /// Protocol, address and number of the ports it wants on the node itself.
     pub(crate) ports: Vec<HostPort>,
+    /// Where its volumes can be reached.
+    pub(crate) volumes: Vec<VolumePlace>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +152,13 @@ pub(crate) fn request_of(pod: &Pod) -> Request {
         let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
         Some(HostPort { protocol, address: port.host_ip.clone().unwrap_or_default(), port: number })
     });
-    Request { amounts, scored_cpu: scored.cpu, scored_memory: scored.memory, ports: ports.collect() }
+    Request {
+        amounts,
+        scored_cpu: scored.cpu,
+        scored_memory: scored.memory,
+        ports: ports.collect(),
+        volumes: Vec::new(),
+    }
 }
 
 /// A quantity in thousandths, rounded up.

@@ -2,8 +2,10 @@
 
 use client::Key;
 use client::store::Store;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::volumes::VolumePlace;
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
@@ -12,6 +14,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(super) struct Claims {
     pub(super) claims: Store<PersistentVolumeClaim>,
     pub(super) classes: Store<StorageClass>,
+    pub(super) volumes: Store<PersistentVolume>,
 }
 
 /// The state of a pod's claims.
@@ -51,6 +54,17 @@ impl Claims {
             (false, true) => Verdict::Ready,
             (false, false) => Verdict::Waiting(waiting),
         }
+    }
+
+    /// Where the bound volumes of a pod can be reached.
+    pub(super) fn places(&self, pod: &Pod) -> Vec<VolumePlace> {
+        let claims = claim_names(pod).into_iter();
+        let claims = claims.filter_map(|name| self.claims.get(&Key::new(pod.metadata.namespace.as_deref(), &name)));
+        let volume = |claim: std::sync::Arc<PersistentVolumeClaim>| {
+            let name = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref())?;
+            self.volumes.get(&Key::new(None, name))
+        };
+        claims.filter(|claim| is_bound(claim)).filter_map(volume).map(|volume| VolumePlace::of(&volume)).collect()
     }
 
     fn waits_for_a_consumer(&self, claim: &PersistentVolumeClaim) -> bool {

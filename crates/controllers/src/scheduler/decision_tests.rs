@@ -241,3 +241,37 @@ fn sc_8_a_thousand_nodes_take_turns() {
     decide(&pod, &request_of(&pod), &mut cluster, &namespaces, &mut start).unwrap();
     assert_eq!(start, 420, "the first 420 were enough; the next pod begins after them");
 }
+
+#[test]
+fn sc_20_a_pod_goes_where_its_volume_is() {
+    let zone = "topology.kubernetes.io/zone";
+    let zoned = |name: &str, value: &str| node(name, |node| node["metadata"]["labels"][zone] = value.into());
+    let mut cluster = cluster(vec![zoned("a", "east"), zoned("b", "west")], vec![]);
+    let volume: k8s_openapi::api::core::v1::PersistentVolume =
+        serde_json::from_value(json!({"metadata": {"name": "v", "labels": {zone: "west"}}})).unwrap();
+    let (namespaces, _writer) = Store::new();
+    let pod = pod("p", json!({}));
+    let mut request = request_of(&pod);
+    request.volumes = vec![crate::scheduler::volumes::VolumePlace::of(&volume)];
+    assert_eq!(decide(&pod, &request, &mut cluster, &namespaces, &mut 0), Ok("b".to_owned()));
+    cluster.put_node(Arc::new(serde_json::from_value(zoned("b", "north")).unwrap()));
+    let refusal = decide(&pod, &request, &mut cluster, &namespaces, &mut 0).unwrap_err();
+    assert_eq!(refusal.message, "0/2 nodes are available: 2 node(s) had no available volume zone.");
+    assert!(refusal.resolvable.is_empty(), "the removal of pods does not help");
+}
+
+#[test]
+fn sc_21_a_node_that_has_the_image_is_preferred() {
+    let with = |name: &str, image: &str, bytes: i64| {
+        node(name, |node| node["status"]["images"] = json!([{"names": [image], "sizeBytes": bytes}]))
+    };
+    let nodes = |bytes: i64| vec![plain("a"), with("b", "registry:5000/app:latest", bytes), plain("c")];
+    let pod = pod("p", json!({"containers": [{"name": "c", "image": "registry:5000/app"}]}));
+    for _ in 0..20 {
+        assert_eq!(decided(&pod, &mut cluster(nodes(900 << 20), vec![])), Ok("b".to_owned()));
+    }
+    // A small image is not worth it.
+    let small = cluster(nodes(1 << 20), vec![]);
+    let infos: Vec<&NodeInfo> = ["a", "b", "c"].iter().filter_map(|name| small.node(name)).collect();
+    assert_eq!(crate::scheduler::images::scores(&pod, &infos), Some(vec![0, 0, 0]));
+}

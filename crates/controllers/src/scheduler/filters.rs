@@ -1,5 +1,7 @@
 //! The reasons that exclude a node for a pod (SC-4), in the order of the filters.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Pod, Taint};
 
 use super::amounts::Request;
@@ -19,6 +21,8 @@ pub(crate) enum Reason {
     Ports,
     TooManyPods,
     Insufficient(String),
+    VolumeAffinity,
+    VolumeZone,
     Spread,
     SpreadLabel,
     Affinity,
@@ -36,6 +40,8 @@ impl Reason {
             Self::Ports => "node(s) didn't have free ports for the requested pod ports",
             Self::TooManyPods => "Too many pods",
             Self::Insufficient(resource) => return format!("Insufficient {resource}"),
+            Self::VolumeAffinity => "node(s) didn't match PersistentVolume's node affinity",
+            Self::VolumeZone => "node(s) had no available volume zone",
             Self::Spread => "node(s) didn't match pod topology spread constraints",
             Self::SpreadLabel => "node(s) didn't match pod topology spread constraints (missing required label)",
             Self::Affinity => "node(s) didn't match pod affinity rules",
@@ -53,6 +59,8 @@ impl Reason {
                 | Self::NodeName
                 | Self::Taints
                 | Self::NodeAffinity
+                | Self::VolumeAffinity
+                | Self::VolumeZone
                 | Self::SpreadLabel
                 | Self::Affinity
         )
@@ -64,6 +72,7 @@ impl Reason {
             Self::Unschedulable | Self::NodeName | Self::Taints | Self::NodeAffinity | Self::SpreadLabel => {
                 Remedy::NODES
             }
+            Self::VolumeAffinity | Self::VolumeZone => Remedy::NODES.or(Remedy::CLAIMS),
             Self::Ports
             | Self::TooManyPods
             | Self::Insufficient(_)
@@ -117,7 +126,12 @@ pub(super) fn objection(
             return Some(Reason::Ports.into());
         }
     }
-    shortage(request, node).or_else(|| neighbours.objection(node).map(Objection::from))
+    let of_volumes = || {
+        let none = BTreeMap::new();
+        let labels = node.object.metadata.labels.as_ref().unwrap_or(&none);
+        request.volumes.iter().find_map(|volume| volume.objection(labels, &node.name))
+    };
+    shortage(request, node).or_else(|| of_volumes().or_else(|| neighbours.objection(node)).map(Objection::from))
 }
 
 fn shortage(request: &Request, node: &NodeInfo) -> Option<Objection> {

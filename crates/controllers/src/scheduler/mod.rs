@@ -2,7 +2,7 @@
 //!
 //! - `queue`: the pods without a node
 //! - `cluster`: the nodes and the resources in use on each
-//! - `decision`: the node of a pod, by `filters`, then `scores`; with `neighbours` and `claims`
+//! - `decision`: the node of a pod, by `filters`, then `scores`; with `neighbours`, `claims`, `volumes` and `images`
 //! - `preemption`: the pods of lower priority that are removed for a pod without a node
 //! - `nominations`: the pods that wait for such a removal
 //! - `binding`: the write of a decision
@@ -17,12 +17,14 @@ mod claims;
 mod cluster;
 mod decision;
 mod filters;
+mod images;
 mod neighbours;
 mod nominations;
 mod preemption;
 mod queue;
 mod scores;
 mod selectors;
+mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +36,7 @@ use client::store::Store;
 use clock::WorldClock;
 use futures::FutureExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
@@ -66,6 +68,7 @@ pub(crate) async fn run(context: Context) {
     let nodes = context.informers.informer::<Node>();
     let claims = context.informers.informer::<PersistentVolumeClaim>();
     let classes = context.informers.informer::<StorageClass>();
+    let volumes = context.informers.informer::<PersistentVolume>();
     let namespaces = context.informers.informer::<Namespace>();
     let budgets = context.informers.informer::<PodDisruptionBudget>();
     let options = SubscriptionOptions::default;
@@ -80,6 +83,7 @@ pub(crate) async fn run(context: Context) {
             && nodes.wait_synced().await
             && claims.wait_synced().await
             && classes.wait_synced().await
+            && volumes.wait_synced().await
             && namespaces.wait_synced().await
             && budgets.wait_synced().await
     };
@@ -96,7 +100,7 @@ pub(crate) async fn run(context: Context) {
         pods: pods.store(),
         namespaces: namespaces.store(),
         budgets: budgets.store(),
-        claims: Claims { claims: claims.store(), classes: classes.store() },
+        claims: Claims { claims: claims.store(), classes: classes.store(), volumes: volumes.store() },
         cluster: Cluster::default(),
         queue: Queue::default(),
         start: 0,
@@ -247,7 +251,8 @@ impl Scheduler {
 
     /// Finds a node and starts the binding.
     fn place(&mut self, key: &Key, pod: Arc<Pod>) {
-        let request = amounts::request_of(&pod);
+        let mut request = amounts::request_of(&pod);
+        request.volumes = self.claims.places(&pod);
         let nodes = self.cluster.nodes().len();
         let verdict = if nodes == 0 { Verdict::Ready } else { self.claims.judge(&pod) };
         let decision = match &verdict {

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::amounts::Request;
 use super::cluster::NodeInfo;
+use super::images;
 use super::neighbours::Neighbours;
 use super::selectors::tolerated;
 use crate::placement::term_allows;
@@ -12,6 +13,7 @@ const TAINTS: i64 = 3;
 const NODE_AFFINITY: i64 = 2;
 const SPREAD: i64 = 2;
 const POD_AFFINITY: i64 = 2;
+const IMAGES: i64 = 1;
 
 /// The total of each node.
 pub(super) fn totals(pod: &Pod, request: &Request, neighbours: &Neighbours, nodes: &[&NodeInfo]) -> Vec<i64> {
@@ -31,6 +33,7 @@ pub(super) fn totals(pod: &Pod, request: &Request, neighbours: &Neighbours, node
     // Without constraints of its own, a pod is spread away from its siblings.
     add(SPREAD, crowds.or(siblings).and_then(lower_is_better));
     add(POD_AFFINITY, higher_is_better(each(&|node| neighbours.preference(node))));
+    add(IMAGES, images::scores(pod, nodes));
     totals
 }
 
