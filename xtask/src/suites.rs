@@ -16,6 +16,7 @@ struct Suite {
 
 const SUITES: [Suite; 13] = [
     Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
+    Suite { name: "helm", module: "helm::", tools: &[Tool::Helm, Tool::Kubectl] },
     Suite { name: "go", module: "go::", tools: &[Tool::Go] },
     Suite { name: "envtest", module: "envtest::", tools: &[Tool::Envtest] },
     Suite { name: "operators", module: "operators::", tools: &[Tool::Operators] },

