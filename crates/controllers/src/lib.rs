@@ -20,9 +20,11 @@
 //! - `services`: endpoints and endpointslices
 //! - `accounts`: service accounts, their tokens, the root certificate
 //! - `certificate_requests`: approving, signing and removing certificate requests
-//! - `policies`: claims and volumes, disruption budgets, quota status, autoscaler status
+//! - `policies`: claims and volumes, disruption budgets
+//! - `autoscaling`: the size of workloads by what their pods use
 
 mod accounts;
+mod autoscaling;
 mod certificate_requests;
 mod cleanup;
 mod conditions;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accounts;
+use crate::autoscaling;
 use crate::certificate_requests as certificates;
 use crate::cleanup;
 use crate::context::Context;
@@ -69,7 +70,7 @@ static CONTROLLERS: [(&str, Identity<'static>, Start); 28] = [
     }),
     ("disruption", Identity::Account("disruption-controller"), |context| policies::disruption::run(context).boxed()),
     ("horizontalpodautoscaling", Identity::Account("horizontal-pod-autoscaler"), |context| {
-        policies::autoscaling::run(context).boxed()
+        autoscaling::run(context).boxed()
     }),
     ("deployment", Identity::Account("deployment-controller"), |context| workloads::deployment::run(context).boxed()),
     ("replicaset", Identity::Account("replicaset-controller"), |context| {

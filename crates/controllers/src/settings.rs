@@ -106,6 +106,14 @@ pub struct Timing {
     pub node_status_every: Duration,
     /// JB-4: delay that gathers the syncs of a job.
     pub job_batch: Duration,
+    /// HPA-1: interval at which an autoscaler measures its target.
+    pub autoscaling: Duration,
+    /// HPA-10: time for which an autoscaler remembers high recommendations.
+    pub autoscaling_stabilization: Duration,
+    /// HPA-8: time after the start of a pod in which its CPU counts only if it is ready.
+    pub autoscaling_initialization: Duration,
+    /// HPA-8: time after its start in which the first readiness of a pod is expected.
+    pub autoscaling_readiness_delay: Duration,
 }
 
 impl Default for Timing {
@@ -122,6 +130,10 @@ impl Default for Timing {
             node_lease_renew: Duration::from_secs(10),
             node_status_every: Duration::from_secs(300),
             job_batch: Duration::from_secs(1),
+            autoscaling: Duration::from_secs(15),
+            autoscaling_stabilization: Duration::from_secs(300),
+            autoscaling_initialization: Duration::from_secs(300),
+            autoscaling_readiness_delay: Duration::from_secs(30),
         }
     }
 }

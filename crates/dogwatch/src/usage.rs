@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use clock::WorldClock;
 use controllers::nodes::containers::is_simulated;
 use controllers::nodes::usage::{PodUsed, Usages, Used};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use machinery::clock::Clock;
 use server::usage::{Amounts, PodUsage, Usage};
 
 /// What simulated nodes and their pods use.
 pub(crate) struct SimulatedUsage {
     pub(crate) usages: Arc<Usages>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: WorldClock,
 }
 
 const NANO: f64 = 1e-9;

@@ -95,6 +95,12 @@ impl WorldMaker {
     /// The settings of a world's controllers: those of the server's, with containers of their own.
     fn controllers(&self) -> controllers::Settings {
         let given = self.controllers.get().cloned().unwrap_or_default();
-        controllers::Settings { containers: Arc::default(), token_signer: None, elect: false, ..given }
+        controllers::Settings {
+            containers: Arc::default(),
+            usages: Arc::default(),
+            token_signer: None,
+            elect: false,
+            ..given
+        }
     }
 }

@@ -102,6 +102,7 @@ impl Server {
             rewinds: watch::Sender::new(0),
             worlds: OnceLock::new(),
             containers: OnceLock::new(),
+            usage: OnceLock::new(),
         }))
     }
 

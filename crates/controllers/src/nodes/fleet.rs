@@ -27,6 +27,7 @@ use super::events::NodeEvents;
 use super::fleet_stages::{self, StageInputs};
 use super::kwok::{self, Kwok};
 use super::machines;
+use super::pace::Pace;
 use super::processes::{PodProcesses, World};
 use super::register;
 use super::stages::Stages;
@@ -143,6 +144,7 @@ struct Served {
     lease_due: Option<Place>,
     /// The next stage of KWOK's files.
     stage_due: Option<(Place, String)>,
+    pace: Pace,
 }
 
 /// The next thing that happens to a pod.
@@ -166,6 +168,7 @@ struct Tracked {
     starts: BTreeMap<String, Timestamp>,
     processes: PodProcesses,
     failures: u32,
+    pace: Pace,
 }
 
 impl Tracked {
@@ -180,6 +183,7 @@ impl Tracked {
             starts: BTreeMap::new(),
             processes: PodProcesses::default(),
             failures: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -271,8 +275,16 @@ impl Fleet {
             self.node_removed(&name);
             let range = object.spec.as_ref().and_then(|spec| spec.pod_cidr.as_deref()).and_then(Pool::of);
             let address = machines::address_of(&object);
-            let served =
-                Served { object, address, pool: range, silenced, status_due: None, lease_due: None, stage_due: None };
+            let served = Served {
+                object,
+                address,
+                pool: range,
+                silenced,
+                status_due: None,
+                lease_due: None,
+                stage_due: None,
+                pace: Pace::default(),
+            };
             self.nodes.insert(name.clone(), served);
             // The first renewals of many nodes are spread over a period.
             let spread = self.timing.node_lease_renew.mul_f64(rand::random());
@@ -426,7 +438,7 @@ impl Fleet {
         if self.kwok.of_pods().next().is_some() {
             let plan = fleet_stages::next(&tracked.pod, &self.kwok, &self.stages, self.clock.now());
             if let Some(plan) = plan {
-                let after = plan.after.max(retry_wait(tracked.failures));
+                let after = tracked.pace.wait(self.clock.instant(), plan.after.max(retry_wait(tracked.failures)));
                 let place = self.agenda.add(self.clock.instant() + after, Due::Pod(key.clone()));
                 tracked.planned = Some((place, Next::Step(plan.step)));
             }
@@ -689,7 +701,8 @@ impl Fleet {
         }
         let next = fleet_stages::next_of_node(&served.object, &self.kwok, &self.stages, self.clock.now());
         served.stage_due = next.map(|(stage, after)| {
-            let place = self.agenda.add(self.clock.instant() + after.max(at_least), Due::NodeStage(name.clone()));
+            let after = served.pace.wait(self.clock.instant(), after.max(at_least));
+            let place = self.agenda.add(self.clock.instant() + after, Due::NodeStage(name.clone()));
             (place, stage)
         });
     }

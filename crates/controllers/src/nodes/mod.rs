@@ -11,6 +11,7 @@
 //! - [`processes`]: what runs in containers, their files and probes; [`shell`]: the commands of containers
 //! - [`usage`]: what containers and nodes use
 //! - `restarts`: whether and when a container that ended starts again
+//! - `pace`: how fast stages follow each other
 //! - `addresses`: the addresses of pods; `events`: events that nodes report
 //!
 //! The controllers:
@@ -30,6 +31,7 @@ mod fleet_stages;
 pub mod kwok;
 pub(crate) mod lifecycle;
 mod machines;
+mod pace;
 pub(crate) mod pod_gc;
 pub mod processes;
 mod register;

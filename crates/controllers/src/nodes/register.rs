@@ -1,4 +1,4 @@
-//! Creating the configured number of nodes, and removing the rest; and the role for reading what they use.
+//! Creating the configured number of nodes, and removing the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,6 @@ use crate::requests::{Form, send, send_as};
 const AT_ONCE: usize = 16;
 /// NA-4: the longest wait after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(7);
-
-const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 
 /// Creates or deletes numbered nodes until their number is the wanted one. Nodes of other names are left alone.
 pub(super) async fn register(context: Context, known: Store<Node>) {
@@ -39,28 +37,8 @@ pub(super) async fn register(context: Context, known: Store<Node>) {
             tracing::warn!(name, %error, "cannot remove an excess node");
         }
     }
-    let server = context.clients.get(Identity::Server);
-    match send(&server, "POST", ROLES, Form::Json, &readers_of_usage()).await {
-        Ok(_) => {}
-        Err(error) if error.is_already_exists() => {}
-        Err(error) => tracing::warn!(%error, "the role for reading what pods use cannot be made"),
-    }
     let missing = (0..wanted).filter(|number| known.get(&Key::new(None, &machines::name_of(*number))).is_none());
     futures::stream::iter(missing).for_each_concurrent(AT_ONCE, |number| register_one(&context, number)).await;
-}
-
-/// The role that lets viewers read what nodes and pods use, as metrics-server brings it.
-fn readers_of_usage() -> serde_json::Value {
-    let into = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
-    serde_json::json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {
-            "name": "system:aggregated-metrics-reader",
-            "labels": {into("admin"): "true", into("edit"): "true", into("view"): "true"},
-        },
-        "rules": [{"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}],
-    })
 }
 
 async fn register_one(context: &Context, number: usize) {

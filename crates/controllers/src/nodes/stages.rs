@@ -237,7 +237,7 @@ fn read_duration(value: &Value) -> Result<Duration, String> {
 const DURATION_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// `500ms`, `2s`, `1.5s`, `1m30s`, `2h`.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no duration; write 500ms, 2s or 1m30s");
     let mut rest = text.trim();
     let mut total = Duration::ZERO;

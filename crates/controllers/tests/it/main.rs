@@ -1,6 +1,7 @@
 //! Controllers against a server in the same process, one module a folder of the crate.
 
 mod accounts;
+mod autoscaling;
 mod between;
 mod cleanup;
 mod identities;

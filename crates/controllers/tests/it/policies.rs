@@ -1,10 +1,9 @@
-//! Claims and volumes, disruption budgets, autoscalers.
+//! Claims and volumes, disruption budgets.
 
 use controllers::{Selection, Settings};
 use dogwatch::testing::Server;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -247,49 +246,4 @@ async fn a_budget_counts_what_its_workload_should_have() {
     )
     .await;
     assert_eq!(event(&client, "none", "NoPods").await, "No matching pods found");
-}
-
-#[tokio::test]
-async fn an_autoscaler_keeps_its_bounds_and_says_that_nothing_is_measured() {
-    let server = server("horizontalpodautoscaling").await;
-    let client = server.client();
-    let deployments = api::<Deployment>(&client);
-    make(&deployments, workload("web", 9)).await;
-    let scalers = api::<HorizontalPodAutoscaler>(&client);
-    let target = |name: &str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
-    make(&scalers, json!({"metadata": {"name": "web"}, "spec": {"maxReplicas": 5, "scaleTargetRef": target("web")}}))
-        .await;
-    until(&deployments, "web", "scaled", |web| web.spec.as_ref().unwrap().replicas == Some(5)).await;
-    assert_eq!(
-        event(&client, "web", "SuccessfulRescale").await,
-        "New size: 5; reason: Current number of replicas above Spec.MaxReplicas"
-    );
-    // The next look finds it within its bounds. A change of its spec brings it at once.
-    let more = Patch::Merge(json!({"spec": {"maxReplicas": 6}}));
-    scalers.patch("web", &PatchParams::default(), &more).await.unwrap();
-    let says = |scaler: &HorizontalPodAutoscaler, kind: &str| {
-        let conditions = scaler.status.clone().unwrap_or_default().conditions.unwrap_or_default();
-        let found = conditions.into_iter().find(|condition| condition.type_ == kind);
-        found.map(|found| {
-            format!("{} {}: {}", found.status, found.reason.unwrap_or_default(), found.message.unwrap_or_default())
-        })
-    };
-    let scaler = until(&scalers, "web", "told", |scaler| says(scaler, "ScalingActive").is_some()).await;
-    assert_eq!(
-        says(&scaler, "ScalingActive").unwrap(),
-        "False FailedGetResourceMetric: the HPA was unable to compute the replica count: failed to get cpu utilization: \
-         unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: the server could not \
-         find the requested resource (get pods.metrics.k8s.io)"
-    );
-    assert_eq!(
-        says(&scaler, "AbleToScale").unwrap(),
-        "True SucceededGetScale: the HPA controller was able to get the target's current scale"
-    );
-    make(&scalers, json!({"metadata": {"name": "lost"}, "spec": {"maxReplicas": 5, "scaleTargetRef": target("lost")}}))
-        .await;
-    let lost = until(&scalers, "lost", "told", |scaler| says(scaler, "AbleToScale").is_some()).await;
-    assert_eq!(
-        says(&lost, "AbleToScale").unwrap(),
-        "False FailedGetScale: the HPA controller was unable to get the target's current scale: deployments.apps \"lost\" not found"
-    );
 }

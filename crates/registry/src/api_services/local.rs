@@ -65,8 +65,7 @@ impl Wanted {
     fn differs(&self, entry: &Entry) -> bool {
         let is_replaced = entry.remote.is_some();
         let may_be_replaced = self.group == METRICS_GROUP;
-        entry.automanaged.is_some()
-            && if is_replaced { !may_be_replaced } else { entry.priority != self.priority }
+        entry.automanaged.is_some() && if is_replaced { !may_be_replaced } else { entry.priority != self.priority }
     }
 }
 

@@ -212,8 +212,9 @@ fn render_values(
             json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
         }
         Shape::Table { version, include } => {
-            let rows =
-                values.map(|value| Ok(row(kind, &value?, version, include, now))).collect::<Result<Vec<_>, Status>>()?;
+            let rows = values
+                .map(|value| Ok(row(kind, &value?, version, include, now)))
+                .collect::<Result<Vec<_>, Status>>()?;
             let mut shown = table(version, Some(schema::columns::definitions(kind)), metadata, rows);
             if is_empty && schema::columns::is_plain(kind) {
                 shown["rows"] = Value::Null;

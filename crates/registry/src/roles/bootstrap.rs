@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use access::rbac::bootstrap::{self, Object, Step, reconcile};
 use machinery::Status;
-use machinery::json::Value;
+use machinery::json::{Value, json};
 use machinery::options::DeleteOptions;
 use tokio::task::JoinSet;
 
 use super::{GROUP, MANAGER, aggregation};
 use crate::admission::plugin::{Attributes, Operation, Options};
+use crate::api_services::METRICS_GROUP;
 use crate::meta;
 use crate::read::view;
 use crate::registry::Registry;
@@ -53,7 +54,8 @@ async fn attempt(registry: &Arc<Registry>) -> bool {
 }
 
 async fn restore_all(registry: &Arc<Registry>) -> Result<(), String> {
-    let objects = bootstrap::objects().map_err(|bad| bad.to_string())?;
+    let mut objects = bootstrap::objects().map_err(|bad| bad.to_string())?;
+    objects.extend(registry.kinds().group(METRICS_GROUP).map(|_| readers_of_usage()));
     registry.storage().fresh().await.map_err(|status| status.message)?;
     // Together, so that the store syncs them in a few groups. None depends on another.
     let mut tasks = JoinSet::new();
@@ -74,6 +76,21 @@ async fn restore_all(registry: &Arc<Registry>) -> Result<(), String> {
         failed.push(status.message);
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// The role that lets viewers read what nodes and pods use, as metrics-server brings it.
+fn readers_of_usage() -> Object {
+    const NAME: &str = "system:aggregated-metrics-reader";
+    let label = |role: &str| format!("rbac.authorization.k8s.io/aggregate-to-{role}");
+    let labels = json!({label("admin"): "true", label("edit"): "true", label("view"): "true"});
+    let rule = json!({"apiGroups": [METRICS_GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]});
+    let value = json!({
+        "kind": "ClusterRole",
+        "apiVersion": format!("{GROUP}/v1"),
+        "metadata": {"name": NAME, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}},
+        "rules": [rule],
+    });
+    Object { resource: "clusterroles", namespace: None, name: NAME, value }
 }
 
 async fn restore_one(registry: &Registry, object: &Object) -> Result<(), Status> {

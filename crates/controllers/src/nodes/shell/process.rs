@@ -32,6 +32,8 @@ const BYTES_PER_STEP: usize = 1024;
 const STEPS_RESERVED: u32 = STEPS_MAX / 5;
 /// Bytes of the variables and arguments of one shell, beyond those that it starts with.
 const VARIABLES_BYTES_MAX: usize = 256 * 1024;
+/// Functions of one shell: `eval` can define more than its script has.
+const FUNCTIONS_MAX: usize = 100;
 /// Bytes that a variable is counted with beside its name and value.
 const ENTRY_BYTES: usize = 32;
 /// Patterns of one arm of `case` that are compared.
@@ -430,7 +432,12 @@ impl Process {
                 self.call(thread, Arc::clone(code), kind);
             }
             Op::Function(name, code) => {
-                thread.shell.functions.insert(name.clone(), Arc::clone(code));
+                let functions = &mut thread.shell.functions;
+                if functions.len() >= FUNCTIONS_MAX && !functions.contains_key(name) {
+                    let _ = self.fail(thread, "too many functions");
+                    return;
+                }
+                functions.insert(name.clone(), Arc::clone(code));
                 thread.status = 0;
             }
             Op::ForBegin(words) => {

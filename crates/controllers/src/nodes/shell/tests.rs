@@ -258,3 +258,11 @@ fn probes_and_hooks_have_fewer_operations_than_commands_of_their_own() {
     assert_eq!(status(run_briefly(&counts(5_000), &environment, &files, at(0))), None);
     assert_eq!(status(run(&counts(5_000), &environment, &files, b"", at(0))), Some(0));
 }
+
+#[test]
+fn cmd_4_functions_that_eval_defines_are_counted() {
+    let script = "i=0; while [ $i -lt 200 ]; do eval \"f$i() { true; }\"; i=$((i+1)); done; echo all";
+    let (status, output, _) = outcome(script, &Files::default());
+    assert_eq!(status, Some(2), "{output}");
+    assert!(output.contains("too many functions"), "{output}");
+}

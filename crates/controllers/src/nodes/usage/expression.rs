@@ -154,9 +154,8 @@ enum Token {
     Sign(&'static str),
 }
 
-const SIGNS: [&str; 21] = [
-    "&&", "||", "==", "!=", "<=", ">=", "<", ">", "?", ":", "(", ")", "[", "]", ".", ",", "+", "-", "*", "/", "!",
-];
+const SIGNS: [&str; 21] =
+    ["&&", "||", "==", "!=", "<=", ">=", "<", ">", "?", ":", "(", ")", "[", "]", ".", ",", "+", "-", "*", "/", "!"];
 
 fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
@@ -314,7 +313,10 @@ mod tests {
         };
         for (text, expected) in [
             (r#"Quantity("1Mi")"#, Some(1_048_576.0)),
-            (r#""use" in pod.metadata.annotations ? Quantity(pod.metadata.annotations["use"]) : Quantity("1m")"#, Some(0.25)),
+            (
+                r#""use" in pod.metadata.annotations ? Quantity(pod.metadata.annotations["use"]) : Quantity("1m")"#,
+                Some(0.25),
+            ),
             (r#""no" in pod.metadata.annotations ? Quantity("2") : Quantity("1m")"#, Some(0.001)),
             (r#""no" in pod.metadata.labels ? 2 : 1"#, Some(1.0)),
             ("pod.SinceSecond() / 60 * 2 + 1", Some(4.0)),

@@ -170,7 +170,8 @@ impl Prescribed {
 
     /// The first object of KWOK's kinds that is about the container.
     fn of_kwok(&self, pod: &Pod, container: &Container, of: usize, now: Timestamp) -> Option<f64> {
-        let usages = self.kwok.usages().iter().filter(|usage| usage.reach.includes(pod)).flat_map(|usage| &usage.usages);
+        let usages =
+            self.kwok.usages().iter().filter(|usage| usage.reach.includes(pod)).flat_map(|usage| &usage.usages);
         let has = |names: &[String]| names.is_empty() || names.contains(&container.name);
         let value = usages.filter(|usage| has(&usage.containers)).find_map(|usage| usage.usage.get(RESOURCES[of]))?;
         value.amount(pod, &container.name, now)

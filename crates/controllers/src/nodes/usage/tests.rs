@@ -44,8 +44,7 @@ fn mx_5_annotations_prescribe_what_containers_use() {
     let usages = Usages::default();
     let each = pod("p", |pod| pod["metadata"]["annotations"]["nodes.dogwatch/cpu"] = "step(1,2,10s)".into());
     let one = pod("p", |pod| {
-        pod["metadata"]["annotations"] =
-            json!({"nodes.dogwatch/cpu": "300m", "nodes.dogwatch/cpu.b": "ramp(0,1,20s)", "nodes.dogwatch/memory": "x"});
+        pod["metadata"]["annotations"] = json!({"nodes.dogwatch/cpu": "300m", "nodes.dogwatch/cpu.b": "ramp(0,1,20s)", "nodes.dogwatch/memory": "x"});
     });
     assert_eq!(cpu(&usages, &[each, one]), [Some(vec![2.0, 2.0]), Some(vec![0.3, 0.5])]);
 }
@@ -56,7 +55,8 @@ fn mx_5_a_shared_load_is_divided_among_the_pods_of_an_owner() {
     let owned = |name: &str, phase: &str| {
         pod(name, |pod| {
             pod["metadata"]["annotations"]["nodes.dogwatch/cpu"] = "shared(3)".into();
-            let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true});
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true});
             pod["metadata"]["ownerReferences"] = json!([owner]);
             pod["status"]["phase"] = phase.into();
         })

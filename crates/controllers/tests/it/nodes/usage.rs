@@ -108,7 +108,9 @@ async fn mx_6_a_curve_that_cannot_be_read_is_an_event() {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let is_told = |events: &[Event]| {
         let said = |event: &Event| event.message.clone().unwrap_or_default();
-        events.iter().any(|event| event.reason.as_deref() == Some("InvalidAnnotation") && said(event).contains("sine(1,2)"))
+        events
+            .iter()
+            .any(|event| event.reason.as_deref() == Some("InvalidAnnotation") && said(event).contains("sine(1,2)"))
     };
     while !is_told(&told(&server.client(), "odd", 1).await) {
         assert!(tokio::time::Instant::now() < deadline, "no event names the curve");

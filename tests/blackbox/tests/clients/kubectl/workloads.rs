@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use blackbox::process::DEADLINE;
 use blackbox::{Process, Server};
 
+use super::cells;
+
 fn server() -> Server {
     Server::with_controllers(&["--memory"])
 }
@@ -490,4 +492,28 @@ fn a_job_runs_to_completion_and_is_cleaned_up() {
     server.kubectl("create cronjob tick --image=busybox --schedule='0 0 1 1 *' -- true").ok();
     server.kubectl("create job now --from=cronjob/tick").ok();
     server.kubectl("wait --for=condition=Complete job/now --timeout=60s").ok();
+}
+
+#[test]
+fn mx_2_top_shows_what_pods_and_nodes_use() {
+    let server = Server::with_controllers(&["--memory", "--nodes", "1"]);
+    let manifest = "apiVersion: v1
+kind: Pod
+metadata:
+  name: busy
+  labels: {app: busy}
+  annotations: {nodes.dogwatch/cpu: 300m, nodes.dogwatch/memory.app: 64Mi}
+spec: {containers: [{name: app, image: app}, {name: side, image: side}]}
+";
+    server.kubectl_with("create -f -", manifest).ok();
+    server.kubectl("wait --for=condition=Ready pod/busy --timeout=60s").ok();
+    let shown = server.kubectl("top pods -l app=busy").ok();
+    assert_eq!(cells(shown.lines().nth(1).unwrap_or_default()), ["busy", "600m", "72Mi"], "{shown}");
+    let shown = server.kubectl("top pod busy --containers --no-headers").ok();
+    assert_eq!(cells(shown.lines().next().unwrap_or_default()), ["busy", "app", "300m", "64Mi"], "{shown}");
+    let shown = server.kubectl("top nodes").ok();
+    assert_eq!(cells(shown.lines().nth(1).unwrap_or_default()), ["node-1", "700m", "2%", "584Mi", "0%"], "{shown}");
+    let table = server.kubectl("get pods.metrics.k8s.io busy --no-headers").ok();
+    assert_eq!(cells(&table)[..3], ["busy", "600m", "72Mi"], "{table}");
+    assert!(server.kubectl("explain podmetrics.containers.usage").ok().contains("Amounts by resource"));
 }
