@@ -42,6 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             traced_writes: 0,
             explain_refusals: false,
             clock: Clock::system(),
+            certificates_clock: Clock::system(),
         },
     );
 

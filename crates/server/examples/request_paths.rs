@@ -64,6 +64,7 @@ impl World {
             metrics: prometheus_client::registry::Registry::default(),
             server_metrics,
             clock: Clock::system(),
+            certificates_clock: Clock::system(),
         };
         World { server: Server::new(registry, config), admin: peer("admin", &["system:masters", AUTHENTICATED]) }
     }
