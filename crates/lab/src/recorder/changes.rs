@@ -301,7 +301,7 @@ impl Changes {
     }
 
     /// The oldest rows that are not condensed, if all rows together take more than `bytes_max`.
-    pub(crate) fn to_condense(&mut self, bytes_max: usize) -> Vec<Change> {
+    pub(crate) fn oldest_states(&mut self, bytes_max: usize) -> Vec<Change> {
         if self.bytes <= bytes_max {
             return Vec::new();
         }

@@ -86,7 +86,7 @@ impl Cursor {
 
     fn expired(&self, floor: u64) -> Option<WatchEnd> {
         let is_lost = self.initial_end.is_none() && self.sequence < floor;
-        is_lost.then(|| WatchEnd::Expired { asked: Revision(self.sequence), oldest: Revision(floor) })
+        is_lost.then_some(WatchEnd::Expired { asked: Revision(self.sequence), oldest: Revision(floor) })
     }
 }
 

@@ -102,7 +102,7 @@ impl Recorder {
     fn shrink(&self) {
         let bytes_max = BYTES_MAX.saturating_sub(self.requests_bytes.load(Ordering::Relaxed));
         loop {
-            let rows = self.changes.lock().to_condense(bytes_max);
+            let rows = self.changes.lock().oldest_states(bytes_max);
             if rows.is_empty() {
                 return;
             }
