@@ -39,10 +39,18 @@ pub struct Backwards {
 /// What an advance did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advance {
-    /// The moments on the way at which something was due.
-    pub stops: Vec<Timestamp>,
+    /// The moments on the way at which something was due, in their order.
+    pub stops: Vec<Stop>,
     /// Whether everything that became due had begun when the advance ended.
     pub all_begun: bool,
+}
+
+/// A moment at which something was due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub at: Timestamp,
+    /// The name of the one who waited for it, or of the first of several.
+    pub who: Arc<str>,
 }
 
 /// What a clock shows at one instant of the machine.
@@ -131,9 +139,9 @@ impl Adjustable {
         self.0.state.lock().mode
     }
 
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+    pub(crate) fn next_due(&self) -> Option<Stop> {
         let state = self.0.state.lock();
-        state.waiting.first().map(|moment| state.time_of(moment))
+        state.waiting.first().map(|(moment, who)| Stop { at: state.time_of(moment), who: Arc::clone(who) })
     }
 
     pub(crate) fn set(&self, mode: Mode, now: Option<Timestamp>) -> Result<(), Backwards> {
@@ -152,9 +160,9 @@ impl Adjustable {
         Ok(())
     }
 
-    pub(crate) async fn wait_until(&self, moment: Instant) {
+    pub(crate) async fn wait_until(&self, moment: Instant, who: &Arc<str>) {
         let mut adjusted = self.0.adjusted.subscribe();
-        let wait = Wait { clock: self, place: self.0.state.lock().waiting.add(moment) };
+        let wait = Wait { clock: self, place: self.0.state.lock().waiting.add(moment, Arc::clone(who)) };
         loop {
             adjusted.mark_unchanged();
             let missing = wait.clock.0.state.lock().wait(moment);
@@ -190,13 +198,17 @@ impl Adjustable {
 
     pub(crate) fn until_next(&self) -> Option<Duration> {
         let state = self.0.state.lock();
-        Some(state.waiting.first()?.saturating_duration_since(state.reading().moment))
+        Some(state.waiting.first()?.0.saturating_duration_since(state.reading().moment))
     }
 
-    /// Moves to the first moment that somebody waits for, if it comes before `end`, and returns it as date and time.
-    fn move_to_first(&self, end: Instant) -> Option<Timestamp> {
-        let first = self.0.state.lock().waiting.first().filter(|first| *first <= end)?;
-        Some(self.move_to(first))
+    /// Moves to the first moment that somebody waits for, if it comes before `end`.
+    fn move_to_first(&self, end: Instant) -> Option<Stop> {
+        let (first, who) = {
+            let state = self.0.state.lock();
+            let (first, who) = state.waiting.first().filter(|(first, _)| *first <= end)?;
+            (first, Arc::clone(who))
+        };
+        Some(Stop { at: self.move_to(first), who })
     }
 
     fn move_to(&self, moment: Instant) -> Timestamp {

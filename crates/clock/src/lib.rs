@@ -11,9 +11,10 @@ mod adjustable;
 mod interval;
 mod waiting;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use adjustable::{Advance, Backwards, Mode};
+pub use adjustable::{Advance, Backwards, Mode, Stop};
 use futures::future::BoxFuture;
 pub use interval::Interval;
 use jiff::Timestamp;
@@ -24,7 +25,14 @@ use adjustable::Adjustable;
 
 /// The clock of a world. Cheap to clone; all copies show the same time.
 #[derive(Clone, Debug, Default)]
-pub struct WorldClock(Option<Adjustable>);
+pub struct WorldClock(Option<Named>);
+
+/// An adjustable clock in the hands of somebody.
+#[derive(Clone, Debug)]
+struct Named {
+    clock: Adjustable,
+    who: Arc<str>,
+}
 
 impl WorldClock {
     /// The clock of this machine, which nobody can adjust. It costs no more than reading the machine's clock.
@@ -36,13 +44,23 @@ impl WorldClock {
     /// A clock that shows the machine's time until it is adjusted.
     #[must_use]
     pub fn adjustable() -> Self {
-        WorldClock(Some(Adjustable::new(Clock::system().now())))
+        WorldClock(Some(Named { clock: Adjustable::new(Clock::system().now()), who: Arc::from("") }))
+    }
+
+    /// This clock for somebody by this name: whoever advances it sees who waited.
+    #[must_use]
+    pub fn named(&self, who: &str) -> Self {
+        WorldClock(self.0.as_ref().map(|named| Named { clock: named.clock.clone(), who: who.into() }))
+    }
+
+    fn adjusted(&self) -> Option<&Adjustable> {
+        self.0.as_ref().map(|named| &named.clock)
     }
 
     /// The date and time now.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        match &self.0 {
+        match self.adjusted() {
             None => Clock::system().now(),
             Some(clock) => clock.reading().time,
         }
@@ -51,7 +69,7 @@ impl WorldClock {
     /// The moment now. It never goes back.
     #[must_use]
     pub fn instant(&self) -> Instant {
-        match &self.0 {
+        match self.adjusted() {
             None => Instant::now(),
             Some(clock) => clock.reading().moment,
         }
@@ -60,7 +78,7 @@ impl WorldClock {
     /// This clock for those who only read the date and time.
     #[must_use]
     pub fn reading(&self) -> Clock {
-        match &self.0 {
+        match self.adjusted() {
             None => Clock::system(),
             Some(clock) => {
                 let clock = clock.clone();
@@ -73,7 +91,7 @@ impl WorldClock {
     pub async fn sleep_until(&self, moment: Instant) {
         match &self.0 {
             None => tokio::time::sleep_until(moment).await,
-            Some(clock) => clock.wait_until(moment).await,
+            Some(Named { clock, who }) => clock.wait_until(moment, who).await,
         }
     }
 
@@ -95,24 +113,24 @@ impl WorldClock {
     /// How the clock runs now.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.0.as_ref().map_or(Mode::Real, Adjustable::mode)
+        self.adjusted().map_or(Mode::Real, Adjustable::mode)
     }
 
-    /// What somebody waits for first, as date and time.
+    /// What somebody waits for first.
     #[must_use]
-    pub fn next_due(&self) -> Option<Timestamp> {
-        self.0.as_ref()?.next_due()
+    pub fn next_due(&self) -> Option<Stop> {
+        self.adjusted()?.next_due()
     }
 
     /// Changes how the clock runs; with `now`, also the time that it shows. A clock of the machine stays as it is.
     pub fn set(&self, mode: Mode, now: Option<Timestamp>) -> Result<(), Backwards> {
-        self.0.as_ref().map_or(Ok(()), |clock| clock.set(mode, now))
+        self.adjusted().map_or(Ok(()), |clock| clock.set(mode, now))
     }
 
     /// Moves a stopped clock forward. It stops at each moment that somebody waits for, until whoever waited has begun and what it
     /// began has ended.
     pub async fn advance(&self, by: Duration, consequences: &dyn Consequences) -> Advance {
-        match &self.0 {
+        match self.adjusted() {
             None => Advance::default(),
             Some(clock) => clock.advance(by, consequences).await,
         }
@@ -121,7 +139,7 @@ impl WorldClock {
     /// How long it takes by this clock until the next moment that somebody waits for.
     #[must_use]
     pub fn until_next(&self) -> Option<Duration> {
-        self.0.as_ref()?.until_next()
+        self.adjusted()?.until_next()
     }
 }
 

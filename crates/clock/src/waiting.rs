@@ -1,13 +1,14 @@
 //! Who waits for which moment.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 /// The waits that have not ended, in the order in which they become due.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    by_moment: BTreeSet<Place>,
+    by_moment: BTreeMap<Place, Arc<str>>,
     next_number: u64,
 }
 
@@ -15,10 +16,10 @@ pub(crate) struct Waiting {
 pub(crate) type Place = (Instant, u64);
 
 impl Waiting {
-    pub(crate) fn add(&mut self, moment: Instant) -> Place {
+    pub(crate) fn add(&mut self, moment: Instant, who: Arc<str>) -> Place {
         let place = (moment, self.next_number);
         self.next_number += 1;
-        self.by_moment.insert(place);
+        self.by_moment.insert(place, who);
         place
     }
 
@@ -26,11 +27,11 @@ impl Waiting {
         self.by_moment.remove(&place);
     }
 
-    pub(crate) fn first(&self) -> Option<Instant> {
-        self.by_moment.first().map(|(moment, _)| *moment)
+    pub(crate) fn first(&self) -> Option<(Instant, &Arc<str>)> {
+        self.by_moment.first_key_value().map(|((moment, _), who)| (*moment, who))
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.first().is_some_and(|first| first <= now)
+        self.first().is_some_and(|(first, _)| first <= now)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use clock::{Mode, WorldClock};
+use clock::{Mode, Stop, WorldClock};
 use jiff::Timestamp;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -40,20 +40,20 @@ async fn a_stopped_clock_shows_the_same_time() {
 #[tokio::test]
 async fn an_advance_ends_the_waits_that_are_due_and_no_other() {
     let clock = stopped_at("2200-01-01T00:00:00Z");
-    let (short, long) = (clock.clone(), clock.clone());
+    let (short, long) = (clock.named("short"), clock.named("long"));
     let short = tokio::spawn(async move { short.sleep(HOUR).await });
     let long = tokio::spawn(async move { long.sleep(3 * HOUR).await });
     turns().await;
-    assert_eq!(clock.next_due(), Some(time("2200-01-01T01:00:00Z")));
+    assert_eq!(clock.next_due().unwrap().at, time("2200-01-01T01:00:00Z"));
 
     let advance = clock.advance(2 * HOUR, &()).await;
 
     assert!(advance.all_begun);
-    assert_eq!(advance.stops, [time("2200-01-01T01:00:00Z")]);
+    assert_eq!(advance.stops, [Stop { at: time("2200-01-01T01:00:00Z"), who: "short".into() }]);
     assert_eq!(clock.now(), time("2200-01-01T02:00:00Z"));
     short.await.unwrap();
     assert!(!long.is_finished());
-    assert_eq!(clock.next_due(), Some(time("2200-01-01T03:00:00Z")));
+    assert_eq!(clock.next_due().unwrap().at, time("2200-01-01T03:00:00Z"));
     long.abort();
 }
 
@@ -85,7 +85,7 @@ async fn the_next_moment_is_where_somebody_waits() {
     let task = tokio::spawn(async move { waiting.sleep(Duration::from_secs(7)).await });
     turns().await;
     assert_eq!(clock.until_next(), Some(Duration::from_secs(7)));
-    assert_eq!(clock.advance(Duration::from_secs(7), &()).await.stops, [time("2200-01-01T00:00:07Z")]);
+    assert_eq!(clock.advance(Duration::from_secs(7), &()).await.stops.len(), 1);
     assert_eq!(clock.now(), time("2200-01-01T00:00:07Z"));
     task.await.unwrap();
 }

@@ -168,7 +168,8 @@ async fn lead(clients: Clients, settings: Arc<Settings>, stop: CancellationToken
     for (name, identity, start) in &CONTROLLERS {
         if context.settings.selection.includes(name) {
             let client = context.clients.get(*identity);
-            running.spawn(start(Context { client, ..context.clone() }));
+            let clock = context.clock.named(name);
+            running.spawn(start(Context { client, clock, ..context.clone() }));
         }
     }
     running.close();

@@ -169,7 +169,7 @@ impl Cluster {
                 controllers: Arc::clone(&world_controllers),
             };
             let made = Worlds::new(server.downgrade(), Box::new(maker));
-            let started = lab::start(lab, &registry, Settings::default(), &made, &mut tasks).await;
+            let started = lab::start(lab, &registry, clock.clone(), Settings::default(), &made, &mut tasks).await;
             let (lab, expected) = started.map_err(Failure::new)?;
             server.set_lab(lab);
             expectations = Some(expected);
@@ -186,7 +186,7 @@ impl Cluster {
         };
         let aggregator = Aggregator::new(&registry, webhooks.services(), Some(&front_proxy));
         server.set_aggregator(Arc::clone(&aggregator));
-        tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry), clock.clone()));
+        tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry), clock.named("events")));
         tasks.spawn(aggregator.check_servers());
         if let Some(reloading) = authorization.reloading {
             tasks.spawn(reloading.follow());

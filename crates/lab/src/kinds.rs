@@ -12,6 +12,8 @@ use schema::kinds::Kinds;
 
 /// The group of all kinds of the lab.
 pub const GROUP: &str = "lab.dogwatch.dev";
+/// The collection of the clock in the store.
+pub(crate) const CLOCKS: &str = "lab.dogwatch.dev/clocks";
 /// The collection of faults in the store.
 pub(crate) const FAULTS: &str = "lab.dogwatch.dev/faults";
 pub(crate) const WATCHERS: &str = "lab.dogwatch.dev/watchers";
@@ -41,6 +43,11 @@ const SOURCES: [Source; 7] = [
         fields: &["kind", "resource", "name", "namespace", "uid", "user", "userAgent", "manager", "type", "request"],
     },
     Source { definition: include_str!("kinds/checkpoint.yaml"), verbs: CREATED, fields: &[] },
+    Source {
+        definition: include_str!("kinds/clock.yaml"),
+        verbs: &["get", "list", "patch", "update", "watch"],
+        fields: &[],
+    },
     Source { definition: include_str!("kinds/fault.yaml"), verbs: ALL, fields: &[] },
     Source {
         definition: include_str!("kinds/request.yaml"),

@@ -5,6 +5,7 @@
 
 pub mod checkpoints;
 mod durations;
+mod clocks;
 mod faults;
 pub mod kinds;
 mod objects;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cache::Observer;
+use clock::WorldClock;
 use machinery::Clock;
 use registry::{Registry, Settings};
 use server::service::Lab;
@@ -11,6 +12,7 @@ use store::{Retention, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::clocks::{ClockOrders, Clocks, Quiet};
 use crate::faults::{self, Faults};
 use crate::kinds::{self, GROUP};
 use crate::objects::Objects;
@@ -56,6 +58,7 @@ impl Expectations {
 pub async fn start(
     starting: Starting,
     cluster: &Registry,
+    clock: WorldClock,
     settings: Settings,
     worlds: &Arc<Worlds>,
     tasks: &mut JoinSet<()>,
@@ -67,10 +70,13 @@ pub async fn start(
     let faults = Faults::new(disturbed, settings.clock.clone(), past);
     let observers = vec![Arc::clone(&faults) as _, Arc::new(Deletions(Arc::downgrade(worlds))) as _];
     let cluster = Arc::clone(cluster.cache());
+    let clocks = Clocks::new(clock, Quiet(Arc::clone(&cluster)));
     let settlements = Settlements::new(cluster, Arc::clone(&recorder), Arc::clone(&faults));
     let computed = Some(Arc::new(Objects { recorder: Arc::clone(&recorder), settlements }) as _);
-    let settings = Settings { kinds, is_bare: true, observers, computed, ..settings };
+    let orders = Some(Arc::new(ClockOrders(Arc::clone(&clocks))) as _);
+    let settings = Settings { kinds, is_bare: true, observers, computed, orders, ..settings };
     let registry = Registry::start(store, settings).await.map_err(|error| error.to_string())?;
+    clocks.make(&registry).await.map_err(|error| error.to_string())?;
     tasks.spawn(faults::report(Arc::clone(&faults), Arc::downgrade(&registry)));
     let expectations = Expectations(Arc::clone(&faults));
     Ok((Lab { registry, group: GROUP, disturbances: faults, recorder }, expectations))

@@ -7,7 +7,7 @@
 //! - [`request`]: target, body, options and user of a request
 //! - [`audit`]: what the audit event of a request needs from its handling
 //! - [`read`]: get, list, watch, and how answers are shown
-//! - [`computed`]: kinds whose objects are not stored
+//! - [`computed`]: kinds whose objects are not stored; [`orders`]: kinds whose writes make something happen
 //! - [`write`]: create, update, patch, apply, delete, and the commit to the store; `body` decodes
 //! - [`admission`]: plugins that change or refuse a write by looking at other objects
 //! - [`api_services`]: which server serves a group version
@@ -38,6 +38,7 @@ pub mod kinds;
 mod meta;
 pub mod metrics;
 mod node_graph;
+pub mod orders;
 pub mod read;
 pub mod registry;
 pub mod request;

@@ -21,6 +21,7 @@ use crate::admission::webhooks::faults::Faults;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
 use crate::computed::Computed;
+use crate::orders::Orders;
 use crate::conversion_webhook::Webhooks;
 
 /// Settings of a registry.
@@ -34,6 +35,8 @@ pub struct Settings {
     pub observers: Vec<Arc<dyn Observer>>,
     /// Kinds whose objects are computed and not stored.
     pub computed: Option<Arc<dyn Computed>>,
+    /// Does what writes of some kinds ask for.
+    pub orders: Option<Arc<dyn Orders>>,
     pub cache: cache::Config,
     /// Shortest timeout of a watch that names none; the longest is twice that.
     pub watch_timeout_min: Duration,
@@ -82,6 +85,7 @@ impl Default for Settings {
             is_bare: false,
             observers: Vec::new(),
             computed: None,
+            orders: None,
             cache: cache::Config::default(),
             watch_timeout_min: Duration::from_secs(1800),
             event_ttl: Duration::from_secs(3600),

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod commands;
+mod clock;
 mod faults;
 mod group;
 mod page;

@@ -12,4 +12,5 @@ mod spec;
 mod table;
 
 pub(crate) use report::report;
+pub(crate) use spec::parse_duration;
 pub(crate) use table::Faults;

@@ -19,6 +19,7 @@ use crate::admission::plugin::{Attributes, Operation, Options, States};
 use crate::body;
 use crate::kinds::KindBehaviour;
 use crate::meta;
+use crate::orders::Order;
 use crate::read::view::{self, Outcome};
 use crate::registry::Registry;
 use crate::request::{Body, Target, WriteRequest};
@@ -93,8 +94,17 @@ pub(crate) async fn rewrite_with(
     author: &Author<'_>,
     change: impl Make,
 ) -> Result<Committed, Status> {
-    let mut change = Rewrite { registry, attributes, author: Some(author), change };
-    commit::change(registry, (attributes.target, attributes.ctx), attributes.dry_run, &mut change).await
+    let mut change = Rewrite { registry, attributes, author: Some(author), change, order: None };
+    let committed =
+        commit::change(registry, (attributes.target, attributes.ctx), attributes.dry_run, &mut change).await?;
+    let Some(order) = change.order.take().filter(|_| !attributes.dry_run) else { return Ok(committed) };
+    let status = order().await;
+    let done = |old: &Value| {
+        let mut new = old.clone();
+        new["status"] = status.clone();
+        Ok(new)
+    };
+    Box::pin(rewrite_internally(registry, attributes, done)).await
 }
 
 /// Commits a change that the server makes of its own: nothing of it is revised or refused but by quotas.
@@ -103,7 +113,7 @@ pub(crate) async fn rewrite_internally(
     attributes: &Attributes<'_>,
     change: impl FnMut(&Value) -> Result<Value, Status> + Send,
 ) -> Result<Committed, Status> {
-    let mut change = Rewrite { registry, attributes, author: None, change: AtOnce(change) };
+    let mut change = Rewrite { registry, attributes, author: None, change: AtOnce(change), order: None };
     commit::change(registry, (attributes.target, attributes.ctx), attributes.dry_run, &mut change).await
 }
 
@@ -112,6 +122,8 @@ struct Rewrite<'a, F> {
     attributes: &'a Attributes<'a>,
     author: Option<&'a Author<'a>>,
     change: F,
+    /// What the newest attempt asks for.
+    order: Option<Order>,
 }
 
 /// Makes the new state of an object from the one that is shown; called again after each conflict.
@@ -139,6 +151,9 @@ impl<F: Make> Change for Rewrite<'_, F> {
         let mut new = self.change.make(before).await?;
         if let Some(author) = self.author {
             new = revise(registry, attributes, author, before, new, reservation).await?;
+            if let Some(orders) = registry.settings().orders.as_deref().filter(|orders| orders.has(&kind.collection)) {
+                self.order = orders.take(before, &mut new)?;
+            }
         }
         let shown = converted.is_some().then(|| new.clone());
         if shown.is_some() {
