@@ -36,7 +36,7 @@ const ALL: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "cr
 
 const CREATED: &[&str] = &["create", "delete", "get", "list", "watch"];
 
-const SOURCES: [Source; 7] = [
+const SOURCES: [Source; 8] = [
     Source {
         definition: include_str!("kinds/change.yaml"),
         verbs: &["get", "list", "watch"],
@@ -138,6 +138,7 @@ mod tests {
         let expected = [
             ("changes", 3),
             ("checkpoints", 5),
+            ("clocks", 5),
             ("faults", 8),
             ("requests", 3),
             ("settlements", 1),

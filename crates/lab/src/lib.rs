@@ -4,8 +4,8 @@
 //! registry of their own on a store in memory: they are not in the log of the cluster and do not move its revision.
 
 pub mod checkpoints;
-mod durations;
 mod clocks;
+mod durations;
 mod faults;
 pub mod kinds;
 mod objects;

@@ -21,8 +21,8 @@ use crate::admission::webhooks::faults::Faults;
 use crate::admission::webhooks::metrics::WebhookMetrics;
 use crate::admission::webhooks::recorder::Recorder;
 use crate::computed::Computed;
-use crate::orders::Orders;
 use crate::conversion_webhook::Webhooks;
+use crate::orders::Orders;
 
 /// Settings of a registry.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use machinery::json::Value;
 use machinery::{FieldError, GroupResource, Status};
 
 use super::NAME;
-use crate::faults::parse_duration;
+use crate::durations::parse_duration;
 use crate::kinds::GROUP;
 
 /// The longest move at once: the moments on the way are gone through one by one.

@@ -12,5 +12,4 @@ mod spec;
 mod table;
 
 pub(crate) use report::report;
-pub(crate) use spec::parse_duration;
 pub(crate) use table::Faults;
