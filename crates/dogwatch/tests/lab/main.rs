@@ -1,8 +1,8 @@
 //! The lab, as clients of the API see it.
 
 mod checkpoints;
-mod commands;
 mod clock;
+mod commands;
 mod faults;
 mod group;
 mod page;
