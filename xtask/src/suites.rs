@@ -14,7 +14,7 @@ struct Suite {
     tools: &'static [Tool],
 }
 
-const SUITES: [Suite; 13] = [
+const SUITES: [Suite; 14] = [
     Suite { name: "kubectl", module: "kubectl::", tools: &[Tool::Kubectl] },
     Suite { name: "helm", module: "helm::", tools: &[Tool::Helm, Tool::Kubectl] },
     Suite { name: "go", module: "go::", tools: &[Tool::Go] },
