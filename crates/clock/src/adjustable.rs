@@ -201,7 +201,7 @@ impl Adjustable {
         Some(state.waiting.first()?.0.saturating_duration_since(state.reading().moment))
     }
 
-    /// Moves to the first moment that somebody waits for, if it comes before `end`.
+    /// Moves to the first moment that a task waits for, if it comes before `end`.
     fn move_to_first(&self, end: Instant) -> Option<Stop> {
         let (first, who) = {
             let state = self.0.state.lock();
@@ -222,7 +222,7 @@ impl Adjustable {
         time
     }
 
-    /// Waits until nobody waits for a moment that has come. `false` if somebody does not wake up.
+    /// Waits until no task waits for a moment that has come. `false` if one does not wake up.
     async fn begun(&self) -> bool {
         let mut ended = self.0.ended.subscribe();
         let all = async {

@@ -1,7 +1,7 @@
 //! The time that a world believes in: reading it, waiting for it, stopping and advancing it.
 //!
 //! A [`WorldClock`] is the machine's clock unless it is made adjustable. An adjustable clock can be stopped, run at another rate, or
-//! be moved forward; whoever waits for a moment of it wakes up when that moment comes, however it comes. Network timeouts and
+//! be moved forward; a task that waits for a moment of it wakes up when that moment comes, however it comes. Network timeouts and
 //! certificates do not belong here: they follow the machine's clock.
 //!
 //! Moments are values of [`tokio::time::Instant`] on the time line of the world. As long as the clock was never adjusted they are
@@ -27,7 +27,7 @@ use adjustable::Adjustable;
 #[derive(Clone, Debug, Default)]
 pub struct WorldClock(Option<Named>);
 
-/// An adjustable clock in the hands of somebody.
+/// An adjustable clock with the name of its user.
 #[derive(Clone, Debug)]
 struct Named {
     clock: Adjustable,
@@ -35,7 +35,7 @@ struct Named {
 }
 
 impl WorldClock {
-    /// The clock of this machine, which nobody can adjust. It costs no more than reading the machine's clock.
+    /// The clock of this machine, which cannot be adjusted. It costs no more than reading the machine's clock.
     #[must_use]
     pub fn system() -> Self {
         WorldClock(None)
@@ -47,7 +47,7 @@ impl WorldClock {
         WorldClock(Some(Named { clock: Adjustable::new(Clock::system().now()), who: Arc::from("") }))
     }
 
-    /// This clock for somebody by this name: whoever advances it sees who waited.
+    /// This clock for a user by this name, which those who advance it are shown.
     #[must_use]
     pub fn named(&self, who: &str) -> Self {
         WorldClock(self.0.as_ref().map(|named| Named { clock: named.clock.clone(), who: who.into() }))
@@ -97,7 +97,7 @@ impl WorldClock {
 
     /// Waits for `duration` of this clock's time.
     pub async fn sleep(&self, duration: Duration) {
-        // A duration beyond what an instant can hold means that nobody expects this wait to end.
+        // A duration beyond what an instant can hold means a wait without end.
         match self.instant().checked_add(duration) {
             Some(moment) => self.sleep_until(moment).await,
             None => std::future::pending().await,
@@ -116,7 +116,7 @@ impl WorldClock {
         self.adjusted().map_or(Mode::Real, Adjustable::mode)
     }
 
-    /// What somebody waits for first.
+    /// The next moment that a task waits for.
     #[must_use]
     pub fn next_due(&self) -> Option<Stop> {
         self.adjusted()?.next_due()
@@ -127,7 +127,7 @@ impl WorldClock {
         self.adjusted().map_or(Ok(()), |clock| clock.set(mode, now))
     }
 
-    /// Moves a stopped clock forward. It stops at each moment that somebody waits for, until whoever waited has begun and what it
+    /// Moves a stopped clock forward. It stops at each moment that a task waits for, until that task has begun and what it
     /// began has ended.
     pub async fn advance(&self, by: Duration, consequences: &dyn Consequences) -> Advance {
         match self.adjusted() {
@@ -136,7 +136,7 @@ impl WorldClock {
         }
     }
 
-    /// How long it takes by this clock until the next moment that somebody waits for.
+    /// How long it takes by this clock until the next moment that a task waits for.
     #[must_use]
     pub fn until_next(&self) -> Option<Duration> {
         self.adjusted()?.until_next()
