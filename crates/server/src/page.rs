@@ -17,11 +17,11 @@ pub trait Page: Send + Sync + std::fmt::Debug {
     /// Whether a path is one of the page.
     fn has(&self, path: &str) -> bool;
 
-    /// Answers a request for such a path. Times are seconds since 1970.
-    fn answer(&self, request: &Request<Bytes>, now: i64) -> Response<Bytes>;
+    /// Answers a request for such a path.
+    fn answer(&self, request: &Request<Bytes>) -> Response<Bytes>;
 
     /// The user of a token that the page holds; none for other tokens.
-    fn user(&self, token: &str, now: i64) -> Option<Arc<User>>;
+    fn user(&self, token: &str) -> Option<Arc<User>>;
 
     /// Longest accepted body of a request.
     fn body_bytes_max(&self) -> usize;
@@ -50,7 +50,7 @@ impl Inner {
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.clone();
         *request.headers_mut() = parts.headers.clone();
-        let (head, content) = page.answer(&request, self.clock.now().as_second()).into_parts();
+        let (head, content) = page.answer(&request).into_parts();
         Some(Ok(Reply::from_parts(head, ResponseBody::whole(content))))
     }
 }

@@ -206,7 +206,7 @@ impl Authenticator {
         if is_ours && let Some(user) = self.tokens.user(token) {
             return Ok((user, common));
         }
-        if is_ours && let Some(user) = self.page.as_ref().and_then(|page| page.user(token, now.as_second())) {
+        if is_ours && let Some(user) = self.page.as_ref().and_then(|page| page.user(token)) {
             return Ok((user, common));
         }
         match self.accounts.as_ref().and_then(|accounts| accounts.user(token, wanted, now, notes)) {
