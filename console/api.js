@@ -82,7 +82,7 @@ export function query(parameters) {
  */
 export function collection(kind, namespace) {
   const group = kind.group ? `/apis/${kind.group}/${kind.version}` : `/api/${kind.version}`;
-  return `${group}${kind.namespaced && namespace ? `/namespaces/${namespace}` : ''}/${kind.plural}`;
+  return `${group}${kind.namespaced && namespace ? `/namespaces/${encodeURIComponent(namespace)}` : ''}/${kind.plural}`;
 }
 
 /**

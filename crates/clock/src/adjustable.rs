@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use crate::Consequences;
 use crate::waiting::{Place, Waiting};
 
-/// Moments at which an advance stops on its way. A longer way is a jump to its end.
-const STOPS_MAX: usize = 10_000;
+/// Time of the machine after which an advance stays where it is: a client that waits for it gives up before long.
+const ADVANCE_WITHIN: Duration = Duration::from_secs(20);
 /// Time of the machine within which a task that became due is expected to begin.
 const BEGIN_WITHIN: Duration = Duration::from_secs(1);
 
@@ -43,6 +43,8 @@ pub struct Advance {
     pub stops: Vec<Stop>,
     /// Whether everything that became due had begun when the advance ended.
     pub all_begun: bool,
+    /// Whether the clock has moved all the way. Otherwise it stays at the last of the moments.
+    pub arrived: bool,
 }
 
 /// A moment at which something was due.
@@ -181,19 +183,20 @@ impl Adjustable {
     }
 
     pub(crate) async fn advance(&self, by: Duration, consequences: &dyn Consequences) -> Advance {
-        let end = self.reading().moment + by;
-        let mut advance = Advance { stops: Vec::new(), all_begun: true };
-        while advance.stops.len() < STOPS_MAX
-            && let Some(stop) = self.move_to_first(end)
-        {
+        let (end, began) = (self.reading().moment + by, Instant::now());
+        let mut advance = Advance { stops: Vec::new(), all_begun: true, arrived: false };
+        while let Some(stop) = self.move_to_first(end) {
             advance.stops.push(stop);
-            advance.all_begun &= self.begun().await;
+            advance.all_begun = self.begun().await;
             consequences.ended().await;
+            if !advance.all_begun || began.elapsed() > ADVANCE_WITHIN {
+                return advance;
+            }
         }
         self.move_to(end);
-        advance.all_begun &= self.begun().await;
+        advance.all_begun = self.begun().await;
         consequences.ended().await;
-        advance
+        Advance { arrived: true, ..advance }
     }
 
     pub(crate) fn until_next(&self) -> Option<Duration> {

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 
 /// Seconds for which a token is accepted. The page renews it before.
 pub(crate) const TOKEN_SECONDS: i64 = 15 * 60;
+/// Seconds for which the tokens of one code are renewed.
+const VISIT_SECONDS: i64 = 24 * 3600;
 /// Seconds for which a code can be exchanged.
 const CODE_SECONDS: i64 = 60 * 60;
 /// Codes that wait to be exchanged; the oldest is dropped for a new one.
@@ -54,25 +56,33 @@ impl Visitors {
         codes.retain(|(_, expiry)| *expiry > now);
         let index = codes.iter().position(|(one, _)| is_equal(one, code))?;
         codes.remove(index);
-        Some(self.issue_token(now))
+        Some(self.issue_token(now, now))
     }
 
     /// Exchanges a token for one that expires later.
     pub fn renew(&self, token: &str, now: i64) -> Option<String> {
-        self.is_valid(token, now).then(|| self.issue_token(now))
+        let first = self.first_issued(token, now)?;
+        Some(self.issue_token(first, now))
     }
 
     /// Whether a token is one of this server and has not expired.
     pub fn is_valid(&self, token: &str, now: i64) -> bool {
-        let Some(rest) = token.strip_prefix(PREFIX) else { return false };
-        let Some((signed, signature)) = rest.rsplit_once('.') else { return false };
-        let Some((expiry, _)) = signed.split_once('.') else { return false };
-        let (Some(signature), Ok(expiry)) = (from_hex(signature), expiry.parse::<i64>()) else { return false };
-        hmac::verify(&self.key, signed.as_bytes(), &signature).is_ok() && expiry > now
+        self.first_issued(token, now).is_some()
     }
 
-    fn issue_token(&self, now: i64) -> String {
-        let signed = format!("{}.{}", now.saturating_add(TOKEN_SECONDS), random_text());
+    /// When the first token of a visit was issued; none for a token that is not valid.
+    fn first_issued(&self, token: &str, now: i64) -> Option<i64> {
+        let (signed, signature) = token.strip_prefix(PREFIX)?.rsplit_once('.')?;
+        let mut parts = signed.split('.');
+        let (issued, first) = (parts.next()?.parse::<i64>().ok()?, parts.next()?.parse::<i64>().ok()?);
+        let age = now.checked_sub(issued)?;
+        let is_fresh = (0..TOKEN_SECONDS).contains(&age) && now.checked_sub(first)? < VISIT_SECONDS;
+        let is_ours = hmac::verify(&self.key, signed.as_bytes(), &from_hex(signature)?).is_ok();
+        (is_ours && is_fresh).then_some(first)
+    }
+
+    fn issue_token(&self, first: i64, now: i64) -> String {
+        let signed = format!("{now}.{first}.{}", random_text());
         let signature = hex(hmac::sign(&self.key, signed.as_bytes()).as_ref());
         format!("{PREFIX}{signed}.{signature}")
     }
@@ -130,17 +140,23 @@ mod tests {
     #[test]
     fn a_token_expires_and_is_renewed() {
         let visitors = Visitors::new(b"secret");
-        let token = visitors.issue_token(0);
+        let token = visitors.issue_token(0, 0);
         assert!(visitors.is_valid(&token, TOKEN_SECONDS - 1));
         assert!(!visitors.is_valid(&token, TOKEN_SECONDS));
         let renewed = visitors.renew(&token, 600).unwrap();
         assert!(visitors.is_valid(&renewed, TOKEN_SECONDS + 1));
         assert!(visitors.renew(&token, TOKEN_SECONDS).is_none());
+        assert!(!visitors.is_valid(&token, -1), "a token of the future is none");
+        let (mut now, mut last) = (0, token);
+        while let Some(next) = visitors.renew(&last, now) {
+            (now, last) = (now + TOKEN_SECONDS - 1, next);
+        }
+        assert!((VISIT_SECONDS..VISIT_SECONDS + TOKEN_SECONDS).contains(&now), "a visit ends after a day: {now}");
     }
 
     #[test]
     fn a_token_outlives_a_restart_and_no_other_secret_makes_one() {
-        let token = Visitors::new(b"secret").issue_token(0);
+        let token = Visitors::new(b"secret").issue_token(0, 0);
         assert!(Visitors::new(b"secret").is_valid(&token, 1));
         assert!(!Visitors::new(b"other").is_valid(&token, 1));
     }
@@ -148,7 +164,7 @@ mod tests {
     #[test]
     fn a_changed_token_is_refused() {
         let visitors = Visitors::new(b"secret");
-        let token = visitors.issue_token(0);
+        let token = visitors.issue_token(0, 0);
         let later = token.replacen("900", "999", 1);
         assert_ne!(later, token);
         for wrong in [

@@ -60,10 +60,11 @@ impl WorldMaker {
         let registry = registry.map_err(|error| error.to_string())?;
         webhooks.read_services_from(&registry);
         let owner = User { name: format!("world:{}", order.name), groups: vec![MASTERS.to_owned()], ..User::default() };
+        let authenticator = main.authenticator().beside(&registry, &order.name, &order.token, owner);
         let server = main.beside(WorldParts {
             name: order.name,
             clock: clock.reading(),
-            authenticator: main.authenticator().beside(&registry, &order.token, owner),
+            authenticator,
             authorizer: authorization.authorizer,
             inspection: Inspection {
                 roles: Some(authorization.roles),
@@ -92,13 +93,16 @@ impl WorldMaker {
         Ok(Made { server, tasks: Box::new(Background { _controllers: controllers, _tasks: tasks }) })
     }
 
-    /// The settings of a world's controllers: those of the server's, with containers of their own.
+    /// The settings of a world's controllers: those of the server's, with containers of their own. They sign no certificates:
+    /// `main` would accept them.
     fn controllers(&self) -> controllers::Settings {
         let given = self.controllers.get().cloned().unwrap_or_default();
         controllers::Settings {
             containers: Arc::default(),
             usages: Arc::default(),
             token_signer: None,
+            signer: None,
+            approve_all: false,
             elect: false,
             ..given
         }

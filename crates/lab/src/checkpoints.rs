@@ -96,7 +96,9 @@ impl Worlds {
             "objects": stats.objects,
             "conditions": [{"type": "Ready", "status": "True"}],
         });
-        let mut answer = objects::write_status(registry, "checkpoints", name, status).await?;
+        // It may have been deleted already.
+        let written = objects::write_status(registry, "checkpoints", name, status).await;
+        let mut answer = written.inspect_err(|_| self.release(name))?;
         answer.code = created.code;
         Ok(answer)
     }

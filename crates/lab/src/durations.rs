@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Longer ones are as long as this: a moment so far away must still be one that a clock can show.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
 /// Reads `1h2m3.5s`, as Go writes durations.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim_start_matches('+');
@@ -26,7 +29,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
         seconds += number.parse::<f64>().ok()? * factor;
         rest = tail;
     }
-    Duration::try_from_secs_f64(seconds).ok().filter(|_| !text.is_empty())
+    Duration::try_from_secs_f64(seconds).ok().filter(|_| !text.is_empty()).map(|read| read.min(LONGEST))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use client::Error;
 use client::controller::{Action, Predicate, Run, RunError};
 use client::informer::Event;
 use client::store::Store;
-use clock::WorldClock;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Client;
+use machinery::Clock;
 
 use super::{APPROVED, FAILED, has, is_issued, with_condition};
 use crate::context::Context;
@@ -57,8 +57,8 @@ pub(crate) async fn run(context: Context) {
     let requests = context.informers.informer::<CertificateSigningRequest>();
     let controller =
         context.controller("csrsigning").on(&requests, Predicate::new(|event| !matches!(event, Event::Deleted { .. })));
-    let (client, clock) = (context.client.clone(), context.clock.clone());
-    let issuer = Arc::new(Issuer { client, clock, signer, requests: requests.store() });
+    let client = context.client.clone();
+    let issuer = Arc::new(Issuer { client, signer, requests: requests.store() });
     let reconcile = move |run: Run| {
         let issuer = issuer.clone();
         async move { issuer.reconcile(&run).await }
@@ -68,7 +68,6 @@ pub(crate) async fn run(context: Context) {
 
 struct Issuer {
     client: Client,
-    clock: WorldClock,
     signer: Signer,
     requests: Store<CertificateSigningRequest>,
 }
@@ -76,7 +75,8 @@ struct Issuer {
 impl Issuer {
     async fn reconcile(&self, run: &Run) -> Result<Action, RunError> {
         let Some(stored) = self.requests.get(&run.key) else { return Ok(Action::done()) };
-        match answer(&stored, &self.signer, self.clock.now()) {
+        // Certificates are judged by the machine's clock, whatever the cluster believes.
+        match answer(&stored, &self.signer, Clock::system().now()) {
             Ok(None) => Ok(Action::done()),
             Ok(Some(answered)) => {
                 self.write(&answered).await?;

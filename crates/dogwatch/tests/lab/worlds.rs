@@ -236,6 +236,38 @@ async fn wld_4_roles_of_a_world_decide_in_that_world() {
 }
 
 #[tokio::test]
+async fn wld_4_tokens_that_a_world_issues_are_good_in_that_world_only() {
+    let server = Server::start().await;
+    let main = server.client();
+    let send = |client: kube::Client, path: &'static str, body: Value| async move {
+        let request = http::Request::post(path).header("content-type", "application/json");
+        client.request::<Value>(request.body(body.to_string().into_bytes()).unwrap()).await.unwrap()
+    };
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    send(main.clone(), accounts, json!({"metadata": {"name": "robot"}})).await;
+    let world = server.fork().await;
+    let asked = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = |client: kube::Client| {
+        let asked = asked.clone();
+        async move {
+            let issued = send(client, "/api/v1/namespaces/default/serviceaccounts/robot/token", asked).await;
+            issued["status"]["token"].as_str().unwrap().to_owned()
+        }
+    };
+    let is_good = |client: kube::Client, token: String| async move {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+        let answer = send(client, "/apis/authentication.k8s.io/v1/tokenreviews", review).await;
+        answer["status"]["authenticated"] == json!(true)
+    };
+    let of_main = token(main.clone()).await;
+    let of_world = token(world.client()).await;
+    assert!(is_good(main.clone(), of_main.clone()).await);
+    assert!(is_good(world.client(), of_main).await, "the same credentials are good in a fork");
+    assert!(is_good(world.client(), of_world.clone()).await);
+    assert!(!is_good(main, of_world).await, "who may do everything in a fork may not be others in its origin");
+}
+
+#[tokio::test]
 async fn wld_5_deleting_a_world_ends_its_watches_cleanly() {
     let server = Server::start().await;
     let made = worlds(&server).create(&PostParams::default(), &world("a", json!({"from": {}}))).await.unwrap();

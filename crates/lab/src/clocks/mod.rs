@@ -67,7 +67,8 @@ impl Clocks {
         if let Some(advance) = advance {
             let last = advance.stops.len().saturating_sub(NAMED_MAX);
             let due: Vec<Value> = advance.stops.iter().skip(last).map(shown).collect();
-            status["advanced"] = json!({"moments": advance.stops.len(), "due": due, "complete": advance.all_begun});
+            status["advanced"] =
+                json!({"moments": advance.stops.len(), "due": due, "complete": advance.all_begun && advance.arrived});
         }
         status
     }

@@ -40,6 +40,8 @@ use watchers::{Closed, OpenWatch, Watchers};
 
 /// Bytes that the recorder takes at most.
 const BYTES_MAX: usize = 20 << 20;
+/// What changes may take however much requests do: many requests must not make the lab forget who changed what.
+const CHANGES_BYTES_MIN: usize = 2 << 20;
 /// Requests that are kept unless a flag says otherwise.
 pub const REQUESTS_DEFAULT: usize = 10_000;
 
@@ -100,7 +102,8 @@ impl Recorder {
     /// Releases old states of objects while everything together takes too much. Comparing them takes a while, so that it
     /// happens after a write is answered, and without a lock.
     fn shrink(&self) {
-        let bytes_max = BYTES_MAX.saturating_sub(self.requests_bytes.load(Ordering::Relaxed));
+        let left = BYTES_MAX.saturating_sub(self.requests_bytes.load(Ordering::Relaxed));
+        let bytes_max = left.max(CHANGES_BYTES_MIN);
         loop {
             let rows = self.changes.lock().oldest_states(bytes_max);
             if rows.is_empty() {

@@ -75,6 +75,8 @@ impl Policy {
             resources: vec![
                 resources("", &["secrets", "secrets/*", "serviceaccounts/token"]),
                 resources("authentication.k8s.io", &["tokenreviews"]),
+                // The status of a world has a kubeconfig.
+                resources("lab.dogwatch.dev", &["worlds"]),
             ],
             ..Rule::default()
         };

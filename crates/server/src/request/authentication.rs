@@ -161,13 +161,13 @@ impl Authenticator {
     /// The authenticator of another world: the same credentials are good, and one more token. A service account exists where its
     /// object does.
     #[must_use]
-    pub fn beside(&self, registry: &Arc<Registry>, token: &str, owner: User) -> Self {
+    pub fn beside(&self, registry: &Arc<Registry>, world: &str, token: &str, owner: User) -> Self {
         let mut tokens = self.tokens.clone();
         tokens.add(token, owner);
         Authenticator {
             front_proxy: self.front_proxy.clone(),
             tokens,
-            accounts: self.accounts.as_ref().map(|accounts| accounts.beside(Arc::clone(registry))),
+            accounts: self.accounts.as_ref().map(|accounts| accounts.beside(Arc::clone(registry), world)),
             bootstrap: self.bootstrap.as_ref().map(|_| BootstrapTokens::new(Arc::clone(registry))),
             issuers: self.issuers.clone(),
             webhook: self.webhook.clone(),

@@ -13,6 +13,8 @@ use super::curve::amount;
 const LENGTH_MAX: usize = 4_096;
 /// Deepest nesting.
 const DEPTH_MAX: usize = 32;
+/// Words and signs of an expression at most: each may be one more level of what is evaluated.
+const TOKENS_MAX: usize = 256;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression(Term);
@@ -183,6 +185,9 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
             tokens.push(Token::Sign(sign));
             sign.len()
         };
+        if tokens.len() > TOKENS_MAX {
+            return Err(format!("the expression has more than {TOKENS_MAX} words and signs"));
+        }
         rest = rest[length..].trim_start();
     }
     Ok(tokens)

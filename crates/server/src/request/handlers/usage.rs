@@ -1,6 +1,6 @@
 //! GET of what nodes and pods use: computed from the objects of the cluster for each answer.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -100,10 +100,14 @@ impl Measuring {
     }
 
     fn nodes(&self) -> Vec<Value> {
-        let pods = self.measured_pods(None);
+        let mut by_node: HashMap<String, Amounts> = HashMap::new();
+        for pod in self.measured_pods(None) {
+            let total = pod.total();
+            let sum = by_node.entry(pod.node).or_default();
+            *sum = std::mem::take(sum).plus(total);
+        }
         let node = |node: MeasuredNode| {
-            let own = pods.iter().filter(|pod| pod.node == node.name).map(PodUsage::total);
-            let used = self.usage.of_node(&node.json, own.fold(Amounts::default(), Amounts::plus));
+            let used = self.usage.of_node(&node.json, by_node.remove(&node.name).unwrap_or_default());
             self.object(json!({"name": node.name, "labels": node.labels}), "usage", used.to_value())
         };
         self.measured_nodes().into_iter().map(node).collect()

@@ -90,11 +90,14 @@ impl AccountTokens {
         AccountTokens { registry, settings, keys: RwLock::new(Arc::new(keys)), verified: Mutex::default() }
     }
 
-    /// The same keys, for the accounts of another registry.
+    /// For the accounts of another world. It accepts the tokens of this one, and issues tokens that only it accepts: accounts
+    /// of a fork have the names and uids of their origin's, and who may do everything in the fork may not be them here.
     #[must_use]
-    pub fn beside(&self, registry: Arc<Registry>) -> Self {
-        let keys = RwLock::new(self.keys());
-        AccountTokens { registry, settings: self.settings.clone(), keys, verified: Mutex::default() }
+    pub fn beside(&self, registry: Arc<Registry>, world: &str) -> Self {
+        let mut settings = self.settings.clone();
+        let issuer = settings.issuers.first().map_or(ISSUER, String::as_str);
+        settings.issuers.insert(0, format!("{}/worlds/{world}", issuer.trim_end_matches('/')));
+        AccountTokens { registry, settings, keys: RwLock::new(self.keys()), verified: Mutex::default() }
     }
 
     /// Uses other keys from now on: tokens of keys that are gone become invalid.
