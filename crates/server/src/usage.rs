@@ -69,7 +69,9 @@ mod tests {
     fn mx_2_amounts_are_canonical_quantities() {
         let shown = |cpu_nanos, memory_bytes| Amounts { cpu_nanos, memory_bytes }.to_value();
         assert_eq!(shown(50_000_000, 10 << 20), json!({"cpu": "50m", "memory": "10Mi"}));
-        assert_eq!(shown(1_234_567, 1_000), json!({"cpu": "1234567n", "memory": "1000"}));
+        assert_eq!(shown(1_234_567, 1_000_001), json!({"cpu": "1234567n", "memory": "1000001"}));
+        // Below 1024 a quantity with binary units is written with decimal ones, as Go writes it.
+        assert_eq!(shown(1, 1_000), json!({"cpu": "1n", "memory": "1k"}));
         assert_eq!(shown(2_000_000_000, 0), json!({"cpu": "2", "memory": "0"}));
     }
 }
