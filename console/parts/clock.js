@@ -1,4 +1,4 @@
-// The clock of the lab: stop time, and move it.
+// The clock of the lab: stop time, and move it. It is never set back, so that it runs on from where it stands.
 import { address, collection, json } from '../api.js';
 import { h, setText } from '../dom.js';
 import { Stream } from '../stream.js';
@@ -22,6 +22,6 @@ export function showClock(lab, kind) {
   lab.streams.push(new Stream({ path: collection(kind) }, { page: ([clock]) => clock && put(clock), event: (_, clock) => put(clock) }).start());
   const button = (/** @type {string} */ text, /** @type {any} */ spec, /** @type {string} */ done) => h('button', { onclick: () => patch(spec, done) }, text);
   lab.place.append(h('section', null, h('h2', null, 'Clock'), now, next, h('div', { class: 'actions' },
-    button('Stop', { mode: 'Stopped' }, 'The clock stands.'), button('Run', { mode: 'Real', rate: null }, 'The clock runs.'), button('One minute on', { advance: '1m' }, 'A minute has passed.'),
+    button('Stop', { mode: 'Stopped' }, 'The clock stands.'), button('Run', { mode: 'Scaled', rate: 1 }, 'The clock runs.'), button('One minute on', { advance: '1m' }, 'A minute has passed.'),
     button('To what is next', { advanceToNext: true }, 'The next thing that was due has happened.'))));
 }

@@ -4,6 +4,7 @@ import { confirm } from '../dialogs.js';
 import { h } from '../dom.js';
 import { Stream } from '../stream.js';
 import { showClock } from './clock.js';
+import { showSettle } from './settle.js';
 
 /** @typedef {import('../api.js').Kind} Kind */
 
@@ -49,6 +50,8 @@ export function showLab(place, context) {
   if (worlds) showWorlds(lab, worlds);
   const clocks = context.lab('clocks');
   if (clocks) showClock(lab, clocks);
+  const settlements = context.lab('settlements');
+  if (settlements) showSettle(lab, settlements);
   const requests = context.lab('requests');
   if (requests) showRequests(lab, requests);
   return { stop: () => streams.forEach((stream) => stream.stop()) };

@@ -261,6 +261,27 @@ test('lab: a world is forked, and its address is shown', async () => {
   await page.getByText('There is no world beside this one.').waitFor();
 });
 
+test('lab: the clock stops, moves and runs on', async () => {
+  const press = async (name, says) => {
+    await page.getByRole('button', { name, exact: true }).click();
+    await page.getByText(says).waitFor();
+  };
+  const clock = async () => JSON.parse(await server.kubectl('get clock world -o json'));
+  await press('Stop', 'The clock stands.');
+  const before = (await clock()).status.now;
+  await press('One minute on', 'A minute has passed.');
+  const after = await clock();
+  assert.equal(after.spec.mode, 'Stopped');
+  assert.equal(Date.parse(after.status.now) - Date.parse(before), 60_000);
+  await press('Run', 'The clock runs.');
+  assert.equal((await clock()).spec.mode, 'Scaled');
+});
+
+test('lab: the server says when it is quiet', async () => {
+  await page.getByRole('button', { name: 'Wait until it is quiet' }).click();
+  await page.getByText(/^(Settled at revision \d+|Not settled) after /).waitFor();
+});
+
 test('learn: six lessons, and the server really does it', async () => {
   const press = (name) => page.getByRole('button', { name, exact: true }).click();
   const wire = (what) => page.locator('.wire', { hasText: what }).waitFor();
