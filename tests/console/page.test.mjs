@@ -234,9 +234,11 @@ test('lab: requests as they arrive, filtered by the server', async () => {
   await page.getByLabel('Field selector of requests').fill('verb=delete');
   await server.kubectl('create configmap short-lived');
   await server.kubectl('delete configmap short-lived');
-  const line = page.locator('tr', { hasText: 'default/short-lived' });
-  await line.waitFor();
-  assert.match(await line.innerText(), /delete\s+configmaps\s+default\/short-lived\s+200/);
+  const lines = page.locator('tr', { hasText: 'default/short-lived' });
+  await until('only deletions', async () => {
+    const shown = await lines.allInnerTexts();
+    return shown.length === 1 && /delete\s+configmaps\s+default\/short-lived\s+200/.test(shown[0]);
+  });
 });
 
 test('lab: a checkpoint is kept, and a rewind brings a deleted object back', async () => {

@@ -19,7 +19,7 @@ pub mod wire;
 pub mod writer;
 
 pub use etcd::Etcd;
-pub use process::{Process, run};
+pub use process::{Process, run, run_within};
 pub use server::Server;
 pub use wire::Wire;
 pub use writer::Writer;

@@ -216,7 +216,12 @@ impl Output {
 }
 
 /// Runs a command to its end with `input` on stdin.
-pub fn run(mut command: Command, input: &str) -> Output {
+pub fn run(command: Command, input: &str) -> Output {
+    run_within(DEADLINE, command, input)
+}
+
+/// Runs a command that may take so long, with `input` on stdin.
+pub fn run_within(limit: Duration, mut command: Command, input: &str) -> Output {
     let shown = format!("{command:?}");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{shown} did not start: {e}"));
@@ -226,9 +231,9 @@ pub fn run(mut command: Command, input: &str) -> Output {
     drop(stdin);
     let stdout = whole(child.stdout.take().expect("stdout is piped"));
     let stderr = whole(child.stderr.take().expect("stderr is piped"));
-    let text = stdout.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+    let text = stdout.recv_timeout(limit).unwrap_or_else(|_| {
         let _ = child.kill();
-        panic!("{shown} did not end in {DEADLINE:?}")
+        panic!("{shown} did not end in {limit:?}")
     });
     let status = child.wait().expect("a child can be waited for");
     let stderr = stderr.recv_timeout(DEADLINE).unwrap_or_default();

@@ -1,8 +1,12 @@
 //! The console: its types, its list-then-watch client, and the page in Chromium as a person uses it (tests/console).
 
 use std::process::Command;
+use std::time::Duration;
 
-use blackbox::{run, tools};
+use blackbox::{run, run_within, tools};
+
+/// Each file has many tests.
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn node(file: &str) -> Command {
     let folder = tools::tests().join("console");
@@ -24,10 +28,10 @@ fn types_are_right() {
 
 #[test]
 fn the_stream_keeps_in_step_with_the_server() {
-    assert!(run(node("stream.test.mjs"), "").ok().contains("fail 0"));
+    assert!(run_within(LIMIT, node("stream.test.mjs"), "").ok().contains("fail 0"));
 }
 
 #[test]
 fn each_part_works_in_a_browser() {
-    assert!(run(node("page.test.mjs"), "").ok().contains("fail 0"));
+    assert!(run_within(LIMIT, node("page.test.mjs"), "").ok().contains("fail 0"));
 }
