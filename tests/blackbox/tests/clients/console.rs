@@ -12,7 +12,9 @@ fn node(file: &str) -> Command {
     let folder = tools::tests().join("console");
     assert!(folder.join("node_modules").exists(), "run the tests with `cargo xtask test`");
     let mut command = Command::new("node");
-    command.args(["--test", "--test-timeout=300000", "--test-reporter=spec", file]).current_dir(folder);
+    // A test that fails leaves its streams open; the command ends all the same.
+    let options = ["--test", "--test-force-exit", "--test-timeout=300000", "--test-reporter=spec", file];
+    command.args(options).current_dir(folder);
     command.env("DOGWATCH_BIN", tools::dogwatch()).env("KUBECTL", tools::installed("bin/kubectl"));
     command
 }
