@@ -19,13 +19,7 @@ pub(crate) fn console(workspace: &Workspace, args: &[&str]) -> Outcome {
         "load" => "load.mjs",
         _ => return Err(USAGE.into()),
     };
-    let program = match program {
-        Some(file) => file,
-        None => {
-            Step::new("build").run(&mut workspace.cargo(&["build", "--release", "--bin", "dogwatch"]))?;
-            workspace.target_dir()?.join("release/dogwatch")
-        }
-    };
+    let program = program.map_or_else(|| tools::release_program(workspace), Ok)?;
     tools::install(workspace, &[Tool::Kubectl, Tool::Chromium, Tool::Console])?;
     let mut node = workspace.command("node", &[script]);
     node.current_dir(workspace.root.join("tests/console"));

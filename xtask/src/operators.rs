@@ -14,7 +14,8 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use crate::progress::{self, Failure, Outcome, Step, say};
+use crate::progress::{self, Failure, Outcome, say};
+use crate::tools;
 use crate::workspace::Workspace;
 use list::Suite;
 use run::{Assets, SuiteResult};
@@ -111,8 +112,7 @@ fn program(workspace: &Workspace, given: Option<PathBuf>) -> Result<PathBuf, Fai
     if let Some(program) = given {
         return std::path::absolute(&program).map_err(|e| format!("{}: {e}", program.display()));
     }
-    Step::new("build dogwatch").run(&mut workspace.cargo(&["build", "--release", "--bin", "dogwatch"]))?;
-    Ok(workspace.target_dir()?.join("release/dogwatch"))
+    tools::release_program(workspace)
 }
 
 /// Returns the genuine programs: those that were named, else those in `.tools/reference`, if both are there.

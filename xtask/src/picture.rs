@@ -5,7 +5,7 @@ mod svg;
 
 use std::path::PathBuf;
 
-use crate::progress::{Outcome, Step, say};
+use crate::progress::{Outcome, say};
 use crate::tools::{self, Tool};
 use crate::workspace::Workspace;
 
@@ -25,13 +25,7 @@ pub(crate) fn picture(workspace: &Workspace, args: &[&str]) -> Outcome {
             _ => return Err(USAGE.into()),
         }
     }
-    let program = match program {
-        Some(file) => file,
-        None => {
-            Step::new("build").run(&mut workspace.cargo(&["build", "--release", "--bin", "dogwatch"]))?;
-            workspace.target_dir()?.join("release/dogwatch")
-        }
-    };
+    let program = program.map_or_else(|| tools::release_program(workspace), Ok)?;
     tools::install(workspace, &[Tool::Kubectl])?;
     let terminals = session::record(&program, &workspace.bin().join("kubectl"))?;
     std::fs::write(&out, svg::draw(&terminals)).map_err(|e| format!("cannot write {}: {e}", out.display()))?;

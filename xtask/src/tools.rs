@@ -236,6 +236,12 @@ fn debian_package(workspace: &Workspace, package: &str) -> Outcome {
         .map_err(|e| format!("{e}; the tests need {package}: install it as root"))
 }
 
+/// Builds the program as a user would, and returns its path.
+pub(crate) fn release_program(workspace: &Workspace) -> Result<PathBuf, String> {
+    Step::new("build").run(&mut workspace.cargo(&["build", "--release", "--bin", "dogwatch"]))?;
+    Ok(workspace.target_dir()?.join("release/dogwatch"))
+}
+
 /// Creates a virtual environment with the pinned official client.
 fn python(workspace: &Workspace) -> Outcome {
     let venv = workspace.tools.join("python");

@@ -78,9 +78,9 @@ async fn an_interval_ticks_at_every_moment_on_the_way() {
 }
 
 #[tokio::test]
-async fn the_next_moment_is_where_somebody_waits() {
+async fn the_next_moment_is_one_that_a_task_waits_for() {
     let clock = stopped_at("2200-01-01T00:00:00Z");
-    assert_eq!(clock.until_next(), None, "nobody waits");
+    assert_eq!(clock.until_next(), None, "no task waits");
     let waiting = clock.clone();
     let task = tokio::spawn(async move { waiting.sleep(Duration::from_secs(7)).await });
     turns().await;

@@ -146,7 +146,7 @@ mod tests {
         let renewed = visitors.renew(&token, 600).unwrap();
         assert!(visitors.is_valid(&renewed, TOKEN_SECONDS + 1));
         assert!(visitors.renew(&token, TOKEN_SECONDS).is_none());
-        assert!(!visitors.is_valid(&token, -1), "a token of the future is none");
+        assert!(!visitors.is_valid(&token, -1), "a token from the future is refused");
         let (mut now, mut last) = (0, token);
         while let Some(next) = visitors.renew(&last, now) {
             (now, last) = (now + TOKEN_SECONDS - 1, next);

@@ -68,7 +68,7 @@ pub async fn an_older_state_can_be_restored_by_new_revisions(fixture: Fixture) {
     let mut watch = fixture.watch("", end).await;
     let (at, state) = &history[history.len() / 2];
     let wanted = fixture.list(ListQuery { at: Some(*at), ..ListQuery::default() }).await;
-    let restored = fixture.store.restore(wanted.entries.clone()).await.expect("nobody else writes");
+    let restored = fixture.store.restore(wanted.entries.clone()).await.expect("no other client writes");
     assert!(restored.revision > end && !restored.is_unchanged(), "{restored:?} after {end}");
     let listed = fixture.list(ListQuery::default()).await;
     let values = |state: &super::State| -> Vec<(String, String)> {
@@ -80,7 +80,7 @@ pub async fn an_older_state_can_be_restored_by_new_revisions(fixture: Fixture) {
     let added = seen.iter().filter(|change| change.previous.is_none()).count();
     assert_eq!((deleted, added), (restored.deleted, restored.added));
     assert_eq!(seen.len(), restored.deleted + restored.modified + restored.added);
-    let again = fixture.store.restore(wanted.entries).await.expect("nobody else writes");
+    let again = fixture.store.restore(wanted.entries).await.expect("no other client writes");
     assert!(again.is_unchanged(), "{again:?}");
     assert_eq!(
         fixture.store.current_revision().await.expect("readable"),
