@@ -36,8 +36,9 @@ cargo xtask COMMAND
   counts --scaling [TEXT]
                        hold the instructions of each step (with TEXT in its name) to at most 2.5 times for twice the input
   facts                generate the committed tables of Kubernetes facts (tools/facts)
-  conformance --e2e-test FILE [--focus LIST]
-                       run tests of the Kubernetes conformance suite against a server with its own nodes
+  conformance --e2e-test FILE [--focus LIST] [--program FILE] [--jobs N] [--limit SECONDS]
+                       run tests of the Kubernetes conformance suite against a server with its own nodes; a test that
+                       fails is run again alone
   torture --kills N    kill the store N times while it writes, and check its content
   torture --cluster --kills N [--seed S]
                        kill a cluster N times in the middle of everything, and compare it with its specs; a seed gives other moments
