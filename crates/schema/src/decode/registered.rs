@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use machinery::GroupVersionKind;
+use machinery::json::Value;
 
 use crate::facts::Types;
 
@@ -25,6 +26,20 @@ pub(crate) fn is_unserved(gvk: &GroupVersionKind) -> bool {
     TABLE.binary_search(&(&gvk.group, &gvk.version, &gvk.kind)).is_ok()
 }
 
+/// Sets what the old version of a workload defaults and the served one does not: labels, to those of the pod template.
+pub(crate) fn default_labels(gvk: &GroupVersionKind, object: &mut Value) {
+    let has_default = match (gvk.group.as_str(), gvk.version.as_str()) {
+        ("apps", "v1beta1") => matches!(gvk.kind.as_str(), "Deployment" | "StatefulSet"),
+        ("extensions", "v1beta1") => matches!(gvk.kind.as_str(), "DaemonSet" | "Deployment" | "ReplicaSet"),
+        _ => false,
+    };
+    let is_empty = |labels: &Value| labels.as_object().is_none_or(|labels| labels.is_empty());
+    let of_template = object["spec"]["template"]["metadata"]["labels"].clone();
+    if has_default && !is_empty(&of_template) && is_empty(&object["metadata"]["labels"]) {
+        object["metadata"]["labels"] = of_template;
+    }
+}
+
 /// The kinds of a line: group, version, and names with blanks between them.
 fn kinds_of_line(line: &'static str) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let mut columns = line.split('\t');
@@ -35,6 +50,8 @@ fn kinds_of_line(line: &'static str) -> impl Iterator<Item = (&'static str, &'st
 
 #[cfg(test)]
 mod tests {
+    use machinery::json::json;
+
     use super::*;
 
     #[test]
@@ -43,5 +60,23 @@ mod tests {
         assert!(is_unserved(&GroupVersionKind::new("apps", "v1beta1", "Deployment")));
         assert!(!knows(&GroupVersionKind::new("apps", "v3", "Deployment")));
         assert!(!knows(&GroupVersionKind::new("apps", "v1", "ConfigMap")));
+    }
+
+    #[test]
+    fn old_workloads_get_the_labels_of_their_template() {
+        let deployment = |labels: Value| json!({"metadata": {"labels": labels}, "spec": {"template": {"metadata": {"labels": {"app": "x"}}}}});
+        for (group, version, expected) in [
+            ("apps", "v1beta1", json!({"app": "x"})),
+            ("extensions", "v1beta1", json!({"app": "x"})),
+            ("apps", "v1beta2", json!({})),
+        ] {
+            let gvk = GroupVersionKind::new(group, version, "Deployment");
+            let mut bare = deployment(json!({}));
+            default_labels(&gvk, &mut bare);
+            assert_eq!(bare["metadata"]["labels"], expected, "{gvk}");
+            let mut labelled = deployment(json!({"own": "y"}));
+            default_labels(&gvk, &mut labelled);
+            assert_eq!(labelled["metadata"]["labels"], json!({"own": "y"}), "{gvk}");
+        }
     }
 }

@@ -75,6 +75,9 @@ impl Target<'_> {
             return Err(invalid(refused.unwrap_or_else(|| decode::not_that_kind(&found, self.gvk))));
         }
         let unknown = decode::normalise(self.ty, &mut value, Some(current)).map_err(invalid)?;
+        if found != *self.gvk {
+            decode::registered::default_labels(&found, &mut value);
+        }
         decode::name(&mut value, self.gvk);
         if self.is_strict() {
             complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
