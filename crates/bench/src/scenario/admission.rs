@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::requests::measure;
 use crate::pod;
-use crate::report::Case;
+use crate::report::{Case, ServerFigures};
 use crate::stage::Stage;
 use crate::trouble::Trouble;
 use crate::wire::{Connection, Request};
@@ -19,29 +19,68 @@ const NAME: &str = "bench-admission";
 /// How often a policy that does not act yet is tried again.
 const ATTEMPTS: usize = 300;
 
+/// The cases, each with the resource that its policy is about.
+const CASES: [(&str, Option<&str>); 3] =
+    [("no policy", None), ("another kind", Some("configmaps")), ("three rules", Some("pods"))];
+/// Each case is measured so often, in turn: a server with more objects is a little slower, and that must not count for a case.
+const ROUNDS: u64 = 4;
+
 pub(super) async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let base = create(stage, "no policy").await?;
-    let without = base.server.as_ref().map(|server| server.cpu_us_each);
-    let rate = base.per_second;
-    stage.record(base);
-    for (name, resource) in [("another kind", "configmaps"), ("three rules", "pods")] {
-        add_policy(stage, resource).await?;
-        let measured = create(stage, name).await;
-        remove_policy(stage).await?;
-        let mut case = measured?;
-        case.figure("rate_over_no_policy", case.per_second / rate.max(f64::MIN_POSITIVE));
-        if let (Some(without), Some(server)) = (without, &case.server) {
-            let cpu = server.cpu_us_each;
-            case.figure("over_no_policy_us", cpu - without);
-            case.figure("cpu_over_no_policy", cpu / without.max(f64::MIN_POSITIVE));
+    let requests = (stage.sizes().requests / ROUNDS).max(1);
+    // The first requests of a server make what later ones share.
+    create(stage, "first", requests).await?;
+    let mut measured: [Option<Case>; CASES.len()] = Default::default();
+    for round in 0..ROUNDS {
+        for turn in 0..CASES.len() {
+            let number = (turn + round as usize) % CASES.len();
+            let (name, resource) = CASES[number];
+            if let Some(resource) = resource {
+                add_policy(stage, resource).await?;
+            }
+            let case = create(stage, name, requests).await;
+            if resource.is_some() {
+                remove_policy(stage).await?;
+            }
+            let case = case?;
+            measured[number] = Some(match measured[number].take() {
+                Some(before) => joined(before, case),
+                None => case,
+            });
+        }
+    }
+    let cpu = |case: &Case| case.server.as_ref().map(|server| server.cpu_us_each);
+    let base = measured[0].as_ref().map(|case| (cpu(case), case.per_second));
+    for (number, mut case) in measured.into_iter().flatten().enumerate() {
+        if let (Some((without, rate)), true) = (base, number > 0) {
+            case.figure("rate_over_no_policy", case.per_second / rate.max(f64::MIN_POSITIVE));
+            if let (Some(without), Some(with)) = (without, cpu(&case)) {
+                case.figure("over_no_policy_us", with - without);
+                case.figure("cpu_over_no_policy", with / without.max(f64::MIN_POSITIVE));
+            }
         }
         stage.record(case);
     }
     Ok(())
 }
 
-async fn create(stage: &mut Stage, name: &str) -> Result<Case, Trouble> {
-    let requests = stage.sizes().requests;
+/// Two measurements of one case as one. The latencies are those of the second.
+fn joined(one: Case, mut other: Case) -> Case {
+    let share = |a: f64, b: f64| {
+        let (a_count, b_count) = (one.operations as f64, other.operations as f64);
+        (a * a_count + b * b_count) / (a_count + b_count).max(1.0)
+    };
+    if let (Some(first), Some(second)) = (&one.server, &other.server) {
+        let cpu_us_each = share(first.cpu_us_each, second.cpu_us_each);
+        other.server = Some(ServerFigures { cpu_us_each, ..*second });
+    }
+    other.generator_cpu_us_each = share(one.generator_cpu_us_each, other.generator_cpu_us_each);
+    other.operations += one.operations;
+    other.seconds += one.seconds;
+    other.per_second = other.operations as f64 / other.seconds.max(f64::MIN_POSITIVE);
+    other
+}
+
+async fn create(stage: &mut Stage, name: &str, requests: u64) -> Result<Case, Trouble> {
     let server = stage.server().await?;
     let (first, make) = (server.making(requests), server.create());
     measure(stage, Case::new("admission", name, "request"), first, requests, make).await
@@ -102,9 +141,24 @@ fn policy(resource: &str, namespace: &str) -> String {
 mod tests {
     use serde_json::Value;
 
+    use super::*;
+
+    #[test]
+    fn rounds_of_a_case_are_joined_by_their_counts() {
+        let round = |operations: u64, seconds: f64, cpu_us_each: f64| Case {
+            operations,
+            seconds,
+            server: Some(ServerFigures { cpu_us_each, ..ServerFigures::default() }),
+            ..Case::new("admission", "no policy", "request")
+        };
+        let case = joined(round(100, 1.0, 10.0), round(300, 1.0, 30.0));
+        assert_eq!((case.operations, case.per_second), (400, 200.0));
+        assert_eq!(case.server.map(|server| server.cpu_us_each), Some(25.0));
+    }
+
     #[test]
     fn the_policy_is_json() {
-        let policy: Value = serde_json::from_str(&super::policy("pods", "bench")).expect("JSON");
+        let policy: Value = serde_json::from_str(&policy("pods", "bench")).expect("JSON");
         assert_eq!(policy["spec"]["validations"].as_array().map(Vec::len), Some(3));
         assert_eq!(policy["spec"]["matchConstraints"]["resourceRules"][0]["resources"][0], "pods");
     }
