@@ -94,6 +94,24 @@ spec:
     wait(&server, "pod/p", "jsonpath={.status.message}=p");
 }
 
+/// A file may have rules about containers and usage without any stage: pods then behave as they do without a file.
+#[test]
+fn kw_4_rules_of_a_file_alone_act() {
+    let log = tempfile::NamedTempFile::new().expect("the temporary folder can be written");
+    fs::write(log.path(), "2026-01-01T00:00:00Z stdout F said by the file\n").expect("the file can be written");
+    let rules = format!(
+        "apiVersion: kwok.x-k8s.io/v1alpha1\nkind: ClusterLogs\nmetadata: {{name: l}}\nspec:\n  logs: [{{containers: [c], logsFile: {}}}]\n---\n\
+         apiVersion: kwok.x-k8s.io/v1alpha1\nkind: ClusterResourceUsage\nmetadata: {{name: u}}\nspec:\n  usages: [{{usage: {{cpu: {{value: 123m}}, memory: {{value: 7Mi}}}}}}]\n",
+        log.path().display()
+    );
+    let (server, _folder) = server_with(&rules);
+    server.kubectl_with("create -f -", &pod("p", "", "")).ok();
+    wait(&server, "pod/p", "condition=Ready");
+    assert_eq!(server.kubectl("logs p").ok().trim(), "said by the file");
+    let usage = server.kubectl("top pod p --no-headers").ok();
+    assert_eq!(usage.split_whitespace().collect::<Vec<_>>(), ["p", "123m", "7Mi"], "{usage}");
+}
+
 #[test]
 fn kw_5_published_files_that_are_not_simulated_are_refused_by_name() {
     let folder = tempfile::TempDir::new().expect("the temporary folder can be written");

@@ -52,6 +52,21 @@ async fn cmd_9_a_pod_ends_with_the_code_of_its_command() {
     until_running(&server, "runs").await;
 }
 
+/// A node has 254 addresses; podgc keeps far more ended pods than that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn na_12_ended_pods_keep_no_address() {
+    let server = world().await;
+    for at in 0..260 {
+        make(&server, &format!("ended-{at}"), "Never", "true").await;
+    }
+    for at in 0..260 {
+        until(&pods(&server), &format!("ended-{at}"), "succeeded", |pod| phase(pod) == "Succeeded").await;
+    }
+    make(&server, "last", "Never", "sleep infinity").await;
+    let address = until_running(&server, "last").await.status.and_then(|status| status.pod_ip);
+    assert!(address.as_deref().is_some_and(|address| address.starts_with("10.128.0.")), "{address:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cmd_10_each_container_restarts_for_itself() {
     let server = world().await;
