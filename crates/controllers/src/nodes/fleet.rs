@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use client::events::EventRecorder;
 use client::informer::Event;
+use client::store::Store;
 use client::{Key, ResourceVersion};
 use clock::WorldClock;
 use futures::FutureExt;
@@ -21,6 +22,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::addresses::Pool;
+use super::admission::{self, Refusal};
 use super::agenda::{Agenda, Place};
 use super::containers::Containers;
 use super::events::NodeEvents;
@@ -63,7 +65,8 @@ pub(crate) async fn run(context: Context) {
     let nodes = context.informers.informer::<Node>();
     let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
     let registering = tokio::spawn(register::register(context.clone(), nodes.store()));
-    let mut fleet = Fleet::new(&context);
+    super::file_by_node(&pods.store());
+    let mut fleet = Fleet::new(&context, pods.store());
     let (found, mut resources) = tokio::sync::watch::channel(Arc::new(Kwok::default()));
     context.tasks.spawn(kwok::resources::follow(context.reader.clone(), context.stop.clone(), found));
     // Nodes first: a pod is planned only once its node is known.
@@ -216,6 +219,8 @@ struct Fleet {
     server: Client,
     timing: Timing,
     nodes: HashMap<Arc<str>, Served>,
+    /// All pods, by node.
+    store: Store<Pod>,
     pods: HashMap<Key, Tracked>,
     /// Of nodes without a range.
     shared_pool: Option<Pool>,
@@ -226,7 +231,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn new(context: &Context) -> Self {
+    fn new(context: &Context, store: Store<Pod>) -> Self {
         let mut stages = context.settings.stages.clone();
         stages.seed.get_or_insert_with(rand::random);
         let (kwok, containers) = (Arc::new(stages.kwok.clone()), context.settings.containers.clone());
@@ -242,6 +247,7 @@ impl Fleet {
             stages,
             timing: context.settings.timing,
             nodes: HashMap::new(),
+            store,
             pods: HashMap::new(),
             shared_pool: Pool::of(DEFAULT_RANGE),
             agenda: Agenda::new(),
@@ -479,6 +485,11 @@ impl Fleet {
             None => return,
         };
         let (pod, sight) = (tracked.pod.clone(), tracked.processes.sight());
+        let step = match self.refusal(&pod, &step) {
+            Some(refusal) => Step::Refuse(refusal),
+            None => step,
+        };
+        let Some(tracked) = self.pods.get_mut(key) else { return };
         let Some((name, served)) = self.nodes.get_key_value(node_of(&pod).unwrap_or_default()) else { return };
         let name = Arc::clone(name);
         let (node_address, mut address) = (served.address, tracked.address);
@@ -532,6 +543,21 @@ impl Fleet {
             };
             Done::Pod { key, uid, step, at: now, events, result }
         });
+    }
+
+    /// NA-17: why the node of a pod does not take it, if this is its first step there.
+    fn refusal(&self, pod: &Pod, step: &Step) -> Option<Refusal> {
+        if !matches!(step, Step::Accept | Step::Run) || has_begun(pod) || admission::was_scheduled(pod) {
+            return None;
+        }
+        let node = node_of(pod)?;
+        let is_taken = |other: &Pod| {
+            let under_way = || self.pods.get(&Key::of(other)).is_some_and(|tracked| tracked.under_way);
+            other.metadata.uid != pod.metadata.uid && !has_ended(other) && (has_begun(other) || under_way())
+        };
+        let mut others = super::pods_on(&self.store, node);
+        others.retain(|other| is_taken(other));
+        admission::refusal(pod, &self.nodes.get(node)?.object, &others)
     }
 
     /// All addresses of the node are taken: the pod stays as it is until one is free.
@@ -758,6 +784,11 @@ fn node_of(pod: &Pod) -> Option<&str> {
 
 fn uses_host_network(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default()
+}
+
+/// True if its node has taken notice of it.
+fn has_begun(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.start_time.is_some())
 }
 
 fn has_ended(pod: &Pod) -> bool {

@@ -3,7 +3,7 @@
 //! The nodes themselves, as one program:
 //!
 //! - `fleet`: all nodes; the due steps of pods, leases and nodes, and their writes
-//! - `register`, `machines`: the Node objects
+//! - `register`, `machines`: the Node objects; `admission`: the pods that a node refuses
 //! - `steps`: the next step of a pod; `status`: its write; `agenda`: its time
 //! - [`kwok`], `fleet_stages`: the files of KWOK, and pods and nodes that follow them
 //! - [`stages`], `behaviour`: the settings, for all pods and for one
@@ -21,6 +21,7 @@
 //! - `pod_gc`: pods that no other controller removes
 
 mod addresses;
+mod admission;
 mod agenda;
 mod behaviour;
 pub mod containers;

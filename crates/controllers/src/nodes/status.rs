@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
+use super::admission::Refusal;
 use super::behaviour::{Behaviour, problems};
 use super::processes::{Ended, Program, Sight, probes};
 use super::restarts::{backoff, is_sidecar, starts_again};
@@ -53,6 +54,10 @@ pub(super) fn write(pod: &Pod, step: &Step, with: &StepInputs<'_>) -> Option<(Va
     put("observedGeneration", json!(new.observed_generation));
     if new.phase != old.phase {
         put("phase", json!(new.phase));
+    }
+    if new.reason != old.reason {
+        put("reason", json!(new.reason));
+        put("message", json!(new.message));
     }
     if new.start_time != old.start_time {
         put("startTime", json!(new.start_time.as_ref().map(|time| seconds(time.0))));
@@ -97,6 +102,7 @@ fn change(
     let mut change = Change { pod, spec, old, new, with, events: Vec::new() };
     match step {
         Step::Accept => change.accept(),
+        Step::Refuse(refusal) => change.refuse(refusal),
         Step::Init(at) => change.run_init(*at, true)?,
         Step::StartInit(at) => change.run_init(*at, false)?,
         Step::FailPull => change.fail_pull(),
@@ -143,6 +149,18 @@ impl<'a> Change<'a> {
                 field: None,
             });
         }
+    }
+
+    fn refuse(&mut self, refusal: &Refusal) {
+        self.new.phase = Some("Failed".to_owned());
+        self.new.reason = Some(refusal.reason.clone());
+        self.new.message = Some(format!("Pod was rejected: {}", refusal.message));
+        self.events.push(StepEvent {
+            kind: EventType::Warning,
+            reason: refusal.reason.clone().into(),
+            message: refusal.message.clone(),
+            field: None,
+        });
     }
 
     /// Runs an init container: to its end, as a sidecar, or until its command ends.

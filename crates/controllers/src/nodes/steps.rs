@@ -11,7 +11,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 
+use super::admission::Refusal;
 use super::behaviour::{Behaviour, controller_kind};
+use super::processes::program::image_exists;
 use super::processes::{Ended, Program, Sight};
 use super::restarts::{backoff, is_sidecar, starts_again};
 use super::stages::{Delay, Profile, Stages};
@@ -22,6 +24,8 @@ use super::status;
 pub(super) enum Step {
     /// The node takes notice.
     Accept,
+    /// The node does not take the pod.
+    Refuse(Refusal),
     /// An init container does its work, or a sidecar starts.
     Init(usize),
     /// An init container starts whose command says what it does.
@@ -150,7 +154,7 @@ pub(super) fn next(
         if let Some(at) = unfinished_init(pod, status) {
             return watch.init(at, draw(stages.init, &format!("init{at}")));
         }
-        if behaviour.pull_fails {
+        if behaviour.pull_fails || containers_of(pod).iter().any(|container| !image_exists(container)) {
             return match waiting_reason(status) {
                 Some("ErrImagePull") => plan(Step::BackOffPull, Duration::from_secs(1)),
                 Some("ImagePullBackOff") => None,

@@ -16,7 +16,7 @@ mod binding;
 mod claims;
 mod cluster;
 mod decision;
-mod filters;
+pub(crate) mod filters;
 mod images;
 mod neighbours;
 mod nominations;

@@ -87,8 +87,8 @@ fn new_root(container: &Container) -> Files {
         let _ = files.make_directory(directory, true);
         let _ = files.write(path, text, false);
     };
-    if let Some(page) = start_page(container) {
-        made(page, b"<html><body><h1>It works!</h1></body></html>\n");
+    if let Some(website) = website(container) {
+        made(website.file, b"<html><body><h1>It works!</h1></body></html>\n");
     }
     if let Some(directory) = container.working_dir.as_deref().filter(|path| path.len() <= PATH_BYTES_MAX) {
         let _ = files.make_directory(&absolute("/", directory), true);
@@ -96,13 +96,40 @@ fn new_root(container: &Container) -> Files {
     files
 }
 
-/// The page that a web server of this image shows first.
-pub(super) fn start_page(container: &Container) -> Option<&'static str> {
-    match image_name(container) {
-        "httpd" => Some("/usr/local/apache2/htdocs/index.html"),
-        "nginx" => Some("/usr/share/nginx/html/index.html"),
-        _ => None,
+/// What a web server of an image shows.
+pub(super) struct Website {
+    root: &'static str,
+    /// What it shows for `/`.
+    start: &'static str,
+    /// The file that the image comes with.
+    file: &'static str,
+}
+
+impl Website {
+    /// The file that is shown for a path of a request.
+    pub(super) fn file_of(&self, path: &str) -> String {
+        if path == "/" { self.start.to_owned() } else { format!("{}{path}", self.root) }
     }
+}
+
+/// The website of a container whose image is that of a web server.
+pub(super) fn website(container: &Container) -> Option<Website> {
+    let (root, start, file) = match image_name(container) {
+        "httpd" => {
+            let page = "/usr/local/apache2/htdocs/index.html";
+            ("/usr/local/apache2/htdocs", page, page)
+        }
+        "nginx" => {
+            let page = "/usr/share/nginx/html/index.html";
+            ("/usr/share/nginx/html", page, page)
+        }
+        // Shows all its files; `/` is the list of them.
+        "agnhost" if container.args.iter().flatten().any(|word| word == "test-webserver") => {
+            ("", "/", "/localhost.crt")
+        }
+        _ => return None,
+    };
+    Some(Website { root, start, file })
 }
 
 /// The name of a volume that outlives its pod.

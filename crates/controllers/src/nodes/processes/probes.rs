@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::course::Course;
-use super::places::start_page;
+use super::places::website;
 use super::program::image_name;
 use crate::nodes::behaviour::Behaviour;
 use crate::nodes::shell::{self, Environment, Files};
@@ -241,7 +241,7 @@ impl Prober {
         match &self.action {
             _ if self.course.is_some() => false,
             Action::Exec(_) => false,
-            Action::Http { .. } => start_page(container).is_none() && !is_agnhost_liveness(container),
+            Action::Http { .. } => website(container).is_none() && !is_agnhost_liveness(container),
             Action::Tcp { .. } | Action::Grpc => true,
         }
     }
@@ -308,10 +308,8 @@ impl Prober {
                 }
             }
             Action::Http { path } => {
-                if let Some(page) = start_page(probed.container) {
-                    let root = page.rsplit_once('/').map_or("", |(root, _)| root);
-                    let file = if path == "/" { page.to_owned() } else { format!("{root}{path}") };
-                    let there = probed.files.exists(&file);
+                if let Some(website) = website(probed.container) {
+                    let there = probed.files.exists(&website.file_of(path));
                     return if there { Ok(()) } else { Err("HTTP probe failed with statuscode: 404".to_owned()) };
                 }
                 if is_agnhost_liveness(probed.container) && age > AGNHOST_LIVES {

@@ -94,21 +94,48 @@ pub(in crate::nodes) fn image_name(container: &Container) -> &str {
     base(image.split('@').next().unwrap_or_default()).split(':').next().unwrap_or_default()
 }
 
+/// Words that people give to an image of which they want to see that it cannot be pulled.
+const NO_IMAGE: [&str; 4] = ["non-existent", "nonexistent", "does-not-exist", "doesnotexist"];
+
+/// False for an image whose name or tag says that it does not exist.
+pub(in crate::nodes) fn image_exists(container: &Container) -> bool {
+    let image = container.image.as_deref().unwrap_or_default();
+    !base(image).split([':', '@']).any(|part| NO_IMAGE.contains(&part))
+}
+
 fn agnhost(words: &[String]) -> Program {
     let Some(subcommand) = words.first() else { return Program::Server };
-    if subcommand == "entrypoint-tester" {
-        let echo: Vec<String> =
-            ["echo", "[/agnhost"].map(str::to_owned).into_iter().chain(words.iter().cloned()).collect();
-        let mut echo = echo;
-        if let Some(last) = echo.last_mut() {
-            last.push(']');
+    let script = match subcommand.as_str() {
+        "entrypoint-tester" => {
+            let mut echo: Vec<String> = ["echo", "[/agnhost"].map(str::to_owned).to_vec();
+            echo.extend_from_slice(words);
+            if let Some(last) = echo.last_mut() {
+                last.push(']');
+            }
+            echo
         }
-        return Script::of(&echo).map_or(Program::Server, |script| Program::Script(Box::new(script)));
+        "logs-generator" => logs_generator(words),
+        _ => Vec::new(),
+    };
+    if !script.is_empty() {
+        return Script::of(&script).map_or(Program::Server, |script| Program::Script(Box::new(script)));
     }
     if AGNHOST_ENDS.contains(&subcommand.as_str()) {
         return Program::NotSimulated(format!("`agnhost {subcommand}`"));
     }
     Program::Server
+}
+
+/// Writes so many lines in a time, at an even pace.
+fn logs_generator(words: &[String]) -> Vec<String> {
+    let value = |flag: &str| words.iter().skip_while(|word| *word != flag).nth(1);
+    let lines = value("--log-lines-total").and_then(|lines| lines.parse::<u32>().ok()).unwrap_or(0);
+    let seconds = value("--run-duration").and_then(|time| time.strip_suffix('s')?.parse::<f64>().ok()).unwrap_or(0.0);
+    let pause = if lines == 0 { 0.0 } else { seconds / f64::from(lines) };
+    let line = "GET /api/v1/namespaces/kube-system/pods/generated";
+    let text =
+        format!("i=0; while [ $i -lt {lines} ]; do sleep {pause:.3}; echo \"$i {line}-$i 200\"; i=$((i+1)); done");
+    ["sh", "-c", &text].map(str::to_owned).to_vec()
 }
 
 #[cfg(test)]
@@ -127,6 +154,13 @@ mod tests {
     }
 
     #[test]
+    fn images_that_say_so_do_not_exist() {
+        let exists = |image: &str| image_exists(&serde_json::from_value(json!({"name": "c", "image": image})).unwrap());
+        assert!(!exists("foo:non-existent") && !exists("registry.example/team/does-not-exist@sha256:1"));
+        assert!(exists("nginx") && exists("non-existent/nginx:1") && exists("finds-nonexistent-things:2"));
+    }
+
+    #[test]
     fn cmd_6_images_of_the_conformance_tests_are_known() {
         for (container, expected) in [
             (json!({"name": "c", "image": "registry.k8s.io/pause:3.10"}), "server"),
@@ -134,6 +168,10 @@ mod tests {
             (json!({"name": "c", "image": "r/agnhost:2", "args": ["netexec", "--http-port=80"]}), "server"),
             (json!({"name": "c", "image": "r/agnhost:2", "command": ["/agnhost", "serve-hostname"]}), "server"),
             (json!({"name": "c", "image": "r/agnhost:2", "args": ["entrypoint-tester", "a"]}), "script"),
+            (
+                json!({"name": "c", "image": "r/agnhost:2", "args": ["logs-generator", "--log-lines-total", "3"]}),
+                "script",
+            ),
             (json!({"name": "c", "image": "nginx"}), "image"),
             (json!({"name": "c", "image": "nginx", "command": ["nginx", "-g", "daemon off;"]}), "server"),
             (json!({"name": "c", "image": "busybox", "args": ["sleep", "5"]}), "script"),

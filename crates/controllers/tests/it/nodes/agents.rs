@@ -14,7 +14,7 @@ use store::Retention;
 use store::memory::MemoryStore;
 
 use super::{
-    NODES, make_pod, merge, node_condition, node_of, nodes, phase, pod_condition, pods, settings, until_open,
+    NODES, make_pod, merge, node_condition, node_of, nodes, phase, pod_condition, pods, settings, told_of, until_open,
     until_running,
 };
 use crate::between::{Between, Turn};
@@ -116,6 +116,29 @@ async fn na_12_every_pod_has_its_own_address_also_after_a_restart() {
     assert_eq!(addresses.len(), 11, "{addresses:?}");
     let range = nodes(&server).get("node-1").await.unwrap().spec.unwrap().pod_cidr.unwrap();
     assert_eq!(range, "10.128.0.0/24");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn na_17_a_node_refuses_a_pod_whose_port_is_taken() {
+    let server = Server::with_controllers(settings(NODES)).await;
+    until_open(&server, "node-1").await;
+    let with_port = |pod: &mut serde_json::Value| {
+        pod["spec"]["nodeName"] = json!("node-1");
+        pod["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
+    };
+    make_pod(&server, "first", with_port).await;
+    until_running(&server, "first").await;
+    make_pod(&server, "second", with_port).await;
+    let refused = until(&pods(&server), "second", "failed", |pod| phase(pod) == "Failed").await.status.unwrap();
+    assert_eq!(refused.reason.as_deref(), Some("NodePorts"));
+    let message = refused.message.unwrap();
+    assert!(message.starts_with("Pod was rejected: Predicate NodePorts failed"), "{message}");
+    told_of(&server.client(), "second", "NodePorts").await;
+    // Room again: the port is free once the first pod is gone.
+    pods(&server).delete("first", &DeleteParams::default().grace_period(0)).await.unwrap();
+    until_gone(&pods(&server), "first").await;
+    make_pod(&server, "third", with_port).await;
+    until_running(&server, "third").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
