@@ -10,7 +10,7 @@ use super::*;
 use crate::kinds::REQUESTS;
 
 fn recorder(rows_max: usize) -> Arc<Recorder> {
-    Recorder::new(rows_max, Arc::default(), Clock::system())
+    Recorder::new(rows_max, Arc::default(), Clock::system(), None)
 }
 
 fn answer(recorder: &Recorder, path: &str, body: Option<Bytes>) {
