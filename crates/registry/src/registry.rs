@@ -83,7 +83,10 @@ impl Registry {
             None => Definitions::new(settings.kinds.clone()),
         });
         let addresses = Arc::new(Addresses::new(&settings));
-        let roles = Arc::new(Roles::new(Arc::clone(&settings.roles)));
+        let roles = Arc::new(match origin {
+            Some(origin) => origin.roles.fork(Arc::clone(&settings.roles)),
+            None => Roles::new(Arc::clone(&settings.roles)),
+        });
         let mut observers: Vec<Arc<dyn Observer>> =
             vec![Arc::clone(&definitions) as _, Arc::clone(&addresses) as _, Arc::clone(&roles) as _];
         let api_services = Arc::<ApiServices>::default();

@@ -168,15 +168,15 @@ async fn wld_4_clk_1_the_clock_of_a_world_moves_that_world_only() {
     let clock = one.clock();
     clock.stop().await;
     let before = clock.now().await;
-    clock.advance(Duration::from_secs(48 * 3600)).await;
-    assert_eq!(clock.now().await.as_second(), before.as_second() + 48 * 3600);
+    clock.advance(Duration::from_secs(2 * 3600)).await;
+    assert_eq!(clock.now().await.as_second(), before.as_second() + 2 * 3600);
     let written = |map: ConfigMap| map.metadata.creation_timestamp.unwrap().0.as_second();
-    assert_eq!(written(make(one.client(), "a").await), before.as_second() + 48 * 3600);
+    assert_eq!(written(make(one.client(), "a").await), before.as_second() + 2 * 3600);
     for client in [other.client(), server.client()] {
-        assert!(written(make(client, "a").await) < before.as_second() + 24 * 3600);
+        assert!(written(make(client, "a").await) < before.as_second() + 3600);
     }
     for clock in [other.clock(), server.clock()] {
-        assert!(clock.now().await.as_second() < before.as_second() + 24 * 3600);
+        assert!(clock.now().await.as_second() < before.as_second() + 3600);
     }
     assert_eq!(ask(&other.client(), &format!("{LAB}/clocks/world")).await.unwrap()["spec"]["mode"], "Real");
 }
