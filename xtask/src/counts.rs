@@ -5,7 +5,7 @@
 //! path: name, number of runs, instructions of one run. A change that makes a path more expensive on purpose writes the record again
 //! (`cargo xtask counts --write`). The paths of the server are counted with `--requests` only: its program takes minutes to build.
 //!
-//! `cargo xtask counts --lab` compares requests through a server with a lab that nobody uses with those through one without
+//! `cargo xtask counts --lab` compares requests through a server with an unused lab with those through one without
 //! (`crates/lab/examples/lab_paths.rs`). `cargo xtask counts --scaling` is in `scaling.rs`.
 
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ const TOLERANCE: u64 = 10;
 
 /// Paths of `lab_paths`, each with the number of runs.
 const LAB_PATHS: [(&str, u64); 5] = [("get", 200), ("list", 50), ("create", 200), ("patch", 200), ("fan-out", 20)];
-/// Percent by which a lab that nobody uses may add to a path.
+/// Percent by which an unused lab may add to a path.
 const LAB_MAX: f64 = 3.0;
 
 /// A program that runs paths.
@@ -105,7 +105,7 @@ fn build(workspace: &Workspace, program: &Program) -> Result<PathBuf, Failure> {
     Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.root.join("target"), Into::into))
 }
 
-/// Compares paths with a lab that nobody uses with the same ones without.
+/// Compares paths with an unused lab with the same ones without.
 fn lab(workspace: &Workspace) -> Outcome {
     let target = build(workspace, &LAB)?;
     let mut exceeded = Vec::new();

@@ -1,4 +1,4 @@
-//! Requests through a server with a lab that nobody uses, and through one without: `lab_paths <path> <times>`.
+//! Requests through a server with an unused lab, and through one without: `lab_paths <path> <times>`.
 //!
 //! `cargo xtask counts --lab` runs it under callgrind and compares both. Everything happens in one thread on a memory store. A path is
 //! `get`, `list`, `create`, `patch` or `fan-out`, with `-plain` or `-lab` after it.

@@ -194,7 +194,7 @@ impl Clock {
         }
     }
 
-    /// Moves a stopped clock to the next moment at which something is due; returns who waited for it, nobody if nothing is due.
+    /// Moves a stopped clock to the next moment at which something is due; returns who waited for it, none if nothing is due.
     ///
     /// # Panics
     /// If that is refused.

@@ -54,7 +54,7 @@ pub(crate) struct Share(Arc<()>);
 
 impl Share {
     fn bytes_max(&self) -> usize {
-        // One is that of whoever hands them out.
+        // One is that of the lab which hands them out.
         let recorders = Arc::strong_count(&self.0).saturating_sub(1).max(1);
         (WORLDS_BYTES_MAX / recorders).clamp(WORLD_BYTES_MIN, BYTES_MAX)
     }
