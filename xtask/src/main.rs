@@ -33,6 +33,7 @@ cargo xtask COMMAND
                        that need a second reading
   counts [--write]     compare the instructions of the hot paths with the record (needs valgrind)
   counts --requests    the same for requests through the whole server, which take minutes to build
+  counts --lab         what an unused lab adds to requests; takes minutes to build
   counts --scaling [TEXT]
                        hold the instructions of each step (with TEXT in its name) to at most 2.5 times for twice the input
   facts                generate the committed tables of Kubernetes facts (tools/facts)

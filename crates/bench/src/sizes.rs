@@ -33,6 +33,8 @@ pub struct Sizes {
     pub pods: u32,
     /// Number of definitions in `crds`.
     pub definitions: u64,
+    /// Number of worlds of each kind in `worlds`.
+    pub worlds: u64,
     pub store: StoreSizes,
 }
 
@@ -82,6 +84,7 @@ impl Default for Sizes {
             nodes: 100,
             pods: 1_000,
             definitions: 100,
+            worlds: 200,
             store: StoreSizes { puts: 40_000, rounds: 3, objects: 150_000 },
         }
     }
@@ -107,6 +110,7 @@ impl Sizes {
             nodes: 20,
             pods: 200,
             definitions: 30,
+            worlds: 50,
             store: StoreSizes { puts: 8_000, rounds: 1, objects: 20_000 },
             ..full
         }

@@ -1,7 +1,7 @@
 //! The authorizers of a server, from its flags or its file.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use access::Rbac;
 use access::authorizer::Authorizer;
@@ -142,11 +142,12 @@ fn node_rules() -> Result<Vec<access::rbac::rule::Rule>, Failure> {
     Ok(objects::rules(&role.value))
 }
 
-/// Compiles match conditions: expressions over `request`, the spec of a review.
+/// Compiles match conditions: expressions over `request`, the spec of a review. Each world has authorizers; few have conditions.
 fn condition_compiler() -> CompileCondition {
-    let environment = Environment::new().with("request", &review_schema(), false);
-    Arc::new(move |expression| {
-        let program = environment.compile(expression, Output::Bool).map_err(|error| match error {
+    static ENVIRONMENT: LazyLock<Environment> =
+        LazyLock::new(|| Environment::new().with("request", &review_schema(), false));
+    Arc::new(|expression| {
+        let program = ENVIRONMENT.compile(expression, Output::Bool).map_err(|error| match error {
             CompileError::Issues(issues) => format!("compilation failed: {}", issues.render(expression)),
             CompileError::Output => "must evaluate to bool".to_owned(),
             CompileError::Constant(why) => why,

@@ -100,7 +100,7 @@ impl Cluster {
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
         let authorization = access.authorization.build()?;
         let lab = access.lab.map(|requests_max| lab::Starting::new(requests_max, Clock::system()));
-        let world_settings = settings.clone();
+        let world_settings = Settings { kinds: lab::kinds::of_world(&settings.kinds), ..settings.clone() };
         let kinds = if lab.is_some() { lab::kinds::beside(&settings.kinds) } else { settings.kinds };
         let mut observers = settings.observers;
         observers.extend(lab.as_ref().map(lab::Starting::observer));
@@ -168,13 +168,12 @@ impl Cluster {
                 settings: world_settings,
                 controllers: Arc::clone(&world_controllers),
             };
-            let made = Worlds::new(server.downgrade(), Box::new(maker));
-            let started = lab::start(lab, &registry, clock.clone(), Settings::default(), &made, &mut tasks).await;
-            let (lab, expected) = started.map_err(Failure::new)?;
-            server.set_lab(lab);
-            expectations = Some(expected);
-            server.set_worlds(Arc::clone(&made) as _);
-            worlds = Some(made);
+            let started = lab::start(lab, &registry, clock.clone(), server.downgrade(), Box::new(maker)).await;
+            let started = started.map_err(Failure::new)?;
+            server.set_lab(started.lab);
+            expectations = Some(started.expectations);
+            server.set_worlds(Arc::clone(&started.worlds) as _);
+            worlds = Some(started.worlds);
         }
         if let Some(auditor) = &access.auditor {
             server.set_auditor(Arc::clone(auditor));

@@ -5,6 +5,7 @@
 //! - [`cluster`]: store, registry and HTTP service, without listeners
 //! - [`authentication`]: how a server authenticates users; [`authorization`]: its authorizers
 //! - [`background`]: the controllers of a server; `worlds`: control planes beside it
+//! - [`timeline`]: an object over time, as a lab has recorded it
 //! - [`up`]: the server as a program; [`commands`]: a small client, and measurements
 //! - [`args`]: command-line arguments; [`failure`]: the error of a command
 
@@ -22,6 +23,7 @@ mod identities;
 mod lab_role;
 mod page;
 pub mod testing;
+pub mod timeline;
 pub mod up;
 mod usage;
 mod worlds;

@@ -19,14 +19,16 @@
 //!
 //! [`Server::start`] is the API alone. [`Server::with_controllers`] also runs controllers, a scheduler and nodes, so that a
 //! Deployment ends in Running pods. [`Server::fork`] makes a world beside a server that was prepared, [`Server::checkpoint`] and
-//! [`Server::rewind`] return to a state.
+//! [`Server::rewind`] return to a state. [`Server::fault`], [`Server::settle`], [`Server::clock`] and [`Server::timeline`] are the lab, of
+//! the server and of each [`World`].
 
+mod lab;
 mod worlds;
 
 use std::sync::Arc;
 
 use access::identity::User;
-use machinery::clock::Clock;
+use machinery::clock;
 use registry::Registry;
 use server::audit::Auditor;
 use server::audit::policy::Policy;
@@ -44,6 +46,7 @@ use crate::background;
 pub use crate::background::Controllers;
 use crate::cluster::{Access, Cluster};
 use crate::identities;
+pub use lab::{Clock, Settlement};
 pub use worlds::{Checkpoint, World};
 
 /// A running server; stops when dropped.
@@ -122,7 +125,7 @@ impl Server {
     }
 
     async fn start_as(store: Arc<dyn Store>, access: Access, settings: registry::Settings) -> Self {
-        let access = Access { lab: Some(lab::REQUESTS_DEFAULT), ..access };
+        let access = Access { lab: Some(::lab::REQUESTS_DEFAULT), ..access };
         match Cluster::start(store, &access, Limits::default(), settings).await {
             Ok(mut cluster) => {
                 cluster.maintain_quotas();
@@ -186,7 +189,7 @@ impl Server {
     pub fn audit(&self) -> Events {
         let server = self.cluster.server();
         if server.auditor().is_none() {
-            server.set_auditor(Auditor::new(Policy::preset(), Vec::new(), Arc::default(), Clock::system()));
+            server.set_auditor(Auditor::new(Policy::preset(), Vec::new(), Arc::default(), clock::Clock::system()));
         }
         // A server has had an auditor since the lines above.
         server.auditor().map(|auditor| auditor.streams().subscribe()).unwrap_or_default()

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use access::identity::{MASTERS, User};
 use clock::WorldClock;
+use lab::StartingBeside;
 use lab::worlds::{Made, Maker, MakerFuture, Order};
 use registry::Registry;
 use server::authorization::Inspection;
@@ -19,7 +20,7 @@ use crate::cluster::Access;
 pub(crate) struct WorldMaker {
     pub(crate) main: WeakServer,
     pub(crate) access: Access,
-    /// Those of the server, without the kinds of its lab.
+    /// Those of the server, with the kinds of a world's lab.
     pub(crate) settings: registry::Settings,
     pub(crate) controllers: Arc<OnceLock<controllers::Settings>>,
 }
@@ -50,6 +51,13 @@ impl WorldMaker {
             node_graph: authorization.graph.clone(),
             webhooks: Some(Arc::new(webhooks.clone())),
             hooks: Some(Arc::new(webhooks.clone())),
+            observers: self
+                .settings
+                .observers
+                .iter()
+                .cloned()
+                .chain(order.lab.iter().map(StartingBeside::observer))
+                .collect(),
             service_accounts: order.controllers && self.controllers().keeps_service_accounts(),
             ..self.settings.clone()
         };
@@ -61,9 +69,11 @@ impl WorldMaker {
         webhooks.read_services_from(&registry);
         let owner = User { name: format!("world:{}", order.name), groups: vec![MASTERS.to_owned()], ..User::default() };
         let authenticator = main.authenticator().beside(&registry, &order.name, &order.token, owner);
+        let lab = order.lab.map(|lab| lab.start(&registry, clock.clone()));
         let server = main.beside(WorldParts {
             name: order.name,
             clock: clock.reading(),
+            lab,
             authenticator,
             authorizer: authorization.authorizer,
             inspection: Inspection {
@@ -82,7 +92,7 @@ impl WorldMaker {
                 world.end_watches();
             }
         });
-        tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry), clock.clone()));
+        tasks.spawn(registry::expiry::expire_events(Arc::clone(&registry), clock.named("events")));
         if let Some(reloading) = authorization.reloading {
             tasks.spawn(reloading.follow());
         }

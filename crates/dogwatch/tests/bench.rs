@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const SCENARIOS: [&str; 17] = [
+const SCENARIOS: [&str; 18] = [
     "start",
     "store",
     "create",
@@ -28,11 +28,12 @@ const SCENARIOS: [&str; 17] = [
     "crds",
     "access",
     "fairness",
+    "worlds",
 ];
 
 /// The smallest load.
 const TINY: &str = "--objects 30 --requests 30 --callers 2 --lists 1 --watchers 5 --rate 50 --seconds 0.2 --slow 2 \
-    --informers 2 --starts 1 --puts 200 --nodes 2 --pods 4 --definitions 2";
+    --informers 2 --starts 1 --puts 200 --nodes 2 --pods 4 --definitions 2 --worlds 2";
 
 fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dogwatch"));

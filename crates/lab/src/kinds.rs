@@ -82,6 +82,13 @@ pub fn beside(kinds: &Kinds) -> Kinds {
     kinds.with_all(all().iter().cloned())
 }
 
+/// These kinds and those of the lab of a world beside `main`, which has no worlds and checkpoints of its own.
+#[must_use]
+pub fn of_world(kinds: &Kinds) -> Kinds {
+    let is_of_main = |kind: &Kind| matches!(kind.collection.as_str(), WORLDS | CHECKPOINTS);
+    kinds.with_all(all().iter().filter(|kind| !is_of_main(kind)).cloned())
+}
+
 fn read(source: &Source) -> Vec<Arc<Kind>> {
     let spec = match machinery::yaml::read(source.definition.as_bytes()) {
         Ok(document) => document.value,
@@ -147,6 +154,13 @@ mod tests {
         ];
         assert_eq!(served, expected);
         assert!(all().iter().all(|kind| kind.gvk.group == GROUP && !kind.namespaced));
+    }
+
+    #[test]
+    fn wld_4_worlds_and_checkpoints_are_kinds_of_main_only() {
+        let kinds = of_world(&Kinds::default());
+        let served: Vec<&str> = kinds.iter().map(|kind| kind.plural.as_str()).collect();
+        assert_eq!(served, ["changes", "clocks", "faults", "requests", "settlements", "watchers"]);
     }
 
     #[test]

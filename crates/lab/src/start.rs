@@ -1,48 +1,102 @@
-//! The lab of a server: the registry of its objects, and its powers.
+//! The lab of a server, and those of the worlds beside it.
 
 use std::sync::Arc;
 
 use cache::Observer;
 use clock::WorldClock;
 use machinery::Clock;
-use registry::{Registry, Settings};
-use server::service::Lab;
-use store::memory::MemoryStore;
-use store::{Retention, Store};
+use registry::Registry;
+use server::service::{Lab, LabObjects as _};
+use server::worlds::{MAIN, WeakServer};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-use crate::clocks::{ClockOrders, Clocks, Quiet};
-use crate::faults::{self, Faults};
-use crate::kinds::{self, GROUP};
-use crate::objects::Objects;
+use crate::faults::Faults;
+use crate::kinds::GROUP;
 use crate::past::Past;
-use crate::recorder::Recorder;
-use crate::settlements::Settlements;
-use crate::worlds::{Deletions, Worlds};
+use crate::recorder::{Recorder, Share};
+use crate::registries::OwnRegistry;
+use crate::worlds::{Maker, Worlds};
 
-/// A lab before its server exists: it follows the objects of the cluster from their first change on.
+/// The lab of a world before its server exists: it follows the objects of the world from their first change on.
 pub struct Starting {
+    world: Arc<str>,
     recorder: Arc<Recorder>,
     disturbed: Arc<watch::Sender<u64>>,
+    /// The time of the lab itself: the machine's.
+    clock: Clock,
+    requests_max: usize,
 }
 
 impl Starting {
-    /// A lab that keeps so many requests.
+    /// The lab of `main`, which keeps so many requests.
     #[must_use]
     pub fn new(requests_max: usize, clock: Clock) -> Self {
-        let disturbed = Arc::<watch::Sender<u64>>::default();
-        Starting { recorder: Recorder::new(requests_max, Arc::clone(&disturbed), clock), disturbed }
+        Self::of_world(MAIN.into(), requests_max, clock, None)
     }
 
-    /// Follows the objects of the cluster.
+    fn of_world(world: Arc<str>, requests_max: usize, clock: Clock, share: Option<Share>) -> Self {
+        let disturbed = Arc::<watch::Sender<u64>>::default();
+        let recorder = Recorder::new(requests_max, Arc::clone(&disturbed), clock.clone(), share);
+        Starting { world, recorder, disturbed, clock, requests_max }
+    }
+
+    /// Follows the objects of the world.
     #[must_use]
     pub fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.recorder) as _
     }
+
+    fn faults(&self, cluster: &Registry) -> Arc<Faults> {
+        let past = Past { cluster: Arc::clone(cluster.cache()), recorder: Arc::clone(&self.recorder) };
+        Faults::new(Arc::clone(&self.world), Arc::clone(&self.disturbed), self.clock.clone(), past)
+    }
 }
 
-/// What faults are expected to have done in the end.
+/// What the labs of worlds beside `main` have in common.
+pub(crate) struct Common {
+    requests_max: usize,
+    clock: Clock,
+    /// What their recorders share.
+    share: Share,
+    /// The faults of `main`, which may name other worlds.
+    faults: Arc<Faults>,
+}
+
+impl Common {
+    /// The lab of a world that is about to be made.
+    pub(crate) fn lab_of(&self, world: &Arc<str>) -> StartingBeside {
+        let share = Some(self.share.clone());
+        let starting = Starting::of_world(Arc::clone(world), self.requests_max, self.clock.clone(), share);
+        StartingBeside { starting, main: Arc::clone(&self.faults) }
+    }
+}
+
+/// The lab of a world beside `main`, before its server exists.
+pub struct StartingBeside {
+    starting: Starting,
+    main: Arc<Faults>,
+}
+
+impl StartingBeside {
+    /// As [`Starting::observer`].
+    #[must_use]
+    pub fn observer(&self) -> Arc<dyn Observer> {
+        self.starting.observer()
+    }
+
+    /// The lab of the world. Its objects are made when they are first asked for.
+    #[must_use]
+    pub fn start(self, cluster: &Registry, clock: WorldClock) -> Lab {
+        let faults = self.starting.faults(cluster);
+        self.main.share_with(&faults);
+        let Starting { world, recorder, .. } = self.starting;
+        let cache = Arc::clone(cluster.cache());
+        let objects = OwnRegistry::new(world, cache, clock, Arc::clone(&recorder), Arc::clone(&faults), None);
+        Lab { objects: Arc::new(objects), group: GROUP, disturbances: faults, recorder }
+    }
+}
+
+/// What faults are expected to have done in the end, those of all worlds that exist.
 #[derive(Clone)]
 pub struct Expectations(Arc<Faults>);
 
@@ -50,34 +104,33 @@ impl Expectations {
     /// A sentence for each expectation that is not met.
     #[must_use]
     pub fn unmet(&self) -> Vec<String> {
-        self.0.unmet()
+        self.0.unmet_everywhere()
     }
 }
 
-/// Starts the lab of a cluster. Its objects have a store of their own in memory; `tasks` get its background work.
+/// The lab of a server.
+pub struct Started {
+    pub lab: Lab,
+    pub worlds: Arc<Worlds>,
+    pub expectations: Expectations,
+}
+
+/// Starts the lab of a server. Its objects have a store of their own in memory.
 pub async fn start(
     starting: Starting,
     cluster: &Registry,
     clock: WorldClock,
-    settings: Settings,
-    worlds: &Arc<Worlds>,
-    tasks: &mut JoinSet<()>,
-) -> Result<(Lab, Expectations), String> {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Retention::default()));
-    let kinds = kinds::beside(&schema::kinds::Kinds::default());
-    let Starting { recorder, disturbed } = starting;
-    let past = Past { cluster: Arc::clone(cluster.cache()), recorder: Arc::clone(&recorder) };
-    let faults = Faults::new(disturbed, settings.clock.clone(), past);
-    let observers = vec![Arc::clone(&faults) as _, Arc::new(Deletions(Arc::downgrade(worlds))) as _];
-    let cluster = Arc::clone(cluster.cache());
-    let clocks = Clocks::new(clock, Quiet(Arc::clone(&cluster)));
-    let settlements = Settlements::new(cluster, Arc::clone(&recorder), Arc::clone(&faults));
-    let computed = Some(Arc::new(Objects { recorder: Arc::clone(&recorder), settlements }) as _);
-    let orders = Some(Arc::new(ClockOrders(Arc::clone(&clocks))) as _);
-    let settings = Settings { kinds, is_bare: true, observers, computed, orders, ..settings };
-    let registry = Registry::start(store, settings).await.map_err(|error| error.to_string())?;
-    clocks.make(&registry).await.map_err(|error| error.to_string())?;
-    tasks.spawn(faults::report(Arc::clone(&faults), Arc::downgrade(&registry)));
-    let expectations = Expectations(Arc::clone(&faults));
-    Ok((Lab { registry, group: GROUP, disturbances: faults, recorder }, expectations))
+    main: WeakServer,
+    maker: Box<dyn Maker>,
+) -> Result<Started, String> {
+    let faults = starting.faults(cluster);
+    let Starting { world, recorder, clock: own_clock, requests_max, .. } = starting;
+    let common = Common { requests_max, clock: own_clock, share: Share::default(), faults: Arc::clone(&faults) };
+    let worlds = Worlds::new(main, maker, common);
+    let cache = Arc::clone(cluster.cache());
+    let of_worlds = Some(Arc::downgrade(&worlds));
+    let objects = OwnRegistry::new(world, cache, clock, Arc::clone(&recorder), Arc::clone(&faults), of_worlds);
+    objects.registry().await.map_err(|status| status.to_string())?;
+    let lab = Lab { objects: Arc::new(objects), group: GROUP, disturbances: Arc::clone(&faults) as _, recorder };
+    Ok(Started { lab, worlds, expectations: Expectations(faults) })
 }

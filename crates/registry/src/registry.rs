@@ -68,7 +68,7 @@ impl Registry {
     }
 
     /// Opens a registry on a store that was forked from this registry's. It has what this one had at the revision of the fork, and
-    /// shares kinds and objects with it until they change.
+    /// shares kinds and objects with it until they change. Of the kinds that this one serves from the start it has those of `settings`.
     pub async fn fork(&self, store: Arc<dyn Store>, settings: Settings) -> Result<Arc<Self>, CacheError> {
         Self::open(store, settings, Some(self)).await
     }
@@ -79,11 +79,14 @@ impl Registry {
         origin: Option<&Registry>,
     ) -> Result<Arc<Self>, CacheError> {
         let definitions = Arc::new(match origin {
-            Some(origin) => origin.definitions.fork(),
+            Some(origin) => origin.definitions.fork(&settings.kinds),
             None => Definitions::new(settings.kinds.clone()),
         });
         let addresses = Arc::new(Addresses::new(&settings));
-        let roles = Arc::new(Roles::new(Arc::clone(&settings.roles)));
+        let roles = Arc::new(match origin {
+            Some(origin) => origin.roles.fork(Arc::clone(&settings.roles)),
+            None => Roles::new(Arc::clone(&settings.roles)),
+        });
         let mut observers: Vec<Arc<dyn Observer>> =
             vec![Arc::clone(&definitions) as _, Arc::clone(&addresses) as _, Arc::clone(&roles) as _];
         let api_services = Arc::<ApiServices>::default();

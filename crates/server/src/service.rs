@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use access::authorizer::Authorizer;
 use http::Request;
+use machinery::Status;
 use machinery::clock::Clock;
 use prometheus_client::registry::Registry as MetricsRegistry;
 use registry::Registry;
@@ -34,7 +35,7 @@ use crate::fairness::Fairness;
 use crate::fairness::metrics::FairnessMetrics;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::observation::{Recorder, Unrecorded};
+use crate::observation::Recorder;
 use crate::process_metrics::ProcessMetrics;
 use crate::request::authentication::Authenticator;
 use crate::request::costly::CostlyKinds;
@@ -116,10 +117,9 @@ pub(crate) struct Inner {
     pub(crate) usage: OnceLock<Arc<dyn Usage>>,
 }
 
-/// What a lab adds to a server and to the worlds beside it: objects that are not those of the cluster, and powers over its requests.
-#[derive(Clone)]
+/// What a lab adds to the server of a world: objects that are not those of the cluster, and powers over its requests.
 pub struct Lab {
-    pub registry: Arc<Registry>,
+    pub objects: Arc<dyn LabObjects>,
     /// The group of these objects. Requests for them are never disturbed.
     pub group: &'static str,
     /// What happens to all other requests.
@@ -128,11 +128,13 @@ pub struct Lab {
     pub recorder: Arc<dyn Recorder>,
 }
 
-impl Lab {
-    /// The same powers, for a world whose requests are not recorded.
-    pub(crate) fn beside(&self) -> Self {
-        Lab { recorder: Arc::new(Unrecorded), ..self.clone() }
-    }
+/// The registry of a lab's objects, when it is there.
+pub type LabRegistry<'a> = Pin<Box<dyn Future<Output = Result<Arc<Registry>, Status>> + Send + 'a>>;
+
+/// The objects of a lab.
+pub trait LabObjects: Send + Sync {
+    /// The registry of the objects. It may be made for the first request that needs it: most worlds have none.
+    fn registry(&self) -> LabRegistry<'_>;
 }
 
 impl Server {

@@ -69,6 +69,8 @@ pub struct WorldParts {
     pub inspection: Inspection,
     /// The time that the world believes in.
     pub clock: Clock,
+    /// None for a world that is only forked.
+    pub lab: Option<Lab>,
 }
 
 impl Server {
@@ -98,7 +100,7 @@ impl Server {
             fairness,
             auditor: inner.auditor.clone(),
             aggregator: OnceLock::new(),
-            lab: inner.lab.get().map(Lab::beside).map(OnceLock::from).unwrap_or_default(),
+            lab: parts.lab.map(OnceLock::from).unwrap_or_default(),
             rewinds: watch::Sender::new(0),
             worlds: OnceLock::new(),
             containers: OnceLock::new(),

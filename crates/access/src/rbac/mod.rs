@@ -69,6 +69,12 @@ impl Rbac {
         self.current.store(Arc::new(State { index: Arc::new(index), decisions: Decisions::default() }));
     }
 
+    /// Decides by this index from now on.
+    pub fn set_index(&self, index: Arc<Index>) {
+        let _writer = self.writer.lock();
+        self.current.store(Arc::new(State { index, decisions: Decisions::default() }));
+    }
+
     #[must_use]
     pub fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let state = self.current.load();

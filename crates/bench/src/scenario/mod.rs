@@ -12,6 +12,7 @@
 //! - `start`: time until a server is ready; and a restart under watchers
 //! - `storing`: the embedded store alone
 //! - `scale`: simulated nodes, deployments, and the time until every pod runs
+//! - `worlds`: forks, empty worlds, and rewinds
 
 mod access;
 mod admission;
@@ -25,6 +26,7 @@ mod requests;
 mod scale;
 mod start;
 mod storing;
+mod worlds;
 
 use crate::stage::Stage;
 use crate::trouble::Trouble;
@@ -49,11 +51,12 @@ pub enum Scenario {
     Access,
     Admission,
     Fairness,
+    Worlds,
 }
 
 impl Scenario {
     /// In the order in which `all` runs them: later ones use the objects of earlier ones.
-    pub const ALL: [Scenario; 18] = [
+    pub const ALL: [Scenario; 19] = [
         Scenario::Start,
         Scenario::Store,
         Scenario::Create,
@@ -72,6 +75,7 @@ impl Scenario {
         Scenario::Access,
         Scenario::Admission,
         Scenario::Fairness,
+        Scenario::Worlds,
     ];
 
     #[must_use]
@@ -95,13 +99,14 @@ impl Scenario {
             Scenario::Access => "access",
             Scenario::Admission => "admission",
             Scenario::Fairness => "fairness",
+            Scenario::Worlds => "worlds",
         }
     }
 
     /// True for scenarios that start and stop the server, or do not measure a server.
     #[must_use]
     pub fn needs_a_server_of_its_own(self) -> bool {
-        matches!(self, Scenario::Start | Scenario::Store | Scenario::Restart | Scenario::Scale)
+        matches!(self, Scenario::Start | Scenario::Store | Scenario::Restart | Scenario::Scale | Scenario::Worlds)
     }
 
     pub(crate) async fn run(self, stage: &mut Stage) -> Result<(), Trouble> {
@@ -124,6 +129,7 @@ impl Scenario {
             Scenario::Access => access::run(stage).await,
             Scenario::Admission => admission::run(stage).await,
             Scenario::Fairness => fairness::run(stage).await,
+            Scenario::Worlds => worlds::run(stage).await,
         }
     }
 }

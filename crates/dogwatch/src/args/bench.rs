@@ -44,6 +44,8 @@ pub enum Bench {
     Admission(BenchRun),
     /// Gets of one client while another one floods the server with expensive lists.
     Fairness(BenchRun),
+    /// Forks of a server with objects, empty worlds, and rewinds; --objects 100000 for the large fork.
+    Worlds(BenchRun),
     /// Compare two results of --json, as a table and as a picture.
     Compare(BenchCompare),
     /// The baseline program, which only encrypts and writes; other measurements start it.
@@ -137,6 +139,9 @@ pub struct BenchLoad {
     /// CustomResourceDefinitions.
     #[arg(long, value_name = "N")]
     pub definitions: Option<u64>,
+    /// Worlds of each kind.
+    #[arg(long, value_name = "N")]
+    pub worlds: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -33,6 +33,7 @@ pub(super) async fn bench(what: Bench) -> Result<(), Failure> {
         Bench::Access(args) => measure(&[Scenario::Access], args).await,
         Bench::Admission(args) => measure(&[Scenario::Admission], args).await,
         Bench::Fairness(args) => measure(&[Scenario::Fairness], args).await,
+        Bench::Worlds(args) => measure(&[Scenario::Worlds], args).await,
         Bench::Compare(args) => compare_files(&args),
         Bench::Floor => floor::serve().map_err(Failure::new),
     }
@@ -100,6 +101,7 @@ fn sizes(args: &BenchRun, protocol: Protocol) -> Sizes {
     set(&mut sizes.nodes, load.nodes);
     set(&mut sizes.pods, load.pods);
     set(&mut sizes.definitions, load.definitions.map(|definitions| definitions.max(1)));
+    set(&mut sizes.worlds, load.worlds.map(|worlds| worlds.max(1)));
     if let Some(puts) = load.puts {
         (sizes.store.puts, sizes.store.objects, sizes.store.rounds) = (puts, puts, 1);
     }

@@ -1,4 +1,4 @@
-//! Worlds, checkpoints and faults of a test server.
+//! Worlds and checkpoints of a test server.
 //!
 //! ```
 //! # tokio_test::block_on(async {
@@ -25,12 +25,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::{Method, Request};
+use http::Method;
 use registry::Registry;
 use serde_json::{Value, json};
 use server::worlds::MAIN;
 
 use super::Server;
+use super::lab::{API, create, request};
 
 /// Makes the names of worlds and checkpoints.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -90,14 +91,6 @@ impl Server {
     pub async fn rewind(&self, checkpoint: &Checkpoint) {
         rewind(&self.client(), checkpoint).await;
     }
-
-    /// Makes a fault with this `spec`.
-    ///
-    /// # Panics
-    /// If it is refused.
-    pub async fn fault(&self, name: &str, spec: Value) {
-        create(&self.client(), "faults", "Fault", name, spec).await;
-    }
 }
 
 impl World {
@@ -134,15 +127,6 @@ impl World {
         rewind(&self.main, checkpoint).await;
     }
 
-    /// Makes a fault that hits requests to this world only.
-    ///
-    /// # Panics
-    /// If it is refused.
-    pub async fn fault(&self, name: &str, mut spec: Value) {
-        spec["match"]["worlds"] = json!([self.name]);
-        create(&self.main, "faults", "Fault", name, spec).await;
-    }
-
     /// The registry of the world.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
@@ -152,7 +136,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let (main, path) = (self.main.clone(), format!("/apis/lab.dogwatch.dev/v1/worlds/{}", self.name));
+        let (main, path) = (self.main.clone(), format!("{API}/worlds/{}", self.name));
         // Without a runtime the server has ended as well.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { request(&main, Method::DELETE, &path, &json!({})).await });
@@ -172,20 +156,7 @@ async fn checkpoint(main: &kube::Client, world: &str) -> Checkpoint {
 }
 
 async fn rewind(main: &kube::Client, checkpoint: &Checkpoint) {
-    let path = format!("/apis/lab.dogwatch.dev/v1/checkpoints/{}/rewind", checkpoint.name);
+    let path = format!("{API}/checkpoints/{}/rewind", checkpoint.name);
     let rewound = request(main, Method::POST, &path, &json!({})).await;
     rewound.unwrap_or_else(|error| panic!("the rewind failed: {error}"));
-}
-
-async fn create(main: &kube::Client, plural: &str, kind: &str, name: &str, spec: Value) -> Value {
-    let object = json!({"apiVersion": "lab.dogwatch.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
-    let path = format!("/apis/lab.dogwatch.dev/v1/{plural}");
-    let made = request(main, Method::POST, &path, &object).await;
-    made.unwrap_or_else(|error| panic!("{kind} {name} was not made: {error}"))
-}
-
-async fn request(client: &kube::Client, method: Method, path: &str, body: &Value) -> kube::Result<Value> {
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    let request = request.body(body.to_string().into_bytes()).map_err(kube::Error::HttpError)?;
-    client.request(request).await
 }

@@ -64,7 +64,7 @@ async fn wld_1_a_world_can_be_used_when_its_creation_is_answered() {
     let version = ask(&server.client(), "/worlds/a/version").await.unwrap();
     assert_eq!(version, ask(&server.client(), "/version").await.unwrap());
     let lab = ask(&server.client(), "/worlds/a/apis/lab.dogwatch.dev/v1/worlds").await;
-    assert_eq!(code(lab), 403, "the lab is at the server's own address");
+    assert_eq!(code(lab), 404, "worlds are at the server's own address");
 }
 
 #[tokio::test]

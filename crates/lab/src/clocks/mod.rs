@@ -14,13 +14,13 @@ use machinery::Status;
 use machinery::json::{Value, json};
 use machinery::media::{MediaType, PatchType};
 use machinery::options::{CreateOptions, PatchOptions};
-use registry::orders::{Order, Orders};
+use registry::orders::Order;
 use registry::{Body, Context, PatchBody, Registry, Target, WriteRequest};
 use tokio::sync::Mutex;
 
 pub(crate) use quiet::Quiet;
 
-use crate::kinds::{CLOCKS, GROUP};
+use crate::kinds::GROUP;
 
 /// The name of the one clock.
 pub(crate) const NAME: &str = "world";
@@ -73,6 +73,14 @@ impl Clocks {
         status
     }
 
+    /// What a write of the clock asks for.
+    pub(crate) fn take(self: &Arc<Self>, old: &Value, new: &mut Value) -> Result<Option<Order>, Status> {
+        let Some(wanted) = spec::take(old, new, &self.clock)? else { return Ok(None) };
+        let clocks = Arc::clone(self);
+        let order: Order = Box::new(move || Box::pin(async move { clocks.carry_out(wanted).await }));
+        Ok(Some(order))
+    }
+
     async fn carry_out(&self, wanted: spec::Wanted) -> Value {
         let _moving = self.moving.lock().await;
         if let Some((mode, now)) = wanted.set
@@ -93,20 +101,4 @@ impl Clocks {
 
 fn shown(stop: &Stop) -> Value {
     json!({"at": stop.at.to_string(), "who": &*stop.who})
-}
-
-/// The orders of a clock.
-pub(crate) struct ClockOrders(pub(crate) Arc<Clocks>);
-
-impl Orders for ClockOrders {
-    fn has(&self, collection: &str) -> bool {
-        collection == CLOCKS
-    }
-
-    fn take(&self, old: &Value, new: &mut Value) -> Result<Option<Order>, Status> {
-        let Some(wanted) = spec::take(old, new, &self.0.clock)? else { return Ok(None) };
-        let clocks = Arc::clone(&self.0);
-        let order: Order = Box::new(move || Box::pin(async move { clocks.carry_out(wanted).await }));
-        Ok(Some(order))
-    }
 }

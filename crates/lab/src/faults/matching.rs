@@ -2,14 +2,12 @@
 
 use machinery::glob;
 use server::disturbance::Disturbed;
-use server::worlds::MAIN;
 
 use super::spec::Match;
 
 impl Match {
     pub(crate) fn matches(&self, request: &Disturbed) -> bool {
-        self.has_world(&request.world)
-            && is_among(&self.verbs, request.verb)
+        is_among(&self.verbs, request.verb)
             && (self.resources.is_empty() || self.resources.iter().any(|named| is_resource(named, request)))
             && is_among(&self.namespaces, &request.namespace)
             && self.has_name(request)
@@ -17,8 +15,9 @@ impl Match {
             && fits(&self.users, &request.user)
     }
 
-    fn has_world(&self, world: &str) -> bool {
-        if self.worlds.is_empty() { world == MAIN } else { fits(&self.worlds, world) }
+    /// Whether a fault whose object is in the world `home` is about requests to a world: to its own, unless it names others.
+    pub(crate) fn has_world(&self, home: &str, world: &str) -> bool {
+        if self.worlds.is_empty() { home == world } else { fits(&self.worlds, world) }
     }
 
     /// A watch of a whole collection is about all its objects: events are looked at by name.
@@ -52,11 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wld_4_a_fault_hits_main_unless_it_names_worlds() {
+    fn wld_4_a_fault_hits_its_own_world_unless_it_names_others() {
         let hits = |worlds: &[&str], world: &str| {
             let worlds = worlds.iter().map(|name| (*name).to_owned()).collect();
-            Match { worlds, ..Match::default() }.matches(&Disturbed { world: world.into(), ..Disturbed::default() })
+            Match { worlds, ..Match::default() }.has_world("main", world)
         };
+        assert!(Match::default().has_world("a", "a") && !Match::default().has_world("a", "main"));
         assert!(hits(&[], "main") && !hits(&[], "a"));
         assert!(hits(&["a", "b*"], "a") && hits(&["a", "b*"], "b1") && !hits(&["a"], "main"));
         assert!(hits(&["*"], "main") && hits(&["*"], "a"));

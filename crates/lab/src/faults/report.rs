@@ -19,7 +19,7 @@ pub(crate) async fn report(faults: Arc<Faults>, registry: Weak<Registry>) {
     loop {
         faults.hit.notified().await;
         let Some(registry) = registry.upgrade() else { return };
-        let all = faults.all();
+        let all = faults.own();
         written.retain(|name, _| all.iter().any(|fault| fault.name == *name));
         for fault in all.iter() {
             let status = status(fault);

@@ -28,7 +28,7 @@ pub(crate) struct Match {
     pub(crate) names: Vec<String>,
     pub(crate) user_agents: Vec<String>,
     pub(crate) users: Vec<String>,
-    /// Unlike the others, `main` alone if it is empty: worlds do not share what happens to them.
+    /// Unlike the others, its own world alone if it is empty: worlds do not share what happens to them.
     pub(crate) worlds: Vec<String>,
 }
 

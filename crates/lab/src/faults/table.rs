@@ -1,7 +1,7 @@
 //! The faults that exist now, and what they do to requests and events.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use cache::{Collection, Collections, Event, Observer};
@@ -10,7 +10,6 @@ use machinery::{Clock, Revision, Status, json};
 use parking_lot::Mutex;
 use registry::EventNote;
 use server::disturbance::{Disturbance, Disturbances, Disturbed, Step};
-use server::worlds::MAIN;
 use tokio::sync::{Notify, watch};
 
 use super::counting::Count;
@@ -20,16 +19,38 @@ use crate::durations::parse_duration;
 use crate::kinds::FAULTS;
 use crate::past::Past;
 
-/// All faults. Follows their objects, so that a fault acts before the write that made it is answered.
+/// All faults of one world. Follows their objects, so that a fault acts before the write that made it is answered.
 pub(crate) struct Faults {
+    /// The world whose requests they hit.
+    world: Arc<str>,
     active: Arc<AtomicBool>,
-    /// Sorted by name.
-    table: ArcSwap<Vec<Arc<Fault>>>,
+    /// Those that are about this world, sorted by name.
+    table: ArcSwap<Vec<Active>>,
+    lists: Mutex<Lists>,
+    /// The worlds that a fault of this one may name: all others, in `main`.
+    others: Mutex<Vec<Weak<Faults>>>,
     changes: Arc<watch::Sender<u64>>,
     /// Wakes the task that writes the status of faults.
-    pub(super) hit: Notify,
+    pub(super) hit: Arc<Notify>,
     clock: Clock,
     past: Past,
+}
+
+/// The faults that may act on a world.
+#[derive(Default)]
+struct Lists {
+    /// Those whose objects are in the lab of this world.
+    own: Vec<Arc<Fault>>,
+    /// Those of `main` that name this world.
+    given: Vec<Arc<Fault>>,
+}
+
+/// A fault that acts on a world.
+#[derive(Clone)]
+struct Active {
+    fault: Arc<Fault>,
+    /// The revision of the world when the fault appeared.
+    appeared: Revision,
 }
 
 pub(super) struct Fault {
@@ -39,8 +60,17 @@ pub(super) struct Fault {
     pub(super) spec: Spec,
     pub(super) count: Mutex<Count>,
     pub(super) last_hit: Mutex<Option<LastHit>>,
-    /// The revision of the cluster when the fault appeared.
-    appeared: Revision,
+    /// The world that its object is in, and who writes its status.
+    home: Arc<str>,
+    hit: Arc<Notify>,
+}
+
+impl Fault {
+    /// A sentence, if it is expected to have other hits.
+    fn unmet(&self) -> Option<String> {
+        let (expected, hits) = (self.spec.expect?.hits?, self.count.lock().hits());
+        (hits != expected).then(|| format!("fault {} expects {expected} hits and has {hits}", self.name))
+    }
 }
 
 /// The request that was hit last.
@@ -52,58 +82,123 @@ pub(super) struct LastHit {
 
 impl Faults {
     #[must_use]
-    pub(crate) fn new(changes: Arc<watch::Sender<u64>>, clock: Clock, past: Past) -> Arc<Self> {
-        Arc::new(Faults { active: Arc::default(), table: ArcSwap::default(), changes, hit: Notify::new(), clock, past })
+    pub(crate) fn new(world: Arc<str>, changes: Arc<watch::Sender<u64>>, clock: Clock, past: Past) -> Arc<Self> {
+        Arc::new(Faults {
+            world,
+            active: Arc::default(),
+            table: ArcSwap::default(),
+            lists: Mutex::default(),
+            others: Mutex::default(),
+            changes,
+            hit: Arc::default(),
+            clock,
+            past,
+        })
     }
 
-    pub(super) fn all(&self) -> Arc<Vec<Arc<Fault>>> {
-        self.table.load_full()
+    /// Those whose objects are in the lab of this world.
+    pub(super) fn own(&self) -> Vec<Arc<Fault>> {
+        self.lists.lock().own.clone()
     }
 
-    /// A sentence for each expectation that is not met.
+    /// A sentence for each expectation of a fault of this world that is not met.
     pub(crate) fn unmet(&self) -> Vec<String> {
-        let unmet = |fault: &Arc<Fault>| {
-            let (expected, hits) = (fault.spec.expect?.hits?, fault.count.lock().hits());
-            (hits != expected).then(|| format!("fault {} expects {expected} hits and has {hits}", fault.name))
-        };
-        self.table.load().iter().filter_map(unmet).collect()
+        let lists = self.lists.lock();
+        lists.own.iter().chain(&lists.given).filter_map(|fault| fault.unmet()).collect()
+    }
+
+    /// The same for this world and all others that exist.
+    pub(crate) fn unmet_everywhere(&self) -> Vec<String> {
+        let mut unmet = self.unmet();
+        for other in self.others.lock().iter().filter_map(Weak::upgrade) {
+            let own = other.own();
+            unmet.extend(own.iter().filter_map(|fault| Some(format!("world {}: {}", other.world, fault.unmet()?))));
+        }
+        unmet
+    }
+
+    /// Lets the faults of this world act on another one, if they name it.
+    pub(crate) fn share_with(&self, other: &Arc<Faults>) {
+        let mut others = self.others.lock();
+        if others.len() == others.capacity() {
+            others.retain(|other| other.strong_count() > 0);
+        }
+        others.push(Arc::downgrade(other));
+        // Under the lock: a change of the faults comes before or after it.
+        other.take_given(&self.own());
+    }
+
+    /// Takes the faults of another world that name this one.
+    fn take_given(&self, all: &[Arc<Fault>]) {
+        let names = |fault: &&Arc<Fault>| fault.spec.matches.has_world(&fault.home, &self.world);
+        let given: Vec<Arc<Fault>> = all.iter().filter(names).cloned().collect();
+        let mut lists = self.lists.lock();
+        if !given.is_empty() || !lists.given.is_empty() {
+            lists.given = given;
+            self.set_table(&lists);
+        }
     }
 
     /// Brings the table up to the objects. A fault whose spec is the same keeps its counts.
     fn sync(&self, collections: &Collections) {
-        let (objects, before) = (collections.get(FAULTS).objects(), self.all());
-        let mut table: Vec<Arc<Fault>> = Vec::new();
+        let (objects, before) = (collections.get(FAULTS).objects(), self.own());
+        let mut own: Vec<Arc<Fault>> = Vec::new();
         for item in objects.scan(FAULTS, None, None) {
             let Ok(object) = json::from_slice(item.encoded().whole()) else { continue };
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
             let generation = object["metadata"]["generation"].as_u64().unwrap_or_default();
             let is_same = |fault: &&Arc<Fault>| fault.uid == uid && fault.generation == generation;
             if let Some(kept) = before.iter().find(is_same) {
-                table.push(Arc::clone(kept));
+                own.push(Arc::clone(kept));
                 continue;
             }
             match Spec::read(&object) {
-                Ok(spec) => table.push(Arc::new(Fault {
+                Ok(spec) => own.push(Arc::new(Fault {
                     name: item.name().to_owned(),
                     uid: uid.to_owned(),
                     generation,
                     count: Mutex::new(Count::new(&spec.when)),
                     spec,
                     last_hit: Mutex::default(),
-                    appeared: self.past.now(),
+                    home: Arc::clone(&self.world),
+                    hit: Arc::clone(&self.hit),
                 })),
                 Err(error) => tracing::error!(name = item.name(), %error, "a fault cannot be read and does nothing"),
             }
         }
-        let is_unchanged = table.len() == before.len() && table.iter().zip(&*before).all(|(a, b)| Arc::ptr_eq(a, b));
-        if is_unchanged {
+        if own.len() == before.len() && own.iter().zip(&before).all(|(a, b)| Arc::ptr_eq(a, b)) {
             return;
         }
+        {
+            let mut lists = self.lists.lock();
+            lists.own.clone_from(&own);
+            self.set_table(&lists);
+        }
+        for other in self.others.lock().iter().filter_map(Weak::upgrade) {
+            other.take_given(&self.own());
+        }
+        // The status of a new fault says what it does.
+        self.hit.notify_one();
+    }
+
+    /// Makes these faults act, as far as they are about this world.
+    fn set_table(&self, lists: &Lists) {
+        let (before, now) = (self.table.load(), self.past.now());
+        let is_about = |fault: &&Arc<Fault>| fault.spec.matches.has_world(&fault.home, &self.world);
+        let active = |fault: &Arc<Fault>| {
+            let known = before.iter().find(|active| Arc::ptr_eq(&active.fault, fault));
+            known.cloned().unwrap_or_else(|| Active { fault: Arc::clone(fault), appeared: now })
+        };
+        let mut table: Vec<Active> = lists.own.iter().chain(&lists.given).filter(is_about).map(active).collect();
+        table.sort_by(|one, other| one.fault.name.cmp(&other.fault.name));
         self.active.store(!table.is_empty(), Ordering::Relaxed);
         self.table.store(Arc::new(table));
         self.changes.send_modify(|count| *count += 1);
-        // The status of a new fault says what it does.
-        self.hit.notify_one();
+    }
+
+    /// The faults of a table that match a request.
+    fn matching<'a>(table: &'a [Active], request: &'a Disturbed) -> impl Iterator<Item = &'a Active> {
+        table.iter().filter(|active| active.fault.spec.matches.matches(request))
     }
 
     fn hits(&self, fault: &Fault, request: &Disturbed) -> bool {
@@ -111,14 +206,14 @@ impl Faults {
             return false;
         }
         *fault.last_hit.lock() = Some(LastHit { at: self.clock.now(), request: request.clone() });
-        self.hit.notify_one();
+        fault.hit.notify_one();
         true
     }
 
     /// The newest revision that a fault lets requests see.
-    fn horizon_of(&self, fault: &Fault) -> Option<Revision> {
-        let stale = fault.spec.effect.stale.as_ref()?;
-        let Some(by) = &stale.by else { return Some(fault.appeared) };
+    fn horizon_of(&self, active: &Active) -> Option<Revision> {
+        let stale = active.fault.spec.effect.stale.as_ref()?;
+        let Some(by) = &stale.by else { return Some(active.appeared) };
         if let Some(revisions) = by.revisions {
             return Some(Revision(self.past.now().0.saturating_sub(revisions)));
         }
@@ -163,18 +258,16 @@ impl Disturbances for Faults {
 
     fn of_request(&self, request: &Disturbed) -> Disturbance {
         let mut disturbance = Disturbance::default();
-        for fault in self.table.load().iter().filter(|fault| fault.spec.matches.matches(request)) {
+        for active in Self::matching(&self.table.load(), request) {
+            let fault = &*active.fault;
             if let Some(delay) = fault.spec.effect.delay().filter(|_| request.verb != "watch")
                 && self.hits(fault, request)
             {
                 disturbance.delay += delay;
                 disturbance.faults.push(fault.name.clone());
             }
-            // The past of other worlds is not recorded.
-            let reads = matches!(request.verb, "get" | "list" | "watch")
-                && request.subresource.is_empty()
-                && *request.world == *MAIN;
-            if let Some(horizon) = self.horizon_of(fault).filter(|_| reads)
+            let reads = matches!(request.verb, "get" | "list" | "watch") && request.subresource.is_empty();
+            if let Some(horizon) = self.horizon_of(active).filter(|_| reads)
                 && self.hits(fault, request)
             {
                 disturbance.as_of = Some(disturbance.as_of.map_or(horizon, |other| other.min(horizon)));
@@ -205,7 +298,7 @@ impl Disturbances for Faults {
 
     fn of_event(&self, request: &Disturbed, event: &EventNote) -> Step {
         let mut step = Step::Send;
-        for fault in self.table.load().iter().filter(|fault| fault.spec.matches.matches(request)) {
+        for Active { fault, .. } in Self::matching(&self.table.load(), request) {
             if counts(fault, event)
                 && let Some(wanted) = wanted(fault, event)
                 && self.hits(fault, request)
@@ -217,7 +310,7 @@ impl Disturbances for Faults {
     }
 
     fn of_stream(&self, request: &Disturbed) -> Step {
-        for fault in self.table.load().iter().filter(|fault| fault.spec.matches.matches(request)) {
+        for Active { fault, .. } in Self::matching(&self.table.load(), request) {
             let (when, effect) = (&fault.spec.when, &fault.spec.effect);
             let is_immediate = when.skip == 0
                 && when.every.is_none()
@@ -237,18 +330,11 @@ impl Disturbances for Faults {
     }
 
     fn holds(&self, request: &Disturbed) -> bool {
-        let table = self.table.load();
-        table.iter().any(|fault| fault.spec.effect.silence.is_some() && fault.spec.matches.matches(request))
+        Self::matching(&self.table.load(), request).any(|active| active.fault.spec.effect.silence.is_some())
     }
 
     fn horizon(&self, request: &Disturbed) -> Option<Revision> {
-        if *request.world != *MAIN {
-            return None;
-        }
-        let table = self.table.load();
-        let matching =
-            table.iter().filter(|fault| fault.spec.effect.stale.is_some() && fault.spec.matches.matches(request));
-        matching.filter_map(|fault| self.horizon_of(fault)).min()
+        Self::matching(&self.table.load(), request).filter_map(|active| self.horizon_of(active)).min()
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 
 use super::Recorder;
-use super::objects::STEP_MAX;
+use super::objects::{SPECS, STEP_MAX};
 use super::watchers::OpenWatch;
 
 /// How long a change waits for who made it. What the server does of its own has no writer.
@@ -113,7 +113,7 @@ impl ComputedWatch for FollowRequests {
             }
             if let Some(last) = rows.last() {
                 cursor.sequence = last.sequence;
-                let items = rows.iter().filter_map(|row| recorder.specs.request(row));
+                let items = rows.iter().filter_map(|row| SPECS.request(row));
                 return Poll::Ready(Ok(items.map(|item| ComputedEvent::Object(EventKind::Added, item)).collect()));
             }
             if let Some(end) = cursor.take_initial_end() {
@@ -172,7 +172,7 @@ impl ComputedWatch for FollowChanges {
             }
             if let Some(last) = rows.last() {
                 self.cursor.sequence = last.sequence;
-                let items = rows.iter().filter_map(|row| recorder.specs.change(row));
+                let items = rows.iter().filter_map(|row| SPECS.change(row));
                 return Poll::Ready(Ok(items.map(|item| ComputedEvent::Object(EventKind::Added, item)).collect()));
             }
             if let Some(end) = self.cursor.take_initial_end() {

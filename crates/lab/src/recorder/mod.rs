@@ -28,24 +28,39 @@ use machinery::{Clock, Revision};
 use parking_lot::Mutex;
 use registry::{Frames, WriteObserver};
 use server::observation::{self, Answered, Opened, WatchRecord, WriteRecord, Written};
-use server::worlds::MAIN;
 use tokio::sync::watch;
 
 pub(crate) use changes::Change;
 use changes::{Changes, Writer};
 use clients::{Clients, shortened};
-use objects::Specs;
+use objects::SPECS;
 use requests::{Request, Requests};
 use watchers::{Closed, OpenWatch, Watchers};
 
 /// Bytes that the recorder takes at most.
 const BYTES_MAX: usize = 20 << 20;
+/// Bytes that the recorders of all worlds beside `main` take at most, as long as each has the least that is of use.
+const WORLDS_BYTES_MAX: usize = 256 << 20;
+const WORLD_BYTES_MIN: usize = 128 << 10;
 /// What changes may take however much requests do: many requests must not make the lab forget who changed what.
 const CHANGES_BYTES_MIN: usize = 2 << 20;
 /// Requests that are kept unless a flag says otherwise.
 pub const REQUESTS_DEFAULT: usize = 10_000;
 
-/// Records what a server does.
+/// What the recorders of all worlds beside `main` may take together. Each has an equal part: a test that makes many worlds must not take
+/// the memory of the machine, and a world alone has as much as `main`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Share(Arc<()>);
+
+impl Share {
+    fn bytes_max(&self) -> usize {
+        // One is that of the lab which hands them out.
+        let recorders = Arc::strong_count(&self.0).saturating_sub(1).max(1);
+        (WORLDS_BYTES_MAX / recorders).clamp(WORLD_BYTES_MIN, BYTES_MAX)
+    }
+}
+
+/// Records what the server of a world does.
 pub(crate) struct Recorder {
     /// Itself, for the records that it hands out.
     own: Weak<Recorder>,
@@ -59,7 +74,8 @@ pub(crate) struct Recorder {
     /// Bytes of requests, for the limit of changes.
     requests_bytes: AtomicUsize,
     watchers: Mutex<Watchers>,
-    specs: Specs,
+    /// None for `main`, which has all that a recorder may take.
+    share: Option<Share>,
     /// Wakes those who follow requests, changes and watchers.
     requested: watch::Sender<()>,
     changed: watch::Sender<()>,
@@ -72,7 +88,12 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Keeps so many requests and changes. `disturbed` makes the watches of the server look whether they are cut.
     #[must_use]
-    pub(crate) fn new(rows_max: usize, disturbed: Arc<watch::Sender<u64>>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(
+        rows_max: usize,
+        disturbed: Arc<watch::Sender<u64>>,
+        clock: Clock,
+        share: Option<Share>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|own| Recorder {
             own: Weak::clone(own),
             number: AtomicU64::new(0),
@@ -82,7 +103,7 @@ impl Recorder {
             changes: Mutex::new(Changes::new(rows_max)),
             requests_bytes: AtomicUsize::new(0),
             watchers: Mutex::default(),
-            specs: Specs::new(),
+            share,
             requested: watch::Sender::default(),
             changed: watch::Sender::default(),
             watched: watch::Sender::default(),
@@ -102,8 +123,9 @@ impl Recorder {
     /// Releases old states of objects while everything together takes too much. Comparing them takes a while, so that it
     /// happens after a write is answered, and without a lock.
     fn shrink(&self) {
-        let left = BYTES_MAX.saturating_sub(self.requests_bytes.load(Ordering::Relaxed));
-        let bytes_max = left.max(CHANGES_BYTES_MIN);
+        let bytes_max = self.bytes_max();
+        let left = bytes_max.saturating_sub(self.requests_bytes.load(Ordering::Relaxed));
+        let bytes_max = left.max(CHANGES_BYTES_MIN.min(bytes_max / 8));
         loop {
             let rows = self.changes.lock().oldest_states(bytes_max);
             if rows.is_empty() {
@@ -114,6 +136,11 @@ impl Recorder {
                 self.changes.lock().condense(row.sequence, condensed);
             }
         }
+    }
+
+    /// Bytes that this recorder may take.
+    fn bytes_max(&self) -> usize {
+        self.share.as_ref().map_or(BYTES_MAX, Share::bytes_max)
     }
 
     /// Bytes of everything that is recorded.
@@ -205,7 +232,7 @@ impl observation::Recorder for Recorder {
             let mut requests = self.requests.lock();
             // Under the lock, so that the rows are in this order.
             row.sequence = self.next_sequence();
-            requests.push(row);
+            requests.push(row, self.share.as_ref().map(Share::bytes_max));
             requests.bytes()
         };
         self.requests_bytes.store(bytes, Ordering::Relaxed);
@@ -216,9 +243,6 @@ impl observation::Recorder for Recorder {
     }
 
     fn watch_opened(&self, mut opened: Opened) -> Arc<dyn WatchRecord> {
-        if *opened.request.world != *MAIN {
-            return Arc::new(Unrecorded);
-        }
         for text in [&mut opened.labels, &mut opened.fields] {
             *text = shortened(text).to_owned();
         }
@@ -291,26 +315,13 @@ impl WatchRecord for WatchUnderWay {
         {
             let mut watchers = recorder.watchers.lock();
             let sequence = recorder.next_sequence();
-            if let Some(item) = recorder.specs.closed_watcher(&self.watch, sequence) {
+            if let Some(item) = SPECS.closed_watcher(&self.watch, sequence) {
                 let (number, opened) = (self.watch.number, self.watch.sequence);
                 watchers.close(sequence, Closed { number, opened, item });
             }
         }
         wake(&recorder.watched);
     }
-}
-
-/// A watch of another world.
-struct Unrecorded;
-
-impl WatchRecord for Unrecorded {
-    fn sent(&self, _: &Frames) {}
-
-    fn is_cut(&self) -> bool {
-        false
-    }
-
-    fn closed(&self) {}
 }
 
 /// Follows the objects of the cluster.

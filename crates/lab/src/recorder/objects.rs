@@ -1,6 +1,6 @@
 //! What was recorded, as objects of the API.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cache::{Item, Spec, Start};
 use jiff::Timestamp;
@@ -20,7 +20,9 @@ use crate::kinds::{self, CHANGES, GROUP, REQUESTS, WATCHERS};
 /// Rows that are copied in one step, so that requests never wait long for a reader.
 pub(super) const STEP_MAX: usize = 256;
 
-/// The selectable fields of the kinds.
+/// The selectable fields of the kinds, the same for every world.
+pub(super) static SPECS: LazyLock<Specs> = LazyLock::new(Specs::new);
+
 pub(super) struct Specs {
     changes: Spec,
     requests: Spec,
@@ -28,7 +30,7 @@ pub(super) struct Specs {
 }
 
 impl Specs {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let spec = kinds::spec;
         Specs { changes: spec(CHANGES), requests: spec(REQUESTS), watchers: spec(WATCHERS) }
     }
@@ -77,7 +79,7 @@ impl Recorder {
         let backlog = watch.backlog();
         let lag_ms = backlog.oldest.map_or(0, |revision| self.age_ms(revision));
         let status = watch.status(&backlog, lag_ms);
-        object(&self.specs.watchers, (WATCHERS, "Watcher"), &watch.name(), sequence, watch.created(), status)
+        object(&SPECS.watchers, (WATCHERS, "Watcher"), &watch.name(), sequence, watch.created(), status)
     }
 
     fn scan_requests(&self, from: &str, fields: &fields::Selector, take: &mut dyn FnMut(Arc<Item>) -> bool) {
@@ -90,7 +92,7 @@ impl Recorder {
             for row in rows {
                 if *row.name() >= *from
                     && admits(fields, |label| row.field(label))
-                    && self.specs.request(&row).is_some_and(|item| !take(item))
+                    && SPECS.request(&row).is_some_and(|item| !take(item))
                 {
                     return;
                 }
@@ -107,7 +109,7 @@ impl Recorder {
             for row in rows {
                 if *row.name() >= *from
                     && admits(fields, |label| row.field(label))
-                    && self.specs.change(&row).is_some_and(|item| !take(item))
+                    && SPECS.change(&row).is_some_and(|item| !take(item))
                 {
                     return;
                 }
@@ -154,12 +156,12 @@ impl Recorder {
         match collection {
             REQUESTS => {
                 let row = self.requests.lock().by_name(name)?;
-                self.specs.request(&row)
+                SPECS.request(&row)
             }
             CHANGES => {
                 let revision = Revision(name.strip_prefix("rev-")?.parse().ok()?);
                 let row = self.changes.lock().get(revision).filter(|row| row.name() == name)?;
-                self.specs.change(&row)
+                SPECS.change(&row)
             }
             _ => {
                 let watch = self.watchers.lock().by_name(name)?;

@@ -243,21 +243,24 @@ impl Requests {
         }
     }
 
-    pub(crate) fn push(&mut self, row: Request) {
+    /// Adds a request. With `bytes_max`, rows and bodies together take no more than that.
+    pub(crate) fn push(&mut self, row: Request, bytes_max: Option<usize>) {
         if row.body_bytes() > 0 {
             self.with_body.push_back(row.sequence);
         }
         self.bodies_bytes += row.body_bytes();
         self.rows_bytes += row.row_bytes();
         self.rows.push_back(row);
-        while self.rows.len() > self.rows_max
+        let rows_bytes_max = bytes_max.map_or(usize::MAX, |bytes| bytes / 5);
+        let bodies_bytes_max = bytes_max.map_or(BODIES_BYTES_MAX, |bytes| BODIES_BYTES_MAX.min(bytes / 5 * 4));
+        while (self.rows.len() > self.rows_max || self.rows_bytes > rows_bytes_max)
             && let Some(oldest) = self.rows.pop_front()
         {
             self.bodies_bytes -= oldest.body_bytes();
             self.rows_bytes -= oldest.row_bytes();
             self.floor = oldest.sequence;
         }
-        while self.bodies_bytes > BODIES_BYTES_MAX
+        while self.bodies_bytes > bodies_bytes_max
             && let Some(sequence) = self.with_body.pop_front()
         {
             let at = self.rows.partition_point(|row| row.sequence < sequence);

@@ -10,7 +10,7 @@ use super::*;
 use crate::kinds::REQUESTS;
 
 fn recorder(rows_max: usize) -> Arc<Recorder> {
-    Recorder::new(rows_max, Arc::default(), Clock::system())
+    Recorder::new(rows_max, Arc::default(), Clock::system(), None)
 }
 
 fn answer(recorder: &Recorder, path: &str, body: Option<Bytes>) {
@@ -82,4 +82,23 @@ fn see_2_ten_thousand_requests_and_their_bodies_take_at_most_20_mb() {
         answer(&recorder, &path, Some(body.clone()));
     }
     assert!(recorder.bytes() <= BYTES_MAX, "{}", recorder.bytes());
+}
+
+#[test]
+fn see_2_the_recorders_of_many_worlds_share_what_they_may_take() {
+    let share = Share::default();
+    let world = |share: &Share| Recorder::new(REQUESTS_DEFAULT, Arc::default(), Clock::system(), Some(share.clone()));
+    let first = world(&share);
+    assert_eq!(first.bytes_max(), BYTES_MAX, "one world has as much as main");
+    let others: Vec<Arc<Recorder>> = (0..1000).map(|_| world(&share)).collect();
+    let part = first.bytes_max();
+    assert!((WORLD_BYTES_MIN..WORLDS_BYTES_MAX / 1000).contains(&part), "{part}");
+    let body = Bytes::from(vec![b'x'; 4096]);
+    for _ in 0..2000 {
+        answer(&first, "/version", Some(body.clone()));
+        answer(&first, "/version", None);
+    }
+    assert!(first.bytes() <= part && !names(&first, "").is_empty(), "{} of {part}", first.bytes());
+    drop(others);
+    assert_eq!(first.bytes_max(), BYTES_MAX, "what deleted worlds had is free");
 }

@@ -108,6 +108,7 @@ impl Worlds {
                 store: Arc::new(MemoryStore::new(Retention::default())),
                 origin: None,
                 controllers: false,
+                lab: None,
                 token: token(),
             })
         };
@@ -120,7 +121,9 @@ impl Worlds {
         let Beginning { from, origin, store, revision } = beginning;
         let (name, token): (Arc<str>, String) = (name.into(), token());
         let controllers = object["spec"]["controllers"].as_bool().unwrap_or_default();
-        let order = Order { name: Arc::clone(&name), store, origin: Some(origin), controllers, token: token.clone() };
+        let lab = Some(self.labs.lab_of(&name));
+        let order =
+            Order { name: Arc::clone(&name), store, origin: Some(origin), controllers, lab, token: token.clone() };
         let made = self.maker.make(order).await.map_err(Status::internal)?;
         self.by_name.write().insert(Arc::clone(&name), made);
         let path = format!("/worlds/{name}");

@@ -9,6 +9,8 @@ use registry::Registry;
 use server::Server;
 use store::Store;
 
+use crate::start::StartingBeside;
+
 /// The future of a world.
 pub type MakerFuture<'a> = Pin<Box<dyn Future<Output = Result<Made, String>> + Send + 'a>>;
 
@@ -24,6 +26,8 @@ pub struct Order {
     /// The registry of the world that the store was forked from; none begins with what every cluster has.
     pub origin: Option<Arc<Registry>>,
     pub controllers: bool,
+    /// None for one that is only forked, and never asked.
+    pub lab: Option<StartingBeside>,
     /// A bearer token whose user may do everything in this world.
     pub token: String,
 }

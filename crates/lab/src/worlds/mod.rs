@@ -22,6 +22,7 @@ use tokio::sync::OnceCell;
 
 use crate::checkpoints::Checkpoints;
 use crate::kinds::{CHECKPOINTS, WORLDS};
+use crate::start::Common;
 pub use maker::{Address, Made, Maker, MakerFuture, Order};
 
 /// Worlds beside `main` at most.
@@ -37,14 +38,16 @@ pub struct Worlds {
     /// The origin of worlds that are made from nothing, which is made for the first of them.
     blank: OnceCell<Made>,
     checkpoints: Checkpoints,
+    /// Makes their labs.
+    labs: Common,
 }
 
 impl Worlds {
-    #[must_use]
-    pub fn new(main: WeakServer, maker: Box<dyn Maker>) -> Arc<Self> {
+    pub(crate) fn new(main: WeakServer, maker: Box<dyn Maker>, labs: Common) -> Arc<Self> {
         Arc::new(Worlds {
             main,
             maker,
+            labs,
             address: OnceLock::new(),
             by_name: RwLock::default(),
             blank: OnceCell::new(),

@@ -89,6 +89,14 @@ impl Aggregation {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// Begins as another one is, which may not have followed all changes.
+    pub(super) fn copy(&self, other: &Aggregation) {
+        self.roles.lock().clone_from(&other.roles.lock());
+        if *other.followed.borrow() < *other.changes.borrow() {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
     /// Takes the new state of a ClusterRole; none if it is gone.
     pub(super) fn change(&self, name: &str, role: Option<&Value>) {
         let mut roles = self.roles.lock();
@@ -189,6 +197,14 @@ pub(crate) async fn follow(registry: Weak<Registry>) {
     let Some(mut changes) = registry.upgrade().map(|registry| registry.roles().aggregation.changes.subscribe()) else {
         return;
     };
+    // A fork whose roles are those of its origin has nothing to write yet.
+    let is_followed = registry.upgrade().is_none_or(|registry| {
+        let aggregation = &registry.roles().aggregation;
+        *aggregation.followed.borrow() >= *aggregation.changes.borrow()
+    });
+    if is_followed && changes.changed().await.is_err() {
+        return;
+    }
     loop {
         changes.mark_unchanged();
         let Some(alive) = registry.upgrade() else { return };

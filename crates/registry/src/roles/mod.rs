@@ -40,12 +40,52 @@ pub(crate) struct Roles {
     aggregation: Aggregation,
     /// Why the objects that every cluster has are not all there.
     unrestored: Mutex<Option<String>>,
+    /// The last change that is in the index; held while the index changes.
+    last: Mutex<Revision>,
+    /// While a fork is loaded.
+    origin: Mutex<Origin>,
+}
+
+/// Where the index of a fork comes from.
+enum Origin {
+    /// From its objects.
+    Objects,
+    /// From the roles of the registry that it was forked from, if they have not changed since.
+    Fork(Arc<Roles>),
+    /// It has been taken from there.
+    Taken,
 }
 
 impl Roles {
     pub(crate) fn new(rbac: Arc<Rbac>) -> Self {
         let unrestored = Mutex::new(Some("not finished".to_owned()));
-        Roles { rbac, aggregation: Aggregation::default(), unrestored }
+        let (last, origin) = (Mutex::new(Revision::ZERO), Mutex::new(Origin::Objects));
+        Roles { rbac, aggregation: Aggregation::default(), unrestored, last, origin }
+    }
+
+    /// The roles of a fork: reading some seventy roles again would be the larger part of making it.
+    pub(crate) fn fork(self: &Arc<Self>, rbac: Arc<Rbac>) -> Self {
+        Roles { origin: Mutex::new(Origin::Fork(Arc::clone(self))), ..Roles::new(rbac) }
+    }
+
+    /// Takes the index of the origin for a fork at a revision. False if it has changed since, or there is no origin.
+    fn take_origin(&self, revision: Revision) -> bool {
+        let mut from = self.origin.lock();
+        let origin = match &*from {
+            Origin::Objects => return false,
+            Origin::Taken => return true,
+            Origin::Fork(origin) => Arc::clone(origin),
+        };
+        let last = origin.last.lock();
+        if *last > revision {
+            *from = Origin::Objects;
+            return false;
+        }
+        self.rbac.set_index(origin.rbac.index());
+        self.aggregation.copy(&origin.aggregation);
+        *self.last.lock() = *last;
+        *from = Origin::Taken;
+        true
     }
 
     /// The readiness check of the objects that every cluster has.
@@ -56,6 +96,8 @@ impl Roles {
     /// The objects that every cluster has are those of the registry that this one was forked from.
     pub(crate) fn set_restored(&self) {
         *self.unrestored.lock() = None;
+        // What is loaded from now on is not what was forked.
+        *self.origin.lock() = Origin::Objects;
     }
 
     fn set(&self, index: &mut Index, collection: &str, item: &Item) {
@@ -73,7 +115,12 @@ impl Observer for Roles {
         matches!(collection, ROLES | CLUSTER_ROLES | ROLE_BINDINGS | CLUSTER_ROLE_BINDINGS)
     }
 
-    fn loaded(&self, _: &Collections, collection: &Collection, _: Revision) {
+    fn loaded(&self, _: &Collections, collection: &Collection, revision: Revision) {
+        if self.take_origin(revision) {
+            return;
+        }
+        let mut last = self.last.lock();
+        *last = revision.max(*last);
         let name_of = collection.name();
         let objects = collection.objects();
         let items: Vec<(Name, Value)> =
@@ -94,6 +141,8 @@ impl Observer for Roles {
     }
 
     fn changed(&self, _: &Collections, changes: &[Arc<Event>]) {
+        let mut last = self.last.lock();
+        *last = changes.last().map_or(*last, |event| event.revision().max(*last));
         self.rbac.change(|index| {
             for event in changes {
                 let collection = event.key().collection();

@@ -166,7 +166,10 @@ async fn create_reserving(
     draft.recognise_admitted();
     // Addresses and ports come before validation, so a refusal to give them is the only one.
     behaviour.reserve(reservation, kind, &mut draft.object, None)?;
-    let errors = draft.validate_new(kind);
+    let mut errors = draft.validate_new(kind);
+    if let Some(orders) = &registry.settings().orders {
+        errors.extend(orders.check(&kind.collection, &draft.object));
+    }
     if !errors.is_empty() {
         let refusal = Status::invalid(&body::error_kind(kind), meta::name(&draft.object), &errors);
         return Err(if attributes.explains() { changes.explain(refusal) } else { refusal }.into());

@@ -224,7 +224,10 @@ async fn revise(
     keep_deletion_time(&shown_old, &mut new);
     // What the steps before have looked at and left alone is what it was, and need not be looked at again.
     new.share_members(&shown_old);
-    let refused = claim_rights::check(registry, attributes, &new, &shown_old).await;
+    let mut refused = claim_rights::check(registry, attributes, &new, &shown_old).await;
+    if let Some(orders) = &registry.settings().orders {
+        refused.extend(orders.check(&kind.collection, &new));
+    }
     validate(attributes, author, &shown_old, &new, refused)
         .map_err(|refusal| if attributes.explains() { changes.explain(refusal) } else { refusal })?;
     if author.subresource.is_none() {

@@ -117,7 +117,7 @@ impl Server {
             agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             "request"
         );
-        if let Some(lab) = inner.lab.get().filter(|_| *inner.world == *MAIN) {
+        if let Some(lab) = inner.lab.get() {
             lab.record(&parts, resource.as_ref(), &reply, &mut record, took);
         }
         if let Some(speed) = record.bytes_per_second {

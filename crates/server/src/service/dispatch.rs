@@ -22,7 +22,7 @@ use crate::request::routing::{ResourceRoute, Route, route};
 use crate::request::waiting::WritePlaces;
 use crate::wire::body::RequestBody;
 use crate::wire::peer::Peer;
-use crate::worlds::{MAIN, Worlds};
+use crate::worlds::Worlds;
 
 /// A request that another server serves.
 pub(super) struct Passing<'a> {
@@ -144,22 +144,16 @@ impl Inner {
         {
             return Route::AggregatedGroup(group);
         }
-        let route = route(info, &kinds);
-        match (&route, self.lab.get()) {
-            // Rights in a world are no rights in the lab.
-            (Route::Resource(found), Some(lab)) if found.target.kind.gvk.group == lab.group && *self.world != *MAIN => {
-                let why = "the objects of the lab are in main: leave /worlds/NAME out of the address";
-                Route::Refused(Status::forbidden(&found.target.kind.group_resource(), "", why))
-            }
-            _ => route,
-        }
+        route(info, &kinds)
     }
 
-    /// Whose objects a request is about: those of the cluster, or those of the lab.
-    pub(super) fn registry_of(&self, route: &Route) -> &Arc<Registry> {
+    /// The registry of the lab, if a request is about its objects; none if it is about those of the cluster.
+    pub(super) async fn lab_registry(&self, route: &Route) -> Result<Option<Arc<Registry>>, Status> {
         match (self.lab.get(), route) {
-            (Some(lab), Route::Resource(route)) if route.target.kind.gvk.group == lab.group => &lab.registry,
-            _ => &self.registry,
+            (Some(lab), Route::Resource(route)) if route.target.kind.gvk.group == lab.group => {
+                lab.objects.registry().await.map(Some)
+            }
+            _ => Ok(None),
         }
     }
 

@@ -32,7 +32,6 @@ use crate::request::request_info::{RequestInfo, ResourceInfo, Verb};
 use crate::request::routing::Route;
 use crate::wire::body::RequestBody;
 use crate::wire::peer::Peer;
-use crate::worlds::MAIN;
 
 /// Why a request ends before a handler answers it.
 pub(super) enum Refusal {
@@ -146,9 +145,10 @@ impl Server {
         let route = inner.route(info);
         record.write = inner.record_of_write(parts, info, query, user);
         record.series = Some(inner.metrics.request(&request_labels(info, &route, query)));
+        let lab_registry = inner.lab_registry(&route).await?;
         let call = Call {
             server: inner,
-            registry: inner.registry_of(&route),
+            registry: lab_registry.as_ref().unwrap_or(&inner.registry),
             method: &parts.method,
             path: parts.uri.path(),
             headers: &parts.headers,
@@ -297,7 +297,7 @@ impl Inner {
         disturbance.answer.map_or(Ok(()), |status| Err(*status))
     }
 
-    /// The record of a write to the objects of `main`, with a lab.
+    /// The record of a write to the objects of the cluster, with a lab.
     fn record_of_write(
         &self,
         parts: &Parts,
@@ -305,7 +305,7 @@ impl Inner {
         query: &Query,
         user: &Arc<User>,
     ) -> Option<Arc<dyn WriteRecord>> {
-        let lab = self.lab.get().filter(|_| *self.world == *MAIN)?;
+        let lab = self.lab.get()?;
         info.resource.as_ref().filter(|resource| resource.verb.writes() && resource.group != lab.group)?;
         let manager = query.get("fieldManager").unwrap_or_default();
         Some(lab.recorder.write_begins(&user.name, agent(&parts.headers), manager))

@@ -24,7 +24,9 @@ type Objects = BTreeMap<String, Value>;
 pub(super) async fn diff(args: LabDiff) -> Result<(), Failure> {
     let (before, after) = (State::parse(&args.before)?, State::parse(&args.after)?);
     let remote = Remote::connect(args.kubeconfig.as_deref()).await?;
-    let (before, after) = (before.objects(&remote).await?, after.objects(&remote).await?);
+    let own = own_world(&remote)?;
+    let own = own.as_deref();
+    let (before, after) = (before.objects(&remote, own).await?, after.objects(&remote, own).await?);
     let difference = Difference::of(&before, &after);
     match args.output {
         Report::Json => println!("{:#}", difference.value()),
@@ -45,9 +47,20 @@ impl<'a> State<'a> {
         Ok(State { world, revision })
     }
 
+    /// The path of the world below the server of a kubeconfig, which may be that of the world `own`.
+    fn prefix(&self, own: Option<&str>) -> Result<String, Failure> {
+        match own {
+            None if self.world == MAIN => Ok(String::new()),
+            None => Ok(format!("/worlds/{}", self.world)),
+            Some(own) if own == self.world => Ok(String::new()),
+            Some(own) => Err(Failure::usage(format!("the kubeconfig is that of world {own}, which sees no other"))
+                .hint("use the kubeconfig of the server, or compare two revisions of that world")),
+        }
+    }
+
     /// Every object, without what each write changes.
-    async fn objects(&self, remote: &Remote) -> Result<Objects, Failure> {
-        let prefix = if self.world == MAIN { String::new() } else { format!("/worlds/{}", self.world) };
+    async fn objects(&self, remote: &Remote, own: Option<&str>) -> Result<Objects, Failure> {
+        let prefix = self.prefix(own)?;
         let query = match self.revision {
             Some(revision) => format!("?resourceVersion={revision}&resourceVersionMatch=Exact"),
             None => String::new(),
@@ -67,6 +80,13 @@ impl<'a> State<'a> {
         }
         Ok(objects)
     }
+}
+
+/// The world that a kubeconfig is for; none for that of a server.
+fn own_world(remote: &Remote) -> Result<Option<String>, Failure> {
+    let cluster = remote.cluster()?;
+    let url = cluster["server"].as_str().unwrap_or_default().trim_end_matches('/');
+    Ok(url.rsplit_once("/worlds/").map(|(_, name)| name.to_owned()))
 }
 
 /// An object without its version and its managers.
@@ -137,6 +157,15 @@ mod tests {
         for wrong in ["", "@1", "a@", "a@x", "a@-1"] {
             assert!(State::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn wld_10_a_world_compares_itself_only() {
+        let prefix = |world: &str, own: Option<&str>| State { world, revision: None }.prefix(own).ok();
+        assert_eq!(prefix("main", None).as_deref(), Some(""));
+        assert_eq!(prefix("a", None).as_deref(), Some("/worlds/a"));
+        assert_eq!(prefix("a", Some("a")).as_deref(), Some(""));
+        assert!(prefix("main", Some("a")).is_none() && prefix("b", Some("a")).is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::timeline::Step;
+use crate::timeline::Step;
 
 const STYLE: &str = "body{font:14px system-ui,sans-serif;margin:2rem;color:#222;background:#fff}\
     table{border-collapse:collapse}td,th{text-align:left;padding:.2rem .8rem;border-bottom:1px solid #ddd;vertical-align:top}\

@@ -1,4 +1,5 @@
-//! `dogwatch lab report`: what the faults did, and whether that is what is expected.
+//! `dogwatch lab report`: what the faults did, and whether that is what is expected. Of a server, those of all its worlds; with the
+//! kubeconfig of a world, its own.
 
 use http::Method;
 use machinery::json::Value;
@@ -13,8 +14,36 @@ const UNMET: u8 = 3;
 
 pub(super) async fn report(args: LabReport) -> Result<(), Failure> {
     let remote = Remote::connect(args.kubeconfig.as_deref()).await?;
-    let path = format!("{API}/faults");
-    let faults = remote.call_ok(Method::GET, &path, "application/json", None).await.map_err(with_hint)?.value()?;
+    let mut unmet = print_faults(&remote, None).await?;
+    for world in worlds(&remote).await? {
+        unmet.extend(print_faults(&remote, Some(&world)).await?);
+    }
+    match unmet.as_slice() {
+        [] => Ok(()),
+        names => Err(Failure::with_code(UNMET, format!("expectations not met: {}", names.join(", ")))),
+    }
+}
+
+/// The worlds of a server; none of a world, which has none.
+async fn worlds(remote: &Remote) -> Result<Vec<String>, Failure> {
+    let answer = remote.call(Method::GET, &format!("{API}/worlds"), "application/json", None).await?;
+    if answer.code != 200 {
+        return Ok(Vec::new());
+    }
+    let worlds = answer.value()?;
+    let names = worlds["items"].as_array().into_iter().flatten().filter_map(|world| world["metadata"]["name"].as_str());
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// Prints the faults of one world, and returns those whose expectation is not met. A world may be gone since it was listed.
+async fn print_faults(remote: &Remote, world: Option<&str>) -> Result<Vec<String>, Failure> {
+    let prefix = world.map_or_else(String::new, |world| format!("/worlds/{world}"));
+    let answer = remote.call(Method::GET, &format!("{prefix}{API}/faults"), "application/json", None).await?;
+    if answer.code != 200 {
+        return if world.is_some() { Ok(Vec::new()) } else { Err(with_hint(answer.refusal())) };
+    }
+    let faults = answer.value()?;
+    let of_world = world.map_or_else(String::new, |world| format!("world {world}: "));
     let mut unmet = Vec::new();
     for fault in faults["items"].as_array().into_iter().flatten() {
         let name = fault["metadata"]["name"].as_str().unwrap_or_default();
@@ -25,13 +54,10 @@ pub(super) async fn report(args: LabReport) -> Result<(), Failure> {
             Value::Null => String::new(),
             expected => format!(" of {expected} expected{}", if is_met { "" } else { "  UNMET" }),
         };
-        println!("{name}  {effect}  {hits} hits{expectation}");
+        println!("{of_world}{name}  {effect}  {hits} hits{expectation}");
         if !is_met {
-            unmet.push(name.to_owned());
+            unmet.push(format!("{of_world}{name}"));
         }
     }
-    match unmet.as_slice() {
-        [] => Ok(()),
-        names => Err(Failure::with_code(UNMET, format!("expectations not met: {}", names.join(", ")))),
-    }
+    Ok(unmet)
 }

@@ -60,11 +60,18 @@ impl Definitions {
         }
     }
 
-    /// The table for a fork, which serves the same kinds until it finds other definitions.
-    pub(crate) fn fork(&self) -> Self {
+    /// The table for a fork, which serves the same kinds until it finds other definitions, but for those that are in no definition and
+    /// not among `builtin`.
+    pub(crate) fn fork(&self, builtin: &Kinds) -> Self {
         let installed = self.installed.lock();
+        let kinds = self.kinds();
+        let is_left = |kind: &Kind| {
+            let is_custom = kind.definition.as_ref().is_some_and(|definition| installed.contains_key(&definition.name));
+            !is_custom && builtin.get(&kind.gvk.group, &kind.gvk.version, &kind.plural).is_none()
+        };
+        let kinds = if kinds.iter().any(|kind| is_left(kind)) { Arc::new(kinds.without(is_left)) } else { kinds };
         Definitions {
-            kinds: ArcSwap::new(self.kinds()),
+            kinds: ArcSwap::new(kinds),
             installed: Mutex::new(installed.clone()),
             changed: watch::Sender::new(0),
             removing: Mutex::default(),
