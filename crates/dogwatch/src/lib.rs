@@ -4,7 +4,7 @@
 //! - [`engine`]: the one place that names a storage backend
 //! - [`cluster`]: store, registry and HTTP service, without listeners
 //! - [`authentication`]: how a server authenticates users; [`authorization`]: its authorizers
-//! - [`background`]: the controllers of a server; `worlds`: control planes beside it
+//! - [`background`]: the controllers of a server, `queues`: what they have still to do; `worlds`: control planes beside it
 //! - [`up`]: the server as a program; [`commands`]: a small client, and measurements
 //! - [`args`]: command-line arguments; [`failure`]: the error of a command
 
@@ -21,6 +21,7 @@ pub mod failure;
 mod identities;
 mod lab_role;
 mod page;
+mod queues;
 pub mod testing;
 pub mod up;
 mod usage;

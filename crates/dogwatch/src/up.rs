@@ -124,6 +124,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     let serving = tokio::spawn(cluster.server().serve(listener, Some(tls), shutdown));
     cluster.wait_until_ready().await;
     println!("ready in {} ms", started.elapsed().as_millis());
+    controllers.queues = cluster.queues().clone();
     let controllers = Controllers::start(cluster.server(), cluster.clock(), controllers);
     wait_for_signals(signals, trigger, serving, Some(controllers)).await?;
     let unmet = cluster.unmet_expectations();

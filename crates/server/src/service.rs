@@ -36,6 +36,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observation::{Recorder, Unrecorded};
 use crate::process_metrics::ProcessMetrics;
+use crate::queues::Queues;
 use crate::request::authentication::Authenticator;
 use crate::request::costly::CostlyKinds;
 use crate::request::discovery::DiscoveryBodies;
@@ -114,6 +115,8 @@ pub(crate) struct Inner {
     pub(crate) containers: OnceLock<Arc<dyn Containers>>,
     /// None until it is set: then nodes and pods are not measured.
     pub(crate) usage: OnceLock<Arc<dyn Usage>>,
+    /// None until it is set: then no controller runs here.
+    pub(crate) queues: OnceLock<Arc<dyn Queues>>,
 }
 
 /// What a lab adds to a server and to the worlds beside it: objects that are not those of the cluster, and powers over its requests.
@@ -172,6 +175,7 @@ impl Server {
             worlds: OnceLock::new(),
             containers: OnceLock::new(),
             usage: OnceLock::new(),
+            queues: OnceLock::new(),
         }))
     }
 
@@ -218,6 +222,17 @@ impl Server {
     /// Serves what nodes and pods use from now on. Only the first is used.
     pub fn set_usage(&self, usage: Arc<dyn Usage>) {
         let _ = self.0.usage.set(usage);
+    }
+
+    /// Shows the queues of its controllers from now on. Only the first is used.
+    pub fn set_queues(&self, queues: Arc<dyn Queues>) {
+        let _ = self.0.queues.set(queues);
+    }
+
+    /// The queues of its controllers.
+    #[must_use]
+    pub fn queues(&self) -> Option<&Arc<dyn Queues>> {
+        self.0.queues.get()
     }
 
     /// Records requests from now on. Only the first audit log is used.

@@ -8,6 +8,7 @@ use client::Key;
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
+use client::workqueue::Figures;
 use clock::WorldClock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
@@ -32,6 +33,7 @@ pub(crate) async fn run(context: Context) {
     let nodes = context.informers.informer::<Node>();
     file_by_node(&pods.store());
     let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
+    let published = context.settings.queues.publish(context.name);
     let mut evictions = Evictions {
         client: context.client.clone(),
         clock: context.clock.clone(),
@@ -48,6 +50,12 @@ pub(crate) async fn run(context: Context) {
         {
             evictions.evict(&key);
         }
+        published.set(Figures {
+            delayed: evictions.agenda.work().len(),
+            working: evictions.deletions.len(),
+            next_due: evictions.agenda.next_due(),
+            ..Figures::default()
+        });
         let due = if evictions.deletions.len() < DELETIONS_MAX { evictions.agenda.next_due() } else { None };
         tokio::select! {
             () = context.stop.cancelled() => break,

@@ -33,6 +33,7 @@ use client::Key;
 use client::events::{ApiEvents, EventType, NewEvent, SeriesRecorder};
 use client::informer::{Event, SubscriptionOptions};
 use client::store::Store;
+use client::workqueue::Figures;
 use clock::WorldClock;
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -109,6 +110,7 @@ pub(crate) async fn run(context: Context) {
         evictions: JoinSet::new(),
         writes: JoinSet::new(),
     };
+    let published = context.settings.queues.publish(context.name);
     let mut turn = 0;
     loop {
         // All events are applied before the next decision; nodes first, so that pods find theirs.
@@ -141,6 +143,7 @@ pub(crate) async fn run(context: Context) {
             }
             continue;
         }
+        published.set(scheduler.figures());
         let due = if scheduler.has_room() { scheduler.queue.next_due() } else { None };
         tokio::select! {
             () = context.stop.cancelled() => break,
@@ -189,6 +192,13 @@ impl Scheduler {
     /// True if another binding may start. Those that wait for claims may take long and are not counted.
     fn has_room(&self) -> bool {
         self.bindings.len() - self.settling.min(self.bindings.len()) < BINDINGS_MAX
+    }
+
+    /// The pods in the queue, and the writes under way. Bindings that wait for claims are not work: others write the claims.
+    fn figures(&self) -> Figures {
+        let bindings = self.bindings.len().saturating_sub(self.settling);
+        let working = bindings + self.evictions.len() + self.writes.len();
+        Figures { working, ..self.queue.figures() }
     }
 
     fn node_event(&mut self, event: Event<Node>) {

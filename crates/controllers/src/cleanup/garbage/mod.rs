@@ -60,6 +60,8 @@ pub(crate) async fn run(context: Context) {
         to_orphan: WorkQueue::with_limiter_and_clock(default_limiter(), context.clock.clone()),
         recorder: context.recorder("garbage-collector-controller"),
     });
+    context.settings.queues.add("garbagecollector_to_delete", &collector.to_delete);
+    context.settings.queues.add("garbagecollector_to_orphan", &collector.to_orphan);
     let mut watches = Watches {
         context: context.clone(),
         collector: collector.clone(),
