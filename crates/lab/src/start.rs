@@ -71,7 +71,7 @@ pub async fn start(
     let observers = vec![Arc::clone(&faults) as _, Arc::new(Deletions(Arc::downgrade(worlds))) as _];
     let cluster = Arc::clone(cluster.cache());
     let clocks = Clocks::new(clock, Quiet(Arc::clone(&cluster)));
-    let settlements = Settlements::new(cluster, Arc::clone(&recorder), Arc::clone(&faults));
+    let settlements = Settlements::new(cluster, Arc::clone(&recorder), Arc::clone(&faults), worlds.main().clone());
     let computed = Some(Arc::new(Objects { recorder: Arc::clone(&recorder), settlements }) as _);
     let orders = Some(Arc::new(ClockOrders(Arc::clone(&clocks))) as _);
     let settings = Settings { kinds, is_bare: true, observers, computed, orders, ..settings };

@@ -66,6 +66,10 @@ impl Worlds {
         self.by_name.read().get(name).map(|world| world.server.clone())
     }
 
+    pub(crate) fn main(&self) -> &WeakServer {
+        &self.main
+    }
+
     pub(crate) fn checkpoints(&self) -> &Checkpoints {
         &self.checkpoints
     }
