@@ -143,6 +143,10 @@ async fn open_pki(args: &args::Up, clock: &Clock) -> Result<Pki, Failure> {
     if !args.listen.ip().is_unspecified() {
         names.push(args.listen.ip().to_string());
     }
+    if args.lab.requests().is_some() {
+        // By this name the lab can be reached while a fault refuses connections.
+        names.push(lab::SERVER_NAME.to_owned());
+    }
     let now = clock.now();
     let open = move || if memory { Pki::in_memory(&names, now) } else { Pki::open(&dir, &names, now) };
     let opened = tokio::task::spawn_blocking(open).await;

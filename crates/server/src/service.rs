@@ -272,6 +272,10 @@ impl Handler for Server {
         &self.0.clock
     }
 
+    fn disturbances(&self) -> Option<&Arc<dyn Disturbances>> {
+        self.0.lab.get().map(|lab| &lab.disturbances)
+    }
+
     fn stalled(&self) {
         self.0.metrics.stalled.fetch_add(1, Ordering::Relaxed);
         self.0.metrics.refused("response_stall_timeout_seconds");

@@ -3,6 +3,7 @@
 mod checkpoints;
 mod clock;
 mod commands;
+mod connections;
 mod faults;
 mod group;
 mod page;
