@@ -60,6 +60,7 @@ impl<T> Agenda<T> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a moment to begin with")]
 mod tests {
     use super::*;
     use std::time::Duration;

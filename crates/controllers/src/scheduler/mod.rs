@@ -155,9 +155,7 @@ pub(crate) async fn run(context: Context) {
             () = context.clock.sleep_until(due.unwrap_or_else(|| context.clock.instant())), if due.is_some() => {}
         }
     }
-    // Bindings under way are written; the next leader repeats those that are lost.
-    let written = async { while scheduler.bindings.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(STOP_WITHIN, written).await;
+    scheduler.finish().await;
 }
 
 struct Scheduler {
@@ -189,6 +187,13 @@ enum Nomination {
 }
 
 impl Scheduler {
+    /// Waits a moment for bindings under way; the next leader repeats those that are lost.
+    #[expect(clippy::disallowed_methods, reason = "a program that stops does not wait for the clock of its world")]
+    async fn finish(&mut self) {
+        let written = async { while self.bindings.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(STOP_WITHIN, written).await;
+    }
+
     /// True if another binding may start. Those that wait for claims may take long and are not counted.
     fn has_room(&self) -> bool {
         self.bindings.len() - self.settling.min(self.bindings.len()) < BINDINGS_MAX
@@ -275,7 +280,8 @@ impl Scheduler {
                 self.cluster.assume(key, pod.clone(), &node, request);
                 let waiting = if let Verdict::Waiting(claims) = verdict { claims } else { Vec::new() };
                 self.settling += usize::from(!waiting.is_empty());
-                let binding = Binding { client: self.client.clone(), claims: self.claims.clone(), pod, node, waiting };
+                let (client, claims, clock) = (self.client.clone(), self.claims.clone(), self.clock.clone());
+                let binding = Binding { client, claims, clock, pod, node, waiting };
                 self.bindings.spawn(binding.write(key.clone()));
             }
         }

@@ -228,6 +228,7 @@ fn backoff(attempts: u32) -> Duration {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a moment to begin with")]
 mod tests {
     use super::*;
     use serde_json::json;
