@@ -59,6 +59,8 @@ pub struct Access {
     pub page: Option<Arc<dyn Page>>,
     /// The server has a lab that keeps so many requests.
     pub lab: Option<usize>,
+    /// What the lab shows of a recording, whose changes are played to the server.
+    pub recorded: Option<Arc<lab::Rows>>,
 }
 
 /// A running API server without its listeners.
@@ -104,6 +106,9 @@ impl Cluster {
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
         let authorization = access.authorization.build()?;
         let lab = access.lab.map(|requests_max| lab::Starting::new(requests_max, Clock::system()));
+        if let (Some(lab), Some(rows)) = (&lab, &access.recorded) {
+            lab.restore(Arc::clone(rows));
+        }
         let world_settings = settings.clone();
         let kinds = if lab.is_some() { lab::kinds::beside(&settings.kinds) } else { settings.kinds };
         let mut observers = settings.observers;

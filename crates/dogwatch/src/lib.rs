@@ -6,6 +6,7 @@
 //! - [`authentication`]: how a server authenticates users; [`authorization`]: its authorizers
 //! - [`background`]: the controllers of a server, `queues`: what they have still to do; `worlds`: control planes beside it
 //! - [`up`]: the server as a program; [`commands`]: a small client, and measurements
+//! - `recording`: all changes of a server in a file, and a server that shows them again
 //! - [`args`]: command-line arguments; [`failure`]: the error of a command
 
 pub mod args;
@@ -22,6 +23,7 @@ mod identities;
 mod lab_role;
 mod page;
 mod queues;
+mod recording;
 pub mod testing;
 pub mod up;
 mod usage;

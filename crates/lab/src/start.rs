@@ -17,7 +17,7 @@ use crate::faults::{self, Faults};
 use crate::kinds::{self, GROUP};
 use crate::objects::Objects;
 use crate::past::Past;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Rows};
 use crate::settlements::Settlements;
 use crate::worlds::{Deletions, Worlds};
 
@@ -33,6 +33,11 @@ impl Starting {
     pub fn new(requests_max: usize, clock: Clock) -> Self {
         let disturbed = Arc::<watch::Sender<u64>>::default();
         Starting { recorder: Recorder::new(requests_max, Arc::clone(&disturbed), clock), disturbed }
+    }
+
+    /// Shows the rows of a recording, whose changes are played to the cluster.
+    pub fn restore(&self, rows: Arc<Rows>) {
+        self.recorder.restore(rows);
     }
 
     /// Follows the objects of the cluster.

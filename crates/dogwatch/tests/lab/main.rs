@@ -7,6 +7,7 @@ mod connections;
 mod faults;
 mod group;
 mod page;
+mod recording;
 mod seeing;
 mod settling;
 mod stale;
