@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn queues_have_the_metrics_of_the_reference() {
         let queues = Queues::default();
-        let (one, two) = (WorkQueue::new(), WorkQueue::new());
+        let (one, two) = (WorkQueue::new(), WorkQueue::<String>::new());
         queues.add("job", &one);
         queues.add("job", &two);
         let nodes = queues.publish("nodes");
