@@ -167,7 +167,7 @@ pub(crate) async fn start(args: args::Up, given: Given) -> Result<Running, Failu
     if given.store.is_none() {
         cluster.follow_files(Reloading::new(&args.authentication, &pki, &cluster, &tls));
     }
-    if !args.no_controllers {
+    if !args.no_controllers && given.store.is_none() {
         cluster.maintain_quotas();
     }
 

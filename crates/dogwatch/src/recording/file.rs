@@ -27,6 +27,8 @@ pub(crate) struct Header {
     pub(crate) command: Vec<String>,
     /// The server was ready at this revision: what it writes by itself when it starts is there.
     pub(crate) ready: Revision,
+    /// Whether the server had controllers: some kinds are served only then.
+    pub(crate) has_controllers: bool,
 }
 
 /// One change.
@@ -72,6 +74,7 @@ impl Writer {
             "started": header.started.to_string(),
             "command": header.command,
             "ready": header.ready.0,
+            "controllers": header.has_controllers,
         }))?;
         Ok(writer)
     }
@@ -177,7 +180,8 @@ fn header(first: &Value) -> Result<Header, String> {
     let words = first["command"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let started = first["started"].as_str().and_then(|text| text.parse().ok()).ok_or("line 1 has no time")?;
     let ready = Revision(first["ready"].as_u64().ok_or("line 1 has no revision")?);
-    Ok(Header { started, command: words.map(str::to_owned).collect(), ready })
+    let has_controllers = first["controllers"] == true;
+    Ok(Header { started, command: words.map(str::to_owned).collect(), ready, has_controllers })
 }
 
 fn change(content: &Value) -> Option<RecordedChange> {
@@ -208,7 +212,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.recording");
         let started: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let header = Header { started, command: vec!["go".into(), "test".into()], ready: Revision(1) };
+        let header =
+            Header { started, command: vec!["go".into(), "test".into()], ready: Revision(1), has_controllers: true };
         let change = |revision, value: Option<&str>| RecordedChange {
             revision: Revision(revision),
             time: started,
@@ -223,7 +228,7 @@ mod tests {
         writer.finish(Revision(2), 0).unwrap();
         let read = Recording::read(&path).unwrap();
         assert_eq!((read.changes, read.header.command), (changes.to_vec(), header.command));
-        assert_eq!(read.header.ready, Revision(1));
+        assert_eq!((read.header.ready, read.header.has_controllers), (Revision(1), true));
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(super) async fn record(args: Record) -> Result<(), Failure> {
         started: Clock::system().now(),
         command: args.command.clone(),
         ready: running.cluster.registry().cache().revision(),
+        has_controllers: !args.no_controllers,
     };
     let store = running.cluster.store().clone();
     let recorder = Recorder::start(&args.file, &header, &*store).await.map_err(Failure::usage)?;

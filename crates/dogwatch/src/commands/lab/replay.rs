@@ -25,7 +25,11 @@ pub(super) async fn replay(args: Replay) -> Result<(), Failure> {
     let dir = tempfile::tempdir().map_err(|error| Failure::new(format!("no temporary directory: {error}")))?;
     let listen = args.listen.to_string();
     let rows_max = last.0.clamp(10_000, 1_000_000).to_string();
-    let flags = ["--memory", "--no-controllers", "--lab", "--lab-requests", &rows_max, "--listen", &listen];
+    // Without warnings: what a server writes by itself, such as the APIService of a new kind, is refused, and comes from the recording.
+    let mut flags = vec!["--memory", "--lab", "--lab-requests", &rows_max, "--listen", &listen, "--log", "error"];
+    if !header.has_controllers {
+        flags.push("--no-controllers");
+    }
     let mut arguments = arguments(dir.path(), &flags)?;
     arguments.kubeconfig = args.kubeconfig;
     println!("recording   {} of {}: revisions {} to {last}", header.command.join(" "), header.started, header.ready);
