@@ -1,4 +1,4 @@
-//! A store that is played the changes of a recording, and that nobody else can write.
+//! A store that is played the changes of a recording, and that refuses all other writes.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `dogwatch lab replay`: serves a recording, which nobody can change.
+//! `dogwatch lab replay`: serves a recording; writes are refused.
 
 use std::sync::Arc;
 
