@@ -12,7 +12,7 @@ const [WIDTH, HEIGHT, GAP] = [168, 74, 34];
 const PLACES = [
   ['request', 'requests a second', 0, 0], ['server', 'in flight', 1, 0], ['registry', 'writes a second', 2, 0], ['store', 'revision', 3, 0],
   ['cache', 'changes kept', 4, 0], ['watch streams', 'open watches', 5, 0],
-  ['reflector', 'events a second', 5, 1], ['FIFO', '', 4, 1], ['indexer', 'objects', 3, 1], ['handlers', '', 2, 1], ['work queue', '', 1, 1], ['reconcile', '', 0, 1],
+  ['reflector', 'events a second', 5, 1], ['FIFO', '', 4, 1], ['indexer', 'objects', 3, 1], ['handlers', '', 2, 1], ['work queue', ' ', 1, 1], ['reconcile', ' ', 0, 1],
 ];
 
 /** @type {import('../main.js').Part} */
@@ -28,7 +28,8 @@ export function showLoop(place, context) {
   const watchers = context.lab('watchers');
   const stopWatchers = watchers ? showWatchers(tables, watchers) : undefined;
   const resources = h('section');
-  tables.append(resources);
+  const queues = h('section', { class: 'queues', hidden: true });
+  tables.append(resources, queues);
 
   const abort = new AbortController();
   /** @type {Awaited<ReturnType<typeof scrape>> | undefined} */
@@ -38,6 +39,7 @@ export function showLoop(place, context) {
     try {
       const now = await scrape(abort.signal);
       draw(values, resources, before, now);
+      drawQueues(values, queues, now.samples);
       setText(memory, describe(now.samples));
       before = now;
     } catch {
@@ -63,9 +65,11 @@ function drawing(values) {
     s('defs', null, s('marker', { id: 'tip', viewBox: '0 0 8 8', refX: '7', refY: '4', markerWidth: '8', markerHeight: '8', orient: 'auto' }, s('path', { d: 'M0 0 8 4 0 8z' }))));
   PLACES.forEach(([name, unit, column, row], index) => {
     const value = s('text', { class: 'value', x: x(column) + 12, y: y(row) + 46 });
+    const units = s('text', { class: 'unit', x: x(column) + 12, y: y(row) + 63 }, unit);
     values.set(name, value);
+    values.set(`${name}: unit`, units);
     picture.append(s('g', { class: row === 0 ? 'server' : 'client' }, s('rect', { x: x(column), y: y(row), width: WIDTH, height: HEIGHT, rx: 3 }),
-      s('text', { class: 'name', x: x(column) + 12, y: y(row) + (unit ? 22 : 42) }, name), value, s('text', { class: 'unit', x: x(column) + 12, y: y(row) + 63 }, unit)));
+      s('text', { class: 'name', x: x(column) + 12, y: y(row) + (unit ? 22 : 42) }, name), value, units));
     const next = PLACES[(index + 1) % PLACES.length];
     const d = next[3] === row
       ? `M${row === 0 ? x(column) + WIDTH : x(column)} ${y(row) + HEIGHT / 2}h${(row === 0 ? 1 : -1) * (GAP - 2)}`
@@ -79,9 +83,7 @@ function drawing(values) {
 function describe(samples) {
   const bytes = sum(samples, 'process_resident_memory_bytes');
   const connections = sum(samples, 'dogwatch_connections');
-  const queued = sum(samples, 'workqueue_depth');
-  return [bytes && `memory ${(bytes / 1e6).toFixed(0)} MB`, connections && `connections ${connections}`,
-    samples.some(({ name }) => name === 'workqueue_depth') && `queued keys of controllers ${queued}`].filter(Boolean).join(' · ');
+  return [bytes && `memory ${(bytes / 1e6).toFixed(0)} MB`, connections && `connections ${connections}`].filter(Boolean).join(' · ');
 }
 
 const WRITES = ['POST', 'PUT', 'PATCH', 'DELETE', 'APPLY', 'DELETECOLLECTION', 'create', 'update', 'patch', 'delete', 'apply'];
@@ -132,6 +134,36 @@ function draw(values, place, before, now) {
       bar.style.width = `${(row.watchers / most) * 60}px`;
       return h('tr', null, h('td', null, name), h('td', { class: 'n' }, row.watchers), h('td', null, bar), h('td', { class: 'n' }, row.objects), h('td', { class: 'n' }, row.events));
     }))) : h('p', { class: 'empty' }, 'The server does not say who watches what.'));
+}
+
+/** The metrics of a queue, by the heading of their column. @type {[string, string][]} */
+const QUEUE_FIGURES = [['Queued', 'workqueue_depth'], ['In work', 'dogwatch_workqueue_working'], ['Delayed', 'dogwatch_workqueue_delayed'], ['Added since start', 'workqueue_adds_total']];
+
+/**
+ * The work queues of the controllers, where the server has them: a server without controllers shows none.
+ * @param {Map<string, SVGElement>} values
+ * @param {HTMLElement} place
+ * @param {import('../metrics.js').Sample[]} samples
+ */
+function drawQueues(values, place, samples) {
+  /** @type {Map<string, Map<string, number>>} */
+  const rows = new Map();
+  for (const { name, labels, value } of samples) {
+    if (!QUEUE_FIGURES.some(([, metric]) => metric === name)) continue;
+    const row = rows.get(labels.name) ?? new Map();
+    rows.set(labels.name, row.set(name, value));
+  }
+  place.hidden = !rows.size;
+  if (!rows.size) return;
+  const put = (/** @type {string} */ name, /** @type {string | number} */ text) => setText(/** @type {SVGElement} */ (values.get(name)), text);
+  put('work queue', sum(samples, 'workqueue_depth'));
+  put('work queue: unit', 'queued keys');
+  put('reconcile', sum(samples, 'dogwatch_workqueue_working'));
+  put('reconcile: unit', 'keys in work');
+  place.replaceChildren(h('h2', null, 'Queues of controllers'), h('table', { class: 'plain-table' },
+    h('thead', null, h('tr', null, h('th', null, 'Controller'), ...QUEUE_FIGURES.map(([heading]) => h('th', { class: 'n' }, heading)))),
+    h('tbody', null, ...[...rows].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, row]) => h('tr', { 'data-queue': name }, h('td', null, name),
+      ...QUEUE_FIGURES.map(([, metric]) => h('td', { class: 'n' }, row.get(metric) ?? '')))))));
 }
 
 /**

@@ -204,6 +204,29 @@ test('the loop: numbers of the running server', async () => {
   await page.locator('.plain-table', { hasText: 'deployments.apps' }).first().waitFor();
 });
 
+test('the loop: the queues of the controllers, live', async () => {
+  const cell = (controller, column) => page.locator(`tr[data-queue="${controller}"] td`).nth(column);
+  await cell('deployment', 4).waitFor();
+  const added = Number(await cell('deployment', 4).innerText());
+  assert.ok(added > 0, 'the deployment was worked on');
+  assert.match(await page.locator('.loop').innerHTML(), /queued keys.*keys in work/s);
+  await server.kubectl('annotate deployment web touched=yes --overwrite');
+  await server.kubectl('scale deployment web --replicas=3');
+  await server.kubectl('label deployment web touched=yes --overwrite');
+  await until('another key in the queue', async () => Number(await cell('deployment', 4).innerText()) > added);
+  for (const column of [1, 2, 3]) assert.match(await cell('nodes', column).innerText(), /^\d+$/, `column ${column} of the nodes`);
+});
+
+test('the loop: without metrics of queues there is no table of them', async () => {
+  await page.route('**/metrics', async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, body: (await answer.text()).replaceAll(/^(# \w+ )?(dogwatch_)?workqueue_.*\n/gm, '') });
+  });
+  await page.locator('.queues').waitFor({ state: 'hidden' });
+  await page.unroute('**/metrics');
+  await page.locator('.queues').waitFor({ state: 'visible' });
+});
+
 test('the loop: a watcher is cut and returns', async () => {
   const line = page.locator('tr[data-name]', { hasText: 'deployments' }).filter({ hasText: 'kube-controller-manager' }).first();
   const name = await line.getAttribute('data-name');

@@ -27,9 +27,10 @@ func main() {
 		"custom":    customClients,
 		"manager":   manager,
 		"streams":   streams,
+		"rewinds":   rewinds,
 	}
 	if len(os.Args) != 2 || programs[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic|apply|openapi|measure|custom|manager|streams")
+		fmt.Fprintln(os.Stderr, "usage: go-clients listwatch|informer|typed|typedjson|dynamic|apply|openapi|measure|custom|manager|streams|rewinds")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)

@@ -56,6 +56,15 @@ impl Durations {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
 
+    /// The upper bound of each bucket in seconds with the number of durations in it; the last one has no bound.
+    pub fn buckets(&self) -> Vec<(f64, u64)> {
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
+        let mut buckets: Vec<(f64, u64)> = BOUNDS_NANOS.iter().map(|bound| *bound as f64 / 1e9).zip(counts).collect();
+        let bounded: u64 = buckets.iter().map(|(_, count)| count).sum();
+        buckets.push((f64::MAX, self.count().saturating_sub(bounded)));
+        buckets
+    }
+
     fn render(&self, name: &str, labels: &str, out: &mut String) {
         let mut below = 0;
         for (bucket, bound) in self.buckets.iter().zip(BOUNDS_NANOS) {

@@ -141,6 +141,10 @@ impl Adjustable {
         self.0.state.lock().mode
     }
 
+    pub(crate) fn wait_for(&self, moment: Instant) -> Option<Duration> {
+        self.0.state.lock().wait(moment)
+    }
+
     pub(crate) fn next_due(&self) -> Option<Stop> {
         let state = self.0.state.lock();
         state.waiting.first().map(|(moment, who)| Stop { at: state.time_of(moment), who: Arc::clone(who) })

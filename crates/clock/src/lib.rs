@@ -104,6 +104,15 @@ impl WorldClock {
         }
     }
 
+    /// How long the machine takes until this clock shows `moment`. None if it never does by itself.
+    #[must_use]
+    pub fn wait_for(&self, moment: Instant) -> Option<Duration> {
+        match self.adjusted() {
+            None => Some(moment.saturating_duration_since(Instant::now())),
+            Some(clock) => clock.wait_for(moment),
+        }
+    }
+
     /// Ticks at once, and then each time that `period` has passed since the last tick.
     #[must_use]
     pub fn interval(&self, period: Duration) -> Interval {

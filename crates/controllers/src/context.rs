@@ -20,6 +20,8 @@ use crate::writer::Writer;
 /// The clients, the informers that all controllers share, the settings and the clock. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Context {
+    /// The name of the controller that has this context, as `--controllers` selects it by.
+    pub(crate) name: &'static str,
     /// Writes as the controller that has this context.
     pub(crate) client: Client,
     /// Reads what informers follow, for all controllers.

@@ -33,6 +33,7 @@ mod discovery;
 mod identities;
 mod json;
 pub mod manager;
+pub mod metrics;
 pub mod nodes;
 mod owners;
 mod placement;
@@ -49,6 +50,7 @@ mod writer;
 
 pub use accounts::token_secrets::{TokenOrder, TokenSigner};
 pub use certificate_requests::signing::{Order, Signer};
+pub use client::workqueue::{KeyState, Queues};
 pub use identities::{ActingNode, Clients, Identity};
 pub use nodes::stages::Stages;
 pub use settings::{Selection, Settings};

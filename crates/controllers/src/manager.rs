@@ -155,6 +155,7 @@ async fn lead(clients: Clients, settings: Arc<Settings>, stop: CancellationToken
     let config = InformerConfig { reflector, ..InformerConfig::default() };
     let informers = Arc::new(InformerFactory::new(reader.clone()).config(config));
     let context = Context {
+        name: "",
         client: reader.clone(),
         reader,
         clients,
@@ -169,7 +170,7 @@ async fn lead(clients: Clients, settings: Arc<Settings>, stop: CancellationToken
         if context.settings.selection.includes(name) {
             let client = context.clients.get(*identity);
             let clock = context.clock.named(name);
-            running.spawn(start(Context { client, clock, ..context.clone() }));
+            running.spawn(start(Context { name, client, clock, ..context.clone() }));
         }
     }
     running.close();

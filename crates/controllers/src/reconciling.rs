@@ -29,6 +29,7 @@ where
 
 fn run_boxed(context: Context, controller: Controller, workers: usize, reconcile: Reconcile) -> BoxFuture<'static, ()> {
     let run = async move {
+        context.settings.queues.add(context.name, &controller.queue());
         let config = ControllerConfig { workers, ..ControllerConfig::default() };
         let warm = match controller.config(config).warm_up() {
             Ok(warm) => warm,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::workqueue::Queues;
 use clock::WorldClock;
 
 use crate::accounts::token_secrets::TokenSigner;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub token_signer: Option<TokenSigner>,
     /// Whether every certificate request is approved.
     pub approve_all: bool,
+    /// Lists the work queues of the controllers.
+    pub queues: Queues,
 }
 
 impl Default for Settings {
@@ -63,6 +66,7 @@ impl Default for Settings {
             signer: None,
             token_signer: None,
             approve_all: false,
+            queues: Queues::default(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub use authorization::Authorization;
 pub use bench::{Bench, BenchCompare, BenchRun};
 pub use explain::Explain;
 pub use lab::Lab;
-pub use lab_command::{LabCommand, LabDiff, LabReport, Settle, Timeline};
+pub use lab_command::{LabCommand, LabDiff, LabReport, Record, Replay, Settle, Timeline};
 pub use wait::{State, Wait};
 pub use webhooks::{Missing, Webhooks};
 
@@ -64,7 +64,7 @@ pub enum Command {
     /// Evaluate policies on an object, or show what admission did with a write.
     #[command(subcommand)]
     Admission(Admission),
-    /// Wait until a cluster is quiet, show what happened to an object, report on faults, compare worlds.
+    /// Wait until a cluster is quiet, show what happened to an object, report on faults, compare worlds, record and replay.
     #[command(subcommand)]
     Lab(LabCommand),
     /// Measure a server: a temporary one, or any that has a kubeconfig.

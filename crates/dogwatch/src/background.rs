@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::containers::SimulatedContainers;
 use crate::identities;
+use crate::queues::ControllerQueues;
 use crate::usage::SimulatedUsage;
 
 /// Time that controllers have to finish their work and release their lease.
@@ -38,6 +39,8 @@ impl Controllers {
     pub fn start(server: &Server, clock: &WorldClock, mut settings: Settings) -> Self {
         let stop = CancellationToken::new();
         settings.clock = clock.clone();
+        let queues = ControllerQueues { queues: settings.queues.clone(), clock: clock.clone() };
+        server.set_queues(Arc::new(queues));
         let (signing, clients) = (server.clone(), identities::clients(server));
         settings.token_signer.get_or_insert_with(|| {
             TokenSigner::new(move |order| match &signing.authenticator().accounts {

@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clock::WorldClock;
+use controllers::Queues;
+use controllers::metrics::WorkQueues;
 use lab::worlds::{Address, Worlds};
 use machinery::clock::Clock;
 use registry::{Registry, Settings};
@@ -57,6 +59,8 @@ pub struct Access {
     pub page: Option<Arc<dyn Page>>,
     /// The server has a lab that keeps so many requests.
     pub lab: Option<usize>,
+    /// What the lab shows of a recording, whose changes are played to the server.
+    pub recorded: Option<Arc<lab::Rows>>,
 }
 
 /// A running API server without its listeners.
@@ -76,6 +80,8 @@ pub struct Cluster {
     anonymous: Option<bool>,
     /// What the faults of the lab are expected to do.
     expectations: Option<lab::Expectations>,
+    /// The work queues of its controllers.
+    queues: Queues,
     /// Background tasks; aborted with the cluster.
     tasks: JoinSet<()>,
 }
@@ -100,6 +106,9 @@ impl Cluster {
         let webhooks = HttpsWebhooks::new(&limits, &server_metrics, access.webhooks.clone());
         let authorization = access.authorization.build()?;
         let lab = access.lab.map(|requests_max| lab::Starting::new(requests_max, Clock::system()));
+        if let (Some(lab), Some(rows)) = (&lab, &access.recorded) {
+            lab.restore(Arc::clone(rows));
+        }
         let world_settings = Settings { kinds: lab::kinds::of_world(&settings.kinds), ..settings.clone() };
         let kinds = if lab.is_some() { lab::kinds::beside(&settings.kinds) } else { settings.kinds };
         let mut observers = settings.observers;
@@ -125,6 +134,8 @@ impl Cluster {
         let mut metrics = prometheus_client::registry::Registry::default();
         metrics.register_collector(Box::new(registry::metrics::CacheMetrics::new(Arc::clone(registry.cache()))));
         metrics.register_collector(Box::new(authorization.counts));
+        let queues = Queues::default();
+        metrics.register_collector(Box::new(WorkQueues(queues.clone())));
         webhook_metrics.register(&mut metrics);
         policy_metrics.register(&mut metrics);
         pod_security_metrics.register(&mut metrics);
@@ -201,6 +212,7 @@ impl Cluster {
             front_proxy_ca_pem: front_proxy.ca_pem,
             anonymous,
             expectations,
+            queues,
             tasks,
         })
     }
@@ -208,6 +220,15 @@ impl Cluster {
     /// The time that the cluster believes in, for its controllers.
     pub(crate) fn clock(&self) -> &WorldClock {
         &self.clock
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Lists the work queues of its controllers, for its metrics and its lab.
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
     }
 
     /// Keeps the usage of quotas up to date, as a controller would. Without it, only quotas whose usage another program

@@ -4,9 +4,10 @@
 //! - [`engine`]: the one place that names a storage backend
 //! - [`cluster`]: store, registry and HTTP service, without listeners
 //! - [`authentication`]: how a server authenticates users; [`authorization`]: its authorizers
-//! - [`background`]: the controllers of a server; `worlds`: control planes beside it
+//! - [`background`]: the controllers of a server, `queues`: what they have still to do; `worlds`: control planes beside it
 //! - [`timeline`]: an object over time, as a lab has recorded it
 //! - [`up`]: the server as a program; [`commands`]: a small client, and measurements
+//! - `recording`: all changes of a server in a file, and a server that shows them again
 //! - [`args`]: command-line arguments; [`failure`]: the error of a command
 
 pub mod args;
@@ -22,6 +23,8 @@ pub mod failure;
 mod identities;
 mod lab_role;
 mod page;
+mod queues;
+mod recording;
 pub mod testing;
 pub mod timeline;
 pub mod up;

@@ -143,6 +143,7 @@ impl Server {
         if let Some(recorder) = &self.strict.0 {
             identities::names(settings.nodes).iter().for_each(|name| recorder.keep_refusals(name));
         }
+        let settings = Settings { queues: self.cluster.queues().clone(), ..settings };
         Controllers::start(self.cluster.server(), self.cluster.clock(), settings)
     }
 

@@ -15,6 +15,7 @@ use server::kubeconfig::{Credential, kubeconfig};
 use server::limits::Limits;
 use server::shutdown::{self, Trigger};
 use server::signing::Authority;
+use store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -33,6 +34,58 @@ const UNMET: u8 = 3;
 
 /// Runs until a signal. The first one drains, the second one aborts.
 pub async fn run(args: args::Up) -> Result<(), Failure> {
+    start(args, Given::default()).await?.wait().await
+}
+
+/// What a caller has in place of what the arguments choose.
+#[derive(Default)]
+pub(crate) struct Given {
+    /// The store. Nothing writes to it by itself: no controller runs.
+    pub(crate) store: Option<Arc<dyn Store>>,
+    /// What the lab shows of a recording.
+    pub(crate) recorded: Option<Arc<lab::Rows>>,
+    /// Prints nothing.
+    pub(crate) is_silent: bool,
+}
+
+/// A server that runs.
+pub(crate) struct Running {
+    pub(crate) cluster: Cluster,
+    pub(crate) kubeconfig: PathBuf,
+    signals: Signals,
+    trigger: Trigger,
+    serving: tokio::task::JoinHandle<()>,
+    controllers: Option<Controllers>,
+}
+
+impl Running {
+    /// Waits for a signal and stops.
+    pub(crate) async fn wait(self) -> Result<(), Failure> {
+        wait_for_signals(self.signals, self.trigger, self.serving, self.controllers).await?;
+        let unmet = self.cluster.unmet_expectations();
+        self.cluster.stop().await;
+        if unmet.is_empty() { Ok(()) } else { Err(Failure::with_code(UNMET, unmet.join("; "))) }
+    }
+
+    /// Stops without a signal.
+    pub(crate) async fn stop(self) {
+        if let Some(controllers) = self.controllers {
+            controllers.stop().await;
+        }
+        self.trigger.signal();
+        self.trigger.abort();
+        let _ = self.serving.await;
+        self.cluster.stop().await;
+    }
+}
+
+/// Starts a server and returns when it is ready.
+pub(crate) async fn start(args: args::Up, given: Given) -> Result<Running, Failure> {
+    let say = |line: String| {
+        if !given.is_silent {
+            println!("{line}");
+        }
+    };
     let (started, clock) = (Instant::now(), Clock::system());
     log_to_stderr(&args.log)?;
     // First, so that a signal during the start is handled once the server can stop.
@@ -59,12 +112,18 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     })?;
     let address = listener.local_addr().map_err(Failure::new)?;
     // Keys and certificates are read or generated while the store opens.
-    let (store, pki) = tokio::join!(
-        engine::open(&args.data_dir, args.memory, &args.etcd, args.durability, engine::retention(&args.limits)),
-        open_pki(&args, &clock)
-    );
+    let open_store = async {
+        match given.store.clone() {
+            Some(store) => Ok(store),
+            None => {
+                let retention = engine::retention(&args.limits);
+                engine::open(&args.data_dir, args.memory, &args.etcd, args.durability, retention).await
+            }
+        }
+    };
+    let (store, pki) = tokio::join!(open_store, open_pki(&args, &clock));
     let (store, pki) = (store?, pki?);
-    println!("data        {}", describe_data(&args));
+    say(format!("data        {}", describe_data(&args)));
 
     let pki_dir = args.data_dir.join("pki");
     let front_proxy = args.webhooks.front_proxy((!args.memory).then_some(&*pki_dir), &clock)?;
@@ -82,6 +141,7 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         explain_refusals: args.explain.explain_refusals,
         page: Some(Arc::new(AdminPage::new(Arc::clone(&console)))),
         lab: args.lab.requests(),
+        recorded: given.recorded.clone(),
     };
     let serving_leaf = authentication::serving(&args.authentication, &pki.serving)?;
     let tls = authentication::tls(&args.authentication, &pki)?;
@@ -101,11 +161,13 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
         ..registry::Settings::default()
     };
     let mut cluster = Cluster::start(store, &access, limits(&args.limits), settings).await?;
-    if access.lab.is_some() {
+    if access.lab.is_some() && given.store.is_none() {
         lab_role::seed(cluster.registry()).await;
     }
-    cluster.follow_files(Reloading::new(&args.authentication, &pki, &cluster, &tls));
-    if !args.no_controllers {
+    if given.store.is_none() {
+        cluster.follow_files(Reloading::new(&args.authentication, &pki, &cluster, &tls));
+    }
+    if !args.no_controllers && given.store.is_none() {
         cluster.maintain_quotas();
     }
 
@@ -115,20 +177,18 @@ pub async fn run(args: args::Up) -> Result<(), Failure> {
     write_private(&kubeconfig_path, text.as_bytes()).map_err(Failure::new)?;
     let address = Address { url: url.clone(), ca_pem: controllers.ca_pem.clone() };
     cluster.set_worlds(Some(address), world_controllers(&args, &controllers));
-    println!("export KUBECONFIG={}", absolute(&kubeconfig_path).display());
-    println!("url         {url}");
+    say(format!("export KUBECONFIG={}", absolute(&kubeconfig_path).display()));
+    say(format!("url         {url}"));
     let code = console.visitors().issue_code(clock.now().as_second());
-    println!("console     {url}{}#code={code}", console::PATH);
+    say(format!("console     {url}{}#code={code}", console::PATH));
 
     let (trigger, shutdown) = shutdown::channel();
     let serving = tokio::spawn(cluster.server().serve(listener, Some(tls), shutdown));
     cluster.wait_until_ready().await;
-    println!("ready in {} ms", started.elapsed().as_millis());
-    let controllers = Controllers::start(cluster.server(), cluster.clock(), controllers);
-    wait_for_signals(signals, trigger, serving, Some(controllers)).await?;
-    let unmet = cluster.unmet_expectations();
-    cluster.stop().await;
-    if unmet.is_empty() { Ok(()) } else { Err(Failure::with_code(UNMET, unmet.join("; "))) }
+    say(format!("ready in {} ms", started.elapsed().as_millis()));
+    controllers.queues = cluster.queues().clone();
+    let controllers = given.store.is_none().then(|| Controllers::start(cluster.server(), cluster.clock(), controllers));
+    Ok(Running { cluster, kubeconfig: absolute(&kubeconfig_path), signals, trigger, serving, controllers })
 }
 
 /// What clients trust: the server's own authority, and a serving certificate that is given.
@@ -141,6 +201,10 @@ async fn open_pki(args: &args::Up, clock: &Clock) -> Result<Pki, Failure> {
     let (memory, dir, mut names) = (args.memory, args.data_dir.join("pki"), args.tls_san.clone());
     if !args.listen.ip().is_unspecified() {
         names.push(args.listen.ip().to_string());
+    }
+    if args.lab.requests().is_some() {
+        // By this name the lab can be reached while a fault refuses connections.
+        names.push(lab::SERVER_NAME.to_owned());
     }
     let now = clock.now();
     let open = move || if memory { Pki::in_memory(&names, now) } else { Pki::open(&dir, &names, now) };

@@ -114,6 +114,7 @@ impl WorldMaker {
             signer: None,
             approve_all: false,
             elect: false,
+            queues: controllers::Queues::default(),
             ..given
         }
     }

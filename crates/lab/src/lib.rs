@@ -22,5 +22,6 @@ mod settlements;
 mod start;
 pub mod worlds;
 
-pub use recorder::REQUESTS_DEFAULT;
+pub use faults::SERVER_NAME;
+pub use recorder::{REQUESTS_DEFAULT, Rows};
 pub use start::{Expectations, Started, Starting, StartingBeside, start};

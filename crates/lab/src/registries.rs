@@ -8,6 +8,7 @@ use machinery::Status;
 use registry::{Registry, Settings};
 use schema::kinds::Kinds;
 use server::service::{LabObjects, LabRegistry};
+use server::worlds::WeakServer;
 use store::memory::MemoryStore;
 use store::{Retention, Store};
 use tokio::sync::OnceCell;
@@ -53,7 +54,7 @@ impl OwnRegistry {
         OwnRegistry { world, cluster, clock, recorder, faults, worlds, started: OnceCell::new() }
     }
 
-    async fn start(&self) -> Result<Started, Status> {
+    async fn start(&self, server: WeakServer) -> Result<Started, Status> {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Retention::default()));
         let mut observers = vec![Arc::clone(&self.faults) as Arc<dyn Observer>];
         observers.extend(self.worlds.clone().map(|worlds| Arc::new(Deletions(worlds)) as _));
@@ -61,7 +62,8 @@ impl OwnRegistry {
         let kinds = if self.worlds.is_some() { kinds::beside(&none) } else { kinds::of_world(&none) };
         let clocks = Clocks::new(self.clock.clone(), Quiet(Arc::clone(&self.cluster)));
         let (recorder, faults) = (Arc::clone(&self.recorder), Arc::clone(&self.faults));
-        let settlements = Settlements::new(Arc::clone(&self.cluster), Arc::clone(&recorder), Arc::clone(&faults));
+        let settlements =
+            Settlements::new(Arc::clone(&self.cluster), Arc::clone(&recorder), Arc::clone(&faults), server);
         let settings = Settings {
             kinds,
             is_bare: true,
@@ -79,9 +81,9 @@ impl OwnRegistry {
 }
 
 impl LabObjects for OwnRegistry {
-    fn registry(&self) -> LabRegistry<'_> {
+    fn registry(&self, server: WeakServer) -> LabRegistry<'_> {
         Box::pin(async {
-            let started = self.started.get_or_try_init(|| self.start()).await?;
+            let started = self.started.get_or_try_init(|| self.start(server)).await?;
             Ok(Arc::clone(&started.registry))
         })
     }

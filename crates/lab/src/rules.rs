@@ -26,7 +26,12 @@ impl Orders for Rules {
     }
 
     fn check(&self, collection: &str, new: &Value) -> Vec<FieldError> {
-        if collection == FAULTS { foreign_worlds(&self.world, new) } else { Vec::new() }
+        if collection != FAULTS {
+            return Vec::new();
+        }
+        let mut errors = foreign_worlds(&self.world, new);
+        errors.extend(shared_connections(&self.world, new));
+        errors
     }
 }
 
@@ -41,11 +46,27 @@ fn foreign_worlds(world: &str, fault: &Value) -> Vec<FieldError> {
     vec![FieldError::invalid("spec.match.worlds", Value::Array(named.to_vec().into()), why)]
 }
 
+/// An error if a fault of a world beside `main` is about connections, which all worlds share.
+fn shared_connections(world: &str, fault: &Value) -> Option<FieldError> {
+    let is_about = !fault["spec"]["effect"]["refuseConnections"].is_null();
+    let why = format!("all worlds share their connections; make the fault in {MAIN}");
+    (world != MAIN && is_about).then(|| FieldError::forbidden("spec.effect.refuseConnections", why))
+}
+
 #[cfg(test)]
 mod tests {
     use machinery::json::json;
 
     use super::*;
+
+    #[test]
+    fn flt_12_a_fault_of_a_world_may_not_refuse_connections() {
+        let fault = json!({"spec": {"effect": {"refuseConnections": {"sources": ["127.0.0.1"]}}}});
+        let error = shared_connections("a", &fault).expect("an error");
+        assert_eq!(error.field, "spec.effect.refuseConnections");
+        assert!(shared_connections("main", &fault).is_none());
+        assert!(shared_connections("a", &json!({"spec": {"effect": {"delay": "1s"}}})).is_none());
+    }
 
     #[test]
     fn wld_4_a_fault_of_a_world_may_not_name_others() {

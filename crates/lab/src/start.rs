@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::faults::Faults;
 use crate::kinds::GROUP;
 use crate::past::Past;
-use crate::recorder::{Recorder, Share};
+use crate::recorder::{Recorder, Rows, Share};
 use crate::registries::OwnRegistry;
 use crate::worlds::{Maker, Worlds};
 
@@ -38,6 +38,11 @@ impl Starting {
         let disturbed = Arc::<watch::Sender<u64>>::default();
         let recorder = Recorder::new(requests_max, Arc::clone(&disturbed), clock.clone(), share);
         Starting { world, recorder, disturbed, clock, requests_max }
+    }
+
+    /// Shows the rows of a recording, whose changes are played to the cluster.
+    pub fn restore(&self, rows: Arc<Rows>) {
+        self.recorder.restore(rows);
     }
 
     /// Follows the objects of the world.
@@ -126,11 +131,11 @@ pub async fn start(
     let faults = starting.faults(cluster);
     let Starting { world, recorder, clock: own_clock, requests_max, .. } = starting;
     let common = Common { requests_max, clock: own_clock, share: Share::default(), faults: Arc::clone(&faults) };
-    let worlds = Worlds::new(main, maker, common);
+    let worlds = Worlds::new(main.clone(), maker, common);
     let cache = Arc::clone(cluster.cache());
     let of_worlds = Some(Arc::downgrade(&worlds));
     let objects = OwnRegistry::new(world, cache, clock, Arc::clone(&recorder), Arc::clone(&faults), of_worlds);
-    objects.registry().await.map_err(|status| status.to_string())?;
+    objects.registry(main).await.map_err(|status| status.to_string())?;
     let lab = Lab { objects: Arc::new(objects), group: GROUP, disturbances: Arc::clone(&faults) as _, recorder };
     Ok(Started { lab, worlds, expectations: Expectations(faults) })
 }

@@ -47,6 +47,7 @@ pub(crate) fn write(error: &WriteError, gr: &GroupResource, name: &str) -> Statu
         WriteError::Conflict { .. } => Status::modified(gr, name),
         WriteError::TooLarge { max, .. } => Status::request_entity_too_large(format_args!("limit is {max}")),
         WriteError::Unknown(why) => Status::timeout(why),
+        WriteError::ReadOnly(why) => Status::forbidden(gr, name, why),
         WriteError::Full(_) | WriteError::Poisoned(_) | WriteError::Unavailable(_) => Status::internal(error),
     }
 }

@@ -3,6 +3,7 @@
 //! The server asks at two places: before a request is handled, and for each event of a watch. It knows nothing about faults, only
 //! what the answers ask of it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -33,6 +34,23 @@ pub trait Disturbances: Send + Sync {
 
     /// Counts changes of what is disturbed.
     fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Whether any new connection may be refused. Otherwise none is asked about.
+    fn refuses_connections(&self) -> bool;
+
+    /// Whether a new connection is refused.
+    fn of_connection(&self, connection: &ConnectionNote) -> bool;
+
+    /// The positions of the open connections that are cut now.
+    fn of_open_connections(&self, open: &[ConnectionNote]) -> Vec<usize>;
+}
+
+/// A connection, as far as it decides whether it is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionNote {
+    pub source: IpAddr,
+    /// The name that the client asked for in the TLS handshake; empty if it did not.
+    pub server_name: String,
 }
 
 /// A request, as far as it decides whether it is disturbed.

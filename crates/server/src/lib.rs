@@ -14,6 +14,7 @@
 //! - [`usage`] has the group `metrics.k8s.io`
 //! - [`page`] is a web page beside the API
 //! - [`audit`] records who did what; [`disturbance`] and [`observation`] are where a lab meets the server
+//! - [`queues`] shows the work that controllers have still to do
 //! - [`worlds`] finds the control plane that a request is for
 //! - `fairness` keeps one client from starving others
 //! - [`limits`] holds every bound, [`metrics`] counts requests and watches, [`shutdown`] stops the server
@@ -33,6 +34,7 @@ pub mod metrics;
 pub mod observation;
 pub mod page;
 mod process_metrics;
+pub mod queues;
 mod request;
 pub mod service;
 pub mod services;

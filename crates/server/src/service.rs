@@ -37,6 +37,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observation::Recorder;
 use crate::process_metrics::ProcessMetrics;
+use crate::queues::Queues;
 use crate::request::authentication::Authenticator;
 use crate::request::costly::CostlyKinds;
 use crate::request::discovery::DiscoveryBodies;
@@ -115,6 +116,8 @@ pub(crate) struct Inner {
     pub(crate) containers: OnceLock<Arc<dyn Containers>>,
     /// None until it is set: then nodes and pods are not measured.
     pub(crate) usage: OnceLock<Arc<dyn Usage>>,
+    /// None until it is set: then no controller runs here.
+    pub(crate) queues: OnceLock<Arc<dyn Queues>>,
 }
 
 /// What a lab adds to the server of a world: objects that are not those of the cluster, and powers over its requests.
@@ -133,8 +136,8 @@ pub type LabRegistry<'a> = Pin<Box<dyn Future<Output = Result<Arc<Registry>, Sta
 
 /// The objects of a lab.
 pub trait LabObjects: Send + Sync {
-    /// The registry of the objects. It may be made for the first request that needs it: most worlds have none.
-    fn registry(&self) -> LabRegistry<'_>;
+    /// The registry of the objects. It may be made for the first request to `server` that needs it: most worlds have none.
+    fn registry(&self, server: crate::worlds::WeakServer) -> LabRegistry<'_>;
 }
 
 impl Server {
@@ -174,6 +177,7 @@ impl Server {
             worlds: OnceLock::new(),
             containers: OnceLock::new(),
             usage: OnceLock::new(),
+            queues: OnceLock::new(),
         }))
     }
 
@@ -222,6 +226,17 @@ impl Server {
         let _ = self.0.usage.set(usage);
     }
 
+    /// Shows the queues of its controllers from now on. Only the first is used.
+    pub fn set_queues(&self, queues: Arc<dyn Queues>) {
+        let _ = self.0.queues.set(queues);
+    }
+
+    /// The queues of its controllers.
+    #[must_use]
+    pub fn queues(&self) -> Option<&Arc<dyn Queues>> {
+        self.0.queues.get()
+    }
+
     /// Records requests from now on. Only the first audit log is used.
     pub fn set_auditor(&self, auditor: Arc<Auditor>) {
         let _ = self.0.auditor.set(auditor);
@@ -257,6 +272,10 @@ impl Handler for Server {
 
     fn clock(&self) -> &Clock {
         &self.0.clock
+    }
+
+    fn disturbances(&self) -> Option<&Arc<dyn Disturbances>> {
+        self.0.lab.get().map(|lab| &lab.disturbances)
     }
 
     fn stalled(&self) {

@@ -1,6 +1,7 @@
 //! Connections: from an accepted socket to the bytes of a response.
 //!
-//! - [`listener`] accepts connections, [`tls`] secures them, [`peer`] describes the other end
+//! - [`listener`] accepts connections, [`tls`] secures them, [`peer`] describes the other end, `gate` is where a lab refuses and cuts
+//!   them
 //! - [`connection`] serves one connection: HTTP/1.1, or HTTP/2 with [`multiplex`]
 //! - [`body`] holds request and response bodies, [`chunk`] the pieces of a response, [`compression`] its gzip form
 //! - `slow` sends a body at a limited speed
@@ -13,6 +14,7 @@ pub mod chunk;
 pub mod compression;
 pub mod connection;
 pub mod drain;
+mod gate;
 pub mod listener;
 pub(crate) mod multiplex;
 pub mod peer;

@@ -105,6 +105,7 @@ impl Server {
             worlds: OnceLock::new(),
             containers: OnceLock::new(),
             usage: OnceLock::new(),
+            queues: OnceLock::new(),
         }))
     }
 

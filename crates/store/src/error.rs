@@ -83,6 +83,9 @@ pub enum WriteError {
     /// Nothing was written.
     #[error("the store cannot be written right now: {0}")]
     Unavailable(#[from] EngineError),
+    /// Nothing was written, and nothing ever will be.
+    #[error("{0}")]
+    ReadOnly(String),
 }
 
 #[derive(Clone, Debug, Error)]

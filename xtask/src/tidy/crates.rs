@@ -1,4 +1,4 @@
-//! Allowed dependencies between the crates of the workspace, and one source for versions and lints.
+//! Allowed dependencies between the crates of the workspace, one source for versions and lints, and what clippy bans.
 
 use serde_json::Value;
 
@@ -54,10 +54,40 @@ pub(super) const ORDER: [(&str, &[&str]); 21] = [
     ("xtask", &[]),
 ];
 
+/// Crates that follow the clock of a world: they have a `clippy.toml` of their own, which bans the machine's.
+const FOLLOWING_A_WORLD: [&str; 1] = ["controllers"];
+
+/// What those may not call.
+const MACHINE_TIME: [&str; 8] = [
+    "std::time::Instant::now",
+    "tokio::time::Instant::now",
+    "tokio::time::sleep",
+    "tokio::time::sleep_until",
+    "tokio::time::interval",
+    "tokio::time::interval_at",
+    "tokio::time::timeout",
+    "tokio::time::timeout_at",
+];
+
+/// Reports bans that a crate's `clippy.toml` lacks: clippy reads the nearest file only.
+fn clock_bans(shown: &str, workspace: &str, own: &str) -> Vec<String> {
+    let rule = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+    let lost = workspace.lines().filter(rule).filter(|line| !own.lines().any(|has| has == *line));
+    let lost = lost.map(|line| format!("{shown}: lacks the line of the workspace's clippy.toml: {}", line.trim()));
+    let is_banned = |method: &&str| own.contains(&format!("{{ path = \"{method}\","));
+    let free = MACHINE_TIME.iter().filter(|method| !is_banned(method));
+    lost.chain(free.map(|method| format!("{shown}: does not ban {method}"))).collect()
+}
+
 pub(super) fn check(workspace: &Workspace, metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let folders: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).map(folder).collect();
     let mut complaints = stale(&folders);
+    let bans = workspace.read("clippy.toml");
+    for folder in FOLLOWING_A_WORLD {
+        let shown = format!("crates/{folder}/clippy.toml");
+        complaints.extend(clock_bans(&shown, &bans, &workspace.read(&shown)));
+    }
     for package in packages {
         complaints.extend(edges(package));
         if let Some(manifest) = package["manifest_path"].as_str() {
@@ -131,7 +161,7 @@ fn single_source(shown: &str, manifest: &str) -> Vec<String> {
 mod tests {
     use serde_json::json;
 
-    use super::{ORDER, edges, single_source, stale};
+    use super::{MACHINE_TIME, ORDER, clock_bans, edges, single_source, stale};
 
     #[test]
     fn a_crate_may_not_reach_up_the_loop() {
@@ -154,6 +184,17 @@ mod tests {
         let all: Vec<&str> = ORDER.iter().map(|(name, _)| *name).collect();
         assert!(stale(&all).is_empty(), "{:?}", stale(&all));
         assert_eq!(stale(&all[1..]), ["xtask/src/tidy/crates.rs: there is no crate machinery"]);
+    }
+
+    #[test]
+    fn clk_5_a_crate_that_follows_a_world_bans_the_time_of_the_machine() {
+        let workspace = "# why\ndisallowed-types = [\n  \"a\",\n]\n";
+        let bans: String =
+            MACHINE_TIME.iter().map(|method| format!("  {{ path = \"{method}\", reason = \"r\" }},\n")).collect();
+        assert!(clock_bans("c", workspace, &format!("{workspace}{bans}")).is_empty());
+        assert_eq!(clock_bans("c", workspace, &bans).len(), 3, "lines of the workspace");
+        let without_sleep = bans.replace("tokio::time::sleep\"", "x\"");
+        assert_eq!(clock_bans("c", "", &without_sleep), ["c: does not ban tokio::time::sleep"]);
     }
 
     #[test]

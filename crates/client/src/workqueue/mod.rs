@@ -2,11 +2,13 @@
 //!
 //! - `state`: the sets of keys; no clock and no locks of its own
 //! - `limiter`: the delays of failing keys
+//! - `queues`: all queues of a program by name
 //!
 //! The timer is not a task: a worker that waits for a key also waits for the end of the next delay. So there is nothing to
 //! stop, and nothing outlives the queue.
 
 mod limiter;
+mod queues;
 mod state;
 
 use std::hash::Hash;
@@ -19,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use limiter::{Capped, Counting, FastSlow, ItemExponential, MaxOf, RateLimiter, TokenBucket, default_limiter};
+pub use queues::{Figures, KeyState, PublishedFigures, Queues};
 
 use crate::metrics::{Counter, Durations};
 use state::State;
@@ -66,7 +69,7 @@ struct Shared<T> {
     limiter: Box<dyn RateLimiter<T>>,
     /// Delays and waits are measured by it.
     clock: WorldClock,
-    metrics: QueueMetrics,
+    metrics: Arc<QueueMetrics>,
 }
 
 /// The counters of a queue.
@@ -129,7 +132,7 @@ impl<T: Item> WorkQueue<T> {
             done: Notify::new(),
             limiter: Box::new(limiter),
             clock,
-            metrics: QueueMetrics::default(),
+            metrics: Arc::default(),
         };
         Self { shared: Arc::new(shared) }
     }

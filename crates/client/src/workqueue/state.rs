@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Item, Priority};
+use super::{Item, KeyState, Priority};
 
 /// Number of keys of the highest line between two keys of lower ones.
 const HIGH_PER_LOW: u32 = 8;
@@ -208,6 +208,14 @@ impl<T: Item> State<T> {
     pub(super) fn remainder(&self) -> Vec<T> {
         let working = self.processing.keys();
         working.chain(self.dirty.keys().filter(|item| !self.processing.contains_key(item))).cloned().collect()
+    }
+
+    /// The keys: in work, in line, delayed.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&T, KeyState)> {
+        let working = self.processing.keys().map(|item| (item, KeyState::Working));
+        let in_line = self.lines.values().flat_map(BTreeMap::values);
+        let delayed = self.delayed.iter().map(|((at, _), (item, _))| (item, KeyState::Delayed(*at)));
+        working.chain(in_line.map(|waiting| (&waiting.item, KeyState::Queued))).chain(delayed)
     }
 
     pub(super) fn depth(&self) -> usize {

@@ -364,6 +364,7 @@ async fn finalize(api: &Api<Namespace>, name: &str) -> Result<(), Error> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a moment to begin with")]
 mod tests {
     use super::*;
     use client::workqueue::RateLimiter as _;

@@ -1,6 +1,6 @@
 //! The agenda: one ordered list of the due times of all nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
@@ -11,15 +11,24 @@ pub(super) struct Place(Instant, u64);
 /// Entries by time, and by order of entry where times are equal.
 pub(super) struct Agenda<T> {
     entries: BTreeMap<Place, T>,
+    /// Those that are not routine.
+    work: BTreeSet<Place>,
     count: u64,
 }
 
 impl<T> Agenda<T> {
     pub(super) fn new() -> Self {
-        Self { entries: BTreeMap::new(), count: 0 }
+        Self { entries: BTreeMap::new(), work: BTreeSet::new(), count: 0 }
     }
 
     pub(super) fn add(&mut self, at: Instant, what: T) -> Place {
+        let place = self.add_routine(at, what);
+        self.work.insert(place);
+        place
+    }
+
+    /// Adds what comes again and again whether or not anything changes. A client that waits for the end of all work does not wait for it.
+    pub(super) fn add_routine(&mut self, at: Instant, what: T) -> Place {
         self.count += 1;
         let place = Place(at, self.count);
         self.entries.insert(place, what);
@@ -28,6 +37,12 @@ impl<T> Agenda<T> {
 
     pub(super) fn remove(&mut self, place: Place) {
         self.entries.remove(&place);
+        self.work.remove(&place);
+    }
+
+    /// The entries that are not routine, in their order.
+    pub(super) fn work(&self) -> impl ExactSizeIterator<Item = (Instant, Option<&T>)> {
+        self.work.iter().map(|place| (place.0, self.entries.get(place)))
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
@@ -36,11 +51,16 @@ impl<T> Agenda<T> {
 
     pub(super) fn take_due(&mut self, now: Instant) -> Option<T> {
         let first = self.entries.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
+        if first.key().0 > now {
+            return None;
+        }
+        self.work.remove(first.key());
+        Some(first.remove())
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a moment to begin with")]
 mod tests {
     use super::*;
     use std::time::Duration;
@@ -57,5 +77,8 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| agenda.take_due(now)).collect();
         assert_eq!(taken, ["first", "second"]);
         assert_eq!(agenda.next_due(), Some(later));
+        agenda.add_routine(now, "routine");
+        let work: Vec<_> = agenda.work().collect();
+        assert_eq!(work, [(later, Some(&"later"))]);
     }
 }

@@ -8,8 +8,8 @@ use client::Key;
 use client::events::{EventRecorder, EventType};
 use client::informer::Event;
 use client::store::Store;
+use client::workqueue::Figures;
 use clock::WorldClock;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kube::Client;
 use serde_json::json;
@@ -32,6 +32,7 @@ pub(crate) async fn run(context: Context) {
     let nodes = context.informers.informer::<Node>();
     file_by_node(&pods.store());
     let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
+    let published = context.settings.queues.publish(context.name);
     let mut evictions = Evictions {
         client: context.client.clone(),
         clock: context.clock.clone(),
@@ -48,6 +49,12 @@ pub(crate) async fn run(context: Context) {
         {
             evictions.evict(&key);
         }
+        published.set(Figures {
+            delayed: evictions.agenda.work().len(),
+            working: evictions.deletions.len(),
+            next_due: evictions.agenda.next_due(),
+            ..Figures::default()
+        });
         let due = if evictions.deletions.len() < DELETIONS_MAX { evictions.agenda.next_due() } else { None };
         tokio::select! {
             () = context.stop.cancelled() => break,
@@ -154,7 +161,7 @@ impl Evictions {
         let Some(pod) = self.pods.get(key) else { return };
         let text = format!("Marking for deletion Pod {key}");
         self.recorder.record(&pod_reference(&pod), EventType::Normal, "TaintManagerEviction", &text);
-        self.deletions.spawn(delete(self.client.clone(), pod, self.clock.now()));
+        self.deletions.spawn(delete(self.client.clone(), pod, self.clock.clone()));
     }
 }
 
@@ -173,7 +180,8 @@ fn time_until_eviction(tolerations: &[Toleration], taints: &[Taint]) -> Option<D
     Some(Duration::from_secs(u64::try_from(least).unwrap_or_default()))
 }
 
-async fn delete(client: Client, pod: Arc<Pod>, now: Timestamp) {
+async fn delete(client: Client, pod: Arc<Pod>, clock: WorldClock) {
+    let now = clock.now();
     let path = pod_path(&pod);
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
@@ -193,7 +201,7 @@ async fn delete(client: Client, pod: Arc<Pod>, now: Timestamp) {
             Err(error) if error.is_not_found() || error.is_conflict() => return,
             Err(error) => {
                 tracing::debug!(path, %error, attempt, "a pod could not be evicted");
-                tokio::time::sleep(Duration::from_millis(100) * attempt).await;
+                clock.sleep(Duration::from_millis(100) * attempt).await;
             }
         }
     }

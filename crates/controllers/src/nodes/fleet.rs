@@ -12,6 +12,7 @@ use std::time::Duration;
 use client::events::EventRecorder;
 use client::informer::Event;
 use client::store::Store;
+use client::workqueue::{Figures, KeyState};
 use client::{Key, ResourceVersion};
 use clock::WorldClock;
 use futures::FutureExt;
@@ -20,6 +21,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::addresses::Pool;
 use super::admission::{self, Refusal};
@@ -56,6 +58,8 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
 /// Containers are looked at no sooner than this after the last time.
 const WAKE_MIN: Duration = Duration::from_millis(5);
+/// Keys that are shown to those who look at the work of the nodes.
+const KEYS_SHOWN: usize = 5;
 /// NA-12: the range of nodes that have none.
 const DEFAULT_RANGE: &str = "10.0.0.0/24";
 
@@ -66,6 +70,7 @@ pub(crate) async fn run(context: Context) {
     let Some((mut pod_events, mut node_events)) = context.subscribe_to_both(&pods, &nodes).await else { return };
     let registering = tokio::spawn(register::register(context.clone(), nodes.store()));
     super::file_by_node(&pods.store());
+    let published = context.settings.queues.publish(context.name);
     let mut fleet = Fleet::new(&context, pods.store());
     let (found, mut resources) = tokio::sync::watch::channel(Arc::new(Kwok::default()));
     context.tasks.spawn(kwok::resources::follow(context.reader.clone(), context.stop.clone(), found));
@@ -82,6 +87,7 @@ pub(crate) async fn run(context: Context) {
             let Some(due) = fleet.agenda.take_due(fleet.clock.instant()) else { break };
             fleet.begin(due);
         }
+        published.set(fleet.figures());
         let due = if fleet.writes.len() < WRITES_MAX { fleet.agenda.next_due() } else { None };
         tokio::select! {
             () = context.stop.cancelled() => break,
@@ -257,6 +263,24 @@ impl Fleet {
         }
     }
 
+    /// What the nodes have to do, without leases.
+    fn figures(&self) -> Figures {
+        let shown = |(at, due): (Instant, Option<&Due>)| {
+            let key = match due? {
+                Due::Pod(key) => key.to_string(),
+                Due::Lease(node) | Due::Status(node) | Due::NodeStage(node) => node.to_string(),
+            };
+            Some((key, KeyState::Delayed(at)))
+        };
+        Figures {
+            delayed: self.agenda.work().len(),
+            working: self.writes.len(),
+            next_due: self.agenda.work().next().map(|(at, _)| at),
+            keys: self.agenda.work().take(KEYS_SHOWN).filter_map(shown).collect(),
+            ..Figures::default()
+        }
+    }
+
     fn node_event(&mut self, event: Event<Node>) {
         match event {
             Event::Added { object, .. } | Event::Updated { new: object, .. } => self.node_changed(object),
@@ -344,7 +368,7 @@ impl Fleet {
         if let Some(place) = served.lease_due.take() {
             self.agenda.remove(place);
         }
-        served.lease_due = Some(self.agenda.add(self.clock.instant() + after, Due::Lease(name.clone())));
+        served.lease_due = Some(self.agenda.add_routine(self.clock.instant() + after, Due::Lease(name.clone())));
     }
 
     fn plan_status(&mut self, name: &Arc<str>, after: Duration) {
@@ -461,7 +485,10 @@ impl Fleet {
         let wake = tracked.processes.wakes_at().map(|at| (Next::Wake, steps::until(at, now).max(WAKE_MIN)));
         let next = step.into_iter().chain(wake).min_by_key(|(_, after)| *after);
         if let Some((next, after)) = next {
-            let place = self.agenda.add(self.clock.instant() + after, Due::Pod(key.clone()));
+            let (at, due) = (self.clock.instant() + after, Due::Pod(key.clone()));
+            // A container that wakes up again and again may never lead to a step.
+            let is_routine = matches!(next, Next::Wake);
+            let place = if is_routine { self.agenda.add_routine(at, due) } else { self.agenda.add(at, due) };
             tracked.planned = Some((place, next));
         }
         let pod = tracked.pod.clone();

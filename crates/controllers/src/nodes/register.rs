@@ -51,7 +51,7 @@ async fn register_one(context: &Context, number: usize) {
             Err(error) if error.is_already_exists() => return,
             Err(error) => {
                 tracing::warn!(node = &*name, %error, "a node could not register");
-                tokio::time::sleep(wait).await;
+                context.clock.sleep(wait).await;
                 wait = (wait * 2).min(RETRY_MAX);
             }
         }

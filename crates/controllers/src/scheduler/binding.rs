@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Key;
+use clock::WorldClock;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{Client, Resource as _};
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::claims::Claims;
 use crate::requests::{Form, pod_path, send};
@@ -19,6 +19,7 @@ const CLAIMS_WITHIN: Duration = Duration::from_secs(600);
 pub(super) struct Binding {
     pub(super) client: Client,
     pub(super) claims: Claims,
+    pub(super) clock: WorldClock,
     pub(super) pod: Arc<Pod>,
     pub(super) node: String,
     /// Claims that need the name of the node first.
@@ -34,6 +35,10 @@ impl Binding {
         Bound { key, settled: !self.waiting.is_empty(), pod: self.pod, node: self.node, result }
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it looks again whether others have bound the claims, also while the clock of the world is stopped"
+    )]
     async fn settle_claims(&self) -> Result<(), client::Error> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -43,9 +48,9 @@ impl Binding {
             let path = format!("{claims}/{}", key.name());
             send(&self.client, "PATCH", &path, Form::Merge, &Claims::selected(&self.node)).await?;
         }
-        let deadline = Instant::now() + CLAIMS_WITHIN;
+        let deadline = self.clock.instant() + CLAIMS_WITHIN;
         while !self.claims.all_bound(&self.waiting) {
-            if Instant::now() >= deadline {
+            if self.clock.instant() >= deadline {
                 return Err(client::Error::Config(
                     "timed out waiting for the claims of the pod to be bound".to_owned(),
                 ));

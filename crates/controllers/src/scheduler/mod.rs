@@ -33,6 +33,7 @@ use client::Key;
 use client::events::{ApiEvents, EventType, NewEvent, SeriesRecorder};
 use client::informer::{Event, SubscriptionOptions};
 use client::store::Store;
+use client::workqueue::Figures;
 use clock::WorldClock;
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -109,6 +110,7 @@ pub(crate) async fn run(context: Context) {
         evictions: JoinSet::new(),
         writes: JoinSet::new(),
     };
+    let published = context.settings.queues.publish(context.name);
     let mut turn = 0;
     loop {
         // All events are applied before the next decision; nodes first, so that pods find theirs.
@@ -141,6 +143,7 @@ pub(crate) async fn run(context: Context) {
             }
             continue;
         }
+        published.set(scheduler.figures());
         let due = if scheduler.has_room() { scheduler.queue.next_due() } else { None };
         tokio::select! {
             () = context.stop.cancelled() => break,
@@ -152,9 +155,7 @@ pub(crate) async fn run(context: Context) {
             () = context.clock.sleep_until(due.unwrap_or_else(|| context.clock.instant())), if due.is_some() => {}
         }
     }
-    // Bindings under way are written; the next leader repeats those that are lost.
-    let written = async { while scheduler.bindings.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(STOP_WITHIN, written).await;
+    scheduler.finish().await;
 }
 
 struct Scheduler {
@@ -186,9 +187,23 @@ enum Nomination {
 }
 
 impl Scheduler {
+    /// Waits a moment for bindings under way; the next leader repeats those that are lost.
+    #[expect(clippy::disallowed_methods, reason = "a program that stops does not wait for the clock of its world")]
+    async fn finish(&mut self) {
+        let written = async { while self.bindings.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(STOP_WITHIN, written).await;
+    }
+
     /// True if another binding may start. Those that wait for claims may take long and are not counted.
     fn has_room(&self) -> bool {
         self.bindings.len() - self.settling.min(self.bindings.len()) < BINDINGS_MAX
+    }
+
+    /// The pods in the queue, and the writes under way. Bindings that wait for claims are not work: others write the claims.
+    fn figures(&self) -> Figures {
+        let bindings = self.bindings.len().saturating_sub(self.settling);
+        let working = bindings + self.evictions.len() + self.writes.len();
+        Figures { working, ..self.queue.figures() }
     }
 
     fn node_event(&mut self, event: Event<Node>) {
@@ -265,7 +280,8 @@ impl Scheduler {
                 self.cluster.assume(key, pod.clone(), &node, request);
                 let waiting = if let Verdict::Waiting(claims) = verdict { claims } else { Vec::new() };
                 self.settling += usize::from(!waiting.is_empty());
-                let binding = Binding { client: self.client.clone(), claims: self.claims.clone(), pod, node, waiting };
+                let (client, claims, clock) = (self.client.clone(), self.claims.clone(), self.clock.clone());
+                let binding = Binding { client, claims, clock, pod, node, waiting };
                 self.bindings.spawn(binding.write(key.clone()));
             }
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Key;
+use client::workqueue::{Figures, KeyState};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
@@ -21,6 +22,9 @@ const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// SC-3: longest time that a pod stays unschedulable without another attempt.
 const PARKED_MAX: Duration = Duration::from_secs(300);
+
+/// Keys that are shown to those who look at the queue.
+const KEYS_SHOWN: usize = 5;
 
 /// The changes that can make a pod schedulable. A set of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,6 +152,20 @@ impl Queue {
         back.into_iter().chain(parked).min()
     }
 
+    /// How many pods may be tried now and how many wait after a failure, with some of their keys.
+    pub(super) fn figures(&self) -> Figures {
+        let active = self.active.iter().map(|(_, _, key)| (key, KeyState::Queued));
+        let backing_off = self.backing_off.iter().map(|(at, key)| (key, KeyState::Delayed(*at)));
+        let keys = active.chain(backing_off).take(KEYS_SHOWN);
+        Figures {
+            queued: self.active.len(),
+            delayed: self.backing_off.len(),
+            next_due: self.backing_off.first().map(|(at, _)| *at),
+            keys: keys.map(|(key, state)| (key.to_string(), state)).collect(),
+            ..Figures::default()
+        }
+    }
+
     fn advance(&mut self, now: Instant) {
         while let Some((_, key)) = self.backing_off.first().filter(|(at, _)| *at <= now).cloned() {
             self.leave_place(&key);
@@ -210,6 +228,7 @@ fn backoff(attempts: u32) -> Duration {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a moment to begin with")]
 mod tests {
     use super::*;
     use serde_json::json;

@@ -137,6 +137,7 @@ impl Reconciler {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a moment to begin with")]
 mod tests {
     use super::*;
     use client::workqueue::RateLimiter as _;

@@ -1,5 +1,7 @@
 //! Controllers against a server in the same process, one module a folder of the crate.
 
+#![expect(clippy::disallowed_methods, reason = "tests wait for a server of this machine")]
+
 mod accounts;
 mod autoscaling;
 mod between;

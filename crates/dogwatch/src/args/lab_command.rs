@@ -1,5 +1,6 @@
 //! Arguments of `dogwatch lab`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,10 @@ use super::Report;
 pub enum LabCommand {
     /// Compare the objects of two worlds, or of one world at two revisions: exit code 0 if they are equal, 1 if they differ.
     Diff(LabDiff),
+    /// Run a command against a new server with a lab, and write all that happened there to a file.
+    Record(Record),
+    /// Serve a recording: every revision can be read, and watches see its changes again.
+    Replay(Replay),
     /// Wait until nothing is written and every watch was sent everything: exit code 4 and who is busy if not.
     Settle(Settle),
     /// Show who wrote an object and all that it owns, when, and after what.
@@ -31,6 +36,38 @@ pub struct LabDiff {
     #[arg(short, long, value_enum, default_value_t = Report::Text)]
     pub output: Report,
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Record {
+    /// The file to write.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Run the API server alone, without controllers and nodes.
+    #[arg(long)]
+    pub no_controllers: bool,
+    /// The command, which finds the server by KUBECONFIG.
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The recording.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Address to listen on; port 0 picks a free port, which is in the kubeconfig.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// So many times as fast as it was recorded; 0 plays everything at once.
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+    /// Begin at this revision.
+    #[arg(long, value_name = "REVISION")]
+    pub at: Option<u64>,
+    /// File to write the kubeconfig to [default: a file in a temporary directory].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 }
@@ -78,6 +115,11 @@ pub struct LabReport {
     /// The kubeconfig of the server [default: $KUBECONFIG, .dogwatch/kubeconfig, ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed: &f64| speed.is_finite() && *speed >= 0.0);
+    speed.ok_or_else(|| "a speed is a number that is not negative, such as 2 or 0.5".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -3,10 +3,12 @@
 mod checkpoints;
 mod clock;
 mod commands;
+mod connections;
 mod each_world;
 mod faults;
 mod group;
 mod page;
+mod recording;
 mod seeing;
 mod settling;
 mod stale;

@@ -1,8 +1,13 @@
 //! Settlements: answers that come when the cluster is quiet.
 
+use std::time::Duration;
+
+use dogwatch::testing::{Server, Settings};
 use http::Request;
-use kube::Client;
-use kube::api::{Patch, PatchParams, WatchParams};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::world::{World, code};
@@ -83,4 +88,86 @@ async fn set_1_bad_questions_are_refused() {
     let stored: kube::Result<Value> =
         world.client.request(Request::get("/apis/lab.dogwatch.dev/v1/settlements").body(Vec::new()).unwrap()).await;
     assert_eq!(code(stored), 405, "it is a question, and not stored");
+}
+
+#[tokio::test]
+async fn set_1_set_2_a_key_that_a_controller_works_on_is_waited_for_and_named() {
+    let server = Server::with_controllers(Settings { nodes: 1, ..Settings::default() }).await;
+    let world = World { client: server.client(), server };
+    let controller = "system:serviceaccount:kube-system:deployment-controller";
+    let matches = json!({"verbs": ["create"], "resources": ["replicasets.apps"], "users": [controller]});
+    world.fault("slow", json!({"match": matches, "effect": {"delay": "2s"}, "when": {"times": 1}})).await;
+    let labels = json!({"app": "web"});
+    let template =
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "example.com/web"}]}});
+    let web: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }))
+    .unwrap();
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), "default");
+    deployments.create(&PostParams::default(), &web).await.unwrap();
+    world.hits("slow", 1).await;
+    let busy = settle(&world.client, json!({"quiet": "10ms", "timeout": "200ms"})).await.unwrap();
+    assert_eq!(busy["settled"], false, "{busy}");
+    let queues = busy["busy"]["queues"].as_array().unwrap();
+    let queue = queues.iter().find(|queue| queue["controller"] == "deployment").unwrap_or_else(|| panic!("{busy}"));
+    assert_eq!((&queue["working"], &queue["keys"][0]["key"]), (&json!(1), &json!("default/web")), "{busy}");
+    let status = settle(&world.client, json!({"quiet": "200ms", "timeout": "50s"})).await.unwrap();
+    assert_eq!(status["settled"], true, "{status}");
+    let ready = deployments.get("web").await.unwrap().status.unwrap().ready_replicas;
+    assert_eq!(ready, Some(1), "all that followed from the deployment has happened");
+}
+
+/// A namespace that is deleted, and whose controller waits for a second before it looks at it.
+async fn namespace_about_to_be_emptied() -> (World, Api<Namespace>) {
+    let mut settings = Settings { nodes: 1, ..Settings::default() };
+    settings.timing.namespace_start = Duration::from_secs(1);
+    let server = Server::with_controllers(settings).await;
+    let world = World { client: server.client(), server };
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some("shop".to_owned());
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    let status = settle(&world.client, json!({"quiet": "100ms", "timeout": "50s"})).await.unwrap();
+    assert_eq!(status["settled"], true, "{status}");
+    (world, namespaces)
+}
+
+#[tokio::test]
+async fn set_1_a_key_that_comes_in_line_within_the_quiet_time_is_waited_for() {
+    let (world, namespaces) = namespace_about_to_be_emptied().await;
+    namespaces.delete("shop", &DeleteParams::default()).await.unwrap();
+    let status = settle(&world.client, json!({"quiet": "600ms", "timeout": "50s"})).await.unwrap();
+    assert_eq!(status["settled"], true, "{status}");
+    assert!(namespaces.get_opt("shop").await.unwrap().is_none(), "its deletion was due");
+}
+
+#[tokio::test]
+async fn set_1_what_is_due_after_a_stopped_clock_is_not_waited_for() {
+    let (world, namespaces) = namespace_about_to_be_emptied().await;
+    let clock =
+        Request::patch("/apis/lab.dogwatch.dev/v1/clocks/world").header("content-type", "application/merge-patch+json");
+    let body = json!({"spec": {"mode": "Stopped"}}).to_string().into_bytes();
+    let _: Value = world.client.request(clock.body(body).unwrap()).await.unwrap();
+    namespaces.delete("shop", &DeleteParams::default()).await.unwrap();
+    let status = settle(&world.client, json!({"quiet": "600ms", "timeout": "50s"})).await.unwrap();
+    assert_eq!(status["settled"], true, "{status}");
+    assert!(namespaces.get_opt("shop").await.unwrap().is_some(), "it comes only when the clock is moved");
+}
+
+#[tokio::test]
+async fn set_2_the_queues_of_controllers_are_in_the_metrics() {
+    let server = Server::with_controllers(Settings { nodes: 1, ..Settings::default() }).await;
+    let deadline = tokio::time::Instant::now() + crate::world::PATIENCE;
+    loop {
+        let request = Request::get("/metrics").body(Vec::new()).unwrap();
+        let text = server.client().request_text(request).await.unwrap();
+        let names = ["deployment", "job", "scheduler", "nodes", "garbagecollector_to_delete"];
+        if names.iter().all(|name| text.contains(&format!("workqueue_depth{{name=\"{name}\"}}"))) {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{text}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

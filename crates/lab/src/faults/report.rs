@@ -58,6 +58,10 @@ fn status(fault: &Fault) -> Value {
         for (member, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
             shown[member] = json!(text);
         }
+        if let Some(connection) = &hit.connection {
+            shown["source"] = json!(connection.source.to_string());
+            shown["serverName"] = json!(&*connection.server_name);
+        }
         status["lastHit"] = shown;
     }
     status

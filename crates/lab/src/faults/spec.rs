@@ -73,6 +73,16 @@ pub(crate) struct Effect {
     pub(crate) conflict_once: Option<ConflictOnce>,
     pub(crate) stale: Option<Stale>,
     pub(crate) slow: Option<Slow>,
+    pub(crate) refuse_connections: Option<RefuseConnections>,
+}
+
+/// New connections are refused. Of each list that is given, one entry must match.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RefuseConnections {
+    pub(crate) sources: Vec<String>,
+    pub(crate) server_names: Vec<String>,
+    pub(crate) cut_existing: bool,
 }
 
 /// Reads are answered from the past.
@@ -152,6 +162,7 @@ impl Effect {
             (self.conflict_once.is_some(), "conflictOnce"),
             (self.stale.is_some(), "stale"),
             (self.slow.is_some(), "slow"),
+            (self.refuse_connections.is_some(), "refuseConnections"),
         ];
         given.into_iter().find(|(is_given, _)| *is_given).map_or("", |(_, word)| word)
     }

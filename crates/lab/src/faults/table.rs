@@ -1,5 +1,6 @@
 //! The faults that exist now, and what they do to requests and events.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 use machinery::{Clock, Revision, Status, json};
 use parking_lot::Mutex;
 use registry::EventNote;
-use server::disturbance::{Disturbance, Disturbances, Disturbed, Step};
+use server::disturbance::{ConnectionNote, Disturbance, Disturbances, Disturbed, Step};
 use tokio::sync::{Notify, watch};
 
 use super::counting::Count;
@@ -63,6 +64,8 @@ pub(super) struct Fault {
     /// The world that its object is in, and who writes its status.
     home: Arc<str>,
     hit: Arc<Notify>,
+    /// Whether the connections that were open when it appeared have been looked at.
+    has_swept: AtomicBool,
 }
 
 impl Fault {
@@ -78,6 +81,8 @@ impl Fault {
 pub(super) struct LastHit {
     pub(super) at: Timestamp,
     pub(super) request: Disturbed,
+    /// The connection that was refused or cut, before there was a request.
+    pub(super) connection: Option<ConnectionNote>,
 }
 
 impl Faults {
@@ -162,6 +167,7 @@ impl Faults {
                     last_hit: Mutex::default(),
                     home: Arc::clone(&self.world),
                     hit: Arc::clone(&self.hit),
+                    has_swept: AtomicBool::new(false),
                 })),
                 Err(error) => tracing::error!(name = item.name(), %error, "a fault cannot be read and does nothing"),
             }
@@ -202,10 +208,19 @@ impl Faults {
     }
 
     fn hits(&self, fault: &Fault, request: &Disturbed) -> bool {
+        self.hits_with(fault, || (request.clone(), None))
+    }
+
+    fn hits_connection(&self, fault: &Fault, connection: &ConnectionNote) -> bool {
+        self.hits_with(fault, || (Disturbed::default(), Some(connection.clone())))
+    }
+
+    fn hits_with(&self, fault: &Fault, what: impl FnOnce() -> (Disturbed, Option<ConnectionNote>)) -> bool {
         if !fault.count.lock().hit(&fault.spec.when) {
             return false;
         }
-        *fault.last_hit.lock() = Some(LastHit { at: self.clock.now(), request: request.clone() });
+        let (request, connection) = what();
+        *fault.last_hit.lock() = Some(LastHit { at: self.clock.now(), request, connection });
         fault.hit.notify_one();
         true
     }
@@ -339,6 +354,34 @@ impl Disturbances for Faults {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    fn refuses_connections(&self) -> bool {
+        self.table.load().iter().any(|active| active.fault.spec.effect.refuse_connections.is_some())
+    }
+
+    fn of_connection(&self, connection: &ConnectionNote) -> bool {
+        // Every fault that matches counts it, whichever of them refuses.
+        self.table.load().iter().fold(false, |refused, Active { fault, .. }| {
+            let effect = fault.spec.effect.refuse_connections.as_ref();
+            effect.is_some_and(|effect| effect.matches(connection) && self.hits_connection(fault, connection))
+                || refused
+        })
+    }
+
+    fn of_open_connections(&self, open: &[ConnectionNote]) -> Vec<usize> {
+        let mut cut = BTreeSet::new();
+        for Active { fault, .. } in self.table.load().iter() {
+            let effect = fault.spec.effect.refuse_connections.as_ref();
+            let Some(effect) = effect.filter(|effect| effect.cut_existing) else { continue };
+            // Once: a connection that is let in afterwards stays.
+            if fault.has_swept.swap(true, Ordering::Relaxed) {
+                continue;
+            }
+            let matching = open.iter().enumerate().filter(|(_, connection)| effect.matches(connection));
+            cut.extend(matching.filter(|(_, note)| self.hits_connection(fault, note)).map(|(at, _)| at));
+        }
+        cut.into_iter().collect()
     }
 }
 

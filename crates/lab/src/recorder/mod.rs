@@ -5,7 +5,7 @@
 //! - `requests`: the requests of the recent past; `clients`: who sent them
 //! - `changes`: the revisions of objects with who made them; `fields`: which fields they changed
 //! - `watchers`: the watches that run now
-//! - `objects`: these as objects; `follow`: watches of these objects
+//! - `objects`: these as objects; `follow`: watches of these objects; `restored`: those of another server
 
 mod changes;
 mod clients;
@@ -13,6 +13,7 @@ mod fields;
 mod follow;
 mod objects;
 mod requests;
+mod restored;
 mod watchers;
 
 use std::fmt;
@@ -35,6 +36,7 @@ use changes::{Changes, Writer};
 use clients::{Clients, shortened};
 use objects::SPECS;
 use requests::{Request, Requests};
+pub use restored::Rows;
 use watchers::{Closed, OpenWatch, Watchers};
 
 /// Bytes that the recorder takes at most.
@@ -82,6 +84,8 @@ pub(crate) struct Recorder {
     watched: watch::Sender<()>,
     /// Makes every watch of the server look whether it is cut.
     disturbed: Arc<watch::Sender<u64>>,
+    /// Who made the revisions of a recording, if that is replayed.
+    restored: OnceLock<Arc<Rows>>,
     clock: Clock,
 }
 
@@ -108,6 +112,7 @@ impl Recorder {
             changed: watch::Sender::default(),
             watched: watch::Sender::default(),
             disturbed,
+            restored: OnceLock::new(),
             clock,
         })
     }
@@ -336,7 +341,7 @@ impl Observer for Recorder {
         let now = self.clock.now();
         let mut changes = self.changes.lock();
         for event in events {
-            changes.push(Change::new(event, self.next_sequence(), now));
+            changes.push(self.change_of(event, now));
         }
         drop(changes);
         wake(&self.changed);

@@ -93,6 +93,49 @@ impl Request {
         }
     }
 
+    /// A request from its name and status, as another server showed it. None if it is not one.
+    pub(crate) fn restored(name: &str, status: &Value, client: Arc<Client>) -> Option<Self> {
+        let (mut text, mut ends) = (String::new(), [0; 4]);
+        let member = |name: &str| shortened(status[name].as_str().unwrap_or_default());
+        let is_resource = status["path"].is_null();
+        if is_resource {
+            for (part, end) in ["group", "resource", "subresource", "namespace"].into_iter().zip(&mut ends) {
+                text.push_str(member(part));
+                *end = text.len() as u16;
+            }
+        }
+        text.push_str(member(if is_resource { "name" } else { "path" }));
+        let revisions = status["revisions"].as_array().into_iter().flatten().filter_map(Value::as_u64).map(Revision);
+        let mut revisions: Vec<Revision> = revisions.collect();
+        if revisions.is_empty() {
+            revisions.extend(status["revision"].as_u64().map(Revision));
+        }
+        let body = match (&status["body"], &status["bodyBase64"]) {
+            (Value::Null, Value::Null) => None,
+            (Value::Null, encoded) => STANDARD.decode(encoded.as_str()?).ok().map(Bytes::from),
+            (body, _) => Some(Bytes::copy_from_slice(body.as_str()?.as_bytes())),
+        };
+        let body_bytes = status["bodyBytes"].as_u64().unwrap_or_default() as usize;
+        let is_write = body_bytes > 0 || !revisions.is_empty();
+        let faults: Vec<String> =
+            status["faults"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        Some(Request {
+            number: number(name)?,
+            sequence: 0,
+            at: status["time"].as_str()?.parse().ok()?,
+            client,
+            verb: VERBS.into_iter().find(|verb| status["verb"] == **verb).unwrap_or("other"),
+            text: text.into(),
+            ends,
+            is_resource,
+            code: status["code"].as_u64()?.try_into().ok()?,
+            took_us: status["latencyMicroseconds"].as_u64().unwrap_or_default().try_into().unwrap_or(u32::MAX),
+            bytes: status["bytes"].as_u64().map(|bytes| bytes.try_into().unwrap_or(u32::MAX)),
+            faults: (!faults.is_empty()).then(|| faults.into()),
+            write: is_write.then(|| Box::new(Write { revisions, body, body_bytes })),
+        })
+    }
+
     /// Group, resource, subresource, namespace or name.
     fn part(&self, at: usize) -> &str {
         let from = if at == 0 { 0 } else { self.ends.get(at - 1).copied().unwrap_or_default() };
@@ -196,6 +239,28 @@ impl Write {
 pub(crate) fn name(number: u64) -> String {
     format!("req-{number:010}")
 }
+
+/// The number of a request by its name.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    name.strip_prefix("req-")?.parse().ok()
+}
+
+/// Verbs of requests, and methods of those that are not about a resource.
+const VERBS: [&str; 13] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "connect",
+    "head",
+    "post",
+    "put",
+    "options",
+];
 
 /// Methods are few; a text for each that a client makes up would be kept for ever.
 fn method(method: &str) -> &'static str {
@@ -303,7 +368,7 @@ impl Requests {
     }
 
     pub(crate) fn by_name(&self, wanted: &str) -> Option<Request> {
-        let number: u64 = wanted.strip_prefix("req-")?.parse().ok()?;
+        let number = number(wanted)?;
         self.rows.iter().find(|row| row.number == number).filter(|row| row.name() == wanted).cloned()
     }
 }

@@ -1,9 +1,10 @@
-//! What is not quiet: who still writes what, and which watches are behind.
+//! What is not quiet: who still writes what, which watches are behind, and which keys controllers have still to work on.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use machinery::json::{Value, json};
+use server::queues::{BusyKey, BusyQueue};
 
 use super::spec::Spec;
 use crate::recorder::{Change, Recorder};
@@ -25,6 +26,22 @@ pub(super) fn describe(recorder: &Recorder, spec: &Spec, first: u64, took: Durat
     writers.truncate(WRITERS_MAX);
     let writers: Vec<Value> = writers.iter().map(|rows| writer(rows, took)).collect();
     json!({"writers": writers, "watchers": behind})
+}
+
+/// The queues of controllers that are not empty.
+pub(super) fn describe_queues(queues: &[BusyQueue]) -> Value {
+    let key = |key: &BusyKey| {
+        let mut shown = json!({"key": &*key.key, "state": key.state});
+        if let Some(due) = key.due_in {
+            shown["dueIn"] = json!(format!("{}ms", due.as_millis()));
+        }
+        shown
+    };
+    let queue = |queue: &BusyQueue| {
+        let keys: Vec<Value> = queue.keys.iter().map(key).collect();
+        json!({"controller": &*queue.controller, "queued": queue.queued, "working": queue.working, "keys": keys})
+    };
+    json!(queues.iter().map(queue).collect::<Vec<Value>>())
 }
 
 /// One client that writes one object.

@@ -11,6 +11,8 @@ use std::time::Duration;
 use cache::Cache;
 use machinery::json::{Value, json};
 use machinery::{FieldError, GroupResource, Status};
+use server::queues::BusyQueue;
+use server::worlds::WeakServer;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
@@ -21,20 +23,27 @@ use spec::Spec;
 
 /// Settlements that wait at the same time.
 const WAITING_MAX: usize = 64;
-/// How often watches that are behind are looked at again.
-const WATCHES_INTERVAL: Duration = Duration::from_millis(10);
+/// How often watches that are behind and queues that are not empty are looked at again.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Answers settlements.
 pub(crate) struct Settlements {
     cluster: Arc<Cache>,
     recorder: Arc<Recorder>,
     faults: Arc<Faults>,
+    /// Has the queues of the controllers.
+    server: WeakServer,
     places: Semaphore,
 }
 
 impl Settlements {
-    pub(crate) fn new(cluster: Arc<Cache>, recorder: Arc<Recorder>, faults: Arc<Faults>) -> Arc<Self> {
-        Arc::new(Settlements { cluster, recorder, faults, places: Semaphore::new(WAITING_MAX) })
+    pub(crate) fn new(
+        cluster: Arc<Cache>,
+        recorder: Arc<Recorder>,
+        faults: Arc<Faults>,
+        server: WeakServer,
+    ) -> Arc<Self> {
+        Arc::new(Settlements { cluster, recorder, faults, server, places: Semaphore::new(WAITING_MAX) })
     }
 
     /// Adds the status to a settlement.
@@ -74,15 +83,17 @@ impl Settlements {
                 quiet_since = now;
             }
             let quiet_at = quiet_since + spec.quiet;
-            let is_behind = now >= quiet_at && !self.behind(spec).is_empty();
+            let is_behind =
+                now >= quiet_at && !(self.behind(spec).is_empty() && self.busy_queues(spec.quiet).is_empty());
             if now >= quiet_at && !is_behind {
                 return self.status(true, began, changes, None);
             }
             if now >= deadline {
-                let busy = busy::describe(&self.recorder, spec, first, began.elapsed(), self.behind(spec));
+                let mut busy = busy::describe(&self.recorder, spec, first, began.elapsed(), self.behind(spec));
+                busy["queues"] = busy::describe_queues(&self.busy_queues(spec.quiet));
                 return self.status(false, began, changes, Some(busy));
             }
-            let next = if is_behind { now + WATCHES_INTERVAL } else { quiet_at };
+            let next = if is_behind { now + LOOK_INTERVAL } else { quiet_at };
             tokio::select! {
                 _ = changed.changed() => {}
                 () = sleep_until(next.min(deadline)) => {}
@@ -93,6 +104,12 @@ impl Settlements {
     /// The watches that were not sent all that concerns them.
     fn behind(&self, spec: &Spec) -> Vec<Value> {
         self.recorder.watches_behind(|agent| spec.waits_for(agent))
+    }
+
+    /// The queues of built-in controllers with keys in line, in work, or due within `quiet`.
+    fn busy_queues(&self, quiet: Duration) -> Vec<BusyQueue> {
+        let server = self.server.upgrade();
+        server.as_ref().and_then(|server| server.queues()).map(|queues| queues.busy(quiet)).unwrap_or_default()
     }
 
     fn status(&self, settled: bool, began: Instant, changes: u64, busy: Option<Value>) -> Value {

@@ -135,6 +135,18 @@ impl Server {
     }
 }
 
+impl Server {
+    /// The registry of the lab, if a request is about its objects; none if it is about those of the cluster.
+    pub(super) async fn lab_registry(&self, route: &Route) -> Result<Option<Arc<Registry>>, Status> {
+        match (self.0.lab.get(), route) {
+            (Some(lab), Route::Resource(route)) if route.target.kind.gvk.group == lab.group => {
+                lab.objects.registry(self.downgrade()).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
 impl Inner {
     pub(super) fn route(&self, info: &RequestInfo<'_>) -> Route {
         let kinds = self.registry.kinds();
@@ -145,16 +157,6 @@ impl Inner {
             return Route::AggregatedGroup(group);
         }
         route(info, &kinds)
-    }
-
-    /// The registry of the lab, if a request is about its objects; none if it is about those of the cluster.
-    pub(super) async fn lab_registry(&self, route: &Route) -> Result<Option<Arc<Registry>>, Status> {
-        match (self.lab.get(), route) {
-            (Some(lab), Route::Resource(route)) if route.target.kind.gvk.group == lab.group => {
-                lab.objects.registry().await.map(Some)
-            }
-            _ => Ok(None),
-        }
     }
 
     /// Handles writes to objects that stand for worlds; none for all other objects.

@@ -145,7 +145,7 @@ impl Server {
         let route = inner.route(info);
         record.write = inner.record_of_write(parts, info, query, user);
         record.series = Some(inner.metrics.request(&request_labels(info, &route, query)));
-        let lab_registry = inner.lab_registry(&route).await?;
+        let lab_registry = self.lab_registry(&route).await?;
         let call = Call {
             server: inner,
             registry: lab_registry.as_ref().unwrap_or(&inner.registry),

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use crate::disturbance::LostAnswer;
+use crate::disturbance::{Disturbances, LostAnswer};
 use crate::fairness::Place;
 use crate::limits::Limits;
 use crate::wire::body::{Broken, Held, RequestBody, ResponseBody};
@@ -47,6 +47,11 @@ pub trait Handler: Clone + Send + Sync + 'static {
 
     /// A connection was closed because its client did not read a response.
     fn stalled(&self) {}
+
+    /// What refuses and cuts connections; none without a lab.
+    fn disturbances(&self) -> Option<&Arc<dyn Disturbances>> {
+        None
+    }
 }
 
 /// Held as long as any part of a connection exists. It is in the extensions of every request, so that an upgraded

@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustls::server::Acceptor;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio_rustls::LazyConfigAcceptor;
 
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::wire::connection::{self, Handler, Lease, Protocol};
+use crate::wire::gate::Gate;
 use crate::wire::peer::Peer;
 use crate::wire::tls::Tls;
 
@@ -46,6 +49,11 @@ pub async fn run<H: Handler>(
     // Closed when the last connection, or the WebSocket it was upgraded to, has dropped its sender.
     let (alive, mut all_ended) = mpsc::channel::<()>(1);
     let mut connections = JoinSet::new();
+    let gate = handler.disturbances().map(|disturbances| Gate::new(Arc::clone(disturbances)));
+    let mut cutting = JoinSet::new();
+    if let Some(gate) = &gate {
+        cutting.spawn(gate.clone().cut_connections());
+    }
     loop {
         let accepted = tokio::select! {
             biased;
@@ -63,22 +71,34 @@ pub async fn run<H: Handler>(
         };
         let slot = metrics.connections.take();
         metrics.connections_accepted.fetch_add(1, Ordering::Relaxed);
-        let lease = Lease::new((permit, slot, alive.clone()));
+        let held = (permit, slot, alive.clone());
         let (tls, handler, limits, metrics) = (tls.clone(), handler.clone(), Arc::clone(&limits), Arc::clone(&metrics));
+        let gate = gate.clone();
         connections.spawn(async move {
             // The handshake is boxed and freed before serving: its state is larger than that of a served connection.
             match tls {
                 None => {
+                    if gate.as_ref().is_some_and(|gate| gate.is_guarded() && gate.refuses(address, None)) {
+                        return;
+                    }
                     let peer = peer(&stream, address);
+                    let lease = Lease::new((held, gate.and_then(|gate| gate.note(&stream, address, None))));
                     connection::serve(stream, Protocol::Http1, handler, peer, limits, lease).await;
                 }
                 Some(tls) => {
                     let Some((stream, peer, protocol)) =
-                        Box::pin(handshake(stream, address, &tls, &limits, &metrics)).await
+                        Box::pin(handshake(stream, address, &tls, gate.as_ref(), &limits, &metrics)).await
                     else {
                         return;
                     };
                     drop(tls);
+                    let lease = match gate {
+                        None => Lease::new(held),
+                        Some(gate) => {
+                            let (socket, session) = stream.get_ref();
+                            Lease::new((held, gate.note(socket, address, session.server_name())))
+                        }
+                    };
                     connection::serve(stream, protocol, handler, peer, limits, lease).await;
                 }
             }
@@ -130,6 +150,7 @@ async fn handshake(
     stream: TcpStream,
     address: SocketAddr,
     tls: &Tls,
+    gate: Option<&Gate>,
     limits: &Limits,
     metrics: &Metrics,
 ) -> Option<Secured> {
@@ -139,7 +160,10 @@ async fn handshake(
             refuse_plain_http(stream).await;
             return Err(std::io::Error::other("plain HTTP"));
         }
-        tls.acceptor().accept(stream).await
+        match gate.filter(|gate| gate.is_guarded()) {
+            None => tls.acceptor().accept(stream).await,
+            Some(gate) => accept_through(gate, stream, address, tls).await,
+        }
     };
     match tokio::time::timeout(limits.handshake_timeout, accepting).await {
         Ok(Ok(stream)) => {
@@ -163,6 +187,20 @@ async fn handshake(
             None
         }
     }
+}
+
+/// Reads what the client asks for before the handshake goes on, and ends the connection if it is refused.
+async fn accept_through(
+    gate: &Gate,
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: &Tls,
+) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    if gate.refuses(address, start.client_hello().server_name()) {
+        return Err(std::io::Error::other("refused by a fault"));
+    }
+    start.into_stream(tls.config()).await
 }
 
 /// Returns whether the client sends HTTP: a TLS handshake begins with byte 22, a request with a capital letter.

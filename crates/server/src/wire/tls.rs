@@ -45,7 +45,11 @@ impl Tls {
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.config.read()))
+        TlsAcceptor::from(self.config())
+    }
+
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read())
     }
 
     /// The client's certificate; none without one. Requests verify it.

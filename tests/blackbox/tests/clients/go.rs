@@ -193,3 +193,11 @@ fn sp_1_sp_4_sp_6_sp_8_client_go_streams_over_spdy_and_websocket() {
         ]
     );
 }
+
+#[test]
+fn wld_7_informers_of_client_go_are_never_wrong_after_a_rewind() {
+    let server = Server::start_with(&["--memory", "--lab"]);
+    let mut go = Process::start(program(&server, "rewinds"));
+    go.expect(&["100 rewinds, never wrong"]);
+    assert!(go.end().0.success());
+}

@@ -1,7 +1,9 @@
 //! kube-rs: `Api`, `watcher` in both modes, `reflector`.
 
+use std::collections::BTreeMap;
 use std::future::ready;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use blackbox::Server;
@@ -9,13 +11,15 @@ use blackbox::process::DEADLINE;
 use blackbox::writer::{client, pod};
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use tokio::sync::RwLock;
 use tokio::time::timeout;
 
 async fn pods(server: &Server) -> Api<Pod> {
@@ -224,4 +228,77 @@ async fn client_discovers_kinds_and_the_version() {
     assert!(discovered.has_group("apps"));
     let namespaces: Api<Namespace> = Api::all(client);
     assert!(namespaces.get_opt("default").await.expect("a response").is_some());
+}
+
+/// The names of all config maps with their versions.
+fn versions<'a>(maps: impl IntoIterator<Item = &'a ConfigMap>) -> BTreeMap<String, (Option<String>, Option<String>)> {
+    maps.into_iter().map(|map| (map.name_any(), (map.uid(), map.resource_version()))).collect()
+}
+
+/// After each of many rewinds, and while others write, a reflector has what the server lists.
+async fn reflector_over_rewinds(mode: watcher::Config) {
+    const REWINDS: usize = 100;
+    const PREPARED: usize = 20;
+    let server = Server::start_with(&["--memory", "--lab"]);
+    let client = client(&server).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let map = |name: String| ConfigMap {
+        metadata: ObjectMeta { name: Some(name), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    };
+    for number in 0..PREPARED {
+        maps.create(&PostParams::default(), &map(format!("m{number}"))).await.expect("it is created");
+    }
+    let post = async |path: &str, body: Value| {
+        let path = format!("/apis/lab.dogwatch.dev/v1/checkpoints{path}");
+        let request = http::Request::post(path).header("content-type", "application/json");
+        client.request::<Value>(request.body(body.to_string().into_bytes()).expect("a request")).await
+    };
+    let prepared = json!({"metadata": {"name": "prepared"}, "spec": {"world": "main"}});
+    post("", prepared).await.expect("a checkpoint");
+
+    let (store, writer) = reflector::store();
+    let following = reflector::reflector(writer, watch(maps.clone(), mode)).default_backoff();
+    let following = tokio::spawn(following.for_each(|_| ready(())));
+    timeout(DEADLINE, store.wait_until_ready()).await.expect("in time").expect("a writer");
+    // Held by a writer for each of its turns, and by the comparison for as long as it takes.
+    let writing = Arc::new(RwLock::new(()));
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let (maps, writing) = (maps.clone(), Arc::clone(&writing));
+            tokio::spawn(async move {
+                for turn in 0_usize.. {
+                    let _writing = writing.read().await;
+                    // A rewind may be faster than each of these.
+                    let _ = maps.create(&PostParams::default(), &map(format!("w{writer}-{turn}"))).await;
+                    let patch = Patch::Merge(json!({"data": {"v": turn.to_string()}}));
+                    let _ = maps.patch(&format!("m{}", turn % PREPARED), &PatchParams::default(), &patch).await;
+                    let _ = maps.delete(&format!("m{}", (turn + 7) % PREPARED), &DeleteParams::default()).await;
+                }
+            })
+        })
+        .collect();
+    for turn in 0..REWINDS {
+        post("/prepared/rewind", json!({})).await.expect("a rewind");
+        let _pause = writing.write().await;
+        let listed = versions(&maps.list(&ListParams::default()).await.expect("a list").items);
+        let equal = async {
+            while versions(store.state().iter().map(|map| &**map)) != listed {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(DEADLINE, equal).await.unwrap_or_else(|_| panic!("the store is wrong after rewind {turn}"));
+    }
+    writers.iter().for_each(tokio::task::JoinHandle::abort);
+    following.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wld_7_a_reflector_that_lists_and_watches_is_never_wrong_after_a_rewind() {
+    reflector_over_rewinds(watcher::Config::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wld_7_a_reflector_that_streams_its_list_is_never_wrong_after_a_rewind() {
+    reflector_over_rewinds(watcher::Config::default().streaming_lists()).await;
 }

@@ -52,6 +52,10 @@ const NEW_KIND_DELAY: Duration = Duration::from_millis(200);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Runs the garbage collector until the context's stop.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it reads again what the server serves, also while the clock of the world is stopped"
+)]
 pub(crate) async fn run(context: Context) {
     let stop = context.stop.clone();
     let collector = Arc::new(Collector {
@@ -60,6 +64,8 @@ pub(crate) async fn run(context: Context) {
         to_orphan: WorkQueue::with_limiter_and_clock(default_limiter(), context.clock.clone()),
         recorder: context.recorder("garbage-collector-controller"),
     });
+    context.settings.queues.add("garbagecollector_to_delete", &collector.to_delete);
+    context.settings.queues.add("garbagecollector_to_orphan", &collector.to_orphan);
     let mut watches = Watches {
         context: context.clone(),
         collector: collector.clone(),
@@ -101,6 +107,10 @@ pub(crate) async fn run(context: Context) {
     watches.tasks.wait().await;
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it reads again what the server serves, also while the clock of the world is stopped"
+)]
 async fn first_resources(context: &Context) -> Option<Resources> {
     loop {
         match Resources::read(&context.client).await {
@@ -189,6 +199,7 @@ impl Watches {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a watch that does not begin is a failure of the network")]
     async fn wait_synced(&self) {
         let until = Instant::now() + FIRST_SYNC_MAX;
         for watch in self.running.values() {

@@ -72,6 +72,7 @@ fn default_page(pod: &Pod, port: u16) -> PortAnswer {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a network timeout follows the machine's clock")]
 async fn join(
     address: std::net::SocketAddr,
     mut from: impl AsyncRead + Unpin,

@@ -111,6 +111,7 @@ fn now_of(current: &CurrentPod, container: &str, instance: Instance) -> Instance
 }
 
 /// Waits for the next line, for a while.
+#[expect(clippy::disallowed_methods, reason = "it looks again for a client that follows; nothing depends on when")]
 async fn wait(changes: Option<tokio::sync::watch::Receiver<u64>>) {
     let changed = async {
         match changes {
@@ -189,6 +190,7 @@ fn time(at: Timestamp) -> String {
 }
 
 /// Writes a file of this host as a log: at most the last [`LOG_BYTES_MAX`] bytes, and what is appended while it is followed.
+#[expect(clippy::disallowed_methods, reason = "a file of the machine is read again; nothing depends on when")]
 async fn write_file<W: AsyncWrite + Unpin>(
     path: &Path,
     wanted: &LogWanted,

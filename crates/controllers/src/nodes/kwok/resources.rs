@@ -17,6 +17,10 @@ use crate::requests::{Form, request};
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Reads until the stop, and sends what changed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it reads again what others may have written, also while the clock of the world is stopped"
+)]
 pub(in crate::nodes) async fn follow(client: Client, stop: CancellationToken, found: watch::Sender<Arc<Kwok>>) {
     let mut known = Vec::new();
     while stop.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {

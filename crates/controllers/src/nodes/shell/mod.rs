@@ -192,4 +192,5 @@ fn run_within(
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "measures how long a script takes")]
 mod tests;

@@ -53,7 +53,7 @@ fn texts(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Who writes and which watches are behind, one line each.
+/// Who writes, which watches are behind, and what controllers have still to do, one line each.
 fn busy(busy: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut lines = String::new();
@@ -78,6 +78,17 @@ fn busy(busy: &Value) -> String {
             text(&watcher["resource"]),
             watcher["revisionsBehind"],
             watcher["lagMs"],
+        ));
+    }
+    for queue in busy["queues"].as_array().into_iter().flatten() {
+        let keys = queue["keys"].as_array().into_iter().flatten();
+        let keys: Vec<String> = keys.map(|key| format!("{} {}", text(&key["key"]), text(&key["state"]))).collect();
+        lines.push_str(&format!(
+            "controller {}  {} queued, {} in work  {}\n",
+            text(&queue["controller"]),
+            queue["queued"],
+            queue["working"],
+            keys.join(", "),
         ));
     }
     lines
