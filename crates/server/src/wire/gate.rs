@@ -1,12 +1,11 @@
 //! Connections that a lab refuses or cuts. A server without a lab has no gate, and keeps no table of its connections.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::HashMap;
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use socket2::{SockRef, Socket};
-use std::collections::HashMap;
-use std::net::Shutdown;
 use tokio::net::TcpStream;
 
 use crate::disturbance::{ConnectionNote, Disturbances};
