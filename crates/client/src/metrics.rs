@@ -61,7 +61,7 @@ impl Durations {
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
         let mut buckets: Vec<(f64, u64)> = BOUNDS_NANOS.iter().map(|bound| *bound as f64 / 1e9).zip(counts).collect();
         let bounded: u64 = buckets.iter().map(|(_, count)| count).sum();
-        buckets.push((f64::MAX, self.count().saturating_sub(bounded)));
+        buckets.push((f64::INFINITY, self.count().saturating_sub(bounded)));
         buckets
     }
 
