@@ -15,8 +15,9 @@ mod server;
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::progress::{Outcome, Step, say};
 use crate::workspace::Workspace;
@@ -98,12 +99,12 @@ pub(crate) fn conformance(workspace: &Workspace, words: &[&str]) -> Outcome {
     };
     suite.run(&beside, arguments.jobs, "beside")?;
     suite.run(&alone, 1, "alone")?;
-    let first = suite.results.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let first = suite.results.lock().clone();
     let failed: Vec<String> =
         first.iter().filter(|(_, (verdict, _))| *verdict != Verdict::Passed).map(|(name, _)| name.clone()).collect();
     suite.run(&failed, 1, "again")?;
     drop(server);
-    let last = suite.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let last = suite.results.into_inner();
     print_table(&tests, &first, &last)
 }
 

@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::server::log;
+use parking_lot::Mutex;
+
 use crate::progress::{Failure, Outcome, say};
 
 /// Time for the suite to read its tests and look at the cluster before a test begins.
@@ -134,7 +135,7 @@ impl Suite {
     }
 
     fn end(&self, name: String, verdict: Verdict, seconds: u64) {
-        let mut results = self.results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut results = self.results.lock();
         let again = results.insert(name.clone(), (verdict, seconds)).is_some();
         let number = if again { "again".to_owned() } else { format!("{}/{}", results.len(), self.total) };
         say(&format!("{number:>7} {:<11} {seconds:>4} s  {name}", verdict.word()));
@@ -219,7 +220,7 @@ mod tests {
             results: Mutex::default(),
         };
         suite.run(&["a", "b", "c", "d"].map(str::to_owned), 1, "test").unwrap();
-        let results = suite.results.into_inner().unwrap();
+        let results = suite.results.into_inner();
         let verdicts: Vec<Verdict> = results.values().map(|(verdict, _)| *verdict).collect();
         assert_eq!(verdicts, [Verdict::Passed, Verdict::TimedOut, Verdict::Failed, Verdict::DidNotRun]);
         std::fs::remove_dir_all(folder).unwrap();
