@@ -41,7 +41,13 @@ impl WorldMaker {
     async fn make_world(&self, order: Order) -> Result<Made, String> {
         let main = self.main.upgrade().ok_or("the server is stopping")?;
         let webhooks = HttpsWebhooks::new(main.limits(), main.metrics(), self.access.webhooks.clone());
-        let authorization = self.access.authorization.build().map_err(|failure| failure.to_string())?;
+        let (mut authorization, mut plugins) = (self.access.authorization.clone(), self.settings.plugins.clone());
+        if order.controllers && self.controllers().nodes > 0 {
+            // As `up` does: the server itself may have no nodes.
+            authorization = authorization.with_nodes();
+            plugins = plugins.with("NodeRestriction");
+        }
+        let authorization = authorization.build().map_err(|failure| failure.to_string())?;
         // Its own, so that nothing that is done to the time of one world shows in another.
         let clock = WorldClock::adjustable();
         let settings = registry::Settings {
@@ -58,6 +64,7 @@ impl WorldMaker {
                 .cloned()
                 .chain(order.lab.iter().map(StartingBeside::observer))
                 .collect(),
+            plugins,
             service_accounts: order.controllers && self.controllers().keeps_service_accounts(),
             ..self.settings.clone()
         };

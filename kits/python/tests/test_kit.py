@@ -51,10 +51,12 @@ def test_controllers_run_in_a_world_that_asks_for_them(prepared):
         deployment = {"metadata": {"name": "web"}, "spec": spec}
         AppsV1Api(world.client()).create_namespaced_deployment("default", deployment)
         pods = CoreV1Api(world.client())
-        deadline = time.monotonic() + 30
-        while len(pods.list_namespaced_pod("default").items) < 2:
-            assert time.monotonic() < deadline, "the controllers made no pods"
+        deadline = time.monotonic() + 60
+        phases = []
+        while phases != ["Running", "Running"]:
+            assert time.monotonic() < deadline, f"the pods do not run: {phases}"
             time.sleep(0.05)
+            phases = [pod.status.phase for pod in pods.list_namespaced_pod("default").items]
         kinds = {change["kind"] for change in world.timeline("Deployment", "web", "default")}
         assert {"Deployment", "ReplicaSet", "Pod"} <= kinds
 

@@ -117,3 +117,22 @@ impl Webhooks {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bd_6_the_flag_makes_a_certificate_for_the_services_that_are_named() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut flags = Webhooks { webhook_certs: Some(folder.path().join("certs")), ..Webhooks::default() };
+        let Err(refused) = flags.settings(&Clock::system()) else { panic!("there is no name for the certificate") };
+        assert!(refused.to_string().contains("--webhook-certs needs the names of Services"), "{refused}");
+        flags.webhook_service = vec!["shop/hook=127.0.0.1:9443".to_owned()];
+        let settings = flags.settings(&Clock::system()).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(settings.services_ca.contains("BEGIN CERTIFICATE"));
+        for file in ["tls.crt", "tls.key"] {
+            assert!(folder.path().join("certs").join(file).is_file(), "{file}");
+        }
+    }
+}
