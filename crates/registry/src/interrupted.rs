@@ -40,8 +40,8 @@ const SCAN_MAX: usize = 4096;
 type Found = HashMap<Key, (Target, Revision)>;
 
 /// Finishes interrupted deletions for as long as the registry lives.
-pub(crate) async fn finish_deletions(registry: Weak<Registry>) {
-    let mut looked_at = Revision::ZERO;
+pub(crate) async fn finish_deletions(registry: Weak<Registry>, after: Revision) {
+    let mut looked_at = after;
     let mut waiting = Found::new();
     let mut first = true;
     loop {
