@@ -40,15 +40,19 @@ const SCAN_MAX: usize = 4096;
 type Found = HashMap<Key, (Target, Revision)>;
 
 /// Finishes interrupted deletions for as long as the registry lives.
-pub(crate) async fn finish_deletions(registry: Weak<Registry>) {
-    let mut looked_at = Revision::ZERO;
+pub(crate) async fn finish_deletions(registry: Weak<Registry>, after: Revision) {
+    let mut looked_at = after;
     let mut waiting = Found::new();
     let mut first = true;
     loop {
         {
             let Some(registry) = registry.upgrade() else { return };
             let until = registry.cache().revision();
-            let mut found = scan(&registry, looked_at, |kind| first || kind.rules.graceful).await;
+            // Most worlds of a lab are idle most of the time.
+            let mut found = match first || until > looked_at {
+                true => scan(&registry, looked_at, |kind| first || kind.rules.graceful).await,
+                false => Found::new(),
+            };
             looked_at = until;
             if !first {
                 std::mem::swap(&mut found, &mut waiting);

@@ -47,6 +47,9 @@ use crate::unstored;
 use crate::write::templates::Templates;
 use crate::write::{apply, create, delete, delete_collection, patch, update};
 
+/// Revisions before a fork in which a deletion can have begun that was under way: many more than writes are served at a time.
+const UNDER_WAY_MAX: u64 = 1_000;
+
 /// Kinds, their objects, and the verbs on them.
 pub struct Registry {
     storage: Storage,
@@ -129,7 +132,9 @@ impl Registry {
             settings,
         });
         tokio::spawn(definitions::follow_up(Arc::downgrade(&registry)));
-        tokio::spawn(interrupted::finish_deletions(Arc::downgrade(&registry)));
+        // The origin of a fork has looked at its older objects: only deletions that were under way can be interrupted.
+        let after = origin.map_or(0, |_| registry.cache().revision().0.saturating_sub(UNDER_WAY_MAX));
+        tokio::spawn(interrupted::finish_deletions(Arc::downgrade(&registry), Revision(after)));
         if registry.settings.is_bare {
             return Ok(registry);
         }
