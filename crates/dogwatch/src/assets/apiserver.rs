@@ -101,6 +101,8 @@ struct Environment {
     nodes: Option<String>,
     /// `DOGWATCH_DATA`: the directory for the objects.
     data: Option<PathBuf>,
+    /// `DOGWATCH_LAB`: faults, worlds and the other powers.
+    lab: bool,
 }
 
 impl Environment {
@@ -110,6 +112,7 @@ impl Environment {
             controllers: text("DOGWATCH_CONTROLLERS"),
             nodes: text("DOGWATCH_NODES"),
             data: text("DOGWATCH_DATA").map(PathBuf::from),
+            lab: text("DOGWATCH_LAB").is_some_and(|value| value != "0"),
         }
     }
 }
@@ -170,6 +173,9 @@ fn translate(mut flags: Flags, storage: &Storage, environment: &Environment) -> 
         Some(nodes) => words.push(format!("--nodes={nodes}")),
         // Controllers that a suite asks for do not bring nodes with them.
         None => words.push("--nodes=0".to_owned()),
+    }
+    if environment.lab {
+        words.push("--lab".to_owned());
     }
     for (theirs, ours) in RENAMED {
         words.extend(flags.take(theirs).map(|value| format!("--{ours}={value}")));
@@ -297,7 +303,7 @@ fn help() -> String {
         text.push_str(&format!("      --{name}\n"));
     }
     text.push_str(
-        "\nVariables: DOGWATCH_CONTROLLERS=gc,namespace (or all), DOGWATCH_NODES=3, DOGWATCH_DATA=DIR, DOGWATCH_KEEP=1\n",
+        "\nVariables: DOGWATCH_CONTROLLERS=gc,namespace (or all), DOGWATCH_NODES=3, DOGWATCH_LAB=1, DOGWATCH_DATA=DIR, DOGWATCH_KEEP=1\n",
     );
     text
 }
@@ -351,6 +357,14 @@ mod tests {
         let words = translated("--secure-port 1", &all).words;
         assert!(!words.iter().any(|word| word.contains("controllers")), "{words:?}");
         assert!(words.contains(&"--nodes=2".to_owned()));
+    }
+
+    #[test]
+    fn the_lab_is_a_variable_away() {
+        let words = translated("--secure-port 1", &Environment { lab: true, ..Environment::default() }).words;
+        let Command::Up(up) = Cli::try_parse_from(&words).unwrap().command else { panic!("{words:?}") };
+        assert!(up.lab.lab);
+        assert!(!translated("--secure-port 1", &Environment::default()).words.contains(&"--lab".to_owned()));
     }
 
     #[test]
