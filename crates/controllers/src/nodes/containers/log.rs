@@ -1,21 +1,21 @@
 //! The log of a container as a client reads it: what it wrote, what a rule prescribes, or a short default.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncSeekExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use super::Containers;
-use super::logs::{LOG_BYTES_MAX, Line};
+use super::log_file::write_file;
+use super::logs::Line;
 use super::rules::{LogContent, rule_for};
 use super::state::{self, Instance};
 
 /// Interval at which a followed log looks at its pod, and at a file.
-const FOLLOW_EVERY: Duration = Duration::from_millis(250);
+pub(super) const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
 /// What of a log is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -157,11 +157,11 @@ fn ready_since(pod: &Pod) -> Option<Timestamp> {
 }
 
 /// Where a log is written to, within its limits.
-struct LogSink<W> {
-    to: W,
+pub(super) struct LogSink<W> {
+    pub(super) to: W,
     /// Bytes that may still be written.
     limit: Option<u64>,
-    timestamps: bool,
+    pub(super) timestamps: bool,
 }
 
 impl<W: AsyncWrite + Unpin> LogSink<W> {
@@ -172,7 +172,7 @@ impl<W: AsyncWrite + Unpin> LogSink<W> {
         self.bytes(text.as_bytes()).await
     }
 
-    async fn bytes(&mut self, bytes: &[u8]) -> io::Result<bool> {
+    pub(super) async fn bytes(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let allowed =
             self.limit.map_or(bytes.len(), |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(bytes.len()));
         self.to.write_all(bytes.get(..allowed).unwrap_or_default()).await?;
@@ -185,72 +185,8 @@ impl<W: AsyncWrite + Unpin> LogSink<W> {
 }
 
 /// A time as container runtimes write it: always nine digits.
-fn time(at: Timestamp) -> String {
+pub(super) fn time(at: Timestamp) -> String {
     format!("{at:.9}")
-}
-
-/// Writes a file of this host as a log: at most the last [`LOG_BYTES_MAX`] bytes, and what is appended while it is followed.
-#[expect(clippy::disallowed_methods, reason = "a file of the machine is read again; nothing depends on when")]
-async fn write_file<W: AsyncWrite + Unpin>(
-    path: &Path,
-    wanted: &LogWanted,
-    follows: bool,
-    container: &str,
-    current: &CurrentPod,
-    sink: &mut LogSink<W>,
-) -> io::Result<()> {
-    let mut file = tokio::fs::File::open(path).await?;
-    let len = file.metadata().await?.len();
-    file.seek(io::SeekFrom::Start(len.saturating_sub(LOG_BYTES_MAX as u64))).await?;
-    let mut text = Vec::new();
-    (&mut file).take(LOG_BYTES_MAX as u64).read_to_end(&mut text).await?;
-    let from = tail_start(&text, wanted.tail_lines);
-    if !sink.bytes(text.get(from..).unwrap_or_default()).await? {
-        return Ok(());
-    }
-    sink.to.flush().await?;
-    if !follows {
-        return Ok(());
-    }
-    loop {
-        tokio::time::sleep(FOLLOW_EVERY).await;
-        if !copy_appended(&mut file, sink).await? {
-            return Ok(());
-        }
-        let runs = current().is_some_and(|pod| state::instance(&pod, container, false).is_ok_and(|found| found.runs()));
-        if !runs {
-            return Ok(());
-        }
-    }
-}
-
-async fn copy_appended<W: AsyncWrite + Unpin>(
-    file: &mut (impl AsyncRead + Unpin),
-    sink: &mut LogSink<W>,
-) -> io::Result<bool> {
-    let mut piece = [0; 8 * 1024];
-    loop {
-        let len = file.read(&mut piece).await?;
-        if len == 0 {
-            sink.to.flush().await?;
-            return Ok(true);
-        }
-        if !sink.bytes(piece.get(..len).unwrap_or_default()).await? {
-            return Ok(false);
-        }
-    }
-}
-
-/// The position of the last lines of a text.
-fn tail_start(text: &[u8], lines: Option<u64>) -> usize {
-    let Some(lines) = lines.and_then(|lines| usize::try_from(lines).ok()) else { return 0 };
-    let ends: Vec<usize> = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
-    let complete = text.is_empty() || text.ends_with(b"\n");
-    let all = ends.len() + usize::from(!complete);
-    match all.checked_sub(lines) {
-        None | Some(0) => 0,
-        Some(skipped) => ends.get(skipped - 1).copied().unwrap_or(text.len()),
-    }
 }
 
 #[cfg(test)]

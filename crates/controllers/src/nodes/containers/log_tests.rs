@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 
 fn pod(annotations: Value) -> Pod {
     serde_json::from_value(json!({
@@ -97,11 +98,4 @@ async fn lg_7_a_client_that_leaves_ends_the_log() {
     let current: CurrentPod = Arc::new(|| None);
     let wanted = LogWanted { follow: true, ..LogWanted::default() };
     assert!(containers.write_log(&pod, "c", found, wanted, current, writer).await.is_err());
-}
-
-#[test]
-fn the_last_lines_of_a_file() {
-    let last = |text: &'static str, lines| &text[tail_start(text.as_bytes(), Some(lines))..];
-    assert_eq!((last("a\nb\nc\n", 2), last("a\nb\nc", 1), last("a\n", 5), last("a\n", 0)), ("b\nc\n", "c", "a\n", ""));
-    assert_eq!(tail_start(b"a\nb", None), 0);
 }

@@ -1,7 +1,7 @@
 //! What the containers of simulated nodes say: their logs, the results of commands, the answers at their ports.
 //!
 //! - [`logs`]: the lines that each container has written, current and previous instance
-//! - [`log`]: what a client reads of a log; [`exec`], `terminal`, `tar`: commands; `attach`; `forward`: ports
+//! - [`log`]: what a client reads of a log, `log_file`: of a file of this host; [`exec`], `terminal`, `tar`: commands; `attach`; `forward`: ports
 //! - [`rules`]: what pods or files prescribe instead of the default; `annotations`: those of pods
 //! - [`state`]: what a kubelet refuses
 
@@ -10,6 +10,7 @@ mod attach;
 pub mod exec;
 mod forward;
 pub mod log;
+mod log_file;
 pub mod logs;
 pub mod rules;
 pub mod state;
