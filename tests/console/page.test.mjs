@@ -223,7 +223,8 @@ test('the loop: without metrics of queues there is no table of them', async () =
     await route.fulfill({ response: answer, body: (await answer.text()).replaceAll(/^(# \w+ )?(dogwatch_)?workqueue_.*\n/gm, '') });
   });
   await page.locator('.queues').waitFor({ state: 'hidden' });
-  await page.unroute('**/metrics');
+  // A request under way is answered before its route goes.
+  await page.unrouteAll({ behavior: 'wait' });
   await page.locator('.queues').waitFor({ state: 'visible' });
 });
 
