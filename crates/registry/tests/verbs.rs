@@ -278,6 +278,20 @@ async fn generated_names_have_their_prefix() {
 }
 
 #[tokio::test]
+async fn a_namespace_with_a_generated_name_has_it_as_a_label() {
+    let world = World::new().await;
+    for labels in [json!(null), json!({"own": "x"}), json!({"kubernetes.io/metadata.name": "wrong"})] {
+        let metadata = json!({"generateName": "gen-", "labels": labels});
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        let made = world.create("namespaces", object).await.unwrap();
+        let name = &made["metadata"]["name"];
+        assert_eq!(&made["metadata"]["labels"]["kubernetes.io/metadata.name"], name, "{made}");
+        let stored = world.get(&format!("namespaces/{}", name.as_str().unwrap())).await.unwrap();
+        assert_eq!(stored["metadata"]["labels"], made["metadata"]["labels"]);
+    }
+}
+
+#[tokio::test]
 async fn a_binding_gives_a_pod_its_node_once() {
     let world = World::new().await;
     world.create("pods/default", pod("p", None)).await.unwrap();

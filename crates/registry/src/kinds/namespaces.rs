@@ -1,5 +1,6 @@
 //! Namespaces: deleted in two steps, and held by the finalizers in their spec too.
 
+use access::User;
 use jiff::Timestamp;
 use machinery::json::{Value, json};
 use machinery::options::{DeleteOptions, Propagation};
@@ -10,7 +11,16 @@ use crate::write::delete::{DeleteStep, FOREGROUND, ORPHAN};
 
 pub(super) struct Namespaces;
 
+/// The label by which selectors of namespaces find one by its name.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
 impl KindBehaviour for Namespaces {
+    /// Sets the label again: a generated name was not known when defaults were set, and admission may have changed it.
+    fn complete_new(&self, namespace: &mut Value, _user: &User) {
+        let name = meta::name(namespace).to_owned();
+        namespace["metadata"]["labels"][NAME_LABEL] = json!(name);
+    }
+
     /// A namespace is marked first and removed only once both kinds of finalizers are gone.
     fn delete_step(&self, namespace: &Value, options: &DeleteOptions, now: Timestamp) -> Option<DeleteStep> {
         let terminating = namespace["status"]["phase"] == "Terminating";
