@@ -22,6 +22,8 @@ pub(crate) struct Suite {
     pub(crate) packages: Vec<String>,
     /// Those of them that `cargo xtask test` runs too.
     pub(crate) in_tests: Vec<String>,
+    /// Commands that run in the copy of the module before it is compiled: they make what is not published with it.
+    pub(crate) prepare: Vec<Vec<String>>,
     /// Further words for each test program, such as `-ginkgo.skip=...`.
     pub(crate) arguments: Vec<String>,
     pub(crate) variables: BTreeMap<String, String>,
@@ -62,6 +64,7 @@ fn suite(value: &Value) -> Result<Suite, Failure> {
         style: text("style")?,
         packages: texts(&value["packages"]),
         in_tests: texts(&value["in_tests"]),
+        prepare: value["prepare"].as_array().into_iter().flatten().map(texts).collect(),
         arguments: texts(&value["arguments"]),
         variables: value["variables"]
             .as_object()
@@ -73,6 +76,9 @@ fn suite(value: &Value) -> Result<Suite, Failure> {
     };
     if suite.packages.is_empty() {
         return Err(format!("{} has no packages", suite.name));
+    }
+    if suite.prepare.iter().any(Vec::is_empty) {
+        return Err(format!("{} has an empty command in prepare", suite.name));
     }
     match suite.in_tests.iter().find(|package| !suite.packages.contains(package)) {
         Some(package) => Err(format!("{} has no package {package}", suite.name)),
@@ -112,5 +118,16 @@ mod tests {
         assert_eq!(suites[0].known("TestSlow/one"), Some("it needs the net"));
         assert_eq!(suites[0].known("TestFast"), None);
         assert!(parse(r#"{"suites": [{"name": "n"}]}"#).is_err());
+    }
+
+    #[test]
+    fn a_command_of_prepare_has_a_name() {
+        let text = |prepare: &str| {
+            format!(
+                r#"{{"suites": [{{"name": "n", "module": "m@v1", "style": "s", "packages": ["a"], "prepare": {prepare}}}]}}"#
+            )
+        };
+        assert_eq!(parse(&text(r#"[["make", "all"]]"#)).unwrap()[0].prepare, [["make", "all"]]);
+        assert!(parse(&text("[[]]")).unwrap_err().contains("empty command"));
     }
 }

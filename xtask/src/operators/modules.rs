@@ -1,7 +1,8 @@
 //! A suite's Go module: downloaded from the proxy, copied to `.tools/operators`, and its tests compiled.
 //!
 //! The module cache is read-only and shared, and some suites write beside their sources; so they run in a copy. `go.mod` and
-//! `go.sum` are those that were published.
+//! `go.sum` are those that were published, unless the suite's own `prepare` changes them: some modules lack what their tests
+//! need, such as manifests that a build makes, or a nested module that is published on its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,13 +43,17 @@ pub(crate) fn build(workspace: &Workspace, suite: &Suite, packages: &[String]) -
     if !sources.is_dir() {
         make(&root)?;
         let origin = download(workspace, suite, &root)?;
-        copy(&origin, &sources)?;
+        let partial = copy(&origin, &sources)?;
+        prepare(workspace, suite, &partial, &root)?;
+        // A copy that was interrupted is not taken for a whole one.
+        fs::rename(&partial, &sources).map_err(|e| format!("cannot rename {}: {e}", partial.display()))?;
     }
     for program in programs.iter().filter(|program| !program.file.is_file()) {
         make(&root.join("bin"))?;
         // Not with -trimpath: some suites find their manifests by the path of their sources.
         let mut build = workspace.command("go", &["test", "-c", "-o"]);
-        build.arg(&program.file).arg(format!("./{}", program.package)).current_dir(&sources);
+        // In the folder of the package, which may be in a nested module that `prepare` made.
+        build.arg(&program.file).arg(".").current_dir(&program.folder);
         // A workspace file of the module names neighbours that are not published with it.
         build.env("GOWORK", "off");
         let log = root.join("build.log");
@@ -67,13 +72,25 @@ fn download(workspace: &Workspace, suite: &Suite, root: &Path) -> Result<PathBuf
     folder.map(PathBuf::from).ok_or_else(|| format!("{} was downloaded to an unknown folder", suite.module))
 }
 
-/// Copies a module and makes the copy writable.
-fn copy(from: &Path, to: &Path) -> Outcome {
+/// Runs the suite's own commands in the copy.
+fn prepare(workspace: &Workspace, suite: &Suite, copy: &Path, root: &Path) -> Outcome {
+    for words in &suite.prepare {
+        let Some((program, arguments)) = words.split_first() else { continue };
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut command = workspace.command(program, &arguments);
+        command.current_dir(copy).env("GOWORK", "off");
+        let step = format!("prepare {}: {}", suite.name, words.join(" "));
+        Step::new(&step).run_logged(&mut command, &root.join("prepare.log"))?;
+    }
+    Ok(())
+}
+
+/// Copies a module beside its final place and makes the copy writable.
+fn copy(from: &Path, to: &Path) -> Result<PathBuf, Failure> {
     let partial = to.with_extension("partial");
     let _ = fs::remove_dir_all(&partial);
     copy_folder(from, &partial).map_err(|e| format!("cannot copy {} to {}: {e}", from.display(), partial.display()))?;
-    // A copy that was interrupted is not taken for a whole one.
-    fs::rename(&partial, to).map_err(|e| format!("cannot rename {}: {e}", partial.display()))
+    Ok(partial)
 }
 
 fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {

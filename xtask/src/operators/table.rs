@@ -123,6 +123,7 @@ mod tests {
             style: String::new(),
             packages: Vec::new(),
             in_tests: Vec::new(),
+            prepare: Vec::new(),
             arguments: Vec::new(),
             variables: Default::default(),
             known: vec![super::super::list::Known { test: "needs the net".to_owned(), why: "no net".to_owned() }],
