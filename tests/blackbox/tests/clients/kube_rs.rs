@@ -255,7 +255,8 @@ async fn reflector_over_rewinds(mode: watcher::Config) {
         client.request::<Value>(request.body(body.to_string().into_bytes()).expect("a request")).await
     };
     let kind = ("lab.dogwatch.dev/v1", "Checkpoint");
-    let prepared = json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": "prepared"}, "spec": {"world": "main"}});
+    let prepared =
+        json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": "prepared"}, "spec": {"world": "main"}});
     post("", prepared).await.expect("a checkpoint");
 
     let (store, writer) = reflector::store();
