@@ -27,7 +27,7 @@ impl<T> Agenda<T> {
         place
     }
 
-    /// Adds what comes again and again whether or not anything changes. A client that waits for the end of all work does not wait for it.
+    /// Adds work that repeats whether or not anything changes. A settlement does not wait for it.
     pub(super) fn add_routine(&mut self, at: Instant, what: T) -> Place {
         self.count += 1;
         let place = Place(at, self.count);
